@@ -1,0 +1,217 @@
+"""Every limit and every timeout, with its unit in its name. Nothing else in the library holds a magic number.
+
+Defaults follow PROTOCOL's list (Kafka's own where it has one): lag 30 s, fetch wait 500 ms, session 9 s,
+heartbeat 2 s, checkpoint 5 s, unclean election off, min_isr 2 at replication factor 3.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
+
+import attrs
+from attrs import field, frozen
+from attrs import validators as v
+
+from replog.errors import UsageError
+
+__all__ = ["MAX_TOPIC_NAME", "BrokerConfig", "ClientConfig", "TopicConfig", "check_partition_number", "check_topic_name", "default_min_isr"]
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+MAX_TOPIC_NAME: Final = 249
+_TOPIC_CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+Flush = Literal["os", "interval", "ack"]
+
+
+def check_topic_name(name: object) -> str:
+    """The name if a topic may have it, else UsageError: 1 to 249 characters of [A-Za-z0-9._-], not "." or ".."."""
+    if not isinstance(name, str):
+        raise UsageError(f"a topic name is a str, not {name!r}")
+    if not 1 <= len(name) <= MAX_TOPIC_NAME:
+        raise UsageError(f"topic name {name[:40]!r}... has {len(name)} characters; allowed are 1 to {MAX_TOPIC_NAME}")
+    if name in (".", ".."):
+        raise UsageError(f"topic name {name!r} is not allowed: it names a folder")
+    bad = [c for c in name if c not in _TOPIC_CHARACTERS]
+    if bad:
+        raise UsageError(f"topic name {name!r} has {bad[0]!r}; allowed are letters, digits and . _ - (ASCII)")
+    return name
+
+
+def check_partition_number(partition: object) -> int:
+    """The number if a partition may have it, else UsageError."""
+    if not isinstance(partition, int) or isinstance(partition, bool):
+        raise UsageError(f"a partition is an int, not {partition!r}")
+    if not 0 <= partition < 2**31:
+        raise UsageError(f"partition {partition} is out of range; partitions are numbered from 0 to {2**31 - 1}")
+    return partition
+
+
+def default_min_isr(replication_factor: int) -> int:
+    """min_isr where the topic does not say: 1 for one or two replicas, 2 for three, a majority above that."""
+    return 1 if replication_factor < 3 else replication_factor // 2 + 1
+
+
+def _whole(low: int, high: int) -> Any:
+    """An int (never a bool) from low to high inclusive."""
+
+    def check(_instance: object, attribute: Any, value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise UsageError(f"{attribute.name} is an int, not {value!r}")
+        if not low <= value <= high:
+            raise UsageError(f"{attribute.name} is {value}; allowed are {low} to {high}")
+
+    return check
+
+
+def _one_of(*allowed: object) -> Any:
+    def check(_instance: object, attribute: Any, value: object) -> None:
+        if value not in allowed:
+            raise UsageError(f"{attribute.name} is {value!r}; allowed are {', '.join(map(repr, allowed))}")
+
+    return check
+
+
+def _flag(_instance: object, attribute: Any, value: object) -> None:
+    if not isinstance(value, bool):
+        raise UsageError(f"{attribute.name} is True or False, not {value!r}")
+
+
+def _known(cls: type, values: Mapping[str, Any], aliases: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """`values` with aliases resolved; an unknown key is a UsageError that names the nearest known one."""
+    names = [a.name for a in attrs.fields(cls)]
+    known: dict[str, Any] = {}
+    for key, value in values.items():
+        name = (aliases or {}).get(key, key)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"
+            raise UsageError(f"unknown configuration key {key!r}{hint}")
+        if name in known:
+            raise UsageError(f"configuration key {name!r} is given twice (once as {key!r})")
+        known[name] = value
+    return known
+
+
+_MAX64: Final = 2**63 - 1
+
+_TOPIC_ALIASES: Final = {
+    "min_insync_replicas": "min_isr",
+    "unclean_leader_election_enable": "unclean_leader_election",
+    "max_message_bytes": "max_batch_bytes",
+}
+
+
+@frozen
+class TopicConfig:
+    """What a topic's partitions keep, and how safely. Stored with the topic; brokers never guess it."""
+
+    min_isr: int | None = field(default=None, validator=v.optional(_whole(1, 64)))
+    """Smallest ISR that commits anything; None means `default_min_isr(replication factor)`, resolved at creation."""
+    flush: Flush = field(default="os", validator=_one_of("os", "interval", "ack"))
+    """"os": the page cache; "interval": fsync every flush_interval_ms; "ack": an append counts once it is flushed."""
+    flush_interval_ms: int = field(default=1_000, validator=_whole(1, _MAX64))
+    segment_bytes: int = field(default=256 * MIB, validator=_whole(256, 2**31 - 1))
+    """A segment that would grow past this is rolled first."""
+    segment_ms: int = field(default=7 * 24 * 3_600_000, validator=_whole(1, _MAX64))
+    """A segment whose first batch is older than this is rolled at the next append."""
+    retention_ms: int | None = field(default=None, validator=v.optional(_whole(1, _MAX64)))
+    """Segments whose newest record is older than this are removed; None keeps everything."""
+    retention_bytes: int | None = field(default=None, validator=v.optional(_whole(1, _MAX64)))
+    """Oldest segments are removed while the log is larger than this; None keeps everything."""
+    max_batch_bytes: int = field(default=8 * MIB, validator=_whole(256, 512 * MIB))
+    """Largest batch, header included."""
+    unclean_leader_election: bool = field(default=False, validator=_flag)
+    """Allow the controller to elect a replica that may miss committed records (KIP-106; off by default)."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """From plain keys; Kafka's names are accepted as aliases. Raises UsageError on an unknown key or a bad value."""
+        return cls(**_known(cls, values, _TOPIC_ALIASES))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The keys that differ from the defaults, as plain values: what the store keeps."""
+        return {a.name: getattr(self, a.name) for a in attrs.fields(type(self)) if getattr(self, a.name) != a.default}
+
+
+@frozen
+class BrokerConfig:
+    """Limits and timeouts of one broker, its controller and its log directory."""
+
+    replica_lag_ms_max: int = field(default=30_000, validator=_whole(1, _MAX64))
+    """A follower that was not caught up for this long leaves the ISR (checked every half of it)."""
+    fetch_wait_ms: int = field(default=500, validator=_whole(1, 60_000))
+    """How long a leader may hold a follower's fetch when nothing is new."""
+    fetch_bytes_max: int = field(default=8 * MIB, validator=_whole(4 * KIB, 512 * MIB))
+    """Bytes in one fetch answer (one larger batch still goes through alone)."""
+    fetch_partition_bytes_max: int = field(default=1 * MIB, validator=_whole(1 * KIB, 512 * MIB))
+    fetch_timeout_ms: int = field(default=10_000, validator=_whole(1, _MAX64))
+    """A follower opens a new session when an answer takes longer than this."""
+    retry_backoff_ms: int = field(default=50, validator=_whole(1, 60_000))
+    """First pause before anything is tried again; doubles up to retry_backoff_ms_max."""
+    retry_backoff_ms_max: int = field(default=2_000, validator=_whole(1, 600_000))
+    proposal_timeout_ms: int = field(default=3_000, validator=_whole(1, _MAX64))
+    """An ISR proposal without an answer is sent again, unchanged, after this."""
+    ack_timeout_ms: int = field(default=3_000, validator=_whole(1, _MAX64))
+    """A notice that a broker has not acknowledged is sent again, in its newest form, after this."""
+    session_ms: int = field(default=9_000, validator=_whole(100, _MAX64))
+    heartbeat_ms: int = field(default=2_000, validator=_whole(10, _MAX64))
+    reconcile_ms: int = field(default=30_000, validator=_whole(10, _MAX64))
+    """How often the controller scans the store for changes whose watch was lost."""
+    slice_partitions_max: int = field(default=1_000, validator=_whole(1, 100_000))
+    """A decision or a publish handles at most this many partitions before the next event gets its turn."""
+    checkpoint_interval_ms: int = field(default=5_000, validator=_whole(1, _MAX64))
+    retention_check_ms: int = field(default=300_000, validator=_whole(1, _MAX64))
+    deletion_delay_ms: int = field(default=60_000, validator=_whole(0, _MAX64))
+    """Quarantined data is deleted after this."""
+    rejected_wish_ms: int = field(default=24 * 3_600_000, validator=_whole(1, _MAX64))
+    open_files_max: int = field(default=512, validator=_whole(8, 1_000_000))
+    """Segment and index files held open at once by a log directory."""
+    index_interval_bytes: int = field(default=16 * KIB, validator=_whole(1, 2**31 - 1))
+    """At most one index entry per this many bytes of log."""
+    producers_max: int = field(default=10_000, validator=_whole(1, 10_000_000))
+    """Writers remembered per partition; the one silent for longest is forgotten first."""
+    producer_expiry_ms: int = field(default=24 * 3_600_000, validator=_whole(1, _MAX64))
+    waiting_appends_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
+    waiting_fetches_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
+    fetch_sessions_max: int = field(default=1_000, validator=_whole(1, 1_000_000))
+    batch_records_max: int = field(default=1_000_000, validator=_whole(1, 2**31 - 1))
+    outstanding_messages_max: int = field(default=1_000_000, validator=_whole(100, 100_000_000))
+    """The in-process driver raises, naming the loop, when one pump passes more messages than this."""
+    topic_partitions_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """From plain keys. Raises UsageError on an unknown key or a bad value."""
+        return cls(**_known(cls, values))
+
+
+@frozen
+class ClientConfig:
+    """Limits and timeouts of one client."""
+
+    request_timeout_ms: int = field(default=30_000, validator=_whole(1, _MAX64))
+    """How long a broker may wait for the in-sync replicas before it answers RequestTimedOut."""
+    delivery_timeout_ms: int = field(default=120_000, validator=_whole(1, _MAX64))
+    """How long a batch is tried before its deliveries fail with TimedOut."""
+    retry_backoff_ms: int = field(default=20, validator=_whole(1, 60_000))
+    retry_backoff_ms_max: int = field(default=1_000, validator=_whole(1, 600_000))
+    metadata_max_age_ms: int = field(default=300_000, validator=_whole(1, _MAX64))
+    max_in_flight: int = field(default=5, validator=_whole(1, 5))
+    """Batches under way per partition; a broker remembers the last five of each writer (KIP-98)."""
+    batch_bytes: int = field(default=256 * KIB, validator=_whole(64, 512 * MIB))
+    linger_ms: int = field(default=0, validator=_whole(0, 60_000))
+    buffer_bytes: int = field(default=32 * MIB, validator=_whole(1 * KIB, 2**40))
+    max_block_ms: int = field(default=60_000, validator=_whole(0, _MAX64))
+    fetch_bytes: int = field(default=1 * MIB, validator=_whole(1 * KIB, 512 * MIB))
+    fetch_wait_ms: int = field(default=500, validator=_whole(0, 60_000))
+    max_record_bytes: int = field(default=8 * MIB - 64 * KIB, validator=_whole(1, 512 * MIB))
+    """Largest record (key, value and headers together)."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """From plain keys. Raises UsageError on an unknown key or a bad value."""
+        return cls(**_known(cls, values))

@@ -1,0 +1,104 @@
+"""The nouns that every layer shares: which partition, in what state, held by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, NamedTuple
+
+from attrs import field, frozen
+
+__all__ = [
+    "ACKS_ALL",
+    "ACKS_LEADER",
+    "ACKS_NONE",
+    "Address",
+    "Assignment",
+    "BrokerInfo",
+    "PartitionId",
+    "PartitionState",
+    "TopicPartition",
+]
+
+ACKS_NONE: Final = 0
+"""Nobody answers: fire and forget."""
+ACKS_LEADER: Final = 1
+"""The leader answers once it has appended; a failover may lose the record."""
+ACKS_ALL: Final = -1
+"""The leader answers once the high watermark has passed the batch."""
+
+Address = Hashable
+"""Where an actor is reached: a broker by its id (int), the controller on broker n by `("controller", n)`, a client by any
+other hashable its driver chooses. Actors compare and return addresses, and never take one apart."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition as people name it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionId(NamedTuple):
+    """The identity of one log, in every message and in the checksum of every stored batch (KIP-516; design, section 7).
+
+    A topic that is deleted and created again has another `topic_id`; a partition number that is removed and added
+    again has another `creation`. Old data can therefore never come back under a new name.
+    """
+
+    topic_id: bytes
+    """16 bytes."""
+    partition: int
+    creation: int
+
+    def __repr__(self) -> str:
+        return f"{self.topic_id.hex()[:8]}-{self.partition}.{self.creation}"
+
+
+@frozen
+class Assignment:
+    """Which brokers should hold a copy (AR), in order of preference: the first is the preferred leader."""
+
+    replicas: tuple[int, ...]
+    creation: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    original: tuple[int, ...] = ()
+    """Replicas and their order before a reassignment began; empty when none runs."""
+
+
+@frozen
+class PartitionState:
+    """Who leads a partition and who may: the value at `.../leaderAndISR`, written by the controller alone."""
+
+    leader: int | None
+    leader_epoch: int
+    """Grows with each leadership; -1 before the first."""
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): left while |ISR| < min_isr, hence still complete."""
+    last_known: tuple[int, ...] = ()
+    """The last set that held everything committed; asked when ISR and ELR are empty (KIP-966, unclean recovery)."""
+    recovering: bool = False
+    """Set by an unclean election until the leader has recovered (KIP-704); meanwhile the ISR may not grow."""
+    controller_epoch: int = 0
+    partition_epoch: int = 0
+    """The version of this value in the store: grows by one with each stored change, the token of every proposal."""
+
+
+@frozen
+class BrokerInfo:
+    """One registered broker, as others know it."""
+
+    broker_id: int
+    broker_epoch: int
+    """Creation number of its registration: grows with each incarnation (KIP-380)."""
+    endpoints: tuple[str, ...] = ()
+    rack: str | None = None
+    directory_id: str = ""
+    fenced: bool = field(default=False, kw_only=True)
+    """A fenced broker leads nothing and joins no ISR (KIP-841)."""
+    draining: bool = field(default=False, kw_only=True)
+    """In controlled shutdown."""

@@ -1,0 +1,307 @@
+"""The log port: one copy of one partition, and the directory that holds a broker's copies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from attrs import define, frozen
+
+from replog.config import TopicConfig
+from replog.model import PartitionId
+from replog.records import RecordBatch
+
+__all__ = [
+    "EpochEnd",
+    "EpochStart",
+    "EpochTable",
+    "FlushToken",
+    "Log",
+    "LogDirectory",
+    "LogStart",
+    "LossKind",
+    "LossReport",
+    "MemorySlice",
+    "ProducerState",
+    "ProducerTable",
+    "Slice",
+    "Writer",
+]
+
+
+class EpochStart(NamedTuple):
+    """An entry of the leader epoch table: `epoch` begins at `start`."""
+
+    epoch: int
+    start: int
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in a log: the answer to "where do we part?" (KIP-101, KIP-279)."""
+
+    epoch: int
+    end: int
+
+
+class Slice(Protocol):
+    """Whole stored batches, contiguous: a region of a file, or a view of memory. It pins its segment until released."""
+
+    base_offset: int
+    """Offset of the first batch."""
+    end_offset: int
+    """Offset after the last batch (exclusive)."""
+    length: int
+    """Bytes."""
+
+    def view(self) -> memoryview:
+        """The bytes. Read at most once from the file; the same view afterwards."""
+
+    def release(self) -> None:
+        """Unpin; the slice must not be used afterwards. Idempotent."""
+
+
+class MemorySlice:
+    """A Slice whose bytes are already in memory: what came over a wire, or the tail a log still holds."""
+
+    __slots__ = ("base_offset", "data", "end_offset", "length")
+
+    def __init__(self, base_offset: int, end_offset: int, data: bytes | memoryview) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.data = memoryview(data)
+        self.length = self.data.nbytes
+
+    def view(self) -> memoryview:
+        """The bytes, not copied."""
+        return self.data
+
+    def release(self) -> None:
+        """Nothing is pinned; here so that every slice is treated alike."""
+
+
+@define
+class FlushToken:
+    """A flush to be done elsewhere: the driver calls `run()` (which may block), then hands the token to `Log.flushed`.
+
+    `run` never raises for an I/O error; it sets `error`.
+    """
+
+    identity: PartitionId
+    generation: int
+    """truncate_to and reset_to raise the log's generation; a token of an older one moves nothing."""
+    end: int
+    run_: Callable[[], OSError | None]
+    error: OSError | None = None
+
+    def run(self) -> FlushToken:
+        """Make everything below `end` durable (fsync). Blocks."""
+        self.error = self.run_()
+        return self
+
+
+class Writer(NamedTuple):
+    """What the log remembers of one recent batch of a producer (KIP-98: the last five)."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    payload_crc: int
+    timestamp_ms: int
+
+
+class ProducerState(Protocol):
+    """One producer as the log knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    recent: Sequence[Writer]
+    """At most five, oldest first."""
+
+
+class ProducerTable(Protocol):
+    """Writers' last batches: a function of the log, rebuilt when it is loaded, truncated with it (KIP-98)."""
+
+    forgetful: bool
+    """A producer may have been dropped (too many, or expired): not to know one no longer proves that it never wrote."""
+
+    def get(self, producer_id: int) -> ProducerState | None: ...
+    def __len__(self) -> int: ...
+
+
+class EpochTable(Protocol):
+    """Leader epoch -> start offset, strictly increasing in both (KIP-101)."""
+
+    @property
+    def latest(self) -> EpochStart | None:
+        """The newest entry; None while the log never had one."""
+
+    def entries(self) -> tuple[EpochStart, ...]: ...
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> EpochEnd | None:
+        """Where `epoch` ends in a log that ends at `end_offset`; None if that cannot be known (PROTOCOL 4.1)."""
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch in force at `offset`; None below the first entry."""
+
+
+class Log(ABC):
+    """One copy of one partition: batches with dense offsets, an epoch table and a writer table that follow from them.
+
+    Single-threaded: its owner calls it, nobody else. Every error is one of LogFull (nothing stored, heals by itself),
+    LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed.
+    """
+
+    identity: PartitionId
+    start_offset: int
+    """First offset still kept."""
+    end_offset: int
+    """LEO: the offset the next record gets (exclusive end)."""
+    flushed_end: int
+    """Everything below is known to be on disk."""
+    epochs: EpochTable
+    producers: ProducerTable
+    config: TopicConfig
+    """May be replaced at any time; takes effect at the next append or `retain`."""
+
+    @classmethod
+    def open(cls, path: str, **options: Any) -> Any:
+        """A log of its own under the folder `path`, created if missing: a `FileLog` ready for `append_records` and `read`."""
+        from replog.log.log import FileLog  # the port knows its default backend only when asked
+
+        return FileLog.open(path, **options)
+
+    @abstractmethod
+    def append(self, batch: RecordBatch) -> None:
+        """Store one stamped batch whose base offset is `end_offset` and whose epoch is not below the latest. All or nothing."""
+
+    @abstractmethod
+    def append_many(self, batches: Sequence[RecordBatch]) -> None:
+        """Store contiguous stamped batches with one write. All or nothing per batch: after an error a prefix may be stored."""
+
+    @abstractmethod
+    def enter_epoch(self, epoch: int) -> None:
+        """Begin `epoch` at `end_offset`: a leader does so when elected, before its first append (KAFKA-7415).
+
+        Kept in memory until the first batch of that epoch makes it a function of the log: a restarted leader must not
+        lead the same epoch again, so nobody can ask for an epoch that left no record.
+        """
+
+    @abstractmethod
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        """Whole batches from the one that holds `offset`, ending at or below `limit`, at most `max_bytes` (one batch always fits).
+
+        Empty when `offset >= limit`. Raises LogCorrupt rather than return bytes whose header does not belong here.
+        """
+
+    @abstractmethod
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and above `offset`; a batch that straddles it goes whole. Newest segment first (P-14)."""
+
+    @abstractmethod
+    def trim_to(self, offset: int) -> int:
+        """Move `start_offset` up to `offset` and remove whole segments below; returns the new start."""
+
+    @abstractmethod
+    def reset_to(self, offset: int) -> None:
+        """Drop everything and start again, empty, at `offset`."""
+
+    @abstractmethod
+    def retain(self, wall_ms: int, limit: int) -> int:
+        """Apply retention by age and size: whole segments, never at or above `limit` (the high watermark); returns the new start."""
+
+    @abstractmethod
+    def flush(self) -> FlushToken | None:
+        """A token that makes what is appended now durable; None if it is already."""
+
+    @abstractmethod
+    def flushed(self, token: FlushToken) -> None:
+        """Take the result of a token. Raises LogDamaged if it failed: final, never retried (fsync marks pages clean)."""
+
+    @abstractmethod
+    def forget_tail(self) -> None:
+        """The last append need not be kept in memory any longer (it is only kept for readers that follow closely)."""
+
+    @abstractmethod
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(base offset, max timestamp) of the first batch whose newest record is at or after `timestamp_ms`; None if none is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files. Idempotent. What was appended stays readable by the next open."""
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int: ...
+
+
+LossKind = Literal["none", "process", "power", "corrupt", "replaced"]
+
+
+@frozen
+class LossReport:
+    """What opening a data directory found out about its last life (design, section 5, "Loss is judged")."""
+
+    kind: LossKind = "none"
+    """"none": stopped cleanly (or new); "process": killed, same boot, nothing lost; "power": another boot, unsynced data
+    may be gone; "corrupt": bytes below the recovery point are bad; "replaced": the directory is new to its broker."""
+    broker_epoch: int = -1
+    """Of the life that stopped cleanly; -1 if it did not."""
+    lossy: tuple[PartitionId, ...] = ()
+    """Logs that may have lost acknowledged records; empty with kind "replaced" means every one."""
+
+
+class LogStart(NamedTuple):
+    """What a directory needs to know to make a log."""
+
+    identity: PartitionId
+    topic: str
+    config: TopicConfig
+
+
+class LogDirectory(ABC):
+    """A broker's data: its logs, who it is, and how it stopped. One process at a time."""
+
+    directory_id: str
+    """Made once, when the directory is; 32 hex digits."""
+    loss: LossReport
+    high_watermarks: dict[PartitionId, int]
+    """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]."""
+
+    @abstractmethod
+    def identities(self) -> list[PartitionId]:
+        """Every log here that is not quarantined, sorted."""
+
+    @abstractmethod
+    def topic_of(self, identity: PartitionId) -> str: ...
+
+    @abstractmethod
+    def get(self, identity: PartitionId) -> Log | None: ...
+
+    @abstractmethod
+    def create(self, starts: Iterable[LogStart]) -> list[Log]:
+        """Make (or return) these logs; their topic ids are durable before this returns (KIP-516). One write for all of them."""
+
+    @abstractmethod
+    def quarantine(self, identity: PartitionId, wall_ms: int) -> None:
+        """Take a log out of service without deleting it. Idempotent; survives a restart."""
+
+    @abstractmethod
+    def quarantined(self) -> dict[PartitionId, int]:
+        """Quarantined logs and when (wall clock, ms) each was."""
+
+    @abstractmethod
+    def purge(self, identity: PartitionId) -> None:
+        """Delete a quarantined log for good."""
+
+    @abstractmethod
+    def registered(self, broker_epoch: int) -> None:
+        """Remember the broker epoch of this life: a clean stop marker will carry it."""
+
+    @abstractmethod
+    def checkpoint(self) -> None:
+        """Write the high watermarks."""
+
+    @abstractmethod
+    def close(self, *, clean: bool) -> None:
+        """Close every log; with `clean`, flush everything first and leave the marker. Unlocks the directory."""

@@ -1,0 +1,141 @@
+"""The metadata store port: a small, strongly consistent tree with sessions."""
+
+from __future__ import annotations
+
+import builtins
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from replog.errors import ReplogError
+
+__all__ = [
+    "Check",
+    "Conflict",
+    "Create",
+    "Delete",
+    "MetadataStore",
+    "Op",
+    "Put",
+    "SessionLost",
+    "SessionState",
+    "UnknownOutcome",
+    "Versioned",
+]
+
+
+@frozen
+class Versioned:
+    """A stored value. `version` starts at 0 and grows by one with each Put; `created` grows with every creation in the store."""
+
+    value: bytes
+    version: int
+    created: int
+
+
+@frozen
+class Create:
+    """Make `path` (its parents are made as needed); Conflict if it exists. An ephemeral node ends with its session."""
+
+    path: str
+    value: bytes
+    ephemeral: bool = False
+
+
+@frozen
+class Put:
+    """Replace the value; Conflict if the path is missing or its version is not `version` (None: any)."""
+
+    path: str
+    value: bytes
+    version: int | None = None
+
+
+@frozen
+class Delete:
+    """Remove the path; Conflict if it is missing, has another version, or has children."""
+
+    path: str
+    version: int | None = None
+
+
+@frozen
+class Check:
+    """Conflict unless the path exists at `version` (None: exists at all; -1: does not exist)."""
+
+    path: str
+    version: int | None
+
+
+Op = Create | Put | Delete | Check
+
+
+class Conflict(ReplogError):
+    """A transaction was refused because of `path`, and nothing of it was applied."""
+
+    def __init__(self, path: str, why: str = "") -> None:
+        super().__init__(f"conflict on {path}{': ' + why if why else ''}")
+        self.path = path
+
+
+class UnknownOutcome(ReplogError):
+    """The connection was lost: a commit may or may not have been applied. Re-read before any further commit."""
+
+
+class SessionLost(ReplogError):
+    """The store session has ended; its ephemeral nodes are gone. Open a new store object."""
+
+
+SessionState = Literal["connected", "suspended", "lost"]
+
+
+# Named here, because inside a class with a method `list` the type cannot be spelled.
+_Names = list[str]
+_Values = list[Versioned | None]
+_Numbers = list[int]
+_Results = list[list[int] | ReplogError]
+
+
+class MetadataStore(ABC):
+    """A small strongly consistent tree with sessions. One object is one session; calls may block."""
+
+    commit_ops_max: int = 1_000
+    """Most operations in one transaction."""
+
+    @abstractmethod
+    def read(self, path: str) -> Versioned | None: ...
+
+    @abstractmethod
+    def list(self, path: str) -> builtins.list[str]:
+        """Names (not paths) of the children, sorted; empty if the path does not exist."""
+
+    @abstractmethod
+    def read_each(self, paths: Sequence[str]) -> builtins.list[Versioned | None]: ...
+
+    @abstractmethod
+    def commit(self, ops: Sequence[Op]) -> builtins.list[int]:
+        """Apply all or raise Conflict (nothing applied) or UnknownOutcome. Per op: Create -> creation, Put -> new version, else 0."""
+
+    @abstractmethod
+    def commit_each(self, batches: Sequence[Sequence[Op]]) -> builtins.list[builtins.list[int] | ReplogError]:
+        """Independent transactions, a result each, in order; a backend may pipeline them."""
+
+    @abstractmethod
+    def watch(self, path: str, changed: Callable[[str], None]) -> None:
+        """Call `changed(path)` once, some time after the node or its set of children changes. A hint: may be late or merged.
+
+        Arm first, then read. Watches end with the session.
+        """
+
+    @abstractmethod
+    def on_session(self, changed: Callable[[SessionState], None]) -> None: ...
+
+    @property
+    @abstractmethod
+    def session_id(self) -> str: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session: its ephemeral nodes are removed at once. Idempotent."""
