@@ -1,0 +1,74 @@
+"""When a session of a store without a server is over: the rules of leases, on plain numbers.
+
+A lease is (boot id, time of CLOCK_MONOTONIC when it was renewed, its length). Both are the host's, so every process on
+it reads the same clock; another boot id means that its process is gone with that boot. A process that could not write
+itself (its disk stalled, it was stopped) has no right to judge others: they may have been unable to renew for the same
+reason. It first has to have been able to write for a full session time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from attrs import define
+
+__all__ = ["Lease", "Leased", "WriteWindow", "has_expired"]
+
+NS_PER_MS: Final = 1_000_000
+
+
+@runtime_checkable
+class Leased(Protocol):
+    """A store whose driver keeps its session alive: `renew` and `poll`, each at least once per third of `session_ms`."""
+
+    session_ms: int
+
+    def renew(self) -> None:
+        """Keep the session alive, and end those of others that ran out."""
+
+    def poll(self) -> None:
+        """Notice what other processes changed: fire watches, notice a lost session."""
+
+
+class Lease(NamedTuple):
+    """A recorded session."""
+
+    session: str
+    boot_id: str
+    renewed_ns: int
+    session_ms: int | None
+    """None: never by time."""
+
+
+@define
+class WriteWindow:
+    """Since when this process has been able to write, without a gap longer than `gap_ns`."""
+
+    gap_ns: int
+    since_ns: int | None = None
+    last_ns: int | None = None
+
+    def wrote(self, now_ns: int) -> None:
+        """A write came through."""
+        if self.last_ns is None or now_ns - self.last_ns > self.gap_ns:
+            self.since_ns = now_ns
+        self.last_ns = now_ns
+
+    def failed(self) -> None:
+        """A write did not come through: the window starts again with the next one."""
+        self.since_ns = self.last_ns = None
+
+    def covers(self, now_ns: int, span_ms: int) -> bool:
+        """Could this process write all through the last `span_ms`?"""
+        if self.since_ns is None or self.last_ns is None or now_ns - self.last_ns > self.gap_ns:
+            return False
+        return now_ns - self.since_ns >= span_ms * NS_PER_MS
+
+
+def has_expired(lease: Lease, *, boot_id: str, now_ns: int, window: WriteWindow) -> bool:
+    """May a process of `boot_id` end this session now?"""
+    if lease.boot_id != boot_id:
+        return True
+    if lease.session_ms is None:
+        return False
+    return now_ns - lease.renewed_ns > lease.session_ms * NS_PER_MS and window.covers(now_ns, lease.session_ms)

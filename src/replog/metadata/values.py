@@ -1,0 +1,138 @@
+"""How a stored value is spelled: a JSON object with a version, read field by field with errors that name path and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from replog.errors import StoreCorrupt
+
+__all__ = ["NUMBER_MAX", "VALUE_VERSION", "Fields", "encode"]
+
+VALUE_VERSION: Final = 1
+NUMBER_MAX: Final = 2**31 - 1
+"""Largest broker id, partition, epoch and creation number of a partition."""
+WIDE_MAX: Final = 2**63 - 1
+"""Largest creation number of the store (a broker epoch) and time."""
+_MISSING: Final = object()
+
+
+def encode(fields: Mapping[str, Any]) -> bytes:
+    """The value with these fields. ASCII only (JSON escapes the rest), hence UTF-8; the same fields give the same bytes."""
+    return json.dumps({"version": VALUE_VERSION, **fields}, separators=(",", ":"), allow_nan=False).encode()
+
+
+class Fields:
+    """The fields of one JSON object. Every reader raises StoreCorrupt if the field is missing or not of its type."""
+
+    __slots__ = ("_fields", "_path", "_within")
+
+    def __init__(self, path: str, fields: dict[str, Any], within: str = "") -> None:
+        self._path = path
+        self._fields = fields
+        self._within = within
+
+    @classmethod
+    def of(cls, path: str, value: bytes) -> Self:
+        """The fields of a stored value; refuses a version that is not known."""
+        try:
+            fields = json.loads(value.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise StoreCorrupt(path, f"not JSON in UTF-8: {error}") from error
+        if not isinstance(fields, dict):
+            raise StoreCorrupt(path, f"a JSON object is needed, not {type(fields).__name__}")
+        version = fields.get("version")
+        if version != VALUE_VERSION or isinstance(version, bool | float):
+            raise StoreCorrupt(path, f"the value has version {version!r}; this version of replog reads {VALUE_VERSION}")
+        return cls(path, fields)
+
+    def _get(self, name: str) -> Any:
+        value = self._fields.get(name, _MISSING)
+        if value is _MISSING:
+            raise self._bad(name, "is missing")
+        return value
+
+    def _bad(self, name: str, why: str) -> StoreCorrupt:
+        return StoreCorrupt(self._path, f"{self._within}{name} {why}")
+
+    def _number(self, name: str, value: object, low: int, high: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self._bad(name, f"is {_short(value)}, not a number from {low} to {high}")
+        return value
+
+    def names(self) -> list[str]:
+        """Names of the fields, as stored."""
+        return list(self._fields)
+
+    def plain(self) -> dict[str, Any]:
+        """The fields as they are."""
+        return self._fields
+
+    def number(self, name: str, *, low: int = 0, wide: bool = False) -> int:
+        """An int from `low` to 31 bits, or 63 if `wide`."""
+        return self._number(name, self._get(name), low, WIDE_MAX if wide else NUMBER_MAX)
+
+    def numbers(self, name: str, *, missing: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Broker ids: numbers of which none comes twice. `missing` if the field may be left out."""
+        if missing is not None and name not in self._fields:
+            return missing
+        numbers = tuple(self._number(name, item, 0, NUMBER_MAX) for item in self.items(name))
+        if len(set(numbers)) != len(numbers):
+            raise self._bad(name, f"has a number twice: {_short(list(numbers))}")
+        return numbers
+
+    def text(self, name: str) -> str:
+        """A string."""
+        value = self._get(name)
+        if not isinstance(value, str):
+            raise self._bad(name, f"is {_short(value)}, not a string")
+        return value
+
+    def text_or_none(self, name: str) -> str | None:
+        """A string or null."""
+        return None if self._get(name) is None else self.text(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        items = self.items(name)
+        if not all(isinstance(item, str) for item in items):
+            raise self._bad(name, f"is {_short(items)}, not a list of strings")
+        return tuple(items)
+
+    def items(self, name: str) -> list[Any]:
+        """A list of anything."""
+        value = self._get(name)
+        if not isinstance(value, list):
+            raise self._bad(name, f"is {_short(value)}, not a list")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """true or false."""
+        value = self._get(name)
+        if not isinstance(value, bool):
+            raise self._bad(name, f"is {_short(value)}, not true or false")
+        return value
+
+    def hexadecimal(self, name: str, size: int) -> bytes:
+        """`size` bytes in lower case hexadecimal digits."""
+        text = self.text(name)
+        try:
+            value = bytes.fromhex(text)
+        except ValueError:
+            value = b""
+        if len(value) != size or value.hex() != text:
+            raise self._bad(name, f"is {_short(text)}, not {2 * size} hexadecimal digits")
+        return value
+
+    def part(self, name: str) -> Fields:
+        """An object inside this one."""
+        value = self._get(name)
+        if not isinstance(value, dict):
+            raise self._bad(name, f"is {_short(value)}, not an object")
+        return Fields(self._path, value, f"{self._within}{name}.")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,1 @@
+"""What makes actors run: loops, threads, clocks and sockets."""

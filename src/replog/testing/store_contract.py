@@ -1,0 +1,468 @@
+"""What every metadata store must do, as tests: subclass, say how sessions are opened, and run them.
+
+::
+
+    class TestMyStore(MetadataStoreContract):
+        @pytest.fixture
+        def open_session(self, tmp_path):
+            ...
+            return lambda: MyStore(...)      # each call: another session on one store that was empty
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from replog.errors import ReplogError, UsageError
+from replog.ports import Check, Conflict, Create, Delete, MetadataStore, Op, Put, SessionLost, Versioned
+
+__all__ = ["MetadataStoreContract", "OpenSession"]
+
+OpenSession = Callable[[], MetadataStore]
+
+MALFORMED_PATHS = ("", "/", "a", "a/b", "//", "//a", "/a//b", "/a/", "/..", "/a/../b", "/.", "/a/./b", "/a\0b", "/a\nb", "/" + "x" * 2_000)
+
+
+class MetadataStoreContract:
+    """The contract of `MetadataStore`. Override `settle` where watches come late, and `end` where sessions end otherwise."""
+
+    @pytest.fixture
+    def open_session(self) -> OpenSession:
+        """A function that opens another session on one store, which is empty for each test."""
+        raise NotImplementedError
+
+    def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
+        """Make the store deliver what is due, until `done`. A backend that delivers at once has nothing to do."""
+
+    def end(self, store: MetadataStore, other: MetadataStore) -> None:
+        """End the session of `store` against its will, as if its time had run out; `other` is another session."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def sessions(self, open_session: OpenSession) -> Iterator[OpenSession]:
+        """`open_session`, whose sessions are closed when the test ends."""
+        opened: list[MetadataStore] = []
+
+        def another() -> MetadataStore:
+            opened.append(open_session())
+            return opened[-1]
+
+        yield another
+        for store in opened:
+            store.close()
+
+    @pytest.fixture
+    def store(self, sessions: OpenSession) -> MetadataStore:
+        """The first session."""
+        return sessions()
+
+    # ------------------------------------------------------------------------------------------- one operation each
+
+    def test_create_then_read(self, store: MetadataStore) -> None:
+        (created,) = store.commit([Create("/a", b"one")])
+        assert store.read("/a") == Versioned(b"one", 0, created)
+        assert store.read("/b") is None
+
+    def test_create_makes_parents_which_are_nodes_without_a_value(self, store: MetadataStore) -> None:
+        store.commit([Create("/a/b/c", b"x")])
+        assert store.list("/") == ["a"]
+        assert store.list("/a") == ["b"]
+        parent = store.read("/a/b")
+        assert parent is not None
+        assert parent.value == b""
+        with pytest.raises(Conflict):
+            store.commit([Create("/a/b", b"late")])
+        with pytest.raises(Conflict):
+            store.commit([Check("/a", -1)])
+
+    def test_create_of_what_exists_conflicts(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"one")])
+        with pytest.raises(Conflict) as caught:
+            store.commit([Create("/a", b"two")])
+        assert caught.value.path == "/a"
+        assert _value(store, "/a") == b"one"
+
+    def test_put_raises_the_version_and_keeps_the_creation_number(self, store: MetadataStore) -> None:
+        (created,) = store.commit([Create("/a", b"0")])
+        assert store.commit([Put("/a", b"1", 0)]) == [1]
+        assert store.commit([Put("/a", b"2")]) == [2]
+        assert store.read("/a") == Versioned(b"2", 2, created)
+
+    def test_put_of_the_same_value_is_a_change(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"0")])
+        assert store.commit([Put("/a", b"0", 0)]) == [1]
+
+    @pytest.mark.parametrize(
+        "op", [Put("/a", b"x", 1), Put("/b", b"x"), Delete("/a", 1), Delete("/b"), Check("/a", 1), Check("/b", 0), Check("/b", None)]
+    )
+    def test_another_version_or_a_missing_path_conflicts(self, store: MetadataStore, op: Op) -> None:
+        store.commit([Create("/a", b"0")])
+        with pytest.raises(Conflict) as caught:
+            store.commit([op])
+        assert caught.value.path == op.path
+        assert _value(store, "/a") == b"0"
+
+    def test_delete(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b""), Create("/b", b"")])
+        store.commit([Put("/b", b"x")])
+        assert store.commit([Delete("/a"), Delete("/b", 1)]) == [0, 0]
+        assert store.read("/a") is None
+        assert store.read("/b") is None
+
+    def test_delete_of_a_path_with_children_conflicts(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b""), Create("/a/b", b"")])
+        with pytest.raises(Conflict):
+            store.commit([Delete("/a")])
+        store.commit([Delete("/a/b"), Delete("/a")])
+        assert store.read("/a") is None
+
+    def test_check(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"")])
+        assert store.commit([Check("/a", 0), Check("/a", None), Check("/b", -1)]) == [0, 0, 0]
+        with pytest.raises(Conflict) as caught:
+            store.commit([Check("/a", -1)])
+        assert caught.value.path == "/a"
+
+    def test_parents_that_were_only_implied_go_with_their_last_child(self, store: MetadataStore) -> None:
+        store.commit([Create("/made", b"kept"), Create("/made/x/y", b""), Create("/made/x/z", b"")])
+        store.commit([Delete("/made/x/y")])
+        assert store.list("/made") == ["x"]
+        store.commit([Delete("/made/x/z")])
+        assert store.list("/made") == []
+        assert _value(store, "/made") == b"kept"
+        store.commit([Create("/made/x/y", b"again")])
+        assert store.list("/made/x") == ["y"]
+
+    def test_a_parent_that_was_written_stays(self, store: MetadataStore) -> None:
+        store.commit([Create("/a/b", b"")])
+        store.commit([Put("/a", b"mine")])
+        store.commit([Delete("/a/b")])
+        assert _value(store, "/a") == b"mine"
+
+    def test_list_is_sorted_and_one_level_deep(self, store: MetadataStore) -> None:
+        store.commit([Create(f"/a/{name}/deep", b"") for name in ("c", "a", "10", "9", "ä")])
+        assert store.list("/a") == ["10", "9", "a", "c", "ä"]
+        assert store.list("/nothing") == []
+
+    def test_read_each_answers_in_order(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"1"), Create("/b", b"2")])
+        found = store.read_each(["/b", "/x", "/a", "/b"])
+        assert [stored and stored.value for stored in found] == [b"2", None, b"1", b"2"]
+        assert store.read_each([]) == []
+
+    @pytest.mark.parametrize("value", [b"", b"\0", bytes(range(256)), b"x" * 1_000_000], ids=["empty", "zero", "all", "1 MB"])
+    def test_values_are_bytes(self, store: MetadataStore, value: bytes) -> None:
+        store.commit([Create("/a", value)])
+        assert _value(store, "/a") == value
+        store.commit([Put("/a", value[::-1])])
+        assert _value(store, "/a") == value[::-1]
+
+    def test_paths_are_unicode(self, store: MetadataStore) -> None:
+        store.commit([Create("/ü/日本 語/%", b"x")])
+        assert store.list("/ü") == ["日本 語"]
+        assert _value(store, "/ü/日本 語/%") == b"x"
+
+    # ------------------------------------------------------------------------------------------------ transactions
+
+    def test_operations_see_earlier_ones_of_their_transaction(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"0"), Put("/a", b"1", 0), Check("/a", 1), Create("/a/b", b""), Delete("/a/b"), Put("/a", b"2", 1)])
+        stored = store.read("/a")
+        assert stored is not None
+        assert (stored.value, stored.version) == (b"2", 2)
+
+    def test_a_conflict_applies_nothing(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"0"), Create("/b", b"0")])
+        before = store.read_each(["/a", "/b"])
+        with pytest.raises(Conflict) as caught:
+            store.commit([Put("/a", b"1"), Delete("/b"), Create("/c/d", b""), Put("/a", b"2", 7), Create("/e", b"")])
+        assert caught.value.path == "/a"
+        assert store.read_each(["/a", "/b"]) == before
+        assert store.read_each(["/c", "/c/d", "/e"]) == [None] * 3
+
+    def test_an_empty_transaction_does_nothing(self, store: MetadataStore) -> None:
+        assert store.commit([]) == []
+        assert store.commit_each([]) == []
+        assert store.commit_each([[]]) == [[]]
+
+    def test_replacing_in_one_transaction(self, store: MetadataStore) -> None:
+        (first,) = store.commit([Create("/p/a", b"old")])
+        second = store.commit([Delete("/p/a"), Create("/p/a", b"new")])[1]
+        assert second > first
+        assert store.read("/p/a") == Versioned(b"new", 0, second)
+
+    def test_creation_numbers_grow_over_the_whole_store(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        numbers = []
+        for store in (one, two, one):
+            numbers += store.commit([Create("/a/b", b"")])
+            numbers += store.commit([Create("/c", b"", ephemeral=True)])
+            store.commit([Delete("/a/b"), Delete("/c")])
+        assert numbers == sorted(set(numbers))
+
+    def test_of_two_that_race_on_a_version_one_wins(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        one.commit([Create("/a", b"0")])
+        seen = one.read("/a"), two.read("/a")
+        assert seen[0] == seen[1]
+        one.commit([Put("/a", b"one", 0)])
+        with pytest.raises(Conflict):
+            two.commit([Put("/a", b"two", 0)])
+        assert _value(two, "/a") == b"one"
+
+    def test_commit_each_gives_a_result_to_each(self, store: MetadataStore) -> None:
+        results = store.commit_each([
+            [Create("/a", b"0")],
+            [Create("/b", b"0"), Create("/a", b"again")],
+            [Put("/a", b"1", 0), Check("/b", -1)],
+            [Delete("/missing")],
+            [Create("/c", b"")],
+        ])
+        assert [type(result) for result in results] == [list, Conflict, list, Conflict, list]
+        assert results[2] == [1, 0]
+        refused = [result.path for result in results if isinstance(result, Conflict)]
+        assert refused == ["/a", "/missing"]
+        assert store.read("/b") is None
+        assert _value(store, "/a") == b"1"
+        assert store.list("/") == ["a", "c"]
+
+    def test_commit_each_of_many(self, store: MetadataStore) -> None:
+        results = store.commit_each([[Create(f"/many/{number}", b"x")] for number in range(3_000)])
+        assert not [result for result in results if isinstance(result, ReplogError)]
+        assert len(store.list("/many")) == 3_000
+        results = store.commit_each([[Delete(f"/many/{number}", 0)] for number in range(3_000)])
+        assert not [result for result in results if isinstance(result, ReplogError)]
+        assert store.list("/many") == []
+
+    def test_a_transaction_that_is_too_long_is_refused(self, store: MetadataStore) -> None:
+        ops = [Create(f"/a{number}", b"") for number in range(store.commit_ops_max + 1)]
+        with pytest.raises(UsageError, match=str(store.commit_ops_max)):
+            store.commit(ops)
+        with pytest.raises(UsageError, match=str(store.commit_ops_max)):
+            store.commit_each([[Create("/b", b"")], ops])
+        assert store.read_each(["/a0", "/b"]) == [None, None]
+        assert len(store.commit(ops[:-1])) == store.commit_ops_max
+
+    @pytest.mark.parametrize("path", MALFORMED_PATHS)
+    def test_a_malformed_path_is_refused(self, store: MetadataStore, path: str) -> None:
+        for op in (Create(path, b""), Put(path, b""), Delete(path), Check(path, None)):
+            with pytest.raises(UsageError):
+                store.commit([Create("/good", b""), op])
+            with pytest.raises(UsageError):
+                store.commit_each([[Create("/good", b"")], [op]])
+        with pytest.raises(UsageError):
+            store.read(path)
+        with pytest.raises(UsageError):
+            store.read_each(["/good", path])
+        if path != "/":
+            with pytest.raises(UsageError):
+                store.list(path)
+            with pytest.raises(UsageError):
+                store.watch(path, print)
+        assert store.read("/good") is None
+
+    # ---------------------------------------------------------------------------------------------------- sessions
+
+    def test_session_ids_differ(self, sessions: OpenSession) -> None:
+        assert len({sessions().session_id for _ in range(3)}) == 3
+
+    def test_ephemeral_nodes_go_when_their_session_closes(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        one.commit([Create("/ids/1", b"", ephemeral=True), Create("/ids/x", b"")])
+        two.commit([Create("/ids/2", b"", ephemeral=True)])
+        two.commit([Put("/ids/1", b"by another")])
+        assert two.list("/ids") == ["1", "2", "x"]
+        one.close()
+        assert two.list("/ids") == ["2", "x"]
+
+    def test_an_ephemeral_node_has_no_children(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"", ephemeral=True)])
+        with pytest.raises(Conflict):
+            store.commit([Create("/a/b", b"")])
+        assert store.list("/a") == []
+
+    def test_another_session_may_take_an_ephemeral_node_over(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        (first,) = one.commit([Create("/ids/1", b"one", ephemeral=True)])
+        second = two.commit([Delete("/ids/1"), Create("/ids/1", b"two", ephemeral=True)])[1]
+        assert second > first
+        one.close()
+        assert two.read("/ids/1") == Versioned(b"two", 0, second)
+
+    def test_closing_is_idempotent_and_final(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        one.commit([Create("/a", b"", ephemeral=True)])
+        one.close()
+        one.close()
+        calls: list[Callable[[], object]] = [
+            lambda: one.read("/a"),
+            lambda: one.list("/"),
+            lambda: one.commit([Create("/b", b"")]),
+            lambda: one.commit_each([[Create("/b", b"")]]),
+            lambda: one.watch("/a", print),
+        ]
+        for call in calls:
+            with pytest.raises(UsageError):
+                call()
+        assert two.read_each(["/a", "/b"]) == [None, None]
+
+    def test_a_session_that_was_ended_writes_no_more(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        one.commit([Create("/a", b"", ephemeral=True), Create("/kept", b"")])
+        states: list[str] = []
+        one.on_session(states.append)
+        self.end(one, two)
+        assert two.read("/a") is None
+        for result in self._results_of(one, [[Create("/b", b"")], [Put("/kept", b"late")]]):
+            assert isinstance(result, SessionLost)
+        with pytest.raises(SessionLost):
+            one.commit([Create("/b", b"")])
+        assert _value(two, "/kept") == b""
+        assert two.read("/b") is None
+        self.settle(lambda: "lost" in states, one, two)
+        assert states[-1] == "lost"
+        assert states.count("lost") == 1
+        with pytest.raises(SessionLost):
+            one.read("/kept")
+
+    @staticmethod
+    def _results_of(store: MetadataStore, batches: list[list[Op]]) -> list[object]:
+        try:
+            return list(store.commit_each(batches))
+        except SessionLost as error:
+            return [error]
+
+    # ----------------------------------------------------------------------------------------------------- watches
+
+    @pytest.mark.parametrize(
+        ("path", "op"),
+        [
+            ("/a", Put("/a", b"1")),
+            ("/a", Delete("/a")),
+            ("/new", Create("/new", b"")),
+            ("/p", Create("/p/new", b"")),
+            ("/p", Delete("/p/c")),
+            ("/p/c", Put("/p/c", b"1")),
+            ("/", Create("/new", b"")),
+            ("/", Delete("/a")),
+            ("/late", Create("/late/child", b"")),
+        ],
+    )
+    def test_a_watch_fires_once(self, sessions: OpenSession, path: str, op: Op) -> None:
+        one, two = sessions(), sessions()
+        two.commit([Create("/a", b"0"), Create("/p", b""), Create("/p/c", b""), Create("/p/d", b"")])
+        fired: list[str] = []
+        one.watch(path, fired.append)
+        assert fired == []
+        two.commit([op])
+        self.settle(lambda: bool(fired), one, two)
+        assert fired == [path]
+        two.commit([Create("/p/c/again", b"")] if op != Delete("/p/c") else [Create("/p/again", b"")])
+        two.commit([Create("/again", b"")])
+        self.settle(lambda: True, one, two)
+        assert fired == [path]
+
+    def test_a_watch_reaches_one_level(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        two.commit([Create("/p", b""), Create("/p/c", b""), Create("/p/c/d", b"")])
+        fired: list[str] = []
+        one.watch("/p", fired.append)
+        two.commit([Put("/p/c", b"1")])
+        two.commit([Create("/p/c/e", b"")])
+        two.commit([Delete("/p/c/d")])
+        two.commit([Create("/q", b"")])
+        self.settle(lambda: True, one, two)
+        assert fired == []
+        two.commit([Create("/p/f", b"")])
+        self.settle(lambda: bool(fired), one, two)
+        assert fired == ["/p"]
+
+    def test_a_watch_can_be_armed_again_and_again(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        seen: list[int] = []
+
+        def changed(path: str) -> None:
+            one.watch(path, changed)  # arm, then read
+            stored = one.read(path)
+            seen.append(-1 if stored is None else stored.version)
+
+        one.watch("/a", changed)
+        two.commit([Create("/a", b"")])
+        self.settle(lambda: bool(seen), one, two)
+        for version in range(1, 4):
+            two.commit([Put("/a", b"")])
+            self.settle(lambda version=version: seen[-1] == version, one, two)  # type: ignore[misc]
+        assert seen == [0, 1, 2, 3]
+
+    def test_what_a_watch_announces_can_be_read(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        two.commit([Create("/a", b"0"), Create("/b", b"0")])
+        seen: list[tuple[bytes | None, bytes | None]] = []
+        one.watch("/a", lambda _: seen.append((_value(one, "/a"), _value(one, "/b"))))
+        two.commit([Put("/a", b"1"), Put("/b", b"1")])
+        self.settle(lambda: bool(seen), one, two)
+        assert seen == [(b"1", b"1")]
+
+    def test_a_session_hears_of_its_own_changes_and_may_commit_meanwhile(self, store: MetadataStore) -> None:
+        heard: list[str] = []
+
+        def changed(path: str) -> None:
+            heard.append(path)
+            if path == "/a":
+                store.watch("/b", changed)
+                store.commit([Create("/b", b"")])
+                heard.append("committed")
+
+        store.watch("/a", changed)
+        store.commit([Create("/a", b"")])
+        self.settle(lambda: len(heard) == 3, store)
+        assert heard == ["/a", "committed", "/b"]
+
+    def test_the_end_of_a_session_fires_watches(self, sessions: OpenSession) -> None:
+        one, two, three = sessions(), sessions(), sessions()
+        one.commit([Create("/ids/1", b"", ephemeral=True)])
+        two.commit([Create("/ids/2", b"", ephemeral=True)])
+        fired: list[str] = []
+        for path in ("/ids", "/ids/1"):
+            three.watch(path, fired.append)
+        one.close()
+        self.settle(lambda: len(fired) == 2, two, three)
+        assert sorted(fired) == ["/ids", "/ids/1"]
+        three.watch("/ids", fired.append)
+        self.end(two, three)
+        self.settle(lambda: len(fired) == 3, three)
+        assert fired[2] == "/ids"
+
+    def test_a_child_that_is_replaced_fires_the_watch_of_its_parent(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        two.commit([Create("/ids/1", b"")])
+        fired: list[str] = []
+        one.watch("/ids", fired.append)
+        two.commit([Delete("/ids/1"), Create("/ids/1", b"")])
+        self.settle(lambda: bool(fired), one, two)
+        assert fired == ["/ids"]
+
+    def test_a_conflict_fires_nothing(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        two.commit([Create("/a", b"")])
+        fired: list[str] = []
+        one.watch("/a", fired.append)
+        with pytest.raises(Conflict):
+            two.commit([Put("/a", b""), Put("/a", b"", 9)])
+        self.settle(lambda: True, one, two)
+        assert fired == []
+
+    def test_watches_end_with_their_session(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        fired: list[str] = []
+        one.watch("/a", fired.append)
+        one.close()
+        two.commit([Create("/a", b"")])
+        self.settle(lambda: True, two)
+        assert fired == []
+
+
+def _value(store: MetadataStore, path: str) -> bytes | None:
+    stored = store.read(path)
+    return None if stored is None else stored.value

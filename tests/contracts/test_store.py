@@ -1,0 +1,58 @@
+"""Every built-in metadata store keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from replog.metadata.file import FileStore
+from replog.metadata.memory import MemoryStore
+from replog.ports import MetadataStore
+from replog.testing.store_contract import MetadataStoreContract, OpenSession
+
+
+class TestMemoryStore(MetadataStoreContract):
+    @pytest.fixture
+    def open_session(self) -> OpenSession:
+        return MemoryStore().session
+
+    def end(self, store: MetadataStore, other: MetadataStore) -> None:
+        assert isinstance(store, MemoryStore)
+        store.expire()
+
+
+class _FileContract(MetadataStoreContract):
+    def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
+        for store in stores:
+            if isinstance(store, FileStore) and "open" in repr(store):
+                store.poll()
+
+    def end(self, store: MetadataStore, other: MetadataStore) -> None:
+        assert isinstance(other, FileStore)
+        other.end_session(store.session_id)
+
+
+class TestFileStore(_FileContract):
+    """Sessions of one process on one open file."""
+
+    @pytest.fixture
+    def open_session(self, tmp_path: Path) -> Iterator[OpenSession]:
+        with FileStore(tmp_path / "store.db") as store:
+            yield store.session
+
+
+class TestFileStoreApart(_FileContract):
+    """Each session with a connection of its own, as in other processes."""
+
+    @pytest.fixture
+    def open_session(self, tmp_path: Path) -> OpenSession:
+        return lambda: FileStore(tmp_path / "store.db")
+
+
+class TestPrivateFileStore(_FileContract):
+    @pytest.fixture
+    def open_session(self, tmp_path: Path) -> Iterator[OpenSession]:
+        with FileStore(tmp_path / "store.db", private=True) as store:
+            yield store.session

@@ -1,0 +1,129 @@
+"""Every built-in transport keeps the contract; what is particular to the one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from replog.model import Address
+from replog.ports import Transport
+from replog.testing.transport_contract import TransportContract
+from replog.transport.memory import Envelope, MemoryTransport
+
+
+class TestMemoryTransport(TransportContract):
+    @pytest.fixture
+    def ends(self) -> tuple[Transport, Transport]:
+        transport = MemoryTransport()
+        return transport, transport
+
+    def pump(self, ends: tuple[Transport, Transport], done: Callable[[], bool]) -> None:
+        assert isinstance(ends[0], MemoryTransport)
+        while ends[0].deliver(100):
+            pass
+
+
+def test_messages_are_shared_and_keep_their_order() -> None:
+    transport = MemoryTransport()
+    got: list[object] = []
+    transport.listen(1, lambda _, message: got.append(message))
+    sent = [object() for _ in range(5)]
+    for message in sent:
+        transport.send(2, 1, message)
+    assert got == []
+    assert len(transport) == 5
+    assert transport.deliver() == 5
+    assert [id(message) for message in got] == [id(message) for message in sent]
+
+
+def test_deliver_hands_over_at_most_its_limit_and_zero_means_quiet() -> None:
+    transport = MemoryTransport()
+    got: list[int] = []
+    transport.listen(1, lambda _, message: got.append(message))
+    transport.listen(3, lambda *_: None)
+    for number in range(4):
+        transport.send(2, 3, number)
+        transport.send(2, 1, number)
+    transport.unlisten(3)
+    assert transport.deliver(1) == 1
+    assert transport.deliver(2) == 2
+    assert got == [0, 1, 2]
+    assert transport.deliver(5) == 1
+    assert transport.deliver(5) == 0
+
+
+def test_what_receivers_send_is_delivered_by_the_same_call_but_not_within_the_receiver() -> None:
+    transport = MemoryTransport()
+    trace: list[str] = []
+
+    def ping(_: Address, number: int) -> None:
+        trace.append(f"ping {number}")
+        if number < 3:
+            transport.send(1, 2, number)
+        trace.append("done")
+
+    def pong(_: Address, number: int) -> None:
+        trace.append(f"pong {number}")
+        transport.send(2, 1, number + 1)
+
+    transport.listen(1, ping)
+    transport.listen(2, pong)
+    transport.send(2, 1, 1)
+    assert transport.deliver() == 5
+    assert trace == ["ping 1", "done", "pong 1", "ping 2", "done", "pong 2", "ping 3", "done"]
+
+
+def test_messages_to_an_earlier_life_do_not_reach_a_later_one() -> None:
+    transport = MemoryTransport()
+    got: list[int] = []
+    transport.listen(1, lambda _, message: got.append(message))
+    transport.send(2, 1, 1)
+    transport.unlisten(1)
+    transport.listen(1, lambda _, message: got.append(-message))
+    transport.send(2, 1, 2)
+    transport.deliver()
+    assert got == [-2]
+
+
+def test_a_receiver_that_raises_loses_its_message_only() -> None:
+    transport = MemoryTransport()
+    got: list[int] = []
+
+    def receive(_: Address, number: int) -> None:
+        if number == 1:
+            raise ValueError("no ones")
+        got.append(number)
+
+    transport.listen(1, receive)
+    for number in range(3):
+        transport.send(2, 1, number)
+    with pytest.raises(ValueError, match="no ones"):
+        transport.deliver()
+    assert transport.deliver() == 1
+    assert got == [0, 2]
+
+
+def test_intercept_drops_repeats_and_reorders() -> None:
+    held: list[Envelope] = []
+
+    def intercept(sender: Address, to: Address, message: Any) -> Iterable[Envelope]:
+        if message == "lose":
+            return []
+        if message == "hold":
+            held.append((sender, to, message))
+            return []
+        if message == "twice":
+            return [(sender, to, message)] * 2
+        released = [(sender, to, message), *held]
+        held.clear()
+        return released
+
+    transport = MemoryTransport(intercept=intercept)
+    got: list[str] = []
+    transport.listen(1, lambda _, message: got.append(message))
+    for message in ("lose", "hold", "twice", "go"):
+        transport.send(2, 1, message)
+    transport.deliver()
+    assert got == ["twice", "twice", "go", "hold"]
