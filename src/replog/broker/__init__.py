@@ -1,0 +1,1 @@
+"""All partitions on one broker, and its registration with the metadata store."""

@@ -1,0 +1,488 @@
+"""The broker: every partition on one node. One `on_<message>` each; what happens between them is in the modules beside it.
+
+Told a message and the time, it answers by filling its outbox. It starts with no partition state but its logs: until the
+controller's first notice it leads and follows nothing (V3 E would let it lead by what it remembers: S21).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replog.broker.commands import TOPIC_DELETED, Commands
+from replog.broker.fetching import Fetching
+from replog.broker.forwarding import Forwarding
+from replog.broker.offsets import Offsets
+from replog.broker.proposals import Proposals
+from replog.broker.routing import Routing
+from replog.broker.sessions import Sessions
+from replog.broker.upkeep import Upkeep
+from replog.broker.waiting import WaitingAppend, WaitingAppends, answer
+from replog.config import BrokerConfig
+from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
+from replog.messages import (
+    Admin,
+    AdminAnswer,
+    AlterIsrAnswer,
+    Disconnected,
+    Fetch,
+    Fetched,
+    Flushed,
+    FlushedEntry,
+    Heartbeat,
+    LeaderAndIsr,
+    ListOffsets,
+    Metadata,
+    OffsetsForLeaderEpoch,
+    PartitionNotice,
+    Produce,
+    Produced,
+    ProducedEntry,
+    ProduceEntry,
+    Registered,
+    ReplicasFailed,
+    ReplicaState,
+    ReplicaStates,
+    ReplicaStatesAnswer,
+    StopEntry,
+    StopReplica,
+    UpdateMetadata,
+)
+from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
+from replog.partition.following import Followed
+from replog.partition.partition import Partition
+from replog.ports import Event, FlushDone, Ids, LogDirectory, Outbox
+from replog.records import BadBatch, RecordBatch
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """An actor. Everything it owns is reached from its driver's thread only."""
+
+    def __init__(self, broker_id: int, directory: LogDirectory, *, config: BrokerConfig, ids: Ids) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.config = config
+        self.outbox = Outbox()
+        self.partitions: dict[PartitionId, Partition] = {}
+        self.routing = Routing()
+        self._commands = Commands(directory)
+        self._waiting = WaitingAppends(self.outbox, config.waiting_appends_max)
+        self._sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=self._fail)
+        self._fetching = Fetching(broker_id, self.outbox, config, ids)
+        self._proposals = Proposals(broker_id, self.outbox, config)
+        self._upkeep = Upkeep(directory, self.partitions, config)
+        self._offsets = Offsets(self.partitions, self.routing)
+        self._forwarding = Forwarding(self.outbox)
+        self._metadata_asked = False
+        self._handlers: dict[type, Any] = {
+            Produce: self.on_produce,
+            Fetch: self.on_fetch,
+            Fetched: self.on_fetched,
+            Flushed: self.on_flushed,
+            FlushDone: self.on_flush_done,
+            ListOffsets: self.on_list_offsets,
+            OffsetsForLeaderEpoch: self.on_offsets_for_leader_epoch,
+            Metadata: self.on_metadata,
+            LeaderAndIsr: self.on_leader_and_isr,
+            StopReplica: self.on_stop_replica,
+            UpdateMetadata: self.on_update_metadata,
+            AlterIsrAnswer: self.on_alter_isr_answer,
+            ReplicaStates: self.on_replica_states,
+            Admin: self.on_admin,
+            AdminAnswer: self.on_admin_answer,
+            Registered: self.on_registered,
+            Disconnected: self.on_disconnected,
+        }
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this life, once registered; -1 before."""
+        return self._commands.broker_epoch
+
+    def receive(self, sender: Address, message: Any, now_ms: int) -> None:
+        """Handle one message. One that no broker understands is dropped and reported."""
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            self._event("unexpected_message", sender=str(sender), message=type(message).__name__)
+            return
+        handler(sender, message, now_ms)
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """End of a poll: answer what became ready, ask for more, run the timers that are due."""
+        upkeep = self._upkeep
+        upkeep.wall_ms = wall_ms
+        if self._sessions.dirty:
+            self._sessions.answer_ready(now_ms)
+        if now_ms >= upkeep.next_ms:
+            self._timers(now_ms)
+        if upkeep.unflushed:
+            self.outbox.flushes += upkeep.flushes(now_ms)
+        due = self._fetching.due_ms
+        if due is not None and now_ms >= due:
+            self._fetching.send_due(now_ms)
+        due = self._proposals.due_ms
+        if due is not None and now_ms >= due:
+            self._proposals.send_due(now_ms)
+
+    def _timers(self, now_ms: int) -> None:
+        self._sessions.expire(now_ms)
+        self._waiting.expire(now_ms)
+        if now_ms >= self._upkeep.lag_check_ms:
+            for partition in self._upkeep.lagging(now_ms):
+                self._proposals.consider(partition)
+        if self._upkeep.heartbeat_due(now_ms):
+            self._heartbeat()
+        for partition in self._upkeep.run(now_ms):
+            self._sessions.committed(partition)
+
+    def save(self) -> None:
+        """Write what the next start may use: called before a clean stop."""
+        self._upkeep.save()
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` is needed next even if no message comes."""
+        times = (self._sessions.deadline_ms(), self._fetching.due_ms, self._proposals.due_ms, self._upkeep.deadline_ms())
+        return min((t for t in times if t is not None), default=None)
+
+    # -------------------------------------------------------------------------------------------------------- produce
+
+    def on_produce(self, sender: Address, message: Produce, now_ms: int) -> None:
+        """Append each entry; answer what is decided, let the rest wait."""
+        acks = message.acks
+        done: list[ProducedEntry] = []
+        for entry in message.entries:
+            answered = self._append(sender, entry, acks, message.timeout_ms, now_ms)
+            if answered is not None and acks != ACKS_NONE:
+                done.append(answered)
+        if done:
+            self.outbox.messages.append((sender, Produced(done)))
+
+    def _append(self, sender: Address, entry: ProduceEntry, acks: int, timeout_ms: int, now_ms: int) -> ProducedEntry | None:
+        partition = self.partitions.get(entry.partition)
+        if partition is None:
+            return ProducedEntry(entry.request, self._offsets.unknown(entry.partition))
+        if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+            return ProducedEntry(entry.request, Code.INVALID_REQUIRED_ACKS)
+        if partition.leading is None:
+            return answer(partition, entry.request, Code.STORAGE_ERROR if partition.failed else Code.NOT_LEADER_OR_FOLLOWER)
+        before = partition.high_watermark
+        try:
+            batch = RecordBatch(entry.body)
+            batch.check_body(length_max=partition.config.max_batch_bytes, records_max=self.config.batch_records_max)
+            error, base, end = partition.append(batch, acks, now_ms)
+        except BadBatch as problem:
+            return ProducedEntry(entry.request, problem.code)
+        except LogFull as problem:
+            self._event("log_full", partition=repr(partition), problem=str(problem))
+            return ProducedEntry(entry.request, Code.STORAGE_ERROR)
+        except LogDamaged as problem:
+            self._fail(partition, str(problem))
+            return ProducedEntry(entry.request, Code.STORAGE_ERROR)
+        if error:
+            return answer(partition, entry.request, error)
+        self._upkeep.appended(partition)
+        self._sessions.appended(partition)
+        if partition.high_watermark != before:
+            self._moved(partition, before, now_ms)
+        return self._acknowledge(partition, WaitingAppend(sender, entry.request, acks, base, end, now_ms + timeout_ms))
+
+    def _acknowledge(self, partition: Partition, append: WaitingAppend) -> ProducedEntry | None:
+        """The answer if the append counts already, else None: it waits. A duplicate waits like its original (P-103)."""
+        acks = append.acks
+        if acks == ACKS_ALL:
+            counts = partition.high_watermark >= append.end_offset
+        elif acks == ACKS_LEADER:
+            counts = partition.config.flush != "ack" or partition.log.flushed_end >= append.end_offset
+        else:
+            return None
+        if counts or not self._waiting.park(partition, append):
+            return answer(partition, append.request, Code.NONE if counts else Code.REQUEST_TIMED_OUT, append.base_offset)
+        return None
+
+    def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
+        """A partition may have moved: the one place where a new high watermark is made known."""
+        if partition.high_watermark != before:
+            self._waiting.wake(partition)
+            self._sessions.committed(partition)
+            self._upkeep.committed(partition)
+        leading = partition.leading
+        if leading is not None and leading.candidates:
+            self._proposals.consider(partition)
+
+    # ---------------------------------------------------------------------------------------------------------- fetch
+
+    def on_fetch(self, sender: Address, message: Fetch, now_ms: int) -> None:
+        """A follower's or a client's fetch."""
+        self._sessions.on_fetch(sender, message, now_ms)
+
+    def on_fetched(self, sender: Address, message: Fetched, now_ms: int) -> None:
+        """A leader's answer: apply each entry, then ask on."""
+        fetching = self._fetching
+        fetcher = fetching.session_of(message, sender)
+        if fetcher is None or not fetching.answered(fetcher, message, now_ms):
+            return
+        flushed: list[FlushedEntry] = []
+        for entry in message.entries:
+            partition = self.partitions.get(entry.partition)
+            if partition is None:
+                continue
+            before = partition.high_watermark
+            try:
+                outcome = partition.take(entry)
+            except LogFull as problem:
+                self._event("log_full", partition=repr(partition), problem=str(problem))
+                outcome = Followed.RETRY
+            except (LogDamaged, LogCorrupt) as problem:
+                self._fail(partition, str(problem))
+                continue
+            for piece in entry.slices:
+                piece.release()
+            if outcome is Followed.APPENDED:
+                self._upkeep.appended(partition)
+            if partition.high_watermark != before:
+                self._upkeep.committed(partition)
+                self._sessions.committed(partition)
+            if partition.config.flush == "ack":
+                flushed += self._flushed_entry(partition)
+            fetching.took(partition, entry, outcome, now_ms)
+        if flushed:
+            self.outbox.messages.append((fetcher.leader, Flushed(self.broker_id, self.broker_epoch, flushed)))
+        fetching.send_due(now_ms)
+
+    def _flushed_entry(self, partition: Partition) -> list[FlushedEntry]:
+        """What the leader must know about this copy's disk; said again with each answer until it is committed."""
+        following = partition.following
+        end = partition.log.flushed_end
+        if following is None or not following.agrees or end <= partition.high_watermark:
+            return []
+        return [FlushedEntry(partition.identity, partition.leader_epoch, end)]
+
+    def on_flushed(self, sender: Address, message: Flushed, now_ms: int) -> None:
+        """A follower's flushed ends (flush="ack")."""
+        for entry in message.entries:
+            partition = self.partitions.get(entry.partition)
+            if partition is not None:
+                before = partition.high_watermark
+                partition.acknowledge_flush(message.replica, message.broker_epoch, entry.leader_epoch, entry.flushed_end, now_ms)
+                self._moved(partition, before, now_ms)
+
+    def on_flush_done(self, sender: Address, message: FlushDone, now_ms: int) -> None:
+        """A flush has run. One that failed is final for the whole directory: no retry, no further acknowledgement (R14)."""
+        partition = self.partitions.get(message.token.identity)
+        self._upkeep.flush_done(message.token)
+        if partition is None or partition.failed:
+            return
+        before = partition.high_watermark
+        try:
+            partition.flushed(message.token, now_ms)
+        except LogDamaged as problem:
+            self._fail_all(str(problem))
+            return
+        self._moved(partition, before, now_ms)
+        self._waiting.wake(partition)
+        entries = self._flushed_entry(partition)
+        if entries and partition.leader is not None and partition.config.flush == "ack":
+            self.outbox.messages.append((partition.leader, Flushed(self.broker_id, self.broker_epoch, entries)))
+
+    # --------------------------------------------------------------------------------------------------------- offsets
+
+    def on_list_offsets(self, sender: Address, message: ListOffsets, now_ms: int) -> None:
+        """Earliest, latest, or by time."""
+        self.outbox.messages.append((sender, self._offsets.list(message)))
+
+    def on_offsets_for_leader_epoch(self, sender: Address, message: OffsetsForLeaderEpoch, now_ms: int) -> None:
+        """Where an epoch ends in the leader's log: a reader's check after a leader change (KIP-320)."""
+        self.outbox.messages.append((sender, self._offsets.ends(message)))
+
+    # ------------------------------------------------------------------------------------------------------- commands
+
+    def on_leader_and_isr(self, sender: Address, message: LeaderAndIsr, now_ms: int) -> None:
+        """The controller's word on who leads and who follows."""
+        reply = self._commands.on_leader_and_isr(message, lambda notice: self._become(notice, now_ms))
+        reply.broker_id = self.broker_id
+        self._controller_known()
+        if message.complete and not reply.error:
+            for identity in reply.strays:
+                self._idle(identity)
+        self.outbox.messages.append((sender, reply))
+
+    def _become(self, notice: PartitionNotice, now_ms: int) -> int:
+        identity = notice.partition
+        partition = self.partitions.get(identity)
+        if partition is None:
+            log = self.directory.get(identity)
+            if log is None:
+                return Code.STORAGE_ERROR
+            partition = self.partitions[identity] = Partition(
+                identity,
+                notice.topic,
+                log,
+                broker_id=self.broker_id,
+                limits=self.config,
+                brokers=self.routing.brokers,
+                high_watermark=self.directory.high_watermarks.get(identity, 0),
+            )
+        before = partition.high_watermark
+        epoch = partition.leader_epoch
+        try:
+            error = partition.become(notice, now_ms)
+        except (LogDamaged, LogFull) as problem:
+            self._fail(partition, str(problem))
+            return Code.STORAGE_ERROR
+        if error:
+            return error
+        if partition.leading is not None:
+            self._fetching.drop(identity)
+            self._upkeep.leads(partition)
+            self._proposals.consider(partition)
+        elif partition.leader_epoch > epoch or partition.following is not None:
+            self._fetching.follow(partition)
+        self._waiting.wake(partition)
+        if partition.leader_epoch > epoch:
+            self._sessions.changed(partition)
+        self._moved(partition, before, now_ms)
+        return Code.NONE
+
+    def on_stop_replica(self, sender: Address, message: StopReplica, now_ms: int) -> None:
+        """Stop, and if asked put away, local copies."""
+        reply = self._commands.on_stop_replica(message, self._stop)
+        reply.broker_id = self.broker_id
+        self._controller_known()
+        self.outbox.messages.append((sender, reply))
+
+    def _stop(self, entry: StopEntry) -> int:
+        identity = entry.partition
+        partition = self.partitions.get(identity)
+        if partition is not None and entry.leader_epoch != TOPIC_DELETED and entry.leader_epoch < partition.leader_epoch:
+            return Code.FENCED_LEADER_EPOCH
+        self._idle(identity)
+        if entry.delete and self.directory.get(identity) is not None:
+            self.directory.quarantine(identity, self._upkeep.wall_ms)
+        return Code.NONE
+
+    def _idle(self, identity: PartitionId) -> None:
+        """Serve this copy no longer; its data stays where it is."""
+        partition = self.partitions.pop(identity, None)
+        if partition is None:
+            return
+        self._fetching.drop(identity)
+        partition.leading = None
+        partition.following = None
+        self._waiting.wake(partition)
+        self._sessions.dropped(partition)
+        self._upkeep.forget(identity)
+
+    def on_replica_states(self, sender: Address, message: ReplicaStates, now_ms: int) -> None:
+        """How far copies here reach: the controller chooses among a last-known set by it (KIP-966)."""
+        if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
+            return
+        states: list[ReplicaState] = []
+        for identity in message.partitions:
+            partition = self.partitions.get(identity)
+            log = partition.log if partition is not None else self.directory.get(identity)
+            if log is None or (partition is not None and partition.failed):
+                states.append(ReplicaState(identity, -1, 0))
+                continue
+            latest = log.epochs.latest
+            watermark = partition.high_watermark if partition is not None else -1
+            states.append(ReplicaState(identity, -1 if latest is None else latest.epoch, log.end_offset, watermark))
+        self.outbox.messages.append((sender, ReplicaStatesAnswer(self.broker_id, self.broker_epoch, message.request, states)))
+
+    def on_alter_isr_answer(self, sender: Address, message: AlterIsrAnswer, now_ms: int) -> None:
+        """What the controller decided about proposals of this broker."""
+        for partition in self._proposals.answered(message, now_ms):
+            self._upkeep.leads(partition)
+            self._waiting.wake(partition)
+            self._sessions.committed(partition)
+            self._moved(partition, -1, now_ms)
+
+    # ------------------------------------------------------------------------------------------------ cluster, clients
+
+    def on_update_metadata(self, sender: Address, message: UpdateMetadata, now_ms: int) -> None:
+        """The controller's delta. Brokers that were registered again lose what their earlier life had acknowledged (P-28)."""
+        if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
+            return
+        self._controller_known()
+        lives = {b: info.broker_epoch for b, info in self.routing.brokers.items()}
+        if not self.routing.merge(message.view):
+            self._ask_metadata()
+            return
+        self._metadata_asked = False
+        changed = message.view.brokers
+        if changed:
+            restarted = [b for b in changed if lives.get(b.broker_id, b.broker_epoch) != b.broker_epoch]
+            for info in restarted:
+                for partition in self.partitions.values():
+                    if partition.leading is not None:
+                        partition.leading.forget_life(info.broker_id, info.broker_epoch)
+            for partition in self._upkeep.with_outsiders():
+                self._proposals.consider(partition)
+
+    def _ask_metadata(self) -> None:
+        if not self._metadata_asked and self._commands.controller is not None:
+            self._metadata_asked = True
+            ask = Metadata(-1, self.routing.controller_epoch, self.routing.version)
+            self.outbox.messages.append((("controller", self._commands.controller), ask))
+
+    def on_metadata(self, sender: Address, message: Metadata, now_ms: int) -> None:
+        """A client asks what it is missing."""
+        view = self.routing.answer(message.request, message.controller_epoch, message.since)
+        self.outbox.messages.append((sender, view))
+
+    def on_admin(self, sender: Address, message: Admin, now_ms: int) -> None:
+        """Pass a wish on to the controller; its answer comes back through here."""
+        self._forwarding.forward(sender, message, self._commands.controller)
+
+    def on_admin_answer(self, sender: Address, message: AdminAnswer, now_ms: int) -> None:
+        """The controller's answer to a wish that was passed on."""
+        self._forwarding.answered(message)
+
+    def on_registered(self, sender: Address, message: Registered, now_ms: int) -> None:
+        """Membership has registered this broker (or lost its session: -1)."""
+        if message.broker_epoch < 0 or message.broker_epoch == self.broker_epoch:
+            return
+        self._commands.registered(message.broker_epoch)
+        self._fetching.registered(message.broker_epoch)
+        self._proposals.registered(message.broker_epoch)
+        self.directory.registered(message.broker_epoch)
+
+    def on_disconnected(self, sender: Address, message: Disconnected, now_ms: int) -> None:
+        """A hint of the driver: nobody is there now."""
+        self._sessions.disconnected(message.address)
+        self._fetching.disconnected(message.address, now_ms)
+
+    def _controller_known(self) -> None:
+        controller = self._commands.controller
+        self._proposals.controller_changed(None if controller is None else ("controller", controller))
+
+    def _heartbeat(self) -> None:
+        self._metadata_asked = False  # an answer that has not come by now is lost
+        commands = self._commands
+        if commands.controller is not None and commands.broker_epoch >= 0:
+            beat = Heartbeat(self.broker_id, commands.broker_epoch, commands.controller_epoch, commands.notice)
+            self.outbox.messages.append((("controller", commands.controller), beat))
+
+    # ------------------------------------------------------------------------------------------------------- failures
+
+    def _fail(self, partition: Partition, reason: str) -> None:
+        """An I/O error ends one copy; the controller moves its leadership (P-54)."""
+        if partition.failed:
+            return
+        led = partition.leading is not None
+        partition.fail(reason)
+        self._fetching.drop(partition.identity)
+        self._waiting.wake(partition)
+        self._sessions.changed(partition)
+        self._upkeep.forget(partition.identity)
+        self._event("replica_failed", partition=repr(partition), reason=reason)
+        if led and self._commands.controller is not None:
+            message = ReplicasFailed(self.broker_id, self.broker_epoch, reason, [partition.identity])
+            self.outbox.messages.append((("controller", self._commands.controller), message))
+
+    def _fail_all(self, reason: str) -> None:
+        for partition in list(self.partitions.values()):
+            self._fail(partition, reason)
+
+    def _event(self, name: str, **fields: Any) -> None:
+        self.outbox.events.append(Event(name, {"broker": self.broker_id, **fields}))

@@ -1,0 +1,112 @@
+"""The controller's commands at a broker: who may command, which notices are applied, what becomes of local copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from replog.errors import Code, LogDamaged, LogFull
+from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica, StopReplicaAnswer
+from replog.model import PartitionId
+from replog.ports import LogDirectory, LogStart
+
+__all__ = ["TOPIC_DELETED", "Commands"]
+
+TOPIC_DELETED = -2
+"""Leader epoch of a StopEntry that comes from the deletion of the topic: no replica is newer (KIP-570)."""
+
+_STOPS_REMEMBERED = 10_000
+
+
+class Commands:
+    """Fences commands, and keeps count of notices.
+
+    A heartbeat reports the highest notice such that it and all before it were applied: whatever got lost on the way is a
+    gap, and the controller sends it again. A complete notice closes every gap before it.
+    """
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self.broker_epoch = -1
+        self.controller_epoch = -1
+        self.controller: int | None = None
+        self.notice = -1
+        """Highest notice applied without a gap; -1 before the first complete one of this controller."""
+        self._ahead: set[int] = set()
+        self._stopped: dict[PartitionId, tuple[int, int]] = {}
+        """Copies taken away, and by which notice: an older command must not bring them back (P-69b)."""
+
+    def fence(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> int:
+        """Whether this controller may command this life of the broker; remembers the newest controller (KIP-380).
+
+        A larger broker epoch is accepted: the broker may be the last to learn its own (KAFKA-9839).
+        """
+        if controller_epoch < self.controller_epoch:
+            return Code.STALE_CONTROLLER_EPOCH
+        if broker_epoch < self.broker_epoch:
+            return Code.STALE_BROKER_EPOCH
+        if controller_epoch > self.controller_epoch:
+            self.controller_epoch = controller_epoch
+            self.notice = -1
+            self._ahead.clear()
+        self.controller = controller_id
+        return Code.NONE
+
+    def registered(self, broker_epoch: int) -> None:
+        """A new life: notices for the earlier one no longer count."""
+        self.broker_epoch = broker_epoch
+        self.notice = -1
+        self._ahead.clear()
+
+    def _applied(self, notice: int, *, complete: bool) -> None:
+        if complete:
+            self.notice = max(self.notice, notice)
+        else:
+            self._ahead.add(notice)
+        while self.notice >= 0 and self.notice + 1 in self._ahead:
+            self.notice += 1
+        self._ahead = {n for n in self._ahead if n > self.notice}
+
+    def on_leader_and_isr(self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int]) -> LeaderAndIsrAnswer:
+        """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state."""
+        answer = LeaderAndIsrAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
+        answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
+        if answer.error:
+            answer.controller_epoch = self.controller_epoch
+            return answer
+        mark = (message.controller_epoch, message.notice)
+        entries = [entry for entry in message.entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
+        missing = [LogStart(e.partition, e.topic, e.config) for e in entries if self._directory.get(e.partition) is None]
+        if missing:
+            # Without room for them these copies fail one by one below; the others go on.
+            with suppress(LogFull, LogDamaged):
+                self._directory.create(missing)
+        for entry in entries:
+            self._stopped.pop(entry.partition, None)
+            error = become(entry)
+            if error and error not in (Code.FENCED_LEADER_EPOCH, Code.INVALID_UPDATE_VERSION):
+                answer.errors.append((entry.partition, error))
+        if message.complete:
+            named = {entry.partition for entry in message.entries}
+            answer.strays = [identity for identity in self._directory.identities() if identity not in named]
+        self._applied(message.notice, complete=message.complete)
+        return answer
+
+    def on_stop_replica(self, message: StopReplica, stop: Callable[[StopEntry], int]) -> StopReplicaAnswer:
+        """Stop copies, each only if the command is not older than the copy's leader epoch (KIP-570, P-69)."""
+        answer = StopReplicaAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
+        answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
+        if answer.error:
+            answer.controller_epoch = self.controller_epoch
+            return answer
+        for entry in message.entries:
+            error = stop(entry)
+            if error:
+                answer.errors.append((entry.partition, error))
+                continue
+            self._stopped.pop(entry.partition, None)
+            self._stopped[entry.partition] = (message.controller_epoch, message.notice)
+        while len(self._stopped) > _STOPS_REMEMBERED:
+            del self._stopped[next(iter(self._stopped))]
+        self._applied(message.notice, complete=False)
+        return answer

@@ -1,0 +1,239 @@
+"""Membership: registers one broker with the metadata store, and says under which epoch.
+
+The registration ends with the store session; its creation number is the broker epoch (KIP-380). A random incarnation in
+its value tells our own node, after an outcome nobody heard, from one that somebody else left (P-72, KAFKA-16952).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from replog.config import BrokerConfig
+from replog.errors import ReplogError, StoreCorrupt
+from replog.messages import Registered
+from replog.metadata import layout
+from replog.model import Address
+from replog.ports import (
+    Conflict,
+    Create,
+    Delete,
+    Event,
+    Ids,
+    LossReport,
+    Outbox,
+    SessionChanged,
+    SessionLost,
+    StoreCall,
+    StoreResult,
+    Versioned,
+    WatchFired,
+)
+
+__all__ = ["Membership"]
+
+_FORMAT = 1
+_Script = Generator[tuple[Any, Any], Any, None]
+
+
+class _Refused(Exception):
+    """This broker may not register: waiting does not help, a person has to decide."""
+
+
+class Membership:
+    """Registers `broker_id`, keeps it registered, and tells the broker and the controller of its process (`Registered`).
+
+    `directory_id` and `loss` come from the opened data directory: whoever holds its lock may take over a registration that a
+    former holder left (design, section 6, "A starting broker"). `cluster_id` is the cluster the directory belongs to, None
+    for a new one. After a refusal `refused` says why, and nothing is tried any more until the session changes.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        config: BrokerConfig,
+        ids: Ids,
+        directory_id: str,
+        loss: LossReport,
+        endpoints: Sequence[str] = (),
+        rack: str | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.outbox = Outbox()
+        self.broker_epoch = -1
+        self.cluster_id = cluster_id or ""
+        self.refused: str | None = None
+        self._broker_id = broker_id
+        self._config = config
+        self._ids = ids
+        self._path = layout.broker_path(broker_id)
+        self._incarnation = ids.token().hex()
+        self._registration = layout.Registration(tuple(endpoints), rack, directory_id, loss, self._incarnation)
+        self._armed = False
+        self._connected = True
+        self._check = True
+        """Whether to look at the store as soon as nothing else is under way."""
+        self._script: _Script | None = None
+        self._waiting: int | None = None
+        self._calls = 0
+        self._failures = 0
+        self._now_ms = 0
+        self._retry_ms: int | None = None
+        self._look_ms: int | None = None
+        """When to look whether the registration is still there, in case a watch was lost."""
+        self._ended_epoch = -1
+        """Broker epoch of the last session that was lost: a node up to it goes with that session."""
+
+    # ---- the actor
+
+    def receive(self, sender: Address, message: Any, now_ms: int) -> None:
+        """Take a result of the store, a watch, or a change of the session."""
+        self._now_ms = now_ms
+        match message:
+            case StoreResult():
+                if message.call == self._waiting:
+                    self._waiting = None
+                    self._advance(message.value, message.error)
+            case WatchFired():
+                if message.path == self._path:
+                    self._armed = False
+                    self._check = True
+            case SessionChanged():
+                self._on_session_changed(message)
+            case _:
+                pass
+        self._run()
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Register, or try again after a pause."""
+        self._now_ms = now_ms
+        if self._retry_ms is not None and self._retry_ms <= now_ms:
+            self._retry_ms = None
+            self._check = True
+        if self._look_ms is not None and self._look_ms <= now_ms:
+            self._look_ms = now_ms + self._config.reconcile_ms
+            self._check = True
+        self._run()
+
+    def deadline_ms(self) -> int | None:
+        """When to try again; at once if nothing was tried yet."""
+        if self._check and self._script is None and self._connected and self.refused is None and self._retry_ms is None:
+            return self._now_ms
+        return min((at for at in (self._retry_ms, self._look_ms) if at is not None), default=None)
+
+    def _on_session_changed(self, message: SessionChanged) -> None:
+        if message.state == "suspended":
+            return  # it may come back; whoever writes meanwhile finds out
+        self._connected = message.state == "connected"
+        self.refused = None
+        if self._connected:
+            self._check = True
+        else:
+            self._abandon()
+            self._armed = False
+            self._retry_ms = self._look_ms = None
+            self._ended_epoch = max(self._ended_epoch, self.broker_epoch)
+            self._tell(-1)
+
+    def _abandon(self) -> None:
+        self._script = None
+        self._waiting = None
+
+    def _run(self) -> None:
+        if self._script is None and self._check and self._connected and self._retry_ms is None and self.refused is None:
+            self._check = False
+            self._script = self._register()
+            self._advance(None, None)
+
+    def _advance(self, value: Any, error: ReplogError | None) -> None:
+        """Run the script up to its next store operation."""
+        script = self._script
+        assert script is not None
+        try:
+            verb, argument = script.send(value) if error is None else script.throw(error)
+        except StopIteration:
+            self._script = None
+            self._failures = 0
+        except (_Refused, StoreCorrupt) as refusal:
+            self._script = None
+            self.refused = str(refusal)
+            self._event("membership_refused", why=self.refused)
+            self._tell(-1)
+        except SessionLost:
+            self._on_session_changed(SessionChanged("lost"))
+        except ReplogError as failure:
+            # Somebody else was faster, or nobody heard the outcome: read again, after a pause, before anything is written.
+            self._script = None
+            self._pause(failure)
+        else:
+            self._calls += 1
+            self._waiting = self._calls
+            self.outbox.calls.append(StoreCall(self._calls, verb, argument))
+
+    def _pause(self, failure: ReplogError) -> None:
+        pause = min(self._config.retry_backoff_ms << min(self._failures, 16), self._config.retry_backoff_ms_max)
+        self._failures += 1
+        self._retry_ms = self._now_ms + max(1, round(pause * (0.5 + self._ids.jitter() / 2)))
+        self._event("membership_retries", error=str(failure), retry_ms=self._retry_ms)
+
+    # ---- registering
+
+    def _register(self) -> _Script:
+        yield from self._join_cluster()
+        if not self._armed:
+            yield "watch", self._path
+            self._armed = True
+        found: Versioned | None = yield "read", self._path
+        value = layout.encode_registration(self._registration)
+        if found is None:
+            self._tell(-1)  # until the store has us, nobody may count on us
+            (created,) = yield "commit", [Create(self._path, value, ephemeral=True)]
+            self._registered(created)
+            return
+        there = layout.decode_registration(self._path, found.value)
+        if there.incarnation == self._incarnation and found.created > self._ended_epoch:
+            self._registered(found.created)
+            return
+        if there.directory_id != self._registration.directory_id:
+            raise _Refused(
+                f"broker id {self._broker_id} is registered by a live broker with directory {there.directory_id or '?'}; "
+                f"this one has directory {self._registration.directory_id}"
+            )
+        self._event("registration_taken_over", broker_epoch=found.created)
+        _, created = yield "commit", [Delete(self._path, found.version), Create(self._path, value, ephemeral=True)]
+        self._registered(created)
+
+    def _join_cluster(self) -> _Script:
+        """Read which cluster this is; the first broker of all says so."""
+        stored: Versioned | None = yield "read", layout.CLUSTER
+        if stored is None:
+            identity = layout.ClusterIdentity(self.cluster_id or self._ids.token().hex(), _FORMAT)
+            try:
+                yield "commit", [Create(layout.CLUSTER, layout.encode_cluster(identity))]
+            except Conflict:
+                stored = yield "read", layout.CLUSTER
+        if stored is not None:
+            identity = layout.decode_cluster(layout.CLUSTER, stored.value)
+        if identity.format != _FORMAT:
+            raise _Refused(f"the cluster has format {identity.format}; this version of replog writes {_FORMAT}")
+        if self.cluster_id not in ("", identity.cluster_id):
+            raise _Refused(f"the data directory belongs to cluster {self.cluster_id}; this is cluster {identity.cluster_id}")
+        self.cluster_id = identity.cluster_id
+
+    def _registered(self, broker_epoch: int) -> None:
+        if broker_epoch != self.broker_epoch:
+            self._event("broker_registers", broker_epoch=broker_epoch)
+            self._tell(broker_epoch)
+        self._look_ms = self._now_ms + self._config.reconcile_ms
+
+    def _tell(self, broker_epoch: int) -> None:
+        """Tell the broker and the controller of this process, once."""
+        if broker_epoch == self.broker_epoch:
+            return
+        self.broker_epoch = broker_epoch
+        for address in (self._broker_id, ("controller", self._broker_id)):
+            self.outbox.messages.append((address, Registered(self._broker_id, broker_epoch, self.cluster_id)))
+
+    def _event(self, name: str, **fields: object) -> None:
+        self.outbox.events.append(Event(name, {"broker": self._broker_id, **fields}))

@@ -1,0 +1,89 @@
+"""Questions about offsets and epochs, answered from what this broker leads; and why it does not know a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replog.broker.routing import Routing
+from replog.errors import Code
+from replog.messages import (
+    Epochs,
+    EpochsEntry,
+    EpochsResult,
+    ListedOffset,
+    ListedOffsets,
+    ListOffsets,
+    ListOffsetsEntry,
+    OffsetsForLeaderEpoch,
+)
+from replog.model import PartitionId
+from replog.partition.partition import Partition
+
+__all__ = ["EARLIEST", "LATEST", "Offsets"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+
+class Offsets:
+    """Reads partitions, changes nothing."""
+
+    def __init__(self, partitions: Mapping[PartitionId, Partition], routing: Routing) -> None:
+        self._partitions = partitions
+        self._routing = routing
+
+    def list(self, message: ListOffsets) -> ListedOffsets:
+        """Earliest, latest, or the first offset at or after a time, per entry."""
+        return ListedOffsets(message.request, [self._offset(entry) for entry in message.entries])
+
+    def _offset(self, entry: ListOffsetsEntry) -> ListedOffset:
+        partition = self._partitions.get(entry.partition)
+        if partition is None:
+            return ListedOffset(entry.partition, self.unknown(entry.partition))
+        error = partition.check_epoch(entry.leader_epoch)
+        if not error and partition.leading is None:
+            error = Code.STORAGE_ERROR if partition.failed else Code.NOT_LEADER_OR_FOLLOWER
+        log = partition.log
+        listed = ListedOffset(entry.partition, error, -1, -1, partition.leader_epoch, log.end_offset, log.start_offset)
+        if error:
+            return listed
+        if entry.at == EARLIEST:
+            listed.offset = log.start_offset
+            return listed
+        latest = partition.latest_offset()
+        if latest is None:
+            listed.error = Code.OFFSET_NOT_AVAILABLE
+        elif entry.at == LATEST:
+            listed.offset = latest
+        else:
+            found = log.offset_for_time(entry.at)
+            if found is not None and found[0] < latest:
+                listed.offset, listed.timestamp_ms = found
+        return listed
+
+    def ends(self, message: OffsetsForLeaderEpoch) -> Epochs:
+        """Where an epoch ends in the leader's log, per entry (KIP-320)."""
+        return Epochs(message.request, [self._end(entry) for entry in message.entries])
+
+    def _end(self, entry: EpochsEntry) -> EpochsResult:
+        partition = self._partitions.get(entry.partition)
+        if partition is None:
+            return EpochsResult(entry.partition, self.unknown(entry.partition))
+        error = partition.check_epoch(entry.leader_epoch)
+        if not error and partition.leading is None:
+            error = Code.NOT_LEADER_OR_FOLLOWER
+        if error:
+            return EpochsResult(entry.partition, error)
+        found = partition.log.epochs.end_offset_for(entry.epoch, partition.log.end_offset)
+        return EpochsResult(entry.partition) if found is None else EpochsResult(entry.partition, Code.NONE, found.epoch, found.end)
+
+    def unknown(self, identity: PartitionId) -> int:
+        """Why there is no such partition here: its topic is gone, the number means another log now, or it lives elsewhere (P-82)."""
+        topic = self._routing.topics.get(identity.topic_id)
+        if topic is None:
+            return Code.UNKNOWN_TOPIC_ID
+        for partition in topic.partitions:
+            if partition.partition == identity.partition:
+                return Code.NOT_LEADER_OR_FOLLOWER if partition.creation == identity.creation else Code.INCONSISTENT_TOPIC_ID
+        return Code.UNKNOWN_TOPIC_OR_PARTITION

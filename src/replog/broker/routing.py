@@ -1,0 +1,71 @@
+"""The cluster as this broker can tell it to clients: the controller's deltas, merged in order (design, section 6, "Routing")."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from replog.messages import ClusterView, PartitionView, TopicView
+from replog.model import BrokerInfo
+
+__all__ = ["Routing"]
+
+
+class Routing:
+    """The merged view. A gap is not papered over: it is reported, and the complete view asked for."""
+
+    def __init__(self) -> None:
+        self.controller_epoch = -1
+        self.version = -1
+        self.controller: int = -1
+        self.cluster_id = ""
+        self.brokers: dict[int, BrokerInfo] = {}
+        """Shared with every partition of this broker: who is registered, in which life, fenced or draining."""
+        self.topics: dict[bytes, TopicView] = {}
+
+    def merge(self, view: ClusterView) -> bool:
+        """Apply a delta or a complete view; False if a delta does not follow what is here (nothing is applied then)."""
+        if (view.controller_epoch, view.version) <= (self.controller_epoch, self.version) and view.since >= 0:
+            return True  # old news
+        if view.since >= 0 and (view.controller_epoch != self.controller_epoch or view.since > self.version):
+            return False
+        if view.since < 0:
+            if (view.controller_epoch, view.version) < (self.controller_epoch, self.version):
+                return True
+            self.brokers.clear()
+            self.topics.clear()
+        self.controller_epoch = view.controller_epoch
+        self.version = view.version
+        self.controller = view.controller
+        self.cluster_id = view.cluster_id or self.cluster_id
+        for broker in view.brokers:
+            self.brokers[broker.broker_id] = broker
+        for broker_id in view.removed_brokers:
+            self.brokers.pop(broker_id, None)
+        for topic in view.topics:
+            self._merge_topic(topic, view.version)
+        for topic_id in view.removed_topics:
+            self.topics.pop(topic_id, None)
+        return True
+
+    def _merge_topic(self, topic: TopicView, version: int) -> None:
+        known = self.topics.get(topic.topic_id)
+        if known is None:
+            self.topics[topic.topic_id] = topic
+            return
+        partitions: dict[int, PartitionView] = {p.partition: p for p in known.partitions}
+        partitions.update((p.partition, p) for p in topic.partitions)
+        self.topics[topic.topic_id] = evolve(topic, partitions=tuple(partitions[n] for n in sorted(partitions)))
+
+    def answer(self, request: int, controller_epoch: int, since: int) -> ClusterView:
+        """What a client at (controller epoch, version) is missing: nothing, or the complete view."""
+        same = controller_epoch == self.controller_epoch and since == self.version
+        return ClusterView(
+            self.controller_epoch,
+            self.version,
+            since if same else -1,
+            self.controller,
+            [] if same else [self.brokers[b] for b in sorted(self.brokers)],
+            [] if same else [self.topics[t] for t in sorted(self.topics)],
+            cluster_id=self.cluster_id,
+            request=request,
+        )

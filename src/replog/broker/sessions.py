@@ -1,0 +1,338 @@
+"""Fetches as a leader serves them: incremental sessions of followers, and clients that wait for records (KIP-227).
+
+A session remembers what a follower has asked for, so that a fetch and its answer name only what changed: 10,000 quiet
+partitions cost nothing. A client's fetch is a session that is answered once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+
+from replog.config import BrokerConfig
+from replog.errors import Code, LogCorrupt, LogDamaged
+from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry
+from replog.model import Address, PartitionId
+from replog.partition.partition import Partition
+from replog.partition.replica import Contact
+from replog.ports import Outbox
+
+__all__ = ["Session", "Sessions"]
+
+
+@define(eq=False)
+class _Asked:
+    """What a reader has asked of one partition."""
+
+    leader_epoch: int
+    offset: int
+    max_bytes: int
+    answer: FetchedEntry | None = None
+    """An error or a divergence to be told; the reader will ask again."""
+    told: bool = False
+    """Data or an error went out: nothing more until the reader names the partition again."""
+
+
+@define(eq=False)
+class Session:
+    """One reader's interests. `request` is the fetch that waits for an answer; None while the reader is busy."""
+
+    reader: Address
+    replica: int
+    broker_epoch: int
+    number: int
+    contact: Contact
+    epoch: int = 0
+    asked: dict[PartitionId, _Asked] = field(factory=dict)
+    ready: dict[PartitionId, None] = field(factory=dict)
+    """Partitions with something to tell, in the order they became so."""
+    news: dict[PartitionId, None] = field(factory=dict)
+    """Partitions whose high watermark moved: told along with the next answer, never worth one by themselves (KAFKA-9952)."""
+    request: int | None = None
+    deadline_ms: int = 0
+    min_bytes: int = 1
+    max_bytes: int = 0
+
+    @property
+    def is_follower(self) -> bool:
+        """A replica's session, as against a client's fetch."""
+        return self.replica >= 0
+
+
+class Sessions:
+    """All readers of one broker."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        partitions: Mapping[PartitionId, Partition],
+        config: BrokerConfig,
+        *,
+        moved: Callable[[Partition, int, int], None],
+        failed: Callable[[Partition, str], None],
+    ) -> None:
+        """`moved(partition, old high watermark, now)` is told after each acknowledgement; `failed` when a read finds bad bytes."""
+        self._outbox = outbox
+        self._partitions = partitions
+        self._config = config
+        self._moved = moved
+        self._failed = failed
+        self._followers: dict[tuple[int, bool], Session] = {}
+        self._contacts: dict[int, Contact] = {}
+        self._clients: dict[Session, None] = {}
+        self.dirty: dict[Session, None] = {}
+        """Sessions that may have something to tell at the end of the poll."""
+        self._numbers = 0
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def on_fetch(self, sender: Address, fetch: Fetch, now_ms: int) -> None:
+        """Take a fetch: acknowledge, remember, and let it wait for the end of the poll, or for news."""
+        session = self._open(sender, fetch) if fetch.session_epoch <= 0 else self._resume(sender, fetch)
+        if session is None:
+            return
+        for identity in fetch.forgotten:
+            self._forget(session, identity)
+        if session.request is not None:
+            session.contact.parked -= 1  # superseded: its reader has more to ask
+        session.request = fetch.request
+        session.deadline_ms = now_ms + fetch.max_wait_ms
+        session.min_bytes = fetch.min_bytes
+        session.max_bytes = min(fetch.max_bytes, self._config.fetch_bytes_max)
+        session.contact.parked += 1
+        session.contact.last_fetch_ms = now_ms
+        for entry in fetch.entries:
+            self._ask(session, entry, now_ms)
+        if session.ready or fetch.max_wait_ms <= 0:
+            self.dirty[session] = None
+
+    def _open(self, sender: Address, fetch: Fetch) -> Session | None:
+        if fetch.replica < 0:
+            if len(self._clients) >= self._config.waiting_fetches_max:
+                self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
+                return None
+            session = Session(sender, -1, -1, 0, Contact())
+            self._clients[session] = None
+            return session
+        key = (fetch.replica, fetch.catch_up)
+        if key in self._followers:
+            self.close(key)
+        if fetch.session_epoch < 0:
+            return None
+        if len(self._followers) >= self._config.fetch_sessions_max:
+            self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
+            return None
+        self._numbers += 1
+        contact = self._contacts.setdefault(fetch.replica, Contact())
+        session = self._followers[key] = Session(sender, fetch.replica, fetch.broker_epoch, self._numbers, contact)
+        return session
+
+    def _resume(self, sender: Address, fetch: Fetch) -> Session | None:
+        session = self._followers.get((fetch.replica, fetch.catch_up))
+        if session is None or session.number != fetch.session or session.broker_epoch != fetch.broker_epoch:
+            self._refuse(sender, fetch, Code.FETCH_SESSION_ID_NOT_FOUND)
+            return None
+        if fetch.session_epoch != session.epoch + 1:
+            self._refuse(sender, fetch, Code.INVALID_FETCH_SESSION_EPOCH)
+            return None
+        session.epoch = fetch.session_epoch
+        session.reader = sender
+        return session
+
+    def _refuse(self, sender: Address, fetch: Fetch, error: int) -> None:
+        self._outbox.messages.append((sender, Fetched(fetch.request, fetch.session, fetch.session_epoch, error, [])))
+
+    def _ask(self, session: Session, entry: FetchEntry, now_ms: int) -> None:
+        identity = entry.partition
+        asked = session.asked.get(identity)
+        fresh = asked is None or asked.leader_epoch != entry.leader_epoch
+        if asked is None:
+            asked = session.asked[identity] = _Asked(entry.leader_epoch, entry.offset, entry.max_bytes)
+        else:
+            asked.leader_epoch = entry.leader_epoch
+            asked.offset = entry.offset
+            asked.max_bytes = entry.max_bytes
+            asked.told = False
+        asked.answer = None
+        partition = self._partitions.get(identity)
+        if partition is None:
+            asked.answer = FetchedEntry(identity, entry.leader_epoch, entry.offset, Code.UNKNOWN_TOPIC_ID)
+            session.ready[identity] = None
+            return
+        if session not in partition.sessions:
+            partition.sessions = (*partition.sessions, session)
+        if session.is_follower:
+            self._acknowledge(session, asked, partition, entry, now_ms)
+            # The first answer of an epoch comes at once, empty or not: it carries the high watermark, and tells the
+            # follower that its log is a prefix of this one.
+            if fresh or asked.answer is not None or entry.offset < partition.log.end_offset:
+                session.ready[identity] = None
+            else:
+                session.ready.pop(identity, None)
+            return
+        error = partition.check_epoch(entry.leader_epoch) or partition.check_read(entry.offset)
+        if error:
+            asked.answer = self._error(partition, asked, error)
+        if error or entry.offset < partition.high_watermark:
+            session.ready[identity] = None
+
+    def _acknowledge(self, session: Session, asked: _Asked, partition: Partition, entry: FetchEntry, now_ms: int) -> None:
+        before = partition.high_watermark
+        error, parted = partition.acknowledge(session.replica, session.broker_epoch, entry, session.contact, now_ms)
+        if error:
+            asked.answer = self._error(partition, asked, error)
+            return
+        if parted is not None:
+            asked.answer = self._error(partition, asked, Code.NONE)
+            asked.answer.diverging_epoch, asked.answer.diverging_end = parted
+            return
+        self._moved(partition, before, now_ms)
+
+    def _error(self, partition: Partition, asked: _Asked, error: int) -> FetchedEntry:
+        log = partition.log
+        return FetchedEntry(
+            partition.identity, asked.leader_epoch, asked.offset, error, partition.high_watermark, log.start_offset, log.end_offset
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- news
+
+    def appended(self, partition: Partition) -> None:
+        """The leader's log has grown: followers have something to fetch."""
+        identity = partition.identity
+        for session in partition.sessions:
+            if session.is_follower and not session.asked[identity].told:
+                session.ready[identity] = None
+                if session.request is not None:
+                    self.dirty[session] = None
+
+    def committed(self, partition: Partition) -> None:
+        """The high watermark has moved: clients have something to read, followers something to hear."""
+        identity = partition.identity
+        for session in partition.sessions:
+            if session.is_follower:
+                session.news[identity] = None
+            elif partition.high_watermark > session.asked[identity].offset:
+                session.ready[identity] = None
+                self.dirty[session] = None
+
+    def changed(self, partition: Partition) -> None:
+        """Role or epoch have changed: whoever waits here for the old one is told at the end of the poll."""
+        identity = partition.identity
+        for session in partition.sessions:
+            if session.asked[identity].leader_epoch not in (partition.leader_epoch, -1) or partition.failed:
+                session.ready[identity] = None
+                self.dirty[session] = None
+
+    # -------------------------------------------------------------------------------------------------------- answers
+
+    def answer_ready(self, now_ms: int) -> None:
+        """End of a poll: answer every waiting fetch that has something to tell."""
+        dirty, self.dirty = self.dirty, {}
+        for session in dirty:
+            if session.request is not None and (session.ready or session.deadline_ms <= now_ms):
+                self._answer(session)
+
+    def expire(self, now_ms: int) -> None:
+        """Answer what has waited long enough, with whatever is there."""
+        for session in [*self._followers.values(), *self._clients]:
+            if session.request is not None and session.deadline_ms <= now_ms:
+                self._answer(session)
+
+    def deadline_ms(self) -> int | None:
+        """When the next waiting fetch has waited long enough."""
+        waiting = [s.deadline_ms for s in (*self._followers.values(), *self._clients) if s.request is not None]
+        return min(waiting, default=None)
+
+    def _answer(self, session: Session) -> None:
+        entries: list[FetchedEntry] = []
+        budget = session.max_bytes
+        for identity in list(session.ready):
+            if budget <= 0 or len(entries) >= self._config.slice_partitions_max:
+                break
+            del session.ready[identity]
+            session.news.pop(identity, None)
+            asked = session.asked[identity]
+            entry = self._entry(session, identity, asked, budget)
+            for piece in entry.slices:
+                budget -= piece.length
+            asked.told = bool(entry.slices or entry.error or entry.diverging_epoch >= 0)
+            entries.append(entry)
+        if session.is_follower and session.news:
+            for identity in list(session.news)[: self._config.slice_partitions_max]:
+                del session.news[identity]
+                partition = self._partitions.get(identity)
+                asked_before = session.asked.get(identity)
+                if partition is not None and asked_before is not None and not asked_before.told:
+                    entries.append(self._error(partition, asked_before, Code.NONE))
+        assert session.request is not None
+        message = Fetched(session.request, session.number, session.epoch, Code.NONE, entries)
+        self._outbox.messages.append((session.reader, message))
+        session.request = None
+        session.contact.parked -= 1
+        if not session.is_follower:
+            self._end(session)
+
+    def _entry(self, session: Session, identity: PartitionId, asked: _Asked, budget: int) -> FetchedEntry:
+        if asked.answer is not None:
+            answer, asked.answer = asked.answer, None
+            return answer
+        partition = self._partitions.get(identity)
+        if partition is None:
+            return FetchedEntry(identity, asked.leader_epoch, asked.offset, Code.UNKNOWN_TOPIC_ID)
+        error = partition.check_epoch(asked.leader_epoch)
+        if not error and session.is_follower and partition.leading is None:
+            error = Code.NOT_LEADER_OR_FOLLOWER
+        if not error and not session.is_follower:
+            error = partition.check_read(asked.offset)
+        entry = self._error(partition, asked, error)
+        if error:
+            return entry
+        try:
+            if session.is_follower:
+                entry.slices = partition.read_as_leader(asked.offset, min(asked.max_bytes, budget))
+            else:
+                entry.slices, entry.high_watermark = partition.read_committed(asked.offset, min(asked.max_bytes, budget))
+        except (LogCorrupt, LogDamaged) as problem:
+            self._failed(partition, str(problem))
+            entry.error = Code.STORAGE_ERROR
+        return entry
+
+    # ------------------------------------------------------------------------------------------------------- endings
+
+    def close(self, key: tuple[int, bool]) -> None:
+        """End a follower's session; a fetch that waits in it is never answered."""
+        session = self._followers.pop(key, None)
+        if session is not None:
+            if session.request is not None:
+                session.contact.parked -= 1
+                session.request = None
+            self._end(session)
+
+    def disconnected(self, reader: Address) -> None:
+        """The reader is gone: nothing waits for it any more."""
+        for key in [key for key, session in self._followers.items() if session.reader == reader]:
+            self.close(key)
+        for session in [session for session in self._clients if session.reader == reader]:
+            session.request = None
+            self._end(session)
+
+    def dropped(self, partition: Partition) -> None:
+        """The partition leaves this broker: readers hear that it is unknown when they ask."""
+        for session in partition.sessions:
+            session.ready[partition.identity] = None
+            self.dirty[session] = None
+
+    def _end(self, session: Session) -> None:
+        self._clients.pop(session, None)
+        self.dirty.pop(session, None)
+        for identity in list(session.asked):
+            self._forget(session, identity)
+
+    def _forget(self, session: Session, identity: PartitionId) -> None:
+        session.asked.pop(identity, None)
+        session.ready.pop(identity, None)
+        session.news.pop(identity, None)
+        partition = self._partitions.get(identity)
+        if partition is not None:
+            partition.sessions = tuple(s for s in partition.sessions if s is not session)

@@ -1,0 +1,161 @@
+"""What a broker does by the clock, and for which partitions: flushes, lag checks, checkpoints, retention, deletion.
+
+Every set here holds only partitions with something to do, so that an idle one costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replog.config import BrokerConfig
+from replog.model import PartitionId
+from replog.partition.partition import Partition
+from replog.ports import FlushToken, LogDirectory
+
+__all__ = ["Upkeep"]
+
+_SWEEP_MS: Final = 100
+"""How often waiting fetches and appends are looked at for having waited long enough."""
+
+
+class Upkeep:
+    """The timers of one broker."""
+
+    def __init__(self, directory: LogDirectory, partitions: Mapping[PartitionId, Partition], config: BrokerConfig) -> None:
+        self._directory = directory
+        self._partitions = partitions
+        self._config = config
+        self.wall_ms = 0
+        self.unflushed: dict[PartitionId, Partition] = {}
+        """Appended to under flush "ack" or "interval" since their last flush was asked for."""
+        self._flushing: dict[PartitionId, FlushToken] = {}
+        self._flush_due: dict[PartitionId, int] = {}
+        self._unequal: dict[PartitionId, Partition] = {}
+        """Led here, with a follower that is not at the end: only these can lag."""
+        self._outsiders: dict[PartitionId, Partition] = {}
+        """Led here, with an assigned replica outside the ISR."""
+        self._unsaved: dict[PartitionId, Partition] = {}
+        self.lag_check_ms = 0
+        self.next_ms = 0
+        self._heartbeat_ms = 0
+        self._checkpoint_ms: int | None = None
+        self._retention_ms: int | None = None
+
+    # ----------------------------------------------------------------------------------------------------------- news
+
+    def appended(self, partition: Partition) -> None:
+        """The log has grown."""
+        if partition.config.flush != "os":
+            self.unflushed[partition.identity] = partition
+        if partition.leading is not None:
+            self._unequal[partition.identity] = partition
+
+    def committed(self, partition: Partition) -> None:
+        """The high watermark has moved: worth a checkpoint."""
+        self._unsaved[partition.identity] = partition
+
+    def leads(self, partition: Partition) -> None:
+        """Led here now, or with another ISR: followers have yet to show up."""
+        self._unequal[partition.identity] = partition
+        leading = partition.leading
+        if leading is not None and leading.candidates:
+            self._outsiders[partition.identity] = partition
+        else:
+            self._outsiders.pop(partition.identity, None)
+
+    def forget(self, identity: PartitionId) -> None:
+        """No longer served here."""
+        for kept in (self.unflushed, self._flushing, self._flush_due, self._unequal, self._outsiders, self._unsaved):
+            kept.pop(identity, None)
+
+    def with_outsiders(self) -> list[Partition]:
+        """Led here, with an assigned replica outside the ISR."""
+        for identity in [i for i, p in self._outsiders.items() if p.leading is None]:
+            del self._outsiders[identity]
+        return list(self._outsiders.values())
+
+    # -------------------------------------------------------------------------------------------------------- flushing
+
+    def flushes(self, now_ms: int) -> list[FlushToken]:
+        """Tokens for what should become durable now: one flush serves every append that waited for it."""
+        tokens: list[FlushToken] = []
+        for identity, partition in list(self.unflushed.items()):
+            if identity in self._flushing:
+                continue
+            if partition.config.flush == "interval":
+                due = self._flush_due.setdefault(identity, now_ms + partition.config.flush_interval_ms)
+                if now_ms < due:
+                    continue
+                del self._flush_due[identity]
+            del self.unflushed[identity]
+            token = partition.log.flush()
+            if token is not None:
+                self._flushing[identity] = token
+                tokens.append(token)
+        return tokens
+
+    def flush_done(self, token: FlushToken) -> None:
+        """The flush has run: what was appended meanwhile may be flushed next."""
+        self._flushing.pop(token.identity, None)
+
+    # ---------------------------------------------------------------------------------------------------------- timers
+
+    def lagging(self, now_ms: int) -> list[Partition]:
+        """Every half of the lag limit: partitions whose followers may have lagged, or whose outsiders may join (S10)."""
+        self.lag_check_ms = now_ms + max(1, self._config.replica_lag_ms_max // 2)
+        for identity, partition in list(self._unequal.items()):
+            if partition.leading is None or partition.leading.followers_equal:
+                del self._unequal[identity]
+        return [*self._unequal.values(), *self.with_outsiders()]
+
+    def heartbeat_due(self, now_ms: int) -> bool:
+        """Whether a heartbeat is due; the next one is counted from now."""
+        if now_ms < self._heartbeat_ms:
+            return False
+        self._heartbeat_ms = now_ms + self._config.heartbeat_ms
+        return True
+
+    def run(self, now_ms: int) -> list[Partition]:
+        """Checkpoints, retention and deletion that are due; returns partitions whose start has moved."""
+        config = self._config
+        self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
+        if self._checkpoint_ms is None or self._retention_ms is None:
+            self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
+            self._retention_ms = now_ms + config.retention_check_ms
+        if now_ms >= self._checkpoint_ms:
+            self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
+            self.save()
+            self._purge()
+        moved: list[Partition] = []
+        if now_ms >= self._retention_ms:
+            self._retention_ms = now_ms + config.retention_check_ms
+            moved = self._retain()
+        return moved
+
+    def save(self) -> None:
+        """Write the high watermarks that have moved; advisory at the next start (P-50)."""
+        if self._unsaved:
+            for identity, partition in self._unsaved.items():
+                self._directory.high_watermarks[identity] = partition.high_watermark
+            self._unsaved.clear()
+            self._directory.checkpoint()
+
+    def _purge(self) -> None:
+        for identity, since_ms in self._directory.quarantined().items():
+            if self.wall_ms - since_ms >= self._config.deletion_delay_ms:
+                self._directory.purge(identity)
+
+    def _retain(self) -> list[Partition]:
+        moved: list[Partition] = []
+        for partition in self._partitions.values():
+            topic = partition.config
+            if (topic.retention_ms is not None or topic.retention_bytes is not None) and not partition.failed:
+                before = partition.log.start_offset
+                if partition.log.retain(self.wall_ms, partition.high_watermark) != before:
+                    moved.append(partition)
+        return moved
+
+    def deadline_ms(self) -> int:
+        """When a timer is due next."""
+        return min(self.next_ms, *self._flush_due.values()) if self._flush_due else self.next_ms

@@ -1,0 +1,259 @@
+"""What a partition does while it leads: who follows, who is in sync, and what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import Code
+from replog.messages import AlterIsrResult, FetchEntry
+from replog.model import Assignment, BrokerInfo, PartitionState
+from replog.partition.isr import CommitPolicy, Committed, InSyncCommit, IsrChange, IsrState, PendingExpand, PendingShrink, refusal_to_join
+from replog.partition.replica import UNKNOWN, Contact, Replica
+from replog.ports import EpochEnd, Log
+
+__all__ = ["Leading"]
+
+_NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
+"""Errors that prove a proposal was not stored: the only ones that let the leader take it back (PROTOCOL 4.3)."""
+_SUPERSEDED: Final = (
+    Code.FENCED_LEADER_EPOCH,
+    Code.INVALID_UPDATE_VERSION,
+    Code.UNKNOWN_TOPIC_ID,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.INVALID_REQUEST,
+    Code.NEW_LEADER_ELECTED,
+)
+"""Errors after which only newer metadata helps: the proposal stays pending until that comes."""
+
+
+class Leading:
+    """One leadership: from one leader epoch to the next. Follower positions of an earlier one are never carried over (M08)."""
+
+    __slots__ = (
+        "assignment",
+        "brokers",
+        "candidates",
+        "config",
+        "counted",
+        "durable",
+        "effective_min_isr",
+        "epoch_start",
+        "high_watermark",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "limits",
+        "log",
+        "partition_epoch",
+        "policy",
+        "recovering",
+        "replicas",
+        "retry_at_ms",
+    )
+
+    def __init__(
+        self,
+        leader_id: int,
+        log: Log,
+        *,
+        state: PartitionState,
+        assignment: Assignment,
+        config: TopicConfig,
+        limits: BrokerConfig,
+        brokers: Mapping[int, BrokerInfo],
+        high_watermark: int,
+        now_ms: int,
+        policy: CommitPolicy | None = None,
+    ) -> None:
+        """Take over at the end of `log`: the epoch enters its table before the first write (KAFKA-7415)."""
+        self.leader_id = leader_id
+        self.log = log
+        self.leader_epoch = state.leader_epoch
+        self.limits = limits
+        self.brokers = brokers
+        self.policy = policy or InSyncCommit()
+        self.epoch_start = log.end_offset
+        self.high_watermark = high_watermark
+        self.retry_at_ms = 0
+        self.replicas: dict[int, Replica] = {}
+        for broker_id in assignment.replicas:
+            if broker_id != leader_id:
+                # Members of the ISR get a full lag time to show up, others none (PROTOCOL 4.8).
+                since = now_ms if broker_id in state.isr else now_ms - limits.replica_lag_ms_max - 1
+                self.replicas[broker_id] = Replica(broker_id, since)
+        log.enter_epoch(state.leader_epoch)
+        self.update(state, assignment, config)
+
+    def update(self, state: PartitionState, assignment: Assignment, config: TopicConfig) -> None:
+        """The store has moved on within this leader epoch: whatever was proposed is decided now."""
+        for broker_id in assignment.replicas:
+            if broker_id != self.leader_id and broker_id not in self.replicas:
+                self.replicas[broker_id] = Replica(broker_id, 0)
+        for broker_id in [b for b in self.replicas if b not in assignment.replicas]:
+            del self.replicas[broker_id]
+        self.assignment = assignment
+        self.config = config
+        self.durable = config.flush == "ack"
+        assert config.min_isr is not None, "min_isr is resolved when a topic is created"
+        self.effective_min_isr = min(config.min_isr, len(assignment.replicas))
+        self.partition_epoch = state.partition_epoch
+        self.recovering = state.recovering
+        self._settle(Committed(state.isr))
+
+    def _settle(self, isr: IsrState) -> None:
+        """Enter an ISR state: who counts for the high watermark follows from it alone."""
+        self.isr = isr
+        maximal = isr.maximal_isr
+        self.counted = [replica for broker_id, replica in self.replicas.items() if broker_id in maximal]
+        self.candidates = [replica for broker_id, replica in self.replicas.items() if broker_id not in maximal]
+
+    # ------------------------------------------------------------------------------------------------ acknowledgement
+
+    def appended(self, old_end: int, now_ms: int) -> None:
+        """The leader's log grows beyond `old_end`: followers that were equal no longer are."""
+        for replica in self.replicas.values():
+            if replica.end_offset == old_end:
+                replica.left_behind(now_ms)
+
+    def acknowledge(
+        self, replica_id: int, broker_epoch: int, entry: FetchEntry, contact: Contact, now_ms: int
+    ) -> tuple[int, EpochEnd | None]:
+        """Take a follower's fetch as its acknowledgement of everything below its offset.
+
+        Returns (error code, where the logs part or None). Neither an error nor a divergence leaves any trace: an offset
+        of another history must never count (KAFKA-13141, P-10); whoever is not assigned is nobody (P-111).
+        """
+        replica = self.replicas.get(replica_id)
+        if replica is None:
+            return Code.UNKNOWN_LEADER_EPOCH, None
+        known = self.brokers.get(replica_id)
+        if broker_epoch < replica.broker_epoch or (known is not None and broker_epoch < known.broker_epoch):
+            return Code.STALE_BROKER_EPOCH, None
+        log = self.log
+        offset = entry.offset
+        leader_end = log.end_offset
+        if offset < log.start_offset or (offset > leader_end and entry.last_epoch < 0):
+            return Code.OFFSET_OUT_OF_RANGE, None
+        if entry.last_epoch >= 0:
+            parted = log.epochs.end_offset_for(entry.last_epoch, leader_end)
+            if parted is None:
+                return Code.OFFSET_OUT_OF_RANGE, None
+            if parted.epoch < entry.last_epoch or parted.end < offset:
+                return Code.NONE, parted
+        if broker_epoch > replica.broker_epoch:
+            replica.restarted(broker_epoch)
+        replica.contact = contact
+        replica.fetched(offset, leader_end, now_ms)
+        if not self.durable:
+            replica.position = offset
+        return Code.NONE, None
+
+    def acknowledge_flush(self, replica_id: int, broker_epoch: int, flushed_end: int) -> bool:
+        """A follower has flushed up to here (flush="ack"). False if that says nothing about this leadership."""
+        replica = self.replicas.get(replica_id)
+        if replica is None or replica.broker_epoch != broker_epoch or replica.end_offset == UNKNOWN:
+            return False
+        # Never beyond what it acknowledged by fetching in this epoch: only that is known to be a prefix of this log.
+        replica.position = max(replica.position, min(flushed_end, replica.end_offset))
+        return True
+
+    def forget_life(self, broker_id: int, broker_epoch: int) -> None:
+        """The broker was registered again: what an earlier life acknowledged says nothing any more (P-28)."""
+        replica = self.replicas.get(broker_id)
+        if replica is not None and UNKNOWN < replica.broker_epoch < broker_epoch:
+            replica.restarted(broker_epoch)
+
+    # ------------------------------------------------------------------------------------------------- high watermark
+
+    def advance(self, now_ms: int) -> bool:
+        """Move the high watermark as far as the rules allow; True if it moved.
+
+        It stands still while the committed ISR is below min ISR (KAFKA-15583), and never moves back. Replicas that are
+        about to join hold it too: otherwise a lone leader outruns a follower for ever (PROTOCOL 4.4).
+        """
+        if len(self.isr.isr) < self.effective_min_isr:
+            return False
+        log = self.log
+        end = log.flushed_end if self.durable else log.end_offset
+        target = self.policy.high_watermark(end, self.counted)
+        if target <= self.high_watermark:
+            return False
+        for replica in self.candidates:
+            if replica.position < target and self._is_joining(replica, now_ms):
+                target = replica.position
+        if target <= self.high_watermark:
+            return False
+        self.high_watermark = target
+        return True
+
+    def _is_joining(self, replica: Replica, now_ms: int) -> bool:
+        """Caught up by time and eligible: a fenced or leaving broker must hold nobody up (KAFKA-15021)."""
+        broker = self.brokers.get(replica.broker_id)
+        if broker is None or broker.fenced or broker.draining or broker.broker_epoch != replica.broker_epoch:
+            return False
+        return replica.position != UNKNOWN and now_ms - replica.caught_up_ms <= self.limits.replica_lag_ms_max
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether acks=all may be promised: the committed ISR is not below min ISR."""
+        return len(self.isr.isr) >= self.effective_min_isr
+
+    # ------------------------------------------------------------------------------------------------------ proposals
+
+    def change(self, now_ms: int) -> IsrChange | None:
+        """The change of the ISR this leader would like to propose now: one at a time, only when something differs (S7, S8)."""
+        if not isinstance(self.isr, Committed) or now_ms < self.retry_at_ms:
+            return None
+        isr = self.isr.isr
+        if self.recovering:
+            return PendingShrink(isr, tuple(b for b in isr if b != self.leader_id), recovered=True)
+        leaving = tuple(r.broker_id for r in self.counted if self._lags(r, now_ms))
+        if leaving:
+            return PendingShrink(isr, leaving)
+        joining = tuple(r.broker_id for r in self.candidates if self.refusal(r, now_ms) is None)
+        return PendingExpand(isr, joining) if joining else None
+
+    def _lags(self, replica: Replica, now_ms: int) -> bool:
+        return not replica.is_caught_up(self.log.end_offset, now_ms, self.limits.replica_lag_ms_max)
+
+    def refusal(self, replica: Replica, now_ms: int) -> str | None:
+        """Why this replica may not join the ISR now; None if it may."""
+        why = refusal_to_join(replica, self.brokers, high_watermark=self.high_watermark, epoch_start=self.epoch_start)
+        # With a frozen high watermark the bounds say nothing about speed: then the time rule must agree (KAFKA-19996).
+        if why is None and not self.has_enough_replicas and self._lags(replica, now_ms):
+            return f"the ISR is below min_isr, and it has lagged for more than {self.limits.replica_lag_ms_max} ms"
+        return why
+
+    def propose(self, change: IsrChange) -> None:
+        """The change is about to be sent: from now on the maximal ISR counts."""
+        assert isinstance(self.isr, Committed), "one proposal in flight"
+        self._settle(change)
+
+    def answered(self, proposal: IsrChange, result: AlterIsrResult, now_ms: int) -> bool:
+        """Take the controller's answer to `proposal`; True if the ISR may have changed. Late answers change nothing."""
+        if self.isr is not proposal:
+            return False
+        state = result.state
+        if result.error in _NOT_APPLIED:
+            self.retry_at_ms = now_ms + self.limits.retry_backoff_ms_max  # do not spin (KIP-841, P-27)
+            self._settle(Committed(proposal.isr))
+            return True
+        newer = state is not None and state.leader_epoch == self.leader_epoch and state.leader == self.leader_id
+        if result.error == Code.NONE:
+            if state is None or not newer or state.partition_epoch < self.partition_epoch:
+                return False
+        elif result.error in _SUPERSEDED:
+            if state is None or not newer or state.partition_epoch <= self.partition_epoch:
+                return False  # stay pending until newer metadata comes
+        else:
+            return False  # the sender tries the same proposal again
+        self.update(state, self.assignment, self.config)
+        return True
+
+    @property
+    def followers_equal(self) -> bool:
+        """Every replica that counts is at the leader's end: nothing can lag until the next append."""
+        end = self.log.end_offset
+        return all(replica.end_offset == end for replica in self.counted)

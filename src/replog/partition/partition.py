@@ -1,0 +1,315 @@
+"""A partition on one broker: leader, follower or idle; the one place where its commands, appends and reads meet.
+
+>>> from replog.config import BrokerConfig, TopicConfig
+>>> from replog.log.memory import MemoryLog
+>>> from replog.messages import FetchEntry, PartitionNotice
+>>> from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
+>>> from replog.partition.replica import Contact
+>>> from replog.records import Record, RecordBatch, encode_records
+>>> identity = PartitionId(bytes(16), 0, 0)
+>>> brokers = {n: BrokerInfo(n, broker_epoch=n) for n in (1, 2)}
+>>> partition = Partition(identity, "orders", MemoryLog(identity), broker_id=1, limits=BrokerConfig(), brokers=brokers)
+>>> state = PartitionState(leader=1, leader_epoch=0, isr=(1, 2))
+>>> notice = PartitionNotice(identity, "orders", state, Assignment((1, 2)), TopicConfig(min_isr=2))
+>>> partition.become(notice, now_ms=0)
+0
+>>> batch = RecordBatch(encode_records([Record("hello")], now_ms=0))
+>>> partition.append(batch, ACKS_ALL, now_ms=0)
+Appended(error=0, base_offset=0, end_offset=1)
+>>> partition.high_watermark                                    # broker 2 has not fetched it yet
+0
+>>> partition.acknowledge(2, 2, FetchEntry(identity, 0, 1, 0, 1000), Contact(), now_ms=5)
+(0, None)
+>>> partition.high_watermark                                    # its next fetch offset is its acknowledgement
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import Code
+from replog.messages import AlterIsrResult, FetchedEntry, FetchEntry, PartitionNotice
+from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.partition.following import Followed, Following
+from replog.partition.isr import IsrChange
+from replog.partition.leading import Leading
+from replog.partition.replica import Contact
+from replog.partition.sequences import judge_sequence
+from replog.ports import EpochEnd, FlushToken, Log, Slice
+from replog.records import RecordBatch
+
+__all__ = ["Appended", "Partition"]
+
+
+class Appended(NamedTuple):
+    """What became of an append: with error 0 it is in the leader's log (or was already, for a duplicate) at these offsets."""
+
+    error: int
+    base_offset: int = -1
+    end_offset: int = -1
+
+
+class Partition:
+    """One copy of one partition and its role. Not thread-safe: its broker calls it, and nobody else."""
+
+    __slots__ = (
+        "assignment",
+        "broker_id",
+        "brokers",
+        "config",
+        "failed",
+        "following",
+        "high_watermark",
+        "identity",
+        "leader",
+        "leader_epoch",
+        "leading",
+        "limits",
+        "log",
+        "partition_epoch",
+        "sessions",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        identity: PartitionId,
+        topic: str,
+        log: Log,
+        *,
+        broker_id: int,
+        limits: BrokerConfig,
+        brokers: Mapping[int, BrokerInfo],
+        high_watermark: int = 0,
+    ) -> None:
+        """An idle copy. `high_watermark` is the last checkpoint: advisory, hence clamped to what the log holds (P-50)."""
+        self.identity = identity
+        self.topic = topic
+        self.log = log
+        self.broker_id = broker_id
+        self.limits = limits
+        self.brokers = brokers
+        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.config: TopicConfig = log.config
+        self.assignment: Assignment | None = None
+        self.leader: int | None = None
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.leading: Leading | None = None
+        self.following: Following | None = None
+        self.failed: str | None = None
+        """Why this copy takes no part any more (an I/O error); None while it does."""
+        self.sessions: Any = ()
+        """Fetch sessions that wait for news of this partition; kept by the broker."""
+        self.waiting: Any = None
+        """Appends that wait for the high watermark; kept by the broker."""
+
+    # ------------------------------------------------------------------------------------------------------- commands
+
+    def become(self, notice: PartitionNotice, now_ms: int) -> int:
+        """Take the state the controller has stored. Returns an error code; an older state changes nothing (M06, P-62).
+
+        Roles follow from epochs, not from what this copy believes it is: a grown leader epoch always starts a new
+        leadership or followership, even under the same leader (S15, S16, KAFKA-7164).
+        """
+        state = notice.state
+        if self.failed is not None:
+            return Code.STORAGE_ERROR
+        if state.leader_epoch < self.leader_epoch:
+            return Code.FENCED_LEADER_EPOCH
+        if state.partition_epoch < self.partition_epoch:
+            return Code.INVALID_UPDATE_VERSION
+        grew = state.leader_epoch > self.leader_epoch
+        leads = state.leader == self.broker_id and self.broker_id in notice.assignment.replicas
+        if leads and self.leading is None and not self._may_lead(state):
+            return Code.FENCED_LEADER_EPOCH
+        self.config = self.log.config = notice.config
+        self.assignment = notice.assignment
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        newer = state.partition_epoch > self.partition_epoch
+        self.partition_epoch = state.partition_epoch
+        if not leads:
+            self.leading = None
+            if grew or self.following is None or self.following.leader != state.leader:
+                self.following = Following(state.leader, state.leader_epoch, self.log, self.limits)
+        elif grew or self.leading is None:
+            self._lead(state, notice, now_ms)
+        elif newer:
+            self.leading.update(state, notice.assignment, notice.config)
+            self._advance(now_ms)
+        return Code.NONE
+
+    def _may_lead(self, state: PartitionState) -> bool:
+        """A restart must cost a leader epoch: a log that already has records of this epoch led it in an earlier life (M13)."""
+        latest = self.log.epochs.latest
+        return latest is None or latest.epoch < state.leader_epoch
+
+    def _lead(self, state: PartitionState, notice: PartitionNotice, now_ms: int) -> None:
+        self.following = None
+        self.leading = Leading(
+            self.broker_id,
+            self.log,
+            state=state,
+            assignment=notice.assignment,
+            config=notice.config,
+            limits=self.limits,
+            brokers=self.brokers,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
+        self._advance(now_ms)
+
+    def fail(self, reason: str) -> None:
+        """An I/O error ended this copy: it leads and follows nothing until its broker is started again (P-54)."""
+        self.failed = reason
+        self.leading = None
+        self.following = None
+
+    @property
+    def role(self) -> str:
+        """"leader", "follower" or "idle"."""
+        return "leader" if self.leading is not None else "follower" if self.following is not None else "idle"
+
+    # --------------------------------------------------------------------------------------------------------- leader
+
+    def check_epoch(self, leader_epoch: int) -> int:
+        """Fence both ways (KIP-320): an older epoch is refused as fenced, a newer one because this copy has yet to hear of it.
+
+        -1 is a client that does not know the epoch.
+        """
+        if leader_epoch in (self.leader_epoch, -1):
+            return Code.NONE
+        return Code.FENCED_LEADER_EPOCH if leader_epoch < self.leader_epoch else Code.UNKNOWN_LEADER_EPOCH
+
+    def append(self, batch: RecordBatch, acks: int, now_ms: int) -> Appended:
+        """Append a producer's batch, whose body has been checked, as leader. Raises what `Log.append` raises."""
+        leading = self.leading
+        if leading is None:
+            return Appended(Code.STORAGE_ERROR if self.failed else Code.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL and not leading.has_enough_replicas:
+            return Appended(Code.NOT_ENOUGH_REPLICAS)
+        log = self.log
+        if batch.producer_id >= 0:
+            error, original = judge_sequence(log, batch)
+            if original is not None:
+                return Appended(Code.NONE, original.base_offset, original.base_offset + batch.count)
+            if error:
+                return Appended(error)
+        base = log.end_offset
+        batch.stamp(self.identity, base, self.leader_epoch)
+        log.append(batch)
+        leading.appended(base, now_ms)
+        if not leading.counted and not leading.durable:
+            self._advance(now_ms)
+        return Appended(Code.NONE, base, base + batch.count)
+
+    def acknowledge(
+        self, replica_id: int, broker_epoch: int, entry: FetchEntry, contact: Contact, now_ms: int
+    ) -> tuple[int, EpochEnd | None]:
+        """A follower's fetch has come: check it, and count it as its acknowledgement. See `Leading.acknowledge`."""
+        leading = self.leading
+        if leading is None:
+            return (self.check_epoch(entry.leader_epoch) or Code.NOT_LEADER_OR_FOLLOWER), None
+        if entry.leader_epoch != self.leader_epoch:
+            return (self.check_epoch(entry.leader_epoch) or Code.UNKNOWN_LEADER_EPOCH), None
+        answer = leading.acknowledge(replica_id, broker_epoch, entry, contact, now_ms)
+        if answer[0] == 0 and answer[1] is None:
+            self._advance(now_ms)
+        return answer
+
+    def acknowledge_flush(self, replica_id: int, broker_epoch: int, leader_epoch: int, flushed_end: int, now_ms: int) -> None:
+        """A follower's flushed end has come (flush="ack")."""
+        if (
+            self.leading is not None
+            and leader_epoch == self.leader_epoch
+            and self.leading.acknowledge_flush(replica_id, broker_epoch, flushed_end)
+        ):
+            self._advance(now_ms)
+
+    def flushed(self, token: FlushToken, now_ms: int) -> None:
+        """A flush of the own log has run. Raises LogDamaged if it failed."""
+        self.log.flushed(token)
+        if self.leading is not None and self.leading.durable:
+            self._advance(now_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        leading = self.leading
+        assert leading is not None
+        if leading.advance(now_ms):
+            self.high_watermark = leading.high_watermark
+            if leading.high_watermark == self.log.end_offset:
+                self.log.forget_tail()
+
+    def answered(self, proposal: IsrChange, result: AlterIsrResult, now_ms: int) -> bool:
+        """The controller's answer to an ISR proposal of this leadership; True if the ISR may have changed."""
+        leading = self.leading
+        if leading is None or not leading.answered(proposal, result, now_ms):
+            return False
+        self.partition_epoch = leading.partition_epoch
+        self._advance(now_ms)  # a smaller ISR may commit at once (KAFKA-13091)
+        return True
+
+    # ---------------------------------------------------------------------------------------------------------- reads
+
+    def read_as_leader(self, offset: int, max_bytes: int) -> list[Slice]:
+        """For a follower: up to the end of the log."""
+        return self.log.read(offset, self.log.end_offset, max_bytes)
+
+    def check_read(self, offset: int) -> int:
+        """Whether a client may ask for `offset`: between HW and LEO there is nothing yet, beyond the LEO nothing at all (P-48)."""
+        if self.leading is None and self.following is None:
+            return Code.STORAGE_ERROR if self.failed else Code.REPLICA_NOT_AVAILABLE
+        if offset < self.log.start_offset:
+            return Code.OFFSET_OUT_OF_RANGE
+        if offset > self.log.end_offset:
+            return Code.OFFSET_OUT_OF_RANGE if self.leading is not None else Code.OFFSET_NOT_AVAILABLE
+        return Code.NONE
+
+    def read_committed(self, offset: int, max_bytes: int) -> tuple[list[Slice], int]:
+        """For a client: below the high watermark, which is read once (KAFKA-9807, P-108). Returns (slices, that watermark)."""
+        limit = self.high_watermark
+        return (self.log.read(offset, limit, max_bytes) if offset < limit else []), limit
+
+    def latest_offset(self) -> int | None:
+        """The high watermark, once it is known to cover what earlier leaders committed (LESO); None until then (P-48)."""
+        leading = self.leading
+        if leading is None or self.high_watermark < min(leading.epoch_start, self.log.end_offset):
+            return None
+        return self.high_watermark
+
+    # ------------------------------------------------------------------------------------------------------- follower
+
+    def take(self, entry: FetchedEntry) -> Followed:
+        """Apply the leader's answer. Raises what `Log.append_many` raises."""
+        if self.following is None:
+            return Followed.DROPPED
+        outcome, self.high_watermark = self.following.take(entry, self.high_watermark)
+        return outcome
+
+    # ---------------------------------------------------------------------------------------------------------- checks
+
+    def check(self) -> None:
+        """The invariants of one copy (S7, S10); called by tests and the simulator after every step."""
+        log = self.log
+        assert log.start_offset <= self.high_watermark <= log.end_offset, f"{self}: start <= HW <= LEO"
+        assert log.flushed_end <= log.end_offset, f"{self}: flushed end <= LEO"
+        entries = log.epochs.entries()
+        assert all(a.epoch < b.epoch and a.start < b.start for a, b in pairwise(entries)), f"{self}: epochs {entries}"
+        assert self.leading is None or self.following is None, f"{self}: two roles"
+        if self.leading is not None:
+            assert self.leader == self.broker_id
+            assert self.leading.high_watermark == self.high_watermark
+            assert self.broker_id in self.leading.isr.maximal_isr, f"{self}: leader outside its ISR {self.leading.isr}"
+
+    def __repr__(self) -> str:
+        log = self.log
+        return (
+            f"Partition({self.topic}-{self.identity.partition} on {self.broker_id}: {self.role}, epoch {self.leader_epoch}, "
+            f"[{log.start_offset}, {log.end_offset}), HW {self.high_watermark})"
+        )

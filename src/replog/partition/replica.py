@@ -1,0 +1,76 @@
+"""How far one remote copy is, and when it was last caught up, as the leader of the current epoch knows it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["UNKNOWN", "Contact", "Replica"]
+
+UNKNOWN: Final = -1
+"""No fetch of this leader epoch has come: not 0, and not what was true in an earlier leadership (PROTOCOL S3)."""
+
+
+class Contact:
+    """When a follower last fetched anything from this broker: shared by all its partitions, because sessions are incremental."""
+
+    __slots__ = ("last_fetch_ms", "parked")
+
+    def __init__(self) -> None:
+        self.last_fetch_ms = 0
+        self.parked = 0
+        """Fetches of this follower that wait here now: a follower that waits is present."""
+
+
+NOBODY: Final = Contact()
+
+
+class Replica:
+    """A follower's progress. `position` is what counts for the high watermark: the end of its log, or of what it has flushed."""
+
+    __slots__ = ("broker_epoch", "broker_id", "caught_up_ms", "contact", "end_offset", "fetch_end", "fetch_ms", "position")
+
+    def __init__(self, broker_id: int, caught_up_ms: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        """Of the life that fetched; -1 before the first fetch (KIP-903)."""
+        self.end_offset = UNKNOWN
+        self.position = UNKNOWN
+        self.caught_up_ms = caught_up_ms
+        self.fetch_ms = 0
+        self.fetch_end = UNKNOWN
+        """The leader's end at the previous fetch."""
+        self.contact = NOBODY
+
+    def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
+        """A fetch at `offset` has come: everything below it is stored there.
+
+        Caught up now if it reached the leader's end; as of the previous fetch if it reached what was the end then
+        (KAFKA-1546, KAFKA-4485): a burst or a steady trickle puts nobody out.
+        """
+        if offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif self.fetch_end != UNKNOWN and offset >= self.fetch_end and self.fetch_ms > self.caught_up_ms:
+            self.caught_up_ms = self.fetch_ms
+        self.end_offset = offset
+        self.fetch_ms = now_ms
+        self.fetch_end = leader_end
+
+    def left_behind(self, now_ms: int) -> None:
+        """An append is about to end this replica's equality with the leader: it was caught up until its last sign of life."""
+        seen = now_ms if self.contact.parked else self.contact.last_fetch_ms
+        if seen > self.caught_up_ms:
+            self.caught_up_ms = seen
+
+    def is_caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
+        """By time, never by bytes: at the leader's end, or there at most `lag_ms_max` ago (KAFKA-7152 for the first half)."""
+        return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_ms_max
+
+    def restarted(self, broker_epoch: int) -> None:
+        """A new life of the broker: nothing its earlier life stored is known to be there any more (KIP-903)."""
+        self.broker_epoch = broker_epoch
+        self.end_offset = self.position = self.fetch_end = UNKNOWN
+        self.caught_up_ms = 0
+        self.fetch_ms = 0
+
+    def __repr__(self) -> str:
+        return f"Replica({self.broker_id}, end {self.end_offset}, position {self.position}, caught up at {self.caught_up_ms} ms)"
