@@ -1,0 +1,74 @@
+"""What callers may pass, checked before anything is sent. Every refusal names the value and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from replog.client.operations import AT_EARLIEST, AT_LATEST
+from replog.errors import UsageError
+from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+
+__all__ = ["Acks", "Position", "check_choice", "check_count", "check_timeout", "parse_acks", "parse_position"]
+
+Acks = int | Literal["all"]
+Position = int | Literal["earliest", "latest"] | datetime
+"""An offset, an end of the log, or a time."""
+
+_ACKS: Mapping[object, int] = {"all": ACKS_ALL, ACKS_ALL: ACKS_ALL, ACKS_NONE: ACKS_NONE, ACKS_LEADER: ACKS_LEADER}
+
+
+def parse_acks(acks: object) -> int:
+    """0, 1 or "all" (or -1) as the protocol's number."""
+    if isinstance(acks, int | str) and not isinstance(acks, bool) and acks in _ACKS:
+        return _ACKS[acks]
+    raise UsageError(f'acks is {acks!r}; allowed are 0, 1, "all"')
+
+
+def parse_position(position: object, name: str = "position") -> tuple[int | None, int | None]:
+    """(offset, None) for an int, (None, what to ask the leader for) for "earliest", "latest" and times.
+
+    A `datetime` without a zone is local time, as everywhere in Python.
+    """
+    if isinstance(position, datetime):
+        at = int(position.timestamp() * 1000)
+        if at < 0:
+            raise UsageError(f"{name} is {position.isoformat()}; times before 1970 hold no records")
+        return None, at
+    if position == "earliest":
+        return None, AT_EARLIEST
+    if position == "latest":
+        return None, AT_LATEST
+    if isinstance(position, int) and not isinstance(position, bool):
+        return check_count(name, position, 0), None
+    raise UsageError(f'{name} is {position!r}; allowed are an offset (int), "earliest", "latest" or a datetime')
+
+
+def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> int:
+    """An int (never a bool) within limits."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is an int, not {value!r}")
+    if not low <= value <= high:
+        raise UsageError(f"{name} is {value}; allowed are {low} to {high}")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Iterable[Any]) -> Any:
+    """One of a few values; the nearest one is named when a str is misspelt."""
+    choices = list(allowed)
+    if value in choices:
+        return value
+    near = difflib.get_close_matches(value, [c for c in choices if isinstance(c, str)], 1) if isinstance(value, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise UsageError(f"{name} is {value!r}; allowed are {', '.join(map(repr, choices))}{hint}")
+
+
+def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:
+    """Seconds, at least 0; None: as long as it takes."""
+    if timeout_s is None:
+        return None
+    if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or not timeout_s >= 0:
+        raise UsageError(f"{name} is {timeout_s!r}; allowed are seconds from 0 up, or None for no limit")
+    return float(timeout_s)

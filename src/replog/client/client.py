@@ -1,0 +1,412 @@
+"""`Client`: the public face of a cluster, wherever its brokers run. Every call blocks until its answer or its timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from attrs import evolve
+
+from replog.client.arguments import Acks, Position, check_choice, check_count, check_timeout, parse_acks, parse_position
+from replog.client.consumer import Consumer
+from replog.client.delivery import run_callbacks
+from replog.client.driver import Driver
+from replog.client.fetching import FetchOp
+from replog.client.operations import AT_LATEST, AdminOp, MetadataOp, OffsetOp, Operation
+from replog.client.partitioner import PARTITIONERS
+from replog.client.producer import Producer
+from replog.client.reading import Reading
+from replog.client.results import BrokerDescription, ClusterDescription, Fetch, PartitionDescription, Receipt, TopicDescription
+from replog.client.view import Topic, View
+from replog.client.writer import Writer
+from replog.config import ClientConfig, TopicConfig, check_partition_number, check_topic_name
+from replog.errors import Code, MessageTooLarge, TopicAlreadyExists, UsageError, rejection
+from replog.messages import ListedOffset, PartitionView
+from replog.model import ACKS_NONE
+from replog.payload import as_bytes
+from replog.records import Record, record_size
+
+__all__ = ["Client"]
+
+FOREVER_MS: Final = 2**62
+
+
+class Client:
+    """Topics, appends and reads. Any thread may call; a KeyboardInterrupt ends the call, not the client.
+
+    Made by `replog.connect(...)`; a `Cluster` is a Client too. Errors: UsageError before anything was sent, `Rejected` when the
+    cluster refused, `Unavailable` (TimedOut) when the outcome is unknown.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._appenders: dict[int, Writer] = {}
+
+    # ------------------------------------------------------------------------------------------------------------ topics
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        exist_ok: bool = False,
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float | None = 30,
+        **config_keys: Any,
+    ) -> str:
+        """Create a topic and wait until it can be used; returns its id (32 hexadecimal digits).
+
+        `replication_factor` None means min(3, live brokers); `assignment` names the brokers of each partition, the preferred leader first;
+        further keywords (`min_isr=2`, `retention_ms=...`) are the topic's configuration and override `config`. With `exist_ok` an
+        existing topic is left as it is.
+        """
+        check_topic_name(name)
+        check_count("partitions", partitions, 1, 100_000)
+        if replication_factor is not None:
+            check_count("replication_factor", replication_factor, 1, 64)
+        placed = _checked_assignment(assignment, partitions) if assignment is not None else None
+        settings = TopicConfig.from_mapping({**(config or {}), **config_keys}).to_mapping()
+        check_timeout(timeout_s)
+        arguments = {
+            "name": name,
+            "partitions": len(placed) if placed is not None else partitions,
+            "replication_factor": replication_factor,
+            "assignment": placed,
+            "config": settings,
+        }
+        deadline_ms = self._deadline(timeout_s)
+        with self._driver.lock:
+            existed = name in self._core.view.topics
+        op = AdminOp("create_topic", arguments, deadline_ms, granted_code=0 if existed else Code.TOPIC_ALREADY_EXISTS)
+        try:
+            self._do(op)
+        except TopicAlreadyExists as exists:
+            if not exist_ok:
+                raise rejection(exists.code, f"a topic named {name!r} exists; exist_ok=True accepts it", topic=name) from None
+        with self._driver.lock:
+            self._core.created[name] = self._driver.now_ms() + 5 * self._core.config.retry_backoff_ms_max
+        known = MetadataOp(deadline_ms, until=lambda view: _usable(view.topics.get(name)), what=f"the creation of topic {name!r}")
+        self._do(known)
+        view: View = known.result
+        return view.topics[name].topic_id.hex()
+
+    def delete_topic(self, name: str, *, timeout_s: float | None = 30) -> None:
+        """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""
+        check_topic_name(name)
+        deadline_ms = self._deadline(check_timeout(timeout_s))
+        with self._driver.lock:
+            known = self._core.view.topics.get(name)
+            self._core.created.pop(name, None)
+        gone = known.topic_id if known is not None else None
+        granted = Code.UNKNOWN_TOPIC_OR_PARTITION if known is not None else 0
+        self._do(AdminOp("delete_topic", {"name": name}, deadline_ms, granted_code=granted))
+
+        def deleted(view: View) -> bool:
+            topic = view.topics.get(name)
+            return topic is None or (gone is not None and topic.topic_id != gone)
+
+        self._do(MetadataOp(deadline_ms, until=deleted, what=f"the deletion of topic {name!r}"))
+
+    def topics(self, *, timeout_s: float | None = 30) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted(self._view(timeout_s).topics)
+
+    def partitions_for(self, topic: str, *, timeout_s: float | None = 30) -> list[int]:
+        """The partition numbers of a topic, ascending."""
+        return self._topic(topic, timeout_s).numbers()
+
+    def leader(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int | None:
+        """The broker that leads a partition now; None while it has no leader."""
+        check_partition_number(partition)
+        known = self._topic(topic, timeout_s)
+        if partition not in known.partitions:
+            text = self._core.view.unknown(topic, partition)
+            raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition)
+        return known.partitions[partition].leader
+
+    def describe(self, topic: str, *, timeout_s: float | None = 30) -> TopicDescription:
+        """Leader, epoch, replicas, ISR and offsets of each partition. Prints as a table; `.to_dict()` for programs.
+
+        Offsets are None where no leader answers within the time.
+        """
+        known = self._topic(topic, timeout_s)
+        deadline_ms = self._deadline(timeout_s)
+        asked = {number: OffsetOp(topic, number, AT_LATEST, deadline_ms) for number, p in known.partitions.items() if p.leader is not None}
+        self._do_all(asked.values())
+        rows = tuple(_described(known.partitions[number], asked.get(number)) for number in known.numbers())
+        return TopicDescription(topic, known.topic_id.hex(), known.config.to_mapping(), rows)
+
+    def describe_cluster(self, *, timeout_s: float | None = 30) -> ClusterDescription:
+        """Brokers, controller and topics. Prints as a table; `.to_dict()` for programs."""
+        view = self._view(timeout_s)
+        brokers = tuple(
+            BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining)
+            for _, b in sorted(view.brokers.items())
+        )
+        return ClusterDescription(view.cluster_id, view.controller, view.controller_epoch, brokers, tuple(sorted(view.topics)))
+
+    # --------------------------------------------------------------------------------------------------------- appending
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[Record | bytes | str | None],
+        *,
+        acks: Acks = "all",
+        timeout_s: float | None = 30,
+    ) -> Receipt:
+        """Append records as one batch, stored together or not at all, and wait for the acknowledgement.
+
+        Repeated without duplicates when an answer is lost. TimedOut: it may or may not be stored.
+        """
+        check_topic_name(topic)
+        check_partition_number(partition)
+        number = parse_acks(acks)
+        check_timeout(timeout_s)
+        made = _checked_records(records)
+        size = self._check_sizes(topic, made)
+        self._check_open()
+        with self._driver.lock:
+            now_ms = self._driver.now_ms()
+            queue = self._appender(number).queue(topic, partition)
+            wait_ms = FOREVER_MS - now_ms if timeout_s is None else int(timeout_s * 1000)
+            batch = queue.begin(now_ms, self._driver.wall_ms(), wait_ms)
+            for record in made:
+                batch.add(record.value, record.key, tuple(record.headers), record.timestamp_ms)
+            batch.size = size
+            queue.writer.buffered += size
+            queue.seal()
+            self._core.kick(queue, now_ms)
+            self._driver.run()
+        self._wait(lambda: batch.done, timeout_s)
+        with self._driver.lock:
+            if not batch.done:
+                queue.expire(max(batch.deadline_ms, self._driver.now_ms()))
+            queue.writer.failed.pop(batch, None)
+        if batch.error is not None:
+            raise batch.error
+        base = batch.base_offset
+        return Receipt(topic, partition, base, None if base is None else base + batch.count - 1)
+
+    def producer(
+        self,
+        *,
+        acks: Acks = "all",
+        linger_ms: int | None = None,
+        batch_bytes: int | None = None,
+        compression: Literal["lz4"] | None = "lz4",
+        idempotent: bool = True,
+        partitioner: Literal["crc32", "murmur2"] = "crc32",
+        buffer_bytes: int | None = None,
+        max_block_ms: int | None = None,
+    ) -> Producer:
+        """A producer: many records, batched, in order per partition. What is None comes from the client's configuration.
+
+        `idempotent=False` (and acks=0) gives up sequences: a batch whose answer is lost is sent again and may then be stored
+        twice (never under acks=0, which sends once and never hears of a loss).
+        """
+        given = {"linger_ms": linger_ms, "batch_bytes": batch_bytes, "buffer_bytes": buffer_bytes, "max_block_ms": max_block_ms}
+        config: ClientConfig = evolve(self._core.config, **{key: value for key, value in given.items() if value is not None})
+        check_choice("compression", compression, ("lz4", None))
+        check_choice("partitioner", partitioner, PARTITIONERS)
+        check_choice("idempotent", idempotent, (True, False))
+        self._check_open()
+        number = parse_acks(acks)
+        return Producer(
+            self, acks=number, config=config, compression=compression, idempotent=idempotent, partitioner=PARTITIONERS[partitioner]
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- reading
+
+    def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int = 1 << 20, wait_s: float = 0) -> list[Record]:
+        """Committed records from `offset` on: at least one batch if there is one, about `max_bytes` at most.
+
+        Waits up to `wait_s` for the first one. Raises OffsetOutOfRange naming the offset and what the partition holds.
+        """
+        check_topic_name(topic)
+        check_partition_number(partition)
+        check_count("offset", offset, 0)
+        check_count("max_bytes", max_bytes, 1, 2**31 - 1)
+        wait_ms = int((check_timeout(wait_s, "wait_s") or 0) * 1000)
+        deadline_ms = self._deadline(None) if wait_s is None else self._driver.now_ms() + wait_ms + self._core.config.request_timeout_ms
+        op = FetchOp(topic, partition, offset, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=deadline_ms)
+        result: Fetch = self._do(op)
+        return result.records
+
+    def read(
+        self,
+        topic: str,
+        *,
+        partitions: Iterable[int] | None = None,
+        start: Position = "earliest",
+        stop: Position = "latest",
+        timeout_s: float | None = 30,
+    ) -> Iterator[Record]:
+        """Everything between two positions, partition by partition in order, then it ends: the same answer twice.
+
+        "latest" is the leader's high watermark now: asked for once, before this call returns. `timeout_s` bounds each wait for a
+        broker. Raises LogTruncated if an unclean election removed what was just read.
+        """
+        check_topic_name(topic)
+        begin, end = parse_position(start, "start"), parse_position(stop, "stop")
+        chosen = None if partitions is None else _checked_partitions(partitions)
+        check_timeout(timeout_s)
+        numbers = self.partitions_for(topic, timeout_s=timeout_s) if chosen is None else chosen
+        return Reading(self, topic, numbers, begin, end, timeout_s).records()
+
+    def offset(
+        self, topic: str, partition: int, at: Literal["earliest", "latest"] | datetime, *, timeout_s: float | None = 30
+    ) -> int | None:
+        """The first offset kept, the high watermark, or the first offset at or after a time (None: there is none yet)."""
+        check_topic_name(topic)
+        check_partition_number(partition)
+        offset, wanted = parse_position(at, "at")
+        if wanted is None:
+            raise UsageError(f'at is {offset}; allowed are "earliest", "latest" or a datetime')
+        listed: ListedOffset = self._do(OffsetOp(topic, partition, wanted, self._deadline(check_timeout(timeout_s))))
+        return listed.offset if listed.offset >= 0 else None
+
+    def consumer(self, *topics: str, partitions: Iterable[int] | None = None, start: Position = "latest") -> Consumer:
+        """A consumer that follows topics from `start` on. There are no consumer groups: it reads every partition named."""
+        if not topics:
+            raise UsageError("a consumer needs at least one topic")
+        names = [check_topic_name(topic) for topic in dict.fromkeys(topics)]
+        chosen = None if partitions is None else _checked_partitions(partitions)
+        parse_position(start, "start")
+        self._check_open()
+        return Consumer(self, names, chosen, start)
+
+    # -------------------------------------------------------------------------------------------------------------- life
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent; afterwards calls raise UsageError."""
+        self._driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: keep the configuration, forget buffers and producer ids. The driver has dropped its sockets."""
+        self._appenders = {}
+        self._core.after_fork()
+
+    # ---------------------------------------------------------------------------------------------------------- internal
+
+    @property
+    def _core(self) -> Any:
+        return self._driver.core
+
+    def _check_open(self) -> None:
+        if self._driver.closed:
+            raise UsageError(f"this {type(self).__name__} is closed")
+
+    def _deadline(self, timeout_s: float | None) -> int:
+        return FOREVER_MS if timeout_s is None else self._driver.now_ms() + int(timeout_s * 1000)
+
+    def _do(self, op: Operation) -> Any:
+        """Run an operation to its end; its result, or its error raised."""
+        self._do_all([op])
+        if op.error is not None:
+            raise op.error
+        return op.result
+
+    def _do_all(self, ops: Iterable[Operation]) -> None:
+        """Run operations side by side until all are done, each with its result or its error."""
+        self._check_open()
+        driver, core = self._driver, self._core
+        started = list(ops)
+        try:
+            with driver.lock:
+                for op in started:
+                    core.submit(op, driver.now_ms())
+                driver.run()
+            latest = max((op.deadline_ms for op in started), default=0)
+            self._wait(lambda: all(op.done for op in started), None if latest >= FOREVER_MS else (latest - driver.now_ms()) / 1000)
+        finally:
+            with driver.lock:
+                for op in started:
+                    core.expire(op, driver.now_ms())
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
+        finished = done() or self._driver.wait(done, None if timeout_s is None else max(0.0, timeout_s))
+        run_callbacks(self._core)
+        return finished
+
+    def _view(self, timeout_s: float | None) -> View:
+        check_timeout(timeout_s)
+        view: View = self._do(MetadataOp(self._deadline(timeout_s)))
+        return view
+
+    def _topic(self, topic: str, timeout_s: float | None) -> Topic:
+        """The topic, as some broker knows it now. Raises UnknownTopicOrPartition naming the topics that exist."""
+        check_topic_name(topic)
+        view = self._view(timeout_s)
+        if topic not in view.topics:
+            raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, 0), topic=topic)
+        return view.topics[topic]
+
+    def _appender(self, acks: int) -> Writer:
+        writer = self._appenders.get(acks)
+        if writer is None:
+            config = self._core.config
+            writer = self._core.open_writer(acks=acks, idempotent=acks != ACKS_NONE, compression="lz4", batch_bytes=config.batch_bytes)
+            self._appenders[acks] = writer
+        return writer
+
+    def _check_sizes(self, topic: str, records: Sequence[Record]) -> int:
+        """The bytes of all records. Raises MessageTooLarge naming size and limit."""
+        total = 0
+        for record in records:
+            size = record_size(record)
+            self._check_record_size(topic, size)
+            total += size
+        return total
+
+    def _check_record_size(self, topic: str, size: int) -> None:
+        limit = self._core.config.max_record_bytes
+        if size > limit:
+            raise MessageTooLarge(f"a record of {size} bytes is too large; max_record_bytes is {limit}", topic=topic)
+
+
+def _usable(topic: Topic | None) -> bool:
+    return topic is not None and bool(topic.partitions) and all(p.leader is not None for p in topic.partitions.values())
+
+
+def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescription:
+    listed: ListedOffset | None = asked.result if asked is not None and asked.error is None else None
+    offsets = (None, None, None) if listed is None else (listed.start_offset, listed.offset, listed.end_offset)
+    return PartitionDescription(view.partition, view.leader, view.leader_epoch, view.replicas, view.isr, view.elr, *offsets)
+
+
+def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record]:
+    if isinstance(records, str | bytes | bytearray | Record):
+        raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
+    made = [record if isinstance(record, Record) else Record(as_bytes("value", record)) for record in records]
+    if not made:
+        raise UsageError("records is empty; a batch has at least one record")
+    return made
+
+
+def _checked_partitions(partitions: Iterable[int]) -> list[int]:
+    if isinstance(partitions, int | str | bytes):
+        raise UsageError(f"partitions is a list of partition numbers, not {partitions!r}")
+    return sorted({check_partition_number(partition) for partition in partitions})
+
+
+def _checked_assignment(assignment: Mapping[int, Sequence[int]], partitions: int) -> dict[int, list[int]]:
+    if not isinstance(assignment, Mapping) or not assignment:
+        raise UsageError(f"assignment is a mapping of partition number to broker ids, not {assignment!r}")
+    placed = {
+        check_partition_number(number): [check_count("broker id", b, 0, 2**31 - 1) for b in ids] for number, ids in assignment.items()
+    }
+    if partitions not in (1, len(placed)):
+        raise UsageError(f"partitions is {partitions}, but the assignment names {len(placed)}")
+    return placed

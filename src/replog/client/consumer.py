@@ -1,0 +1,312 @@
+"""`Consumer`: follows partitions from a position on, for as long as it is asked. One thread owns it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from replog.client.arguments import Position, check_count, check_timeout, parse_position
+from replog.client.delivery import run_callbacks
+from replog.client.fetching import FetchOp
+from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
+from replog.client.results import Fetch
+from replog.config import check_partition_number
+from replog.errors import Code, TimedOut, Unavailable, UsageError, rejection
+from replog.messages import ListedOffset
+from replog.records import Record
+
+if TYPE_CHECKING:
+    from replog.client.client import Client
+
+__all__ = ["Consumer"]
+
+
+class _Partition:
+    """How far one partition has been read, what is buffered, and what is being asked."""
+
+    __slots__ = ("buffer", "fetch_offset", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "topic", "wanted")
+
+    def __init__(self, topic: str, number: int, start: tuple[int | None, int | None]) -> None:
+        self.topic = topic
+        self.number = number
+        self.op: PartitionOp | None = None
+        self.buffer: deque[Record] = deque()
+        self.paused = False
+        self.seek(*start)
+
+    def seek(self, offset: int | None, wanted: int | None) -> None:
+        """Begin again elsewhere: at an offset, or wherever the leader says."""
+        self.offset = offset
+        """Of the next record to hand out; None until the leader has said where `wanted` is."""
+        self.wanted = wanted
+        self.fetch_offset = offset or 0
+        self.last_epoch = self.known_epoch = -1
+        self.buffer.clear()
+        self.op = None
+
+    def located(self, listed: ListedOffset) -> None:
+        """The leader has said where `wanted` is."""
+        self.offset = self.fetch_offset = listed.offset
+        self.wanted = None
+
+    def fetched(self, result: Fetch) -> None:
+        """Records have come, or only control batches to be passed over."""
+        self.buffer.extend(result.records)
+        self.fetch_offset = result.next_offset
+        self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
+        if not self.buffer:
+            self.offset = self.fetch_offset
+
+    def take(self) -> Record:
+        """Hand out the next record."""
+        record = self.buffer.popleft()
+        self.offset = record.offset + 1 if self.buffer else self.fetch_offset
+        return record
+
+
+class Consumer:
+    """Follows topics: iterate it, or `poll`. Committed records only, in order within each partition.
+
+    It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
+    what was read, `poll` raises LogTruncated; `seek` to go on.
+    """
+
+    def __init__(self, client: Client, topics: list[str], partitions: list[int] | None, start: Position) -> None:
+        self._client = client
+        self._topics = topics
+        self._chosen = partitions
+        self._start = parse_position(start, "start")
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._serial = -1
+        self._turn = 0
+        self._owner: int | None = None
+        self._closed = False
+
+    # ----------------------------------------------------------------------------------------------------------- reading
+
+    def poll(self, max_records: int = 500, timeout_s: float | None = 0) -> list[Record]:
+        """Up to `max_records`, as soon as there are any; an empty list after `timeout_s` without one (None: wait for ever)."""
+        check_count("max_records", max_records, 1)
+        check_timeout(timeout_s)
+        self._enter()
+        driver = self._client._driver
+        deadline_ms = None if timeout_s is None else driver.now_ms() + int(timeout_s * 1000)
+        self._assign()
+        while True:
+            self._step()
+            found = self._take(max_records)
+            if found:
+                return found
+            left_s = None if deadline_ms is None else (deadline_ms - driver.now_ms()) / 1000
+            if left_s is not None and left_s <= 0:
+                return []
+            driver.wait(self._progressed, left_s)
+            run_callbacks(self._client._core)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Every record from the position on, for ever: ends only when the consumer is closed."""
+        while not self._closed:
+            yield from self.poll(max_records=1, timeout_s=None)
+            for partition in list(self._partitions.values()):
+                while partition.buffer and not partition.paused and not self._closed:
+                    yield partition.take()
+
+    def _progressed(self) -> bool:
+        return any(p.op is not None and p.op.done for p in self._partitions.values())
+
+    def _step(self) -> None:
+        """Take in what was answered, and ask for what is missing. Raises what a partition failed with."""
+        client = self._client
+        with client._driver.lock:
+            core, now_ms = client._core, client._driver.now_ms()
+            for _ in range(2):
+                for partition in self._partitions.values():
+                    self._collect(partition)
+                    if partition.op is None and not partition.paused and not partition.buffer:
+                        partition.op = self._ask(partition, now_ms)
+                        core.submit(partition.op, now_ms)
+                client._driver.run()
+                if not any(p.op is not None and p.op.done for p in self._partitions.values()):
+                    break
+            for partition in self._partitions.values():
+                self._collect(partition)
+        if core.finished:
+            run_callbacks(core)
+
+    def _ask(self, partition: _Partition, now_ms: int) -> PartitionOp:
+        config = self._client._core.config
+        deadline_ms = now_ms + config.fetch_wait_ms + 2 * config.request_timeout_ms
+        if partition.wanted is not None:
+            return OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
+        return FetchOp(
+            partition.topic,
+            partition.number,
+            partition.fetch_offset,
+            max_bytes=config.fetch_bytes,
+            wait_ms=config.fetch_wait_ms,
+            deadline_ms=deadline_ms,
+            last_epoch=partition.last_epoch,
+            known_epoch=partition.known_epoch,
+        )
+
+    def _collect(self, partition: _Partition) -> None:
+        op = partition.op
+        if op is None or not op.done:
+            return
+        partition.op = None
+        if isinstance(op.error, Unavailable):
+            return  # nobody answered: asked again at the next step
+        if op.error is not None:
+            raise op.error
+        if isinstance(op, OffsetOp):
+            listed: ListedOffset = op.result
+            if listed.offset < 0:  # nothing at or after that time yet
+                partition.wanted = AT_LATEST
+            else:
+                partition.located(listed)
+        else:
+            partition.fetched(op.result)
+
+    def _take(self, max_records: int) -> list[Record]:
+        """From the partitions in turn, beginning with another one each time."""
+        found: list[Record] = []
+        partitions = list(self._partitions.values())
+        self._turn += 1
+        for n in range(len(partitions)):
+            partition = partitions[(self._turn + n) % len(partitions)]
+            if not partition.paused:
+                while partition.buffer and len(found) < max_records:
+                    found.append(partition.take())
+        return found
+
+    # --------------------------------------------------------------------------------------------------------- positions
+
+    def seek(self, topic: str, partition: int, position: Position) -> None:
+        """Go on at an offset, an end or a time in one partition."""
+        self._enter()
+        start = parse_position(position)
+        self._move(self._find(topic, partition), start)
+
+    def seek_to_beginning(self) -> None:
+        """Go on at the first record kept, in every partition."""
+        self._seek_all(AT_EARLIEST)
+
+    def seek_to_end(self) -> None:
+        """Go on at the high watermark, in every partition."""
+        self._seek_all(AT_LATEST)
+
+    def position(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int:
+        """Offset of the next record that will be handed out. Asks the leader if "latest" or a time was not looked up yet."""
+        self._enter()
+        found = self._find(topic, partition)
+        self._settle(found, timeout_s)
+        assert found.offset is not None
+        return found.offset
+
+    def pause(self, topic: str, partition: int) -> None:
+        """Hand out nothing of a partition until `resume`; its position stays."""
+        self._enter()
+        self._find(topic, partition).paused = True
+
+    def resume(self, topic: str, partition: int) -> None:
+        """Undo `pause`."""
+        self._enter()
+        self._find(topic, partition).paused = False
+
+    def _settle(self, partition: _Partition, timeout_s: float | None) -> None:
+        deadline_ms = self._client._deadline(check_timeout(timeout_s))
+        while partition.wanted is not None:
+            if not isinstance(partition.op, OffsetOp):
+                self._drop(partition)
+                op = OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
+                result: ListedOffset = self._client._do(op)
+                if result.offset < 0:
+                    partition.wanted = AT_LATEST
+                else:
+                    partition.located(result)
+                continue
+            asked = partition.op
+            left_s = None if timeout_s is None else max(0.0, (deadline_ms - self._client._driver.now_ms()) / 1000)
+            if not self._client._driver.wait(lambda asked=asked: asked.done, left_s):  # type: ignore[misc]
+                raise TimedOut(f"waited {timeout_s:g} s for the position of {partition.topic}-{partition.number}")
+            self._collect(partition)
+
+    def _seek_all(self, wanted: int) -> None:
+        self._enter()
+        self._assign()
+        for partition in self._partitions.values():
+            self._move(partition, (None, wanted))
+
+    def _move(self, partition: _Partition, start: tuple[int | None, int | None]) -> None:
+        self._drop(partition)
+        partition.seek(*start)
+
+    def _drop(self, partition: _Partition) -> None:
+        if partition.op is not None:
+            with self._client._driver.lock:
+                self._client._core.forget(partition.op)
+            partition.op = None
+
+    # -------------------------------------------------------------------------------------------------------------- life
+
+    def close(self) -> None:
+        """Stop. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            for partition in self._partitions.values():
+                self._drop(partition)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _enter(self) -> None:
+        if self._closed:
+            raise UsageError("this Consumer is closed")
+        self._client._check_open()
+        me = threading.get_ident()
+        if self._owner is None:
+            self._owner = me
+        elif self._owner != me:
+            raise UsageError("a Consumer belongs to the thread that first used it; make one per thread")
+
+    def _assign(self) -> None:
+        """Find the partitions; those that were added later too, from their beginning."""
+        core = self._client._core
+        if self._serial == core.view.serial and self._partitions:
+            return
+        first = not self._partitions
+        for topic in self._topics:
+            if first:
+                numbers = self._client.partitions_for(topic)
+            else:
+                known = core.view.topics.get(topic)
+                numbers = known.numbers() if known is not None else []
+            for number in self._wanted_numbers(topic, numbers):
+                if (topic, number) not in self._partitions:
+                    start = self._start if first else (None, AT_EARLIEST)
+                    self._partitions[topic, number] = _Partition(topic, number, start)
+        self._serial = core.view.serial
+
+    def _wanted_numbers(self, topic: str, numbers: list[int]) -> list[int]:
+        if self._chosen is None:
+            return numbers
+        for number in self._chosen:
+            if number not in numbers and (topic, number) not in self._partitions:
+                text = self._client._core.view.unknown(topic, number)
+                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=number)
+        return self._chosen
+
+    def _find(self, topic: str, partition: int) -> _Partition:
+        check_partition_number(partition)
+        self._assign()
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            read = ", ".join(f"{name}-{number}" for name, number in self._partitions)
+            raise UsageError(f"this consumer does not read {topic}-{partition}; it reads {read}")
+        return found

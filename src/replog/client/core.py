@@ -1,0 +1,476 @@
+"""The client core: a pure actor that knows the cluster, sends requests to whoever must answer them, and repeats them.
+
+It is told messages and the time, and fills its outbox. Everything a client waits for is an `Operation` or a
+`Batch` in a `PartitionQueue`; both are *waiters*: they have deadlines, are woken by timers, and by news of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Literal
+from weakref import WeakValueDictionary
+
+from replog.client.batches import Batch
+from replog.client.operations import RETRIED, SAME_PLACE, Operation, PartitionOp
+from replog.client.view import NEWS, STALE, Place, View
+from replog.client.writer import PartitionQueue, Writer
+from replog.config import ClientConfig
+from replog.errors import Code, Unavailable, rejection
+from replog.messages import (
+    AdminAnswer,
+    ClusterView,
+    Disconnected,
+    Epochs,
+    Fetched,
+    ListedOffsets,
+    Metadata,
+    Produce,
+    Produced,
+    ProducedEntry,
+    ProduceEntry,
+)
+from replog.model import ACKS_NONE, Address
+from replog.ports import Ids, Outbox
+
+__all__ = ["ClientCore"]
+
+Waiter = Operation | PartitionQueue
+
+STALE_TIMERS_MAX: Final = 64
+
+
+class ClientCore:
+    """Routing, retries and order for one client. Pure: no clock, no threads, no sockets; the driver moves its outbox.
+
+    `bootstrap` are addresses to ask first; later any broker of the view is asked. An exception that leaves `receive` or
+    `tick` may have left the core half-changed: the driver must call `crash` before it goes on.
+    """
+
+    def __init__(self, address: Address, *, config: ClientConfig, ids: Ids, bootstrap: Sequence[Address]) -> None:
+        self.address = address
+        self.config = config
+        self.ids = ids
+        self.bootstrap = list(bootstrap)
+        self.outbox = Outbox()
+        self.view = View()
+        self.finished: deque[Batch] = deque()
+        """Settled batches whose callbacks must run, outside every lock."""
+        self.created: dict[str, int] = {}
+        """Topics this client created, and until when (ms) a broker that does not know them is only late."""
+        self._writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
+        self._numbers = 0
+        self._requests: dict[int, Operation | Batch] = {}
+        self._ops: dict[Operation, None] = {}
+        self._ready: dict[PartitionQueue, None] = {}
+        self._stalled: dict[Waiter, None] = {}
+        """Waiters that only news of the cluster can help."""
+        self._timers: list[tuple[int, int, Waiter]] = []
+        self._stale_timers = 0
+        self._down: dict[Address, int] = {}
+        """Addresses that were not reached, and until when (ms) others are asked first."""
+        self.answered_metadata = -1
+        """Highest number of a Metadata that was answered."""
+        self.metadata_address: Address = None
+        """Who was asked for metadata and has not answered; None: nobody."""
+        self._metadata_request = -1
+        self._metadata_wanted = -1
+        self._metadata_failures = 0
+        self._metadata_at = 0
+        """When to ask, or to give up on `metadata_address`."""
+        self._next_broker = ids.number()
+
+    # --------------------------------------------------------------------------------------------- for the blocking side
+
+    def submit(self, op: Operation, now_ms: int) -> Operation:
+        """Start an operation. It is `done` at the latest when `tick` sees its deadline."""
+        op.started_ms = now_ms
+        self._ops[op] = None
+        self._advance(op, now_ms)
+        self.dispatch(now_ms)
+        return op
+
+    def forget(self, op: Operation) -> None:
+        """Nobody waits for this operation any more."""
+        self._ops.pop(op, None)
+        self._stalled.pop(op, None)
+        self.drop_request(op.request)
+        if op.timer_ms is not None:
+            op.timer_ms = None
+            self._prune_timers()
+
+    def open_writer(
+        self,
+        *,
+        acks: int,
+        idempotent: bool,
+        compression: Literal["lz4"] | None,
+        batch_bytes: int,
+        linger_ms: int = 0,
+    ) -> Writer:
+        """A new producer: its own id, its own order."""
+        writer = Writer(self, acks=acks, idempotent=idempotent, compression=compression, batch_bytes=batch_bytes, linger_ms=linger_ms)
+        self._numbers += 1
+        self._writers[self._numbers] = writer
+        return writer
+
+    def kick(self, queue: PartitionQueue, now_ms: int) -> None:
+        """A queue has something to send."""
+        self._ready[queue] = None
+        self.dispatch(now_ms)
+
+    def watch_queue(self, queue: PartitionQueue, now_ms: int) -> None:
+        """A queue has a new batch that may wait: its linger time and deadline are to be kept."""
+        self._arm(queue, queue.next_deadline(now_ms))
+
+    def expire(self, op: Operation, now_ms: int) -> None:
+        """Out of time: the operation fails with TimedOut, unless it is done."""
+        if not op.done:
+            op.expire(self, now_ms)
+        self.forget(op)
+
+    def crash(self, error: BaseException) -> None:
+        """The core may be half-changed: whatever was under way has an unknown outcome. What it knows of the cluster is dropped too."""
+        unknown = Unavailable(f"the client was interrupted ({type(error).__name__}); whether this was carried out is unknown")
+        for op in self._ops:
+            op.fail(unknown)
+        self._ops, self._requests, self._ready, self._stalled, self._timers, self._down = {}, {}, {}, {}, [], {}
+        for _, writer in sorted(self._writers.items()):
+            writer.crash(unknown)
+        self.outbox = Outbox()
+        serial = self.view.serial
+        self.view = View()
+        self.view.serial = serial + 1  # whoever remembers a route looks again
+        self.metadata_address, self._metadata_at, self._metadata_failures = None, 0, 0
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent goes on under the producer ids and with the batches of before."""
+        self.crash(Unavailable("forked"))
+        for _, writer in sorted(self._writers.items()):
+            writer.renew(self.ids)
+
+    # ------------------------------------------------------------------------------------------------------- the actor
+
+    def receive(self, sender: Address, message: Any, now_ms: int) -> None:
+        """A message from a broker, or a hint from the driver."""
+        if self._down and not isinstance(message, Disconnected):
+            self._down.pop(sender, None)
+        if isinstance(message, Produced):
+            for entry in message.entries:
+                self._on_produced(entry, now_ms)
+        elif isinstance(message, ClusterView):
+            self._on_cluster_view(sender, message, now_ms)
+        elif isinstance(message, Disconnected):
+            self._on_disconnected(message.address, now_ms)
+        elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer):
+            self._on_answer(message, now_ms)
+        self.dispatch(now_ms)
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Run what is due: repeat requests, give up on answers, send lingering batches."""
+        timers = self._timers
+        while timers and timers[0][0] <= now_ms:
+            at, _, waiter = heappop(timers)
+            if waiter.timer_ms != at:
+                continue
+            waiter.timer_ms = None
+            if isinstance(waiter, PartitionQueue):
+                waiter.expire(now_ms)
+                self._ready[waiter] = None
+            elif waiter in self._ops:
+                self._due(waiter, now_ms)
+        if self._metadata_wanted >= 0 and self._metadata_at <= now_ms:
+            self._ask_metadata(now_ms)
+        self.dispatch(now_ms)
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` is needed next."""
+        timers = self._timers
+        while timers and timers[0][2].timer_ms != timers[0][0]:
+            heappop(timers)
+        first = timers[0][0] if timers else None
+        if self._metadata_wanted >= 0:
+            return self._metadata_at if first is None else min(first, self._metadata_at)
+        return first
+
+    # ------------------------------------------------------------------------------------------------------ operations
+
+    def _advance(self, op: Operation, now_ms: int) -> None:
+        """Send the operation's request if it is not under way and can be sent."""
+        if op.done or op.address is not None or op not in self._ops:
+            return self._settle(op)
+        if now_ms >= op.deadline_ms:
+            op.expire(self, now_ms)
+            return self._settle(op)
+        if now_ms >= op.retry_at:
+            self._stalled.pop(op, None)
+            address = op.target(self, now_ms)
+            if op.done:
+                return self._settle(op)
+            if address is None:
+                self._stalled[op] = None
+            else:
+                op.request = self._number(op)
+                op.address = address
+                op.patience_at = now_ms + self.config.request_timeout_ms + op.wait_ms()
+                self.outbox.messages.append((address, op.message(self)))
+        next_ms = op.patience_at if op.address is not None else op.retry_at
+        self._arm(op, min(op.deadline_ms, next_ms) if next_ms > now_ms else op.deadline_ms)
+
+    def _due(self, op: Operation, now_ms: int) -> None:
+        if now_ms >= op.deadline_ms:
+            op.expire(self, now_ms)
+            self._settle(op)
+        elif op.address is not None and now_ms >= op.patience_at:
+            self._unanswered(op, now_ms)
+        else:
+            self._advance(op, now_ms)
+
+    def _unanswered(self, op: Operation, now_ms: int) -> None:
+        self.drop_request(op.request)
+        op.uncertain = True
+        self._again(op, now_ms, refresh=True)
+
+    def _again(self, op: Operation, now_ms: int, *, refresh: bool) -> None:
+        op.address = None
+        op.failures += 1
+        op.retry_at = now_ms + self.backoff_ms(op.failures)
+        if refresh:
+            self.refresh_for(op, now_ms)
+        self._arm(op, min(op.deadline_ms, op.retry_at))
+
+    def _settle(self, op: Operation) -> None:
+        if op.done:
+            self.forget(op)
+
+    def _on_answer(self, answer: Any, now_ms: int) -> None:
+        op = self._requests.get(answer.request)
+        if not isinstance(op, Operation):
+            return
+        self.drop_request(answer.request)
+        op.address = None
+        code = op.answered(self, answer, now_ms)
+        if code == Code.NONE:
+            self._advance(op, now_ms)
+            return
+        op.last_code = code
+        if code in RETRIED or code == Code.CORRUPT_MESSAGE:
+            self._again(op, now_ms, refresh=code not in SAME_PLACE)
+        else:
+            op.fail(op.refused(code))
+            self._settle(op)
+
+    # ------------------------------------------------------------------------------------------------------- appending
+
+    def dispatch(self, now_ms: int) -> None:
+        """Send what is ready: one Produce per leader and kind of acknowledgement, with an entry per batch."""
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, {}
+        groups: dict[tuple[Address, int], list[ProduceEntry]] = {}
+        for queue in ready:
+            batches = queue.sendable(now_ms)
+            place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
+            if place is not None and place.leader is not None:
+                queue.relocate(place.identity)
+                self._stalled.pop(queue, None)
+                entries = groups.setdefault((place.leader, queue.writer.acks), [])
+                for batch in batches:
+                    if not batch.done and queue.prepare(batch, place.identity):
+                        entries.append(self._entry(batch, place, now_ms))
+            elif batches:
+                self._stalled[queue] = None
+            self._arm(queue, queue.next_deadline(now_ms))
+        for (leader, acks), entries in groups.items():
+            if entries:
+                self.outbox.messages.append((leader, Produce(acks, self.config.request_timeout_ms, entries)))
+
+    def _entry(self, batch: Batch, place: Place, now_ms: int) -> ProduceEntry:
+        assert batch.body is not None
+        batch.request = self._number(batch)
+        batch.flying = place.leader
+        batch.sent_ms = now_ms
+        entry = ProduceEntry(batch.request, place.identity, batch.body)
+        if batch.queue.writer.acks == ACKS_NONE:
+            batch.queue.settle(batch)
+        return entry
+
+    def _on_produced(self, entry: ProducedEntry, now_ms: int) -> None:
+        batch = self._requests.pop(entry.request, None)
+        if not isinstance(batch, Batch):
+            return
+        queue: PartitionQueue = batch.queue
+        if entry.error and entry.leader >= 0 and queue.identity is not None:
+            self.view.hint(queue.identity, entry.leader, entry.leader_epoch)
+        queue.on_produced(batch, entry, now_ms)
+        self._ready[queue] = None
+
+    def batch_limit(self, topic: str) -> int:
+        """The largest batch that a topic takes, in bytes."""
+        known = self.view.topics.get(topic)
+        return known.config.max_batch_bytes if known is not None else 2**31
+
+    @property
+    def produce_patience_ms(self) -> int:
+        """How long an append may go unanswered: the broker's own limit, and time for the answer to travel."""
+        return self.config.request_timeout_ms + self.config.retry_backoff_ms_max
+
+    # -------------------------------------------------------------------------------------------------------- routing
+
+    def locate(self, waiter: PartitionOp | PartitionQueue, topic: str, partition: int, now_ms: int) -> Place | None:
+        """Where a partition lives. None: not known yet (metadata is asked for), or the waiter has just failed: it does not exist."""
+        place = self.view.place(topic, partition)
+        if place is not None:
+            waiter.floor = -1
+            if place.leader is None:
+                self._pause(waiter, now_ms)
+            return place
+        if waiter.floor < 0:
+            waiter.floor = self.refresh(now_ms)
+        elif self.answered_metadata >= waiter.floor:
+            if self.created.get(topic, now_ms) > now_ms:
+                waiter.floor = -1
+                self._pause(waiter, now_ms)
+            else:
+                text = self.view.unknown(topic, partition)
+                waiter.refuse_all(rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition))
+        return None
+
+    def _pause(self, waiter: Waiter, now_ms: int) -> None:
+        """Nobody to send to: ask, and look again after a pause or when the view changes."""
+        if waiter.retry_at <= now_ms:
+            waiter.failures += 1
+            waiter.retry_at = now_ms + self.backoff_ms(waiter.failures)
+            self.refresh(now_ms)
+
+    def any_broker(self, now_ms: int, preferred: int = -1) -> Address | None:
+        """Somebody to ask: `preferred` if it was reached lately, else another one each time. None: no address is known at all."""
+        known: list[Address] = [b.broker_id for _, b in sorted(self.view.brokers.items()) if not b.fenced]
+        known += [address for address in self.bootstrap if address not in known]
+        choices = [address for address in known if self._down.get(address, now_ms) <= now_ms] or known
+        if not choices:
+            return None
+        if preferred in choices:
+            return preferred
+        self._next_broker += 1
+        return choices[self._next_broker % len(choices)]
+
+    def refresh(self, now_ms: int) -> int:
+        """Ask for metadata. Returns the lowest number of a Metadata whose answer is newer than this moment."""
+        floor = self._numbers + 1
+        if self._metadata_wanted < 0:
+            self._metadata_wanted = floor
+            if self._metadata_failures == 0:
+                self._ask_metadata(now_ms)
+        else:
+            self._metadata_wanted = max(self._metadata_wanted, floor)
+        return floor
+
+    def refresh_for(self, waiter: Waiter, now_ms: int) -> None:
+        """Ask for metadata because this waiter's request went to the wrong place: news ends its pause."""
+        self._stalled[waiter] = None
+        self.refresh(now_ms)
+
+    def _ask_metadata(self, now_ms: int) -> None:
+        if self.metadata_address is not None:
+            self._metadata_failures += 1
+        self.metadata_address = self.any_broker(now_ms)
+        self._metadata_at = now_ms + self.config.retry_backoff_ms_max
+        if self.metadata_address is None:
+            return
+        self._numbers += 1
+        self._metadata_request = self._numbers
+        question = Metadata(self._metadata_request, self.view.controller_epoch, self.view.version)
+        self.outbox.messages.append((self.metadata_address, question))
+
+    def _on_cluster_view(self, sender: Address, view: ClusterView, now_ms: int) -> None:
+        merged = self.view.merge(view)
+        if view.request >= 0:
+            self._metadata_answered(view.request, merged, now_ms)
+        if merged == NEWS or view.request >= 0:
+            self._wake(now_ms, moved=merged == NEWS)
+
+    def _metadata_answered(self, request: int, merged: int, now_ms: int) -> None:
+        if merged == STALE:
+            if request == self._metadata_request and self.metadata_address is not None:
+                self.metadata_address = None
+                self._metadata_failures += 1
+                self._metadata_at = now_ms + self.backoff_ms(self._metadata_failures)
+            return
+        self.answered_metadata = max(self.answered_metadata, request)
+        self._metadata_failures = 0
+        if request == self._metadata_request:
+            self.metadata_address = None
+        if self.answered_metadata >= self._metadata_wanted:
+            self._metadata_wanted = -1
+        elif self.metadata_address is None and self._metadata_wanted >= 0:
+            self._ask_metadata(now_ms)
+
+    def _wake(self, now_ms: int, *, moved: bool) -> None:
+        """News: whoever waited for it looks again. A partition with a new leader need not sit out its pause."""
+        stalled, self._stalled = self._stalled, {}
+        for waiter in stalled:
+            if isinstance(waiter, PartitionQueue):
+                place = self.view.place(waiter.topic, waiter.partition)
+                if moved and place is not None and place.leader is not None:
+                    waiter.retry_at = now_ms
+                self._ready[waiter] = None
+                if waiter.retry_at > now_ms or place is None:
+                    self._stalled[waiter] = None
+            else:
+                if moved:
+                    waiter.retry_at = min(waiter.retry_at, now_ms)
+                self._advance(waiter, now_ms)
+                if not waiter.done and waiter.address is None and waiter in self._ops:
+                    self._stalled[waiter] = None
+
+    def _on_disconnected(self, address: Address, now_ms: int) -> None:
+        """Requests under way there may be lost; others are asked first for a while."""
+        self._down[address] = now_ms + self.config.retry_backoff_ms_max
+        waiting = list(self._requests.values())
+        for item in waiting:
+            if isinstance(item, Operation):
+                if item.address == address:
+                    self._unanswered(item, now_ms)
+            elif item.flying is not None and item.flying == address:
+                item.queue.lost(now_ms)
+                self._ready[item.queue] = None
+        if self.metadata_address is not None and self.metadata_address == address:
+            self.metadata_address = None
+            self._metadata_failures += 1
+            self._metadata_at = now_ms + self.backoff_ms(self._metadata_failures)
+
+    # ---------------------------------------------------------------------------------------------------------- basics
+
+    def backoff_ms(self, failures: int) -> int:
+        """The pause before another try: doubling, with a fifth of jitter either way."""
+        base = self.config.retry_backoff_ms << min(max(failures - 1, 0), 20)
+        return max(1, int(min(base, self.config.retry_backoff_ms_max) * (0.8 + 0.4 * self.ids.jitter())))
+
+    def drop_request(self, request: int) -> None:
+        """An answer to this request no longer means anything."""
+        self._requests.pop(request, None)
+
+    def _number(self, item: Operation | Batch) -> int:
+        self._numbers += 1
+        self._requests[self._numbers] = item
+        return self._numbers
+
+    def _arm(self, waiter: Waiter, at_ms: int | None) -> None:
+        """Wake a waiter at `at_ms`, unless it is to be woken earlier anyway."""
+        if at_ms is not None and (waiter.timer_ms is None or at_ms < waiter.timer_ms):
+            superseded = waiter.timer_ms is not None
+            waiter.timer_ms = at_ms
+            self._numbers += 1
+            heappush(self._timers, (at_ms, self._numbers, waiter))
+            if superseded:
+                self._prune_timers()
+
+    def _prune_timers(self) -> None:
+        """One more timer is stale. Now and then drop them all: they keep operations, and their results, in memory."""
+        self._stale_timers += 1
+        if self._stale_timers > STALE_TIMERS_MAX and self._stale_timers > len(self._timers) // 2:
+            self._timers = [timer for timer in self._timers if timer[2].timer_ms == timer[0]]
+            heapify(self._timers)
+            self._stale_timers = 0

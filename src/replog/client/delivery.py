@@ -1,0 +1,148 @@
+"""What a send gives back: handles that cost next to nothing until somebody asks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Self
+
+from replog.client.batches import Batch
+from replog.client.results import Receipt, RecordMetadata
+from replog.errors import TimedOut
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+
+__all__ = ["Deliveries", "Delivery", "run_callbacks"]
+
+_log = logging.getLogger("replog.client")
+
+
+class Delivery:
+    """One record on its way. `result()` waits for it; nobody has to."""
+
+    __slots__ = ("_batch", "_index", "_producer")
+
+    def __init__(self, producer: Any, batch: Batch, index: int) -> None:
+        self._producer = producer
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the outcome is known. Never blocks."""
+        return self._batch.done
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is stored; sends its batch at once if it still lingers. Raises what the delivery failed with, or TimedOut."""
+        self._producer._await(self._batch, timeout_s)
+        if self._batch.error is not None:
+            self._producer._reported(self._batch)
+            raise self._batch.error
+        return self._metadata()
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """What the delivery failed with; None if it is stored."""
+        self._producer._await(self._batch, timeout_s)
+        self._producer._reported(self._batch)
+        return self._batch.error
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already."""
+        with self._producer._lock:
+            if not self._batch.done:
+                if self._batch.callbacks is None:
+                    self._batch.callbacks = []
+                self._batch.callbacks.append(lambda: callback(self))
+                return
+        callback(self)
+
+    def future(self) -> Future[RecordMetadata]:
+        """The same as a `concurrent.futures.Future`, for code that wants one."""
+        future: Future[RecordMetadata] = Future()
+
+        def settle(delivery: Delivery) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            if delivery._batch.error is not None:
+                future.set_exception(delivery._batch.error)
+            else:
+                future.set_result(delivery._metadata())
+
+        self.add_done_callback(settle)
+        return future
+
+    def _metadata(self) -> RecordMetadata:
+        batch, queue = self._batch, self._batch.queue
+        offset = None if batch.base_offset is None else batch.base_offset + self._index
+        return RecordMetadata(queue.topic, queue.partition, offset, batch.timestamp_of(self._index))
+
+    def __repr__(self) -> str:
+        batch = self._batch
+        state = "under way" if not batch.done else "failed" if batch.error is not None else f"stored at {self._metadata().offset}"
+        return f"Delivery({batch.queue.topic}-{batch.queue.partition}, {state})"
+
+
+class Deliveries:
+    """Many records on their way, as `send_many` sent them: a sequence of Delivery, and one result for all."""
+
+    __slots__ = ("_parts", "_places", "_producer")
+
+    def __init__(self, producer: Any, parts: list[tuple[Batch, int, int]], places: list[int] | None) -> None:
+        self._producer = producer
+        self._parts = parts
+        """(batch, index of the first record, how many), in the order they were filled."""
+        self._places = places
+        """For each value in the order given: its position in the parts laid end to end; None: they are in that order."""
+
+    def done(self) -> bool:
+        """Whether every outcome is known."""
+        return all(batch.done for batch, _, _ in self._parts)
+
+    def result(self, timeout_s: float | None = None) -> list[Receipt]:
+        """One Receipt for each stretch of records in a batch. Waits for all; raises the first failure."""
+        self._producer._await_all([batch for batch, _, _ in self._parts], timeout_s)
+        receipts: list[Receipt] = []
+        for batch, first, count in self._parts:
+            if batch.error is not None:
+                self._producer._reported(batch)
+                raise batch.error
+            base = None if batch.base_offset is None else batch.base_offset + first
+            receipts.append(Receipt(batch.queue.topic, batch.queue.partition, base, None if base is None else base + count - 1))
+        return receipts
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """The first failure, once all outcomes are known; None if everything is stored."""
+        self._producer._await_all([batch for batch, _, _ in self._parts], timeout_s)
+        for batch, _, _ in self._parts:
+            self._producer._reported(batch)
+        return next((batch.error for batch, _, _ in self._parts if batch.error is not None), None)
+
+    def __len__(self) -> int:
+        return sum(count for _, _, count in self._parts)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        laid = [(batch, first + n) for batch, first, count in self._parts for n in range(count)]
+        for place in self._places if self._places is not None else range(len(laid)):
+            yield Delivery(self._producer, *laid[place])
+
+
+def run_callbacks(core: ClientCore) -> None:
+    """Call what was registered on deliveries that have an outcome now. Called without the lock; a failing callback is logged."""
+    finished = core.finished
+    while finished:
+        try:
+            batch = finished.popleft()
+        except IndexError:  # another thread took it
+            return
+        callbacks, batch.callbacks = batch.callbacks or [], None
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                _log.exception("a delivery callback failed")
+
+
+def timed_out(what: str, timeout_s: float | None) -> TimedOut:
+    """The error of somebody who stopped waiting; what is under way goes on."""
+    return TimedOut(f"waited {timeout_s or 0:g} s for {what}; it is still being tried")

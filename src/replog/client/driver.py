@@ -1,0 +1,53 @@
+"""What the blocking side of a client needs from whoever runs its core: time, a lock, and moving messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from replog.client.core import ClientCore
+
+__all__ = ["Driver"]
+
+
+class Driver(Protocol):
+    """Runs one `ClientCore`, and perhaps other actors beside it.
+
+    The core is touched only while `lock` is held. An exception that leaves `core.receive` or `core.tick` may have left the core
+    half-changed: the driver calls `core.crash(error)` and then lets the exception continue.
+    """
+
+    @property
+    def core(self) -> ClientCore:
+        """The core it runs."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Reentrant. Whoever calls the core holds it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called, or the process was forked: nothing may be sent any more."""
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+
+    def run(self) -> None:
+        """Take what is in the core's outbox and move messages until nothing can be done without waiting. Never blocks.
+
+        Called with the lock held or not.
+        """
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Run and wait until `done()`, at most `timeout_s` (None: as long as it takes); returns `done()`.
+
+        Called without the lock; `done` is called with it. It is released while nothing can be done, so that other threads get
+        their turn, and one of them may bring what this one waits for.
+        """
+
+    def close(self) -> None:
+        """Let go of sockets. Idempotent."""

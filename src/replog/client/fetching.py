@@ -1,0 +1,148 @@
+"""Reading one stretch of a partition: check that the position is still on the leader's history, then fetch and verify."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replog.client.operations import PartitionOp
+from replog.client.results import Fetch as FetchResult
+from replog.errors import Code, LogTruncated, rejection
+from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
+from replog.records import BadBatch, Record, RecordBatch, decode_records
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+
+__all__ = ["FetchOp"]
+
+CORRUPT_TRIES = 3
+"""A batch that does not match its checksum is fetched again, and after this many tries reported."""
+
+
+class FetchOp(PartitionOp):
+    """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
+
+    `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
+    confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
+    (KIP-320): a log that grew past the position with other records is found out too (P-47).
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        wait_ms: int,
+        deadline_ms: int,
+        last_epoch: int = -1,
+        known_epoch: int = -1,
+    ) -> None:
+        super().__init__(f"a fetch at offset {offset}", topic, partition, deadline_ms)
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.max_wait_ms = wait_ms
+        self.last_epoch = last_epoch
+        self.known_epoch = known_epoch
+        self.doubtful = False
+        """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below."""
+        self.corrupt = 0
+
+    def wait_ms(self) -> int:
+        """The leader may hold an empty fetch."""
+        return self.max_wait_ms
+
+    @property
+    def _validating(self) -> bool:
+        return self.last_epoch >= 0 and self.place is not None and self.place.leader_epoch > self.known_epoch
+
+    def message(self, core: ClientCore) -> Fetch | OffsetsForLeaderEpoch:
+        """The fetch, without a session; after a leader change first the question about our epoch."""
+        place = self.place
+        assert place is not None
+        if self._validating:
+            return OffsetsForLeaderEpoch(self.request, [EpochsEntry(place.identity, place.leader_epoch, self.last_epoch)])
+        entry = FetchEntry(place.identity, place.leader_epoch, self.offset, -1, self.max_bytes)
+        return Fetch(self.request, -1, -1, 0, -1, self.max_wait_ms, 1, self.max_bytes, [entry])
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """Records, the verdict on our epoch, or a refusal."""
+        place = self.place
+        if place is None:
+            return Code.UNKNOWN_TOPIC_ID
+        if isinstance(answer, Epochs):
+            for result in answer.entries:
+                if result.partition == place.identity:
+                    return self._validated(result, place.leader_epoch)
+        elif isinstance(answer, Fetched):
+            if answer.error:
+                return answer.error
+            for entry in answer.entries:
+                if entry.partition == place.identity:
+                    return self._fetched(entry, place.leader_epoch)
+        return Code.UNKNOWN_TOPIC_ID
+
+    def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
+        if result.error:
+            return result.error
+        if result.epoch < 0:
+            self.doubtful = True
+        elif result.epoch != self.last_epoch or result.end_offset < self.offset:
+            self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, result.end_offset)))
+            return Code.NONE
+        self.known_epoch = leader_epoch
+        return Code.NONE
+
+    def _fetched(self, entry: FetchedEntry, leader_epoch: int) -> int:
+        try:
+            if entry.error == Code.OFFSET_OUT_OF_RANGE:
+                self.fail(self._out_of_range(entry))
+                return Code.NONE
+            if entry.error:
+                return entry.error
+            if entry.offset != self.offset:
+                return Code.UNKNOWN_SERVER_ERROR
+            if entry.diverging_epoch >= 0:
+                self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, entry.diverging_end)))
+                return Code.NONE
+            if self.doubtful and entry.start_offset < self.offset:
+                self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
+                return Code.NONE
+            self.finish(self._decode(entry, leader_epoch))
+        except BadBatch as bad:
+            self.corrupt += 1
+            if self.corrupt < CORRUPT_TRIES:
+                return Code.CORRUPT_MESSAGE
+            broker = self.place.leader if self.place is not None else None
+            self.fail(rejection(Code.CORRUPT_MESSAGE, str(bad), topic=self.topic, partition=self.partition, broker=broker))
+        finally:
+            for piece in entry.slices:
+                piece.release()
+        return Code.NONE
+
+    def _out_of_range(self, entry: FetchedEntry) -> Exception:
+        held = f"it holds [{entry.start_offset}, {entry.high_watermark})" if entry.start_offset >= 0 else "it holds others"
+        text = f"offset {self.offset} of {self.topic}-{self.partition} is out of range: {held}"
+        return rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self.topic, partition=self.partition)
+
+    def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
+        """Every batch verified; records below the asked offset (a batch may begin there) and above the high watermark dropped."""
+        assert self.place is not None
+        records: list[Record] = []
+        position, last_epoch = self.offset, self.last_epoch
+        for piece in entry.slices:
+            view = piece.view()
+            at = 0
+            while at < len(view):
+                batch = RecordBatch.parse(view, at, identity=self.place.identity)
+                at += batch.length
+                if batch.end_offset <= position:
+                    continue
+                if batch.end_offset > entry.high_watermark:
+                    return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)
+                if not batch.is_control:
+                    found = decode_records(batch, self.topic, self.partition)
+                    records += found if batch.base_offset >= position else found[position - batch.base_offset :]
+                position, last_epoch = batch.end_offset, batch.leader_epoch
+        return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)

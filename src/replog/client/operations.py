@@ -1,0 +1,243 @@
+"""What a client asks for, other than appending: each operation is one request at a time, repeated until it is answered.
+
+An operation knows where its request goes, what it says, and what an answer means. When to send, when to repeat and when to
+give up is the core's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from replog.client.view import Place, View
+from replog.errors import Code, ReplogError, TimedOut, error_name, rejection
+from replog.messages import (
+    Admin,
+    AdminAnswer,
+    ListedOffset,
+    ListedOffsets,
+    ListOffsets,
+    ListOffsetsEntry,
+)
+from replog.model import Address
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+
+__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "OffsetOp", "Operation", "PartitionOp"]
+
+AT_EARLIEST = -2
+AT_LATEST = -1
+
+RETRIED = frozenset(
+    {
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.REQUEST_TIMED_OUT,
+        Code.REPLICA_NOT_AVAILABLE,
+        Code.NOT_CONTROLLER,
+        Code.STORAGE_ERROR,
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code.OFFSET_NOT_AVAILABLE,
+        Code.QUOTA_EXCEEDED,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+        Code.OPERATION_NOT_ATTEMPTED,
+    }
+)
+"""Refusals that another try, perhaps at another broker, can overcome."""
+SAME_PLACE = frozenset({Code.OFFSET_NOT_AVAILABLE, Code.QUOTA_EXCEEDED})
+"""... and those of them that do not put the routing in doubt."""
+
+
+class Operation:
+    """Something asked of the cluster, until it is `done`: with a `result`, or with an `error`."""
+
+    def __init__(self, what: str, deadline_ms: int) -> None:
+        self.what = what
+        """What is asked for, with its article, for messages: "an offset"."""
+        self.deadline_ms = deadline_ms
+        self.started_ms = -1
+        self.done = False
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self.request = -1
+        self.address: Address = None
+        """Who has the request; None: nobody."""
+        self.patience_at = 0
+        self.retry_at = 0
+        self.failures = 0
+        self.last_code = 0
+        self.uncertain = False
+        """Whether a request went unanswered: it may have been carried out."""
+        self.floor = -1
+        """Number of the Metadata whose answer decides whether the topic exists; -1: it is not in doubt."""
+        self.timer_ms: int | None = None
+
+    def target(self, core: ClientCore, now_ms: int) -> Address | None:
+        """Where to send; None: nowhere now (wait for news), or the operation has just failed."""
+        raise NotImplementedError
+
+    def message(self, core: ClientCore) -> Any:
+        """The request, numbered `self.request`."""
+        raise NotImplementedError
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """Take an answer. Returns the code to treat as a refusal; 0 when the operation is done or goes on by itself."""
+        raise NotImplementedError
+
+    def wait_ms(self) -> int:
+        """How long the broker may take on purpose, in addition to the request timeout."""
+        return 0
+
+    def lies_with(self, core: ClientCore) -> str:
+        """Whom the operation waits for, for messages."""
+        return f"broker {self.address}" if self.address is not None else "any broker"
+
+    def waiting_for(self, core: ClientCore) -> str:
+        """What the operation waits for, for TimedOut messages."""
+        return f"an answer of {self.lies_with(core)} to {self.what}"
+
+    def finish(self, result: Any) -> None:
+        """Done, with a result."""
+        self.done, self.result = True, result
+
+    def fail(self, error: BaseException) -> None:
+        """Done, with an error."""
+        if not self.done:
+            self.done, self.error = True, error
+
+    def expire(self, core: ClientCore, now_ms: int) -> None:
+        """Out of time: say what was waited for, and what the last answer was."""
+        waited = f"waited {(now_ms - self.started_ms) / 1000:g} s for {self.waiting_for(core)}"
+        last = f"; the last answer was {error_name(self.last_code)}" if self.last_code else ""
+        self.fail(TimedOut(waited + last))
+
+    def refused(self, code: int) -> ReplogError:
+        """The error for a refusal that is final."""
+        return rejection(code)
+
+
+class PartitionOp(Operation):
+    """An operation that the leader of one partition answers."""
+
+    def __init__(self, what: str, topic: str, partition: int, deadline_ms: int) -> None:
+        super().__init__(what, deadline_ms)
+        self.topic = topic
+        self.partition = partition
+        self.place: Place | None = None
+        """As of the last request."""
+
+    def target(self, core: ClientCore, now_ms: int) -> Address | None:
+        """The leader."""
+        self.place = core.locate(self, self.topic, self.partition, now_ms)
+        return self.place.leader if self.place is not None else None
+
+    def refuse_all(self, error: ReplogError) -> None:
+        """The partition does not exist."""
+        self.fail(error)
+
+    def lies_with(self, core: ClientCore) -> str:
+        """The leader, if there is one."""
+        place = core.view.place(self.topic, self.partition)
+        name = f"{self.topic}-{self.partition}"
+        if place is None:
+            return f"a leader of {name}, which no broker knows"
+        return f"broker {place.leader}, leader of {name}" if place.leader is not None else f"a leader of {name}, which has none"
+
+    def refused(self, code: int) -> ReplogError:
+        """The error, naming the partition and the broker."""
+        broker = self.place.leader if self.place is not None else None
+        return rejection(code, topic=self.topic, partition=self.partition, broker=broker)
+
+
+class OffsetOp(PartitionOp):
+    """Ask the leader for an offset: earliest, latest (the high watermark), or the first at or after a time. Result: ListedOffset."""
+
+    def __init__(self, topic: str, partition: int, at: int, deadline_ms: int) -> None:
+        super().__init__("an offset", topic, partition, deadline_ms)
+        self.at = at
+
+    def message(self, core: ClientCore) -> ListOffsets:
+        """One entry."""
+        assert self.place is not None
+        return ListOffsets(self.request, [ListOffsetsEntry(self.place.identity, self.place.leader_epoch, self.at)])
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """The offset, or why there is none."""
+        if not isinstance(answer, ListedOffsets) or self.place is None:
+            return Code.UNKNOWN_SERVER_ERROR
+        for entry in answer.entries:
+            if entry.partition == self.place.identity:
+                return self._take(entry)
+        return Code.UNKNOWN_TOPIC_ID
+
+    def _take(self, entry: ListedOffset) -> int:
+        if entry.error == Code.NONE:
+            self.finish(entry)
+        return entry.error
+
+
+class MetadataOp(Operation):
+    """Wait for an answer to a Metadata asked after the operation began, and until the view is as wanted. Result: the View."""
+
+    def __init__(
+        self, deadline_ms: int, *, until: Callable[[View], bool] | None = None, what: str = "a question about the cluster"
+    ) -> None:
+        super().__init__(what, deadline_ms)
+        self.until = until
+        self.asked = -1
+
+    def target(self, core: ClientCore, now_ms: int) -> Address | None:
+        """Nobody: the core's own Metadata request serves every operation that waits for one."""
+        if self.asked < 0 or core.answered_metadata >= self.asked:
+            if self.asked >= 0 and (self.until is None or self.until(core.view)):
+                self.finish(core.view)
+                return None
+            if self.asked >= 0:
+                self.failures += 1
+                self.retry_at = now_ms + core.backoff_ms(self.failures)
+            self.asked = core.refresh(now_ms)
+        return None
+
+    def lies_with(self, core: ClientCore) -> str:
+        """Whoever is asked for metadata now."""
+        asked = core.metadata_address
+        return f"broker {asked}" if asked is not None else "any broker"
+
+
+class AdminOp(Operation):
+    """A wish, which any broker forwards to the controller. Result: the answer's dictionary.
+
+    A wish that went unanswered may have been granted: when it is repeated, the error in `granted_code` (it exists already, it is gone
+    already) then counts as success.
+    """
+
+    def __init__(self, verb: str, arguments: dict[str, Any], deadline_ms: int, *, granted_code: int = 0) -> None:
+        super().__init__(f"the request {verb!r}", deadline_ms)
+        self.verb = verb
+        self.arguments = arguments
+        self.granted_code = granted_code
+
+    def target(self, core: ClientCore, now_ms: int) -> Address | None:
+        """The controller's broker if it is known, else any."""
+        return core.any_broker(now_ms, core.view.controller if self.failures % 2 == 0 else -1)
+
+    def message(self, core: ClientCore) -> Admin:
+        """The wish."""
+        return Admin(self.request, self.verb, self.arguments)
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """Granted, refused for good, or to be asked again."""
+        if not isinstance(answer, AdminAnswer):
+            return Code.UNKNOWN_SERVER_ERROR
+        if answer.error == Code.NONE or (self.uncertain and answer.error == self.granted_code):
+            self.finish(answer.result)
+        elif answer.error in (Code.NOT_CONTROLLER, Code.LEADER_NOT_AVAILABLE):
+            return answer.error
+        else:
+            self.fail(rejection(answer.error, answer.message))
+        return Code.NONE

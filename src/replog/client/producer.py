@@ -1,0 +1,373 @@
+"""`Producer`: many records in batches, driven by whoever calls it. Sending costs an append to a list; batches go when they are due."""
+
+from __future__ import annotations
+
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from replog.client.batches import Batch
+from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
+from replog.client.writer import PartitionQueue
+from replog.config import ClientConfig, check_partition_number, check_topic_name
+from replog.errors import Code, MessageTooLarge, Unavailable, UsageError, rejection
+from replog.model import ACKS_NONE
+from replog.payload import Headers, as_bytes, as_headers, as_timestamp
+
+if TYPE_CHECKING:
+    from replog.client.client import Client
+
+__all__ = ["Deliveries", "Delivery", "Producer"]
+
+_Run = tuple[int | None, list[bytes | None] | None, list[bytes | None]]
+"""Partition (None: the next in turn), keys (None: none at all), values."""
+
+ROW_BYTES: Final = 20
+"""What a record is counted for besides value, key and headers: at least its share of the batch's columns."""
+BATCH_BYTES: Final = 512
+"""The same for a batch."""
+
+
+class _Route:
+    """Where the records of one topic go, as of one state of the view."""
+
+    __slots__ = ("queues", "serial", "sticky", "turn")
+
+    def __init__(self, serial: int, queues: list[PartitionQueue], turn: int) -> None:
+        self.serial = serial
+        self.queues = queues
+        """By position in the sorted partition numbers."""
+        self.turn = turn
+        self.sticky = queues[turn % len(queues)]
+
+    def next_sticky(self) -> PartitionQueue:
+        """Records without a key: one partition until its batch has gone, then the next."""
+        self.turn += 1
+        self.sticky = self.queues[self.turn % len(self.queues)]
+        return self.sticky
+
+
+class Producer:
+    """Sends records in batches, in order per partition. Any thread may call.
+
+    With `linger_ms=0` a record goes at once while fewer than five batches of its partition are under way, otherwise it joins the next
+    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        acks: int,
+        config: ClientConfig,
+        compression: Literal["lz4"] | None,
+        idempotent: bool,
+        partitioner: Callable[[bytes, int], int],
+    ) -> None:
+        self._closed = False
+        self._client = client
+        self._driver = driver = client._driver
+        self._core = driver.core
+        self._lock = driver.lock
+        self._config = config
+        self._partitioner = partitioner
+        self._linger_ms = config.linger_ms
+        self._routes: dict[str, _Route] = {}
+        with self._lock:
+            self._writer = driver.core.open_writer(
+                acks=acks,
+                idempotent=idempotent and acks != ACKS_NONE,
+                compression=compression,
+                batch_bytes=config.batch_bytes,
+                linger_ms=config.linger_ms,
+            )
+        self._in_flight_max = self._writer.max_in_flight
+
+    # ------------------------------------------------------------------------------------------------------------ sending
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        *,
+        headers: Iterable[tuple[str, bytes | str]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Send one record; returns a handle that need not be looked at.
+
+        The partition is the one given, or the key's, or the next in turn. Blocks while the buffer is full, at most `max_block_ms`, then
+        raises Unavailable. Raises MessageTooLarge, UsageError or UnknownTopicOrPartition before anything is buffered.
+        """
+        if type(value) is not bytes:
+            value = as_bytes("value", value)
+        size = ROW_BYTES if value is None else ROW_BYTES + len(value)
+        if key is not None:
+            key = as_bytes("key", key)
+            size += len(key)  # type: ignore[arg-type]
+        kept: Headers | None = None
+        if headers is not None or timestamp_ms is not None:
+            kept, more = _extras(headers, timestamp_ms)
+            size += more
+        if self._closed or size > self._config.max_record_bytes or self._writer.buffered + size > self._config.buffer_bytes:
+            self._make_room(topic, size)
+        route = self._routes.get(topic)
+        if route is None or route.serial != self._core.view.serial:
+            route = self._find_route(topic)
+        with self._lock:
+            queue = route.sticky
+            if partition is not None:
+                queue = self._queue_of(topic, partition)
+            elif key is not None:
+                queue = route.queues[self._partitioner(key, len(route.queues))]
+            elif queue.open is None:
+                queue = route.next_sticky()
+            batch = queue.open
+            if batch is None or batch.size + size > self._writer.batch_bytes:
+                batch = self._begin(queue)
+            index = batch.add(value, key, kept, timestamp_ms)
+            batch.size += size
+            self._writer.buffered += size
+            if self._linger_ms:
+                if self._driver.now_ms() >= batch.linger_at or batch.size >= self._writer.batch_bytes:
+                    self._go(queue)
+            elif len(queue.batches) < self._in_flight_max:
+                self._go(queue)
+        if self._core.finished:
+            run_callbacks(self._core)
+        return Delivery(self, batch, index)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | str | None],
+        *,
+        keys: Sequence[bytes | str | None] | None = None,
+        partition: int | None = None,
+    ) -> Deliveries:
+        """Send many records, much cheaper than one by one. Without keys they stay together: one partition per batch, in order.
+
+        Blocks while the buffer is full, like `send`.
+        """
+        cells = _cells("value", values)
+        runs: list[_Run] = [(partition, None, cells)]
+        places: list[int] | None = None
+        if keys is not None:
+            named = _cells("key", keys)
+            if len(named) != len(cells):
+                raise UsageError(f"{len(cells)} values, but {len(named)} keys")
+            runs, places = self._by_partition(topic, cells, named, partition)
+        parts: list[tuple[Batch, int, int]] = []
+        for number, names, some in runs:
+            self._send_run(topic, number, names, some, parts)
+        if self._core.finished:
+            run_callbacks(self._core)
+        return Deliveries(self, parts, places)
+
+    def _by_partition(
+        self, topic: str, values: list[bytes | None], keys: list[bytes | None], partition: int | None
+    ) -> tuple[list[_Run], list[int]]:
+        """Records grouped by partition, each group in the order given, and where each record went in the groups laid end to end."""
+        route = self._find_route(topic)
+        count, choose = len(route.queues), self._partitioner
+        groups: dict[int | None, list[int]] = {}
+        for position, key in enumerate(keys):
+            number = partition
+            if partition is None and key is not None:
+                number = route.queues[choose(key, count)].partition
+            groups.setdefault(number, []).append(position)
+        places = [0] * len(keys)
+        for place, position in enumerate(position for group in groups.values() for position in group):
+            places[position] = place
+        return [(number, [keys[p] for p in group], [values[p] for p in group]) for number, group in groups.items()], places
+
+    def _send_run(
+        self,
+        topic: str,
+        partition: int | None,
+        keys: list[bytes | None] | None,
+        values: list[bytes | None],
+        parts: list[tuple[Batch, int, int]],
+    ) -> None:
+        """Fill batches of one partition (or of one after the other) by as many records at once as fit."""
+        sizes = [ROW_BYTES + len(value or b"") for value in values]
+        if keys is not None:
+            sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+        ends = list(accumulate(sizes))
+        at = 0
+        while at < len(values):
+            before = ends[at - 1] if at else 0
+            self._make_room(topic, sizes[at])
+            route = self._find_route(topic)
+            with self._lock:
+                queue = route.sticky if partition is None else self._queue_of(topic, partition)
+                if partition is None and queue.open is None:
+                    queue = route.next_sticky()
+                batch = queue.open
+                if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
+                    batch = self._begin(queue)
+                room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered)
+                stop = max(at + 1, bisect_right(ends, before + room, at))
+                first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
+                batch.size += ends[stop - 1] - before
+                self._writer.buffered += ends[stop - 1] - before
+                parts.append((batch, first, stop - at))
+                last = stop == len(values)
+                if not last or (not self._linger_ms and len(queue.batches) < self._in_flight_max):
+                    self._go(queue)
+            at = stop
+
+    def _begin(self, queue: PartitionQueue) -> Batch:
+        """A new open batch; a full one before it is sent."""
+        now_ms = self._driver.now_ms()
+        full = queue.open is not None
+        batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
+        if full:
+            self._core.kick(queue, now_ms)
+            self._driver.run()
+        elif self._linger_ms or len(queue.batches) >= self._in_flight_max:
+            self._core.watch_queue(queue, now_ms)
+        return batch
+
+    def _go(self, queue: PartitionQueue) -> None:
+        queue.seal()
+        self._core.kick(queue, self._driver.now_ms())
+        self._driver.run()
+
+    def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
+        known = self._core.view.topics.get(topic)
+        if known is None or check_partition_number(partition) not in known.partitions:
+            text = self._core.view.unknown(topic, partition)
+            raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition)
+        return self._writer.queue(topic, partition)
+
+    def _find_route(self, topic: str) -> _Route:
+        """The route of a topic under the newest view; asks for metadata when the view does not know the topic."""
+        core = self._core
+        check_topic_name(topic)
+        while True:
+            with self._lock:
+                old = self._routes.get(topic)
+                if old is not None and old.serial == core.view.serial:
+                    return old
+                known = core.view.topics.get(topic)
+                if known is not None and known.partitions:
+                    queues = [self._writer.queue(topic, number) for number in known.numbers()]
+                    turn = old.turn if old is not None else core.ids.number() % len(queues)
+                    route = self._routes[topic] = _Route(core.view.serial, queues, turn)
+                    return route
+            self._client._topic(topic, self._config.max_block_ms / 1000)
+
+    def _make_room(self, topic: str, size: int) -> None:
+        """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
+        if self._closed:
+            raise UsageError("this Producer is closed")
+        config = self._config
+        limit = min(config.max_record_bytes, config.buffer_bytes)
+        if size - ROW_BYTES > config.max_record_bytes or size > config.buffer_bytes:
+            name = "max_record_bytes" if limit == config.max_record_bytes else "buffer_bytes"
+            raise MessageTooLarge(f"a record of {size - ROW_BYTES} bytes is too large; {name} is {limit}", topic=topic)
+        writer = self._writer
+        if writer.buffered + size <= config.buffer_bytes:
+            return
+        self._send_open()
+        if not self._driver.wait(lambda: writer.buffered + size <= config.buffer_bytes, config.max_block_ms / 1000):
+            raise Unavailable(
+                f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered} bytes are buffered, buffer_bytes is "
+                f"{config.buffer_bytes}; the record was not sent"
+            )
+
+    # ------------------------------------------------------------------------------------------------------------ waiting
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Send everything and wait until every outcome is known. Raises the first failure that was not reported yet, or TimedOut."""
+        batches = self._send_open()
+        self._await_all(batches, timeout_s)
+        with self._lock:
+            failed, self._writer.failed = list(self._writer.failed), {}
+        if failed:
+            error = failed[0].error
+            assert error is not None
+            if len(failed) > 1:
+                error.add_note(f"{len(failed) - 1} more batches of this producer failed")
+            raise error
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Flush, then refuse further records. Idempotent. Raises what `flush` raises; closed all the same."""
+        if self._closed:
+            return
+        try:
+            if not self._driver.closed:
+                self.flush(timeout_s)
+        finally:
+            self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+            return
+        try:  # what can be delivered is; what cannot must not hide the error that is under way
+            self.close()
+        except Exception as failure:
+            error.add_note(f"while closing the producer: {type(failure).__name__}: {failure}")
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) or self._driver.closed:
+            return
+        batches = list(self._writer.unsettled())
+        if batches:
+            count = sum(batch.count or len(batch.values) for batch in batches)
+            text = f"a Producer was dropped with {count} records ({len(batches)} batches) not flushed; use `with` or call flush()"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+
+    def _send_open(self) -> list[Batch]:
+        """Send what still lingers; returns every batch without an outcome."""
+        with self._lock:
+            now_ms = self._driver.now_ms()
+            batches = list(self._writer.unsettled())
+            for queue in self._writer.queues.values():
+                if queue.open is not None:
+                    queue.seal()
+                    self._core.kick(queue, now_ms)
+            self._driver.run()
+        return batches
+
+    def _await(self, batch: Batch, timeout_s: float | None) -> None:
+        self._await_all([batch], timeout_s)
+
+    def _await_all(self, batches: Sequence[Batch], timeout_s: float | None) -> None:
+        """Wait for outcomes, sending what lingers. Whoever asks is told of failures, so flush need not repeat them."""
+        with self._lock:
+            for batch in batches:
+                if batch is batch.queue.open:
+                    self._go(batch.queue)
+        if not all(batch.done for batch in batches):
+            self._driver.wait(lambda: all(batch.done for batch in batches), timeout_s)
+        run_callbacks(self._core)
+        late = next((batch for batch in batches if not batch.done), None)
+        if late is not None:
+            raise timed_out(late.queue.waiting_for(late), timeout_s)
+
+    def _reported(self, batch: Batch) -> None:
+        self._writer.failed.pop(batch, None)
+
+
+def _extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int]:
+    """Headers as they are kept, and their size; the timestamp is checked."""
+    as_timestamp(timestamp_ms)
+    kept = as_headers(headers) if headers else None
+    return kept, sum(len(name.encode()) + len(cell) for name, cell in kept or ())
+
+
+def _cells(name: str, cells: Sequence[bytes | str | None]) -> list[bytes | None]:
+    """A column as bytes. Raises UsageError naming what is not allowed."""
+    if isinstance(cells, str | bytes | bytearray):
+        raise UsageError(f"{name}s is a list of {name}s, not one {type(cells).__name__}: put it into a list")
+    return [cell if type(cell) is bytes else as_bytes(name, cell) for cell in cells]

@@ -1,0 +1,97 @@
+"""A bounded read: from here to there, partition by partition, then it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from replog.client.fetching import FetchOp
+from replog.client.operations import AT_LATEST, OffsetOp
+from replog.client.results import Fetch
+from replog.errors import Code, TimedOut, rejection
+from replog.messages import ListedOffset
+from replog.records import Record
+
+if TYPE_CHECKING:
+    from replog.client.client import Client
+
+__all__ = ["Reading"]
+
+Bound = tuple[int | None, int | None]
+"""(offset, None), or (None, what to ask the leader for)."""
+
+
+class Reading:
+    """Where a read begins and ends in each partition: decided here, once; `records` then yields what lies between."""
+
+    def __init__(self, client: Client, topic: str, partitions: Sequence[int], start: Bound, stop: Bound, timeout_s: float | None) -> None:
+        self._client = client
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._ranges = self._resolve(partitions, start, stop)
+
+    def _resolve(self, partitions: Sequence[int], start: Bound, stop: Bound) -> list[tuple[int, int, int]]:
+        """(partition, first offset, offset after the last) for each; one round of questions to the leaders."""
+        deadline_ms = self._client._deadline(self._timeout_s)
+        asked: dict[tuple[int, int], OffsetOp] = {}
+        for partition in partitions:
+            for at in dict.fromkeys((AT_LATEST, start[1], stop[1])):
+                if at is not None:
+                    asked[partition, at] = OffsetOp(self._topic, partition, at, deadline_ms)
+        self._client._do_all(asked.values())
+        for op in asked.values():
+            if op.error is not None:
+                raise op.error
+
+        def offset(partition: int, bound: Bound, latest: int) -> int:
+            fixed, at = bound
+            if fixed is not None or at is None:
+                return fixed or 0
+            listed: ListedOffset = asked[partition, at].result
+            return latest if listed.offset < 0 else listed.offset
+
+        ranges = []
+        for partition in partitions:
+            latest: int = asked[partition, AT_LATEST].result.offset
+            first = offset(partition, start, latest)
+            if first > latest:
+                text = f"offset {first} of {self._topic}-{partition} is out of range: records end at {latest}"
+                raise rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self._topic, partition=partition)
+            ranges.append((partition, first, min(offset(partition, stop, latest), latest)))
+        return ranges
+
+    def records(self) -> Iterator[Record]:
+        """The records, in order within each partition. Raises LogTruncated, OffsetOutOfRange (trimmed meanwhile) or TimedOut."""
+        for partition, first, stop in self._ranges:
+            yield from self._partition(partition, first, stop)
+
+    def _partition(self, partition: int, offset: int, stop: int) -> Iterator[Record]:
+        last_epoch = known_epoch = -1
+        config = self._client._core.config
+        waiting_since = -1
+        while offset < stop:
+            op = FetchOp(
+                self._topic,
+                partition,
+                offset,
+                max_bytes=config.fetch_bytes,
+                wait_ms=config.fetch_wait_ms,
+                deadline_ms=self._client._deadline(self._timeout_s),
+                last_epoch=last_epoch,
+                known_epoch=known_epoch,
+            )
+            result: Fetch = self._client._do(op)
+            for record in result.records:
+                if record.offset >= stop:
+                    return
+                yield record
+            if result.next_offset == offset:
+                # A new leader that does not yet know how much is committed: it will, or the time runs out.
+                now_ms = self._client._driver.now_ms()
+                waiting_since = now_ms if waiting_since < 0 else waiting_since
+                if self._timeout_s is not None and now_ms - waiting_since >= self._timeout_s * 1000:
+                    place = f"{self._topic}-{partition}"
+                    raise TimedOut(f"waited {self._timeout_s:g} s for {place} to serve offset {offset}, which was committed before")
+            else:
+                waiting_since = -1
+            offset, last_epoch, known_epoch = result.next_offset, result.last_epoch, result.known_epoch

@@ -1,0 +1,134 @@
+"""The cluster as a client last heard of it: merged from complete views and deltas, never going back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import attrs
+
+from replog.config import TopicConfig
+from replog.messages import ClusterView, PartitionView, TopicView
+from replog.model import BrokerInfo, PartitionId
+
+__all__ = ["NEWS", "NOT_NEWER", "STALE", "Place", "Topic", "View"]
+
+NEWS = 2
+"""Merged, and something changed."""
+NOT_NEWER = 1
+"""As new as what is known: a valid answer, without news."""
+STALE = 0
+"""Older than what is known, from a broker that knows nothing yet, or a delta with a gap before it: no answer at all."""
+
+
+class Place(NamedTuple):
+    """Where a partition lives now."""
+
+    identity: PartitionId
+    leader: int | None
+    leader_epoch: int
+
+
+class Topic:
+    """One topic: its identity, its configuration and its partitions by number."""
+
+    __slots__ = ("config", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, config: TopicConfig) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.config = config
+        self.partitions: dict[int, PartitionView] = {}
+
+    def numbers(self) -> list[int]:
+        """The existing partition numbers, ascending."""
+        return sorted(self.partitions)
+
+
+class View:
+    """What the client routes by. (controller epoch, version) only grows; `serial` counts changes of topics and partitions."""
+
+    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "serial", "topics", "version")
+
+    def __init__(self) -> None:
+        self.controller_epoch = -1
+        self.version = -1
+        self.cluster_id = ""
+        self.controller = -1
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, Topic] = {}
+        self._names: dict[bytes, str] = {}
+        self.serial = 0
+
+    def merge(self, news: ClusterView) -> int:
+        """Take in an answer or a pushed view: NEWS, NOT_NEWER or STALE."""
+        ours, theirs = (self.controller_epoch, self.version), (news.controller_epoch, news.version)
+        if theirs < ours or (news.since < 0 and not news.brokers):
+            return STALE
+        if theirs == ours:
+            return NOT_NEWER
+        if news.since >= 0 and (news.controller_epoch != self.controller_epoch or news.since > self.version):
+            return STALE
+        if news.since < 0:
+            self.brokers, self.topics, self._names = {}, {}, {}
+        self.controller_epoch, self.version = theirs
+        self.controller = news.controller
+        self.cluster_id = news.cluster_id or self.cluster_id
+        for broker in news.brokers:
+            self.brokers[broker.broker_id] = broker
+        for broker_id in news.removed_brokers:
+            self.brokers.pop(broker_id, None)
+        self._remove(news.removed_topics)
+        for topic in news.topics:
+            self._take(topic)
+        self.serial += 1
+        return NEWS
+
+    def _remove(self, topic_ids: Iterable[bytes]) -> None:
+        for topic_id in topic_ids:
+            name = self._names.pop(topic_id, None)
+            if name is not None and self.topics[name].topic_id == topic_id:
+                del self.topics[name]
+
+    def _take(self, news: TopicView) -> None:
+        topic = self.topics.get(news.topic)
+        if topic is None or topic.topic_id != news.topic_id:
+            if topic is not None:
+                self._names.pop(topic.topic_id, None)
+            topic = self.topics[news.topic] = Topic(news.topic, news.topic_id, news.config)
+            self._names[news.topic_id] = news.topic
+        topic.config = news.config
+        for partition in news.partitions:
+            topic.partitions[partition.partition] = partition
+
+    def hint(self, identity: PartitionId, leader: int, leader_epoch: int) -> bool:
+        """A broker that is not the leader named it. Believed only with a newer leader epoch than the view has."""
+        name = self._names.get(identity.topic_id)
+        topic = self.topics[name] if name is not None else None
+        known = topic.partitions.get(identity.partition) if topic is not None else None
+        if topic is None or known is None or known.creation != identity.creation or leader < 0 or leader_epoch <= known.leader_epoch:
+            return False
+        topic.partitions[identity.partition] = attrs.evolve(known, leader=leader, leader_epoch=leader_epoch)
+        return True
+
+    def place(self, topic: str, partition: int) -> Place | None:
+        """The identity and the leader of a partition; None where the view does not have it."""
+        known = self.topics.get(topic)
+        found = known.partitions.get(partition) if known is not None else None
+        if known is None or found is None:
+            return None
+        return Place(PartitionId(known.topic_id, partition, found.creation), found.leader, found.leader_epoch)
+
+    def unknown(self, topic: str, partition: int) -> str:
+        """Why there is no such place, for people: names what is known."""
+        known = self.topics.get(topic)
+        if known is not None:
+            return f"topic {topic!r} has no partition {partition}; it has {_some(known.numbers())}"
+        known_topics = f"known topics are {_some(sorted(self.topics))}" if self.topics else "there are no topics yet"
+        return f"unknown topic {topic!r}; {known_topics}"
+
+
+def _some(names: Iterable[object], most: int = 20) -> str:
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

@@ -1,0 +1,431 @@
+"""One producer's order: a queue per partition, at most five batches under way, and nothing ever overtakes.
+
+A batch leaves the queue when it is settled: stored, refused for good, or given up. Until then it keeps its place. On any
+doubt (not the leader, connection lost, no answer, out of order) everything under way goes back and is sent again from
+the head with the same sequences; the broker answers a repetition with the first copy's offset (KIP-98, P-100, P-101).
+
+When a batch that was sent leaves the queue without being stored for certain, its sequence is a gap. The queue then
+*drains*: batches already sent settle under the old epoch, unsent ones wait; afterwards the producer epoch is raised and
+sequences start at 0 (KIP-360). A batch that was sent is never sent under another epoch unless the broker has
+said that it does not have it. Epochs are counted per partition, as the broker keeps them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from replog.client.batches import Batch
+from replog.errors import Code, ReplogError, TimedOut, Unavailable, error_name, rejection
+from replog.messages import ProducedEntry
+from replog.model import ACKS_ALL, ACKS_NONE, PartitionId
+from replog.records import FRONT_BYTES
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+    from replog.ports import Ids
+
+__all__ = ["PartitionQueue", "Writer"]
+
+SEQUENCES: Final = 2**31
+NO_LIMIT: Final = 2**31
+REFUSED: Final = "refused"
+UNKNOWN: Final = "unknown"
+
+_GO_BACK: Final = frozenset(
+    {
+        Code.CORRUPT_MESSAGE,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.REQUEST_TIMED_OUT,
+        Code.REPLICA_NOT_AVAILABLE,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.STORAGE_ERROR,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code.QUOTA_EXCEEDED,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+    }
+)
+_NOT_STORED: Final = frozenset(
+    {
+        Code.CORRUPT_MESSAGE,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.QUOTA_EXCEEDED,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Refusals before anything was appended. The others leave doubt: so does NotLeaderOrFollower, the answer of a leader that
+steps down while an append waits."""
+_SAME_LEADER: Final = frozenset(
+    {Code.NOT_ENOUGH_REPLICAS, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.QUOTA_EXCEEDED, Code.CORRUPT_MESSAGE}
+)
+"""Refusals that do not put the leader in doubt: no need to ask for metadata."""
+
+
+class Writer:
+    """One producer: who it is to the brokers (a random id), what it waits for, and its queues."""
+
+    def __init__(
+        self,
+        core: ClientCore,
+        *,
+        acks: int,
+        idempotent: bool,
+        compression: Literal["lz4"] | None,
+        batch_bytes: int,
+        linger_ms: int = 0,
+    ) -> None:
+        self.core = core
+        self.acks = acks
+        self.idempotent = idempotent and acks != ACKS_NONE
+        self.producer_id = core.ids.number() if self.idempotent else -1
+        self.compression = compression
+        self.batch_bytes = batch_bytes
+        self.linger_ms = linger_ms
+        self.max_in_flight = core.config.max_in_flight if self.idempotent else NO_LIMIT if acks == ACKS_NONE else 1
+        """Without sequences a broker cannot refuse an overtaking batch: one at a time keeps the order (P-107). acks=0 waits for nobody."""
+        self.buffered = 0
+        """Bytes of values, keys and headers that are not settled."""
+        self.queues: dict[tuple[str, int], PartitionQueue] = {}
+        self.failed: dict[Batch, None] = {}
+        """Failed batches that nobody has been told of yet."""
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """The queue of a partition, made when first asked for."""
+        found = self.queues.get((topic, partition))
+        if found is None:
+            found = self.queues[topic, partition] = PartitionQueue(self, topic, partition)
+        return found
+
+    def crash(self, error: BaseException) -> None:
+        """The core was interrupted: nothing that was under way can be relied on."""
+        for queue in self.queues.values():
+            queue.crash(error)
+        self.buffered = 0
+
+    def renew(self, ids: Ids) -> None:
+        """Become another producer: new id, nothing remembered."""
+        self.producer_id = ids.number() if self.idempotent else -1
+        self.queues.clear()
+        self.failed.clear()
+
+    def unsettled(self) -> Iterator[Batch]:
+        """Every batch without an outcome, open ones included."""
+        for queue in self.queues.values():
+            yield from queue.batches
+            if queue.open is not None:
+                yield queue.open
+
+
+class PartitionQueue:
+    """The batches of one producer for one partition, in order: what is under way first, then what waits, then the open one."""
+
+    __slots__ = (
+        "batches",
+        "core",
+        "draining",
+        "epoch",
+        "failures",
+        "floor",
+        "identity",
+        "next_sequence",
+        "open",
+        "ordinal",
+        "partition",
+        "retry_at",
+        "timer_ms",
+        "topic",
+        "writer",
+    )
+
+    def __init__(self, writer: Writer, topic: str, partition: int) -> None:
+        self.writer = writer
+        self.core = writer.core
+        self.topic = topic
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        self.open: Batch | None = None
+        self.identity: PartitionId | None = None
+        self.epoch = 0
+        self.next_sequence = 0
+        self.ordinal = 0
+        """How many batches were given a sequence."""
+        self.draining = ""
+        self.failures = 0
+        self.retry_at = 0
+        self.floor = -1
+        """Number of the Metadata whose answer decides whether the partition exists; -1: it is not in doubt."""
+        self.timer_ms: int | None = None
+
+    # ------------------------------------------------------------------------------------------------- filling
+
+    def begin(self, now_ms: int, wall_ms: int, timeout_ms: int) -> Batch:
+        """A new open batch; the one before is sealed."""
+        self.seal()
+        self.open = Batch(self, now_ms, wall_ms, self.writer.linger_ms, timeout_ms)
+        return self.open
+
+    def seal(self) -> None:
+        """Put the open batch, if any, at the end of the queue."""
+        batch, self.open = self.open, None
+        if batch is not None and batch.values:
+            batch.seal()
+            self.batches.append(batch)
+
+    # ------------------------------------------------------------------------------------------------- sending
+
+    def sendable(self, now_ms: int) -> list[Batch]:
+        """The batches to send now, in order. Seals the open one when it is due and there is room for it."""
+        if now_ms < self.retry_at:
+            return []
+        # Answers come in any order, but a broker remembers only the last batches of a writer (KIP-98): the window begins at the
+        # oldest unsettled one, or its repetition could no longer be told from a gap.
+        oldest = next((batch.ordinal for batch in self.batches if batch.sequence >= 0), self.ordinal)
+        room = self.writer.max_in_flight - (self.ordinal - oldest)
+        found: list[Batch] = []
+        for batch in self.batches:
+            if batch.sequence >= 0 or batch.flying is not None:
+                found += [batch] if batch.flying is None else []
+                room -= not self.writer.idempotent
+            elif self.draining:
+                continue
+            elif room > 0:
+                found.append(batch)
+                room -= 1
+            else:
+                return found
+        if room > 0 and not self.draining and self.open is not None and self.open.linger_at <= now_ms:
+            self.seal()
+            found.append(self.batches[-1])
+        return found
+
+    def prepare(self, batch: Batch, identity: PartitionId) -> bool:
+        """Give a batch its numbers and make its body. False: it could not be encoded, and has failed."""
+        writer = self.writer
+        self.identity = identity
+        fresh = batch.sequence < 0
+        epoch, sequence = (self.epoch, self.next_sequence) if fresh else (batch.epoch, batch.sequence)
+        try:
+            if writer.idempotent:
+                batch.encode(compression=writer.compression, producer_id=writer.producer_id, epoch=epoch, sequence=sequence)
+            else:
+                batch.encode(compression=writer.compression, producer_id=-1, epoch=-1, sequence=-1)
+        except (ReplogError, ValueError) as error:
+            batch.epoch = batch.sequence = -1
+            self.settle(batch, error=error)
+            return False
+        limit = self.core.batch_limit(self.topic)
+        length = FRONT_BYTES + len(batch.body or b"")
+        if fresh and length > limit:
+            batch.epoch = batch.sequence = -1
+            text = f"a batch of {length} bytes ({batch.count} records) is too large; the topic allows {limit} (max_batch_bytes)"
+            self.settle(batch, error=rejection(Code.MESSAGE_TOO_LARGE, text, topic=self.topic, partition=self.partition))
+            return False
+        if fresh and writer.idempotent:
+            batch.ordinal = self.ordinal
+            self.ordinal += 1
+            self.next_sequence = (sequence + batch.count) % SEQUENCES
+        batch.led = batch is self.batches[0]
+        return True
+
+    def relocate(self, identity: PartitionId) -> None:
+        """The topic was deleted and created again: another log. What was sent to the old one has an unknown outcome."""
+        if self.identity is None or identity == self.identity:
+            return
+        for batch in [b for b in self.batches if b.sent_ms >= 0]:
+            self.settle(
+                batch,
+                error=rejection(
+                    Code.UNKNOWN_TOPIC_ID,
+                    "the topic was deleted while the append was under way",
+                    topic=self.topic,
+                    partition=self.partition,
+                ),
+            )
+        self.identity = identity
+        self.epoch += 1
+        self.next_sequence = 0
+        self.draining = ""
+
+    # ------------------------------------------------------------------------------------------------- answers
+
+    def on_produced(self, batch: Batch, entry: ProducedEntry, now_ms: int) -> None:
+        """The broker's verdict on one batch under way."""
+        code = entry.error
+        batch.flying = None
+        batch.last_code = code
+        if code == Code.NONE:
+            self.failures = 0
+            self.settle(batch, base_offset=entry.base_offset)
+        elif code == Code.OUT_OF_ORDER_SEQUENCE and self.writer.idempotent:
+            self._on_out_of_order(batch, now_ms)
+        elif code in (Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.REQUEST_TIMED_OUT) and not self.writer.idempotent:
+            # The leader has it: another copy would be stored beside it.
+            self.settle(batch, error=self._rejection(code))
+        elif code in _GO_BACK:
+            batch.uncertain = batch.uncertain or code not in _NOT_STORED
+            self.go_back(now_ms, refresh=code not in _SAME_LEADER)
+        else:
+            self._gap(REFUSED)
+            self.settle(batch, error=self._rejection(code))
+
+    def _on_out_of_order(self, batch: Batch, now_ms: int) -> None:
+        """The broker misses something before this batch, and has therefore not stored it.
+
+        Usually its predecessor is still on the way or lost: all go back. While draining after a refusal it is what was expected:
+        the batch may start again in the next epoch. After an unknown outcome it may not: a late copy of the
+        predecessor could still let a late copy of this one in. When everything before it was acknowledged, the broker lost
+        records (acks=1 and a failover, or an unclean election).
+        """
+        first = next((b for b in self.batches if b.sequence >= 0), None)
+        if self.draining == REFUSED:
+            self._unsend(batch)
+        elif self.draining == UNKNOWN and batch is first:
+            text = f"an earlier append to {self.topic}-{self.partition} was given up; whether this one was stored is unknown"
+            self.settle(batch, error=Unavailable(text))
+        elif batch.led and (not batch.uncertain or self.writer.acks != ACKS_ALL):
+            self._gap(REFUSED)
+            self._unsend(batch)
+        else:
+            self.go_back(now_ms, refresh=batch.led)
+
+    def _unsend(self, batch: Batch) -> None:
+        """No broker has it: it may get new numbers."""
+        batch.sequence = batch.epoch = -1
+        batch.sent_ms = -1
+        batch.uncertain = batch.led = False
+        self._restart_when_drained()
+
+    def _gap(self, why: str) -> None:
+        if self.writer.idempotent and self.draining != UNKNOWN:
+            self.draining = why
+
+    def _restart_when_drained(self) -> None:
+        if self.draining and all(b.sequence < 0 for b in self.batches):
+            self.draining = ""
+            self.epoch += 1
+            self.next_sequence = 0
+
+    def go_back(self, now_ms: int, *, refresh: bool) -> None:
+        """Everything under way is to be sent again, from the head, after a pause."""
+        for batch in self.batches:
+            if batch.flying is not None:
+                self.core.drop_request(batch.request)
+                batch.flying = None
+                batch.uncertain = True
+        self.failures += 1
+        self.retry_at = now_ms + self.core.backoff_ms(self.failures)
+        if refresh:
+            self.core.refresh_for(self, now_ms)
+
+    def lost(self, now_ms: int) -> None:
+        """The broker is gone, or did not answer in time: whatever is under way may or may not be stored."""
+        self.go_back(now_ms, refresh=True)
+
+    def settle(self, batch: Batch, *, base_offset: int | None = None, error: BaseException | None = None) -> None:
+        """The outcome of a batch; it leaves the queue."""
+        if batch.done:
+            return
+        if batch.flying is not None:
+            self.core.drop_request(batch.request)
+            batch.flying = None
+        if self.batches and self.batches[0] is batch:
+            self.batches.popleft()
+        elif batch is self.open:
+            batch.seal()
+            self.open = None
+        else:
+            self.batches.remove(batch)
+        self.writer.buffered -= batch.size
+        batch.base_offset = base_offset
+        batch.error = error
+        batch.done = True
+        batch.values, batch.keys = [], None
+        batch.body = None
+        if error is not None:
+            self.writer.failed[batch] = None
+        if batch.callbacks:
+            self.core.finished.append(batch)
+        self._restart_when_drained()
+
+    # ------------------------------------------------------------------------------------------------- time
+
+    def expire(self, now_ms: int) -> None:
+        """Give up what is past its delivery timeout, and treat unanswered batches as lost."""
+        patience = self.core.produce_patience_ms
+        if any(b.flying is not None and now_ms - b.sent_ms >= patience for b in self.batches):
+            self.lost(now_ms)
+        late = [b for b in self.batches if b.deadline_ms <= now_ms]
+        if self.open is not None and self.open.deadline_ms <= now_ms:
+            late.append(self.open)
+        for batch in late:
+            self._give_up(batch, now_ms)
+
+    def _give_up(self, batch: Batch, now_ms: int) -> None:
+        waited = f"waited {(now_ms - batch.opened_ms) / 1000:g} s for {self.waiting_for(batch)}"
+        last = f"; the last answer was {error_name(batch.last_code)}" if batch.last_code else ""
+        sent = batch.sent_ms >= 0
+        unknown = sent and (batch.uncertain or batch.flying is not None)
+        if sent:
+            # A copy in the network could still arrive: nothing behind it may assume that it never will.
+            self.draining = UNKNOWN if self.writer.idempotent else ""
+        error: ReplogError
+        if unknown or batch.last_code not in _SAME_LEADER:
+            error = TimedOut(waited + last + ("; whether it was stored is unknown" if sent else "; it was never sent"))
+        else:
+            error = rejection(batch.last_code, f"{error_name(batch.last_code)}, {waited}", topic=self.topic, partition=self.partition)
+        self.settle(batch, error=error)
+
+    def waiting_for(self, batch: Batch) -> str:
+        """What a batch waits for, for people."""
+        place = self.core.view.place(self.topic, self.partition)
+        if place is None:
+            return f"news of {self.topic}-{self.partition}"
+        if place.leader is None:
+            return f"{self.topic}-{self.partition} to have a leader"
+        if batch.sent_ms < 0:
+            return f"earlier appends to {self.topic}-{self.partition}, led by broker {place.leader}"
+        return f"an answer of broker {place.leader}, leader of {self.topic}-{self.partition}, to an append"
+
+    def next_deadline(self, now_ms: int) -> int | None:
+        """When `expire` or `sendable` will have something to do that they have not now."""
+        times = [batch.deadline_ms for batch in self.batches]
+        patience = self.core.produce_patience_ms
+        times += [batch.sent_ms + patience for batch in self.batches if batch.flying is not None]
+        if self.open is not None:
+            times.append(self.open.deadline_ms)
+            if self.open.linger_at > now_ms:
+                times.append(self.open.linger_at)
+        if times and self.retry_at > now_ms:
+            times.append(self.retry_at)
+        return min(times, default=None)
+
+    def refuse_all(self, error: ReplogError) -> None:
+        """The partition does not exist: nothing in the queue can be stored."""
+        for batch in [*self.batches, *([self.open] if self.open is not None else [])]:
+            self.settle(batch, error=error)
+
+    def crash(self, error: BaseException) -> None:
+        """Give everything up at once, whatever state an interruption left, and start afresh under the next epoch."""
+        batches = [*self.batches, *([self.open] if self.open is not None else [])]
+        self.batches, self.open = deque(), None
+        self.epoch += 1
+        self.next_sequence = self.failures = self.retry_at = 0
+        self.draining, self.timer_ms, self.floor = "", None, -1
+        for batch in batches:
+            if not batch.done:
+                batch.seal()
+                batch.done, batch.error, batch.flying = True, error, None
+                self.writer.failed[batch] = None
+                if batch.callbacks:
+                    self.core.finished.append(batch)
+
+    def _rejection(self, code: int) -> ReplogError:
+        return rejection(code, topic=self.topic, partition=self.partition)

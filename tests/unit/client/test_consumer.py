@@ -1,0 +1,142 @@
+"""A consumer follows, in order, from where it was told; one thread owns it."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from itertools import islice
+
+import pytest
+from tests.unit.client.fake import make
+
+from replog.errors import OffsetOutOfRange, UnknownTopicOrPartition, UsageError
+from replog.messages import ListOffsets
+
+
+def test_latest_begins_at_first_use_and_follows() -> None:
+    _, _, client = make({"t": 1})
+    client.append("t", 0, ["before"])
+    with client.consumer("t") as consumer:
+        assert consumer.poll() == []
+        assert consumer.position("t", 0) == 1
+        client.append("t", 0, ["a", "b"])
+        assert [r.text() for r in consumer.poll(max_records=1)] == ["a"]
+        assert consumer.position("t", 0) == 2
+        assert [r.text() for r in consumer.poll()] == ["b"]
+        assert consumer.poll(timeout_s=2) == []
+    with pytest.raises(UsageError, match="this Consumer is closed"):
+        consumer.poll()
+
+
+def test_it_waits_for_records_at_most_as_long_as_told() -> None:
+    cluster, driver, client = make({"t": 1})
+    consumer = client.consumer("t")
+    assert consumer.poll(timeout_s=1) == []
+    assert driver.now_ms() >= 2_000
+    delivered = driver.delivered
+    consumer.close()
+    assert driver.delivered == delivered
+    assert cluster.counts["Fetch"] < 100_000
+
+
+def test_every_partition_of_every_topic_or_those_chosen() -> None:
+    _, _, client = make({"t": 2, "u": 2})
+    for topic in "tu":
+        for number in range(2):
+            client.append(topic, number, [f"{topic}{number}"])
+    everything = client.consumer("t", "u", start="earliest").poll()
+    assert sorted(r.text() for r in everything) == ["t0", "t1", "u0", "u1"]
+    assert [r.text() for r in client.consumer("t", partitions=[1], start="earliest").poll()] == ["t1"]
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 7; it has 0, 1"):
+        client.consumer("t", partitions=[7]).poll()
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 'v'"):
+        client.consumer("v").poll()
+
+
+def test_seek_pause_and_resume() -> None:
+    _, driver, client = make({"t": 2})
+    for n in range(4):
+        client.append("t", 0, [str(n)])
+        driver.clock.advance(1_000)
+    client.append("t", 1, ["other"])
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 5
+    consumer.seek("t", 0, 2)
+    assert consumer.position("t", 0) == 2
+    consumer.pause("t", 0)
+    assert consumer.poll() == []
+    consumer.resume("t", 0)
+    assert [r.text() for r in consumer.poll()] == ["2", "3"]
+    consumer.seek("t", 0, 2)
+    assert [r.text() for r in consumer.poll(max_records=1)] == ["2"]
+    consumer.pause("t", 0)
+    assert consumer.poll() == []
+    consumer.resume("t", 0)
+    assert [r.text() for r in consumer.poll()] == ["3"]
+    consumer.seek_to_beginning()
+    assert len(consumer.poll()) == 5
+    consumer.seek_to_end()
+    assert consumer.poll() == []
+    assert consumer.position("t", 0) == 4
+    consumer.seek("t", 0, datetime.fromtimestamp(1_700_000_001, UTC))
+    assert consumer.position("t", 0) == 1
+    consumer.seek("t", 0, datetime.fromtimestamp(1_800_000_000, UTC))
+    assert consumer.position("t", 0) == 4
+    with pytest.raises(UsageError, match=r"does not read u-0; it reads t-0, t-1"):
+        consumer.seek("u", 0, 0)
+    consumer.seek("t", 0, 77)
+    with pytest.raises(OffsetOutOfRange, match="offset 77 of t-0"):
+        consumer.poll()
+    consumer.seek("t", 0, 0)
+    assert len(consumer.poll()) == 4
+
+
+def test_iterating_hands_out_one_at_a_time_and_keeps_the_position_exact() -> None:
+    _, _, client = make({"t": 1})
+    client.append("t", 0, [str(n) for n in range(10)])
+    consumer = client.consumer("t", start="earliest")
+    for n, record in enumerate(islice(consumer, 7)):
+        assert record.offset == n
+        assert consumer.position("t", 0) == n + 1
+    assert [r.offset for r in consumer.poll()] == [7, 8, 9]
+
+
+def test_added_partitions_are_read_from_their_beginning() -> None:
+    cluster, _, client = make({"t": 1})
+    consumer = client.consumer("t")
+    assert consumer.poll() == []
+    cluster.delete("t")
+    cluster.create("t", 2)
+    client.append("t", 1, ["first"])
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["first"]
+
+
+def test_an_unavailable_leader_is_waited_out() -> None:
+    cluster, driver, client = make({"t": 1}, request_timeout_ms=500)
+    client.append("t", 0, ["a"])
+    consumer = client.consumer("t", start="earliest")
+    cluster.move("t", 0, None)
+    assert consumer.poll(timeout_s=30) == []
+    cluster.move("t", 0, 3)
+    assert [r.text() for r in consumer.poll(timeout_s=10)] == ["a"]
+    driver.filter = lambda to, message: isinstance(message, ListOffsets)
+    consumer.seek_to_end()
+    assert consumer.poll(timeout_s=30) == []
+
+
+def test_another_thread_is_refused() -> None:
+    _, _, client = make({"t": 1})
+    consumer = client.consumer("t")
+    consumer.poll()
+    refused: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            consumer.poll()
+        except UsageError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert "belongs to the thread that first used it" in str(refused[0])

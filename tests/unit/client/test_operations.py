@@ -1,0 +1,239 @@
+"""Requests other than appends: where they go, when they are repeated, and what a caller is told in the end."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.unit.client.fake import CLIENT, make
+
+from replog.errors import Code, TimedOut, TopicAlreadyExists, UnknownTopicOrPartition
+from replog.messages import Admin, AdminAnswer, Disconnected, Fetch, ListOffsets, Metadata
+
+
+def test_create_list_and_delete() -> None:
+    cluster, _, client = make()
+    topic_id = client.create_topic("orders", partitions=3, min_isr=1, config={"retention_ms": 5})
+    assert topic_id == cluster.topics["orders"][0].hex()
+    assert cluster.topics["orders"][1].to_mapping() == {"min_isr": 1, "retention_ms": 5}
+    assert client.topics() == ["orders"]
+    assert client.partitions_for("orders") == [0, 1, 2]
+    assert [client.leader("orders", n) for n in range(3)] == [1, 2, 3]
+    with pytest.raises(TopicAlreadyExists, match="exist_ok=True"):
+        client.create_topic("orders")
+    assert client.create_topic("orders", exist_ok=True) == topic_id
+    client.delete_topic("orders")
+    assert client.topics() == []
+    with pytest.raises(UnknownTopicOrPartition):
+        client.delete_topic("orders")
+    with pytest.raises(UnknownTopicOrPartition, match="there are no topics yet"):
+        client.partitions_for("orders")
+
+
+def test_a_created_topic_is_waited_for_although_some_brokers_are_late() -> None:
+    cluster, driver, client = make()
+    cluster.late_views = dict.fromkeys((1, 2, 3), cluster.view())
+    driver.events = [*[lambda: None] * 6, cluster.late_views.clear]
+    client.create_topic("orders")
+    assert client.append("orders", 0, ["a"]).base_offset == 0
+
+
+def test_an_unanswered_wish_that_was_granted_is_no_error() -> None:
+    cluster, driver, client = make()
+    lost: list[Any] = []
+
+    def drop(to: Any, message: Any) -> bool:
+        if to == CLIENT and isinstance(message, AdminAnswer) and not lost:
+            lost.append(message)
+            return True
+        return False
+
+    driver.filter = drop
+    client.create_topic("orders", timeout_s=100)
+    assert cluster.counts["Admin"] == 2
+    lost.clear()
+    client.delete_topic("orders", timeout_s=100)
+    assert cluster.counts["Admin"] == 4
+
+
+def test_no_controller_is_tried_again_elsewhere() -> None:
+    cluster, _, client = make()
+    client.topics()
+    asked: list[int] = []
+
+    def refuse(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Admin):
+            asked.append(broker)
+            if len(asked) < 4:
+                return [AdminAnswer(message.request, Code.NOT_CONTROLLER)]
+        return None
+
+    cluster.override = refuse
+    client.create_topic("orders")
+    assert len(asked) == 4
+    assert len(set(asked)) > 1
+    cluster.override = lambda m, b: [AdminAnswer(m.request, Code.NOT_CONTROLLER)] if isinstance(m, Admin) else None
+    with pytest.raises(TimedOut, match=r"waited 2 s for .* to the request 'create_topic'; the last answer was NotController"):
+        client.create_topic("more", timeout_s=2)
+
+
+def test_metadata_is_asked_of_another_broker_when_one_is_gone_stale_or_silent() -> None:
+    cluster, driver, client = make({"t": 1})
+    cluster.down = {1, 2}
+    assert client.topics() == ["t"]
+    cluster.down = set()
+    old = cluster.view()
+    cluster.create("u")
+    assert client.topics() == ["t", "u"]
+    cluster.late_views = {1: old, 2: old}
+    for _ in range(6):
+        assert client.topics() == ["t", "u"]
+    driver.filter = lambda to, message: isinstance(message, Metadata) and to != 3
+    assert client.topics() == ["t", "u"]
+
+
+def test_nobody_answers_says_who_was_waited_for() -> None:
+    _, driver, client = make({"t": 1})
+    driver.filter = lambda to, message: True
+    with pytest.raises(TimedOut, match=r"waited 4 s for an answer of broker \d to a question about the cluster"):
+        client.topics(timeout_s=4)
+    assert issubclass(TimedOut, TimeoutError)
+
+
+def test_an_unanswered_request_names_the_leader() -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    driver.filter = lambda to, message: isinstance(message, ListOffsets)
+    with pytest.raises(TimedOut, match=re.escape("waited 3 s for an answer of broker 1, leader of t-0 to an offset")):
+        client.offset("t", 0, "latest", timeout_s=3)
+
+
+def test_a_disconnect_is_noticed_at_once() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    started = driver.now_ms()
+
+    def lose(to: Any, message: Any) -> bool:
+        if isinstance(message, Fetch) and to == 1 and cluster.partition("t").leader == 1:
+            cluster.move("t", 0, 2)
+            driver.flying.append((driver.now_ms(), 0, CLIENT, 1, Disconnected(1)))
+            return True
+        return False
+
+    driver.filter = lose
+    assert client.fetch("t", 0, 0) == []
+    assert driver.now_ms() - started < 200
+
+
+def test_offset_not_available_is_asked_again_p48() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    cluster.partition("t").offset_available = False
+
+    def recover() -> None:
+        cluster.partition("t").offset_available = True
+
+    driver.events = [*[lambda: None] * 5, recover]
+    assert client.offset("t", 0, "latest") == 1
+    cluster.partition("t").offset_available = False
+    with pytest.raises(TimedOut, match="the last answer was OffsetNotAvailable"):
+        client.offset("t", 0, "latest", timeout_s=1)
+
+
+def test_describe_prints_a_table_and_leaves_unknown_offsets_open() -> None:
+    cluster, _, client = make({"t": 2})
+    client.append("t", 0, ["a", "b"])
+    cluster.move("t", 1, None)
+    told = client.describe("t")
+    assert told.partitions[0].high_watermark == 2
+    assert told.partitions[1].leader is None
+    assert told.partitions[1].end_offset is None
+    lines = str(told).splitlines()
+    assert lines[0] == "t (2 partitions)"
+    assert lines[1].split() == ["partition", "leader", "epoch", "replicas", "ISR", "ELR", "start", "HW", "LEO"]
+    assert lines[2].split() == ["0", "1", "0", "1,2,3", "1,2,3", "-", "0", "2", "2"]
+    assert lines[3].split()[1] == "-"
+    assert told.to_dict()["partitions"][0]["isr"] == [1, 2, 3]
+    cluster_told = client.describe_cluster()
+    assert cluster_told.to_dict()["brokers"][2]["broker_id"] == 3
+    assert str(cluster_told).startswith("cluster fake: controller 1, epoch 1, 1 topic\n")
+
+
+def test_finished_operations_leave_nothing_behind() -> None:
+    _, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    for _ in range(1_000):
+        client.fetch("t", 0, 0)
+    core = driver.core
+    assert not core._requests
+    assert not core._ops
+    assert not core._stalled
+    assert len(core._timers) < 200
+
+
+def test_an_idle_client_needs_no_tick_before_its_deadlines() -> None:
+    _, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    delivered = driver.delivered
+    driver.pass_time(3_600_000)
+    assert driver.delivered - delivered < 5
+
+
+def test_a_topic_that_existed_before_is_not_taken_for_ones_own() -> None:
+    cluster, driver, client = make({"t": 1})
+    with pytest.raises(TopicAlreadyExists):
+        client.create_topic("t")
+    lost: list[Any] = []
+
+    def drop(to: Any, message: Any) -> bool:
+        if isinstance(message, AdminAnswer) and not lost:
+            lost.append(message)
+            return True
+        return False
+
+    client.topics()
+    driver.filter = drop
+    with pytest.raises(TopicAlreadyExists):
+        client.create_topic("t", timeout_s=100)
+    assert lost
+    assert cluster.counts["Admin"] == 3
+
+
+def test_a_late_broker_is_forgiven_for_topics_this_client_created() -> None:
+    cluster, driver, client = make()
+    before = cluster.view()
+    client.create_topic("t")
+    with driver.lock:
+        driver.core.crash(KeyboardInterrupt())
+    cluster.late_views = dict.fromkeys((1, 2, 3), before)
+    driver.events = [*[lambda: None] * 6, cluster.late_views.clear]
+    assert client.append("t", 0, ["a"]).base_offset == 0
+    with driver.lock:
+        driver.core.crash(KeyboardInterrupt())
+    driver.pass_time(60_000)
+    cluster.late_views = dict.fromkeys((1, 2, 3), before)
+    with pytest.raises(UnknownTopicOrPartition):
+        client.append("t", 0, ["b"])
+
+
+def test_a_broker_that_was_not_reached_is_left_alone_for_a_while() -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    asked: list[Any] = []
+
+    def note(to: Any, message: Any) -> bool:
+        if isinstance(message, Metadata):
+            asked.append(to)
+        return False
+
+    driver.filter = note
+    with driver.lock:
+        driver.core.receive(None, Disconnected(2), driver.now_ms())
+    for _ in range(6):
+        client.topics()
+    assert sorted(set(asked)) == [1, 3]
+    driver.pass_time(2_000)
+    for _ in range(6):
+        client.topics()
+    assert sorted(set(asked)) == [1, 2, 3]

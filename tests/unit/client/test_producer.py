@@ -1,0 +1,430 @@
+"""The producer: batching, the bound on its buffer, what is reported to whom, interrupts and threads."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import warnings
+from typing import Any
+
+import pytest
+from tests.unit.client.fake import make
+
+from replog.client.partitioner import crc32_partition, murmur2_partition
+from replog.errors import InvalidRecord, MessageTooLarge, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
+from replog.messages import Produce, Produced, ProducedEntry
+
+
+def everything(cluster: Any, topic: str = "t") -> list[bytes]:
+    return [value for p in cluster.partitions.values() if p.topic == topic for value in p.values()]
+
+
+def test_without_linger_a_record_goes_at_once() -> None:
+    cluster, _, client = make({"t": 1})
+    producer = client.producer()
+    delivery = producer.send("t", "a")
+    assert delivery.done()
+    assert delivery.result() == ("t", 0, 0, 1_700_000_000_000)
+    assert repr(delivery) == "Delivery(t-0, stored at 0)"
+    assert delivery.exception() is None
+    producer.close()
+    producer.close()
+    with pytest.raises(UsageError, match="this Producer is closed"):
+        producer.send("t", "b")
+    assert cluster.counts["Produce"] == 1
+
+
+def test_while_five_batches_are_under_way_records_join_the_next() -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer()
+    producer.send("t", "warm")
+    cluster.down = {1}
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    deliveries = [producer.send("t", str(n)) for n in range(50)]
+    driver.filter = None
+    cluster.down = set()
+    producer.flush()
+    log = cluster.partition("t").log
+    assert len(log) == 7
+    assert [d.result().offset for d in deliveries] == list(range(1, 51))
+
+
+def test_linger_is_found_by_the_next_send_a_tick_a_result_or_a_flush() -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(linger_ms=100)
+    first = producer.send("t", "a")
+    driver.run()
+    assert not first.done()
+    assert driver.core.deadline_ms() == driver.now_ms() + 100
+    driver.pass_time(100)
+    assert first.done()
+    second = producer.send("t", "b")
+    driver.clock.advance(100)
+    third = producer.send("t", "c")
+    assert second.done()
+    assert third.done()
+    assert producer.send("t", "d").result().offset == 3
+    last = producer.send("t", "e")
+    producer.flush()
+    assert last.done()
+    assert [b.count for b in cluster.partition("t").log] == [1, 2, 1, 1]
+    producer.close()
+
+
+def test_a_full_batch_goes_without_waiting() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(linger_ms=60_000, batch_bytes=1_000) as producer:
+        for n in range(95):
+            producer.send("t", f"{n:080}")
+        assert len(everything(cluster)) == 90
+    assert [b.count for b in cluster.partition("t").log] == [10] * 9 + [5]
+
+
+def test_keys_choose_the_partition_and_keyless_records_take_turns() -> None:
+    cluster, _, client = make({"t": 4})
+    with client.producer() as producer:
+        for n in range(40):
+            place = producer.send("t", "v", key=f"k{n}").result()
+            assert place.partition == crc32_partition(f"k{n}".encode(), 4)
+        turns = [producer.send("t", "v").result().partition for _ in range(8)]
+        assert sorted(turns[:4]) == [0, 1, 2, 3]
+        assert turns[:4] == turns[4:]
+        assert producer.send("t", "v", key="k", partition=2).result().partition == 2
+    with client.producer(partitioner="murmur2") as producer:
+        assert producer.send("t", "v", key=b"abc").result().partition == murmur2_partition(b"abc", 4)
+    with client.producer(linger_ms=1_000) as producer:
+        stuck = [producer.send("t", "v") for _ in range(20)]
+    assert len({d.result().partition for d in stuck}) == 1
+    assert cluster.counts["Produce"] > 40
+
+
+def test_records_carry_key_headers_and_time() -> None:
+    _, _, client = make({"t": 1})
+    with client.producer(linger_ms=10) as producer:
+        plain = producer.send("t", "plain")
+        full = producer.send("t", "full", key="k", headers=[("h", b"1")], timestamp_ms=5)
+        empty = producer.send("t")
+    assert full.result().timestamp_ms == 5
+    assert plain.result().timestamp_ms == empty.result().timestamp_ms == 1_700_000_000_000
+    records = list(client.read("t"))
+    assert [(r.key, r.value, r.headers, r.timestamp_ms) for r in records] == [
+        (None, b"plain", [], 1_700_000_000_000),
+        (b"k", b"full", [("h", b"1")], 5),
+        (None, None, [], 1_700_000_000_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"value": 3}, "a value is bytes, str or None, not int"),
+        ({"value": "\ud800"}, "not valid Unicode"),
+        ({"key": 1.5}, "a key is bytes, str or None, not float"),
+        ({"headers": [("a", 1)]}, "header"),
+        ({"timestamp_ms": -1}, "timestamp_ms is -1"),
+        ({"partition": -1}, "partition -1"),
+        ({"topic": "a b"}, "' '"),
+    ],
+)
+def test_wrong_records_are_refused_alone(options: dict[str, Any], match: str) -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(linger_ms=10) as producer:
+        producer.send("t", "good")
+        with pytest.raises(UsageError, match=match):
+            producer.send(**{"topic": "t", **options})
+        assert producer._writer.buffered == len("good") + 20
+    assert everything(cluster) == [b"good"]
+
+
+def test_unknown_topics_and_sizes_are_refused_before_anything_is_buffered() -> None:
+    _, _, client = make({"t": 2}, max_record_bytes=100)
+    with client.producer(buffer_bytes=1_024) as producer:
+        with pytest.raises(UnknownTopicOrPartition, match="unknown topic 'u'; known topics are t"):
+            producer.send("u", "a")
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 2; it has 0, 1"):
+            producer.send("t", "a", partition=2)
+        with pytest.raises(MessageTooLarge, match="a record of 101 bytes is too large; max_record_bytes is 100"):
+            producer.send("t", b"x" * 101)
+        with pytest.raises(MessageTooLarge, match="101 bytes"):
+            producer.send_many("t", [b"x" * 101])
+        assert producer._writer.buffered == 0
+
+
+def test_a_full_buffer_blocks_and_then_says_so() -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(buffer_bytes=2_000, max_block_ms=3_000)
+    producer.send("t", "warm")
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    for _ in range(19):
+        producer.send("t", b"x" * 80)
+    started = driver.now_ms()
+    with pytest.raises(Unavailable, match=r"waited 3 s for room: 1900 bytes are buffered, buffer_bytes is 2000; the record was not sent"):
+        producer.send("t", b"y" * 90)
+    assert driver.now_ms() - started == 3_000
+    driver.filter = None
+    assert driver.wait(lambda: producer._writer.buffered == 0, 60)
+    producer.send("t", b"z" * 90)
+    producer.close()
+    assert len(everything(cluster)) == 21
+
+
+def test_a_full_buffer_sends_what_lingers() -> None:
+    cluster, driver, client = make({"t": 1})
+    started = driver.now_ms()
+    with client.producer(buffer_bytes=1_024, linger_ms=60_000) as producer:
+        for n in range(100):
+            producer.send("t", b"%080d" % n)
+    assert driver.now_ms() == started
+    assert everything(cluster) == [b"%080d" % n for n in range(100)]
+
+
+def test_send_many_fills_batches_in_order() -> None:
+    cluster, _, client = make({"t": 3})
+    with client.producer(batch_bytes=1_000) as producer:
+        deliveries = producer.send_many("t", [f"{n:080}" for n in range(95)])
+        receipts = deliveries.result()
+        assert len(deliveries) == 95
+        assert sum((r.last_offset or 0) - (r.base_offset or 0) + 1 for r in receipts) == 95
+        offsets = [(d.result().partition, d.result().offset) for d in deliveries]
+        for n, (partition, offset) in enumerate(offsets):
+            assert client.fetch("t", partition, offset or 0)[0].text() == f"{n:080}"
+        assert producer.send_many("t", []).result() == []
+        with pytest.raises(UsageError, match="values is a list of values, not one str"):
+            producer.send_many("t", "abc")
+        with pytest.raises(UsageError, match="2 values, but 1 keys"):
+            producer.send_many("t", ["a", "b"], keys=["k"])
+    assert max(b.count for p in cluster.partitions.values() for b in p.log) == 10
+
+
+def test_send_many_with_keys_keeps_each_key_in_order() -> None:
+    _, _, client = make({"t": 3})
+    keys = [f"k{n % 7}" if n % 5 else None for n in range(60)]
+    with client.producer(linger_ms=5) as producer:
+        deliveries = list(producer.send_many("t", [str(n) for n in range(60)], keys=keys))
+    for n, delivery in enumerate(deliveries):
+        place = delivery.result()
+        record = client.fetch("t", place.partition, place.offset or 0)[0]
+        assert (record.text(), record.key) == (str(n), keys[n].encode() if keys[n] else None)
+        if keys[n]:
+            assert place.partition == crc32_partition(str(keys[n]).encode(), 3)
+    with client.producer() as producer:
+        assert {r.partition for r in producer.send_many("t", ["a", "b"], keys=["x", "y"], partition=1).result()} == {1}
+
+
+def test_send_many_larger_than_the_buffer_goes_through() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(buffer_bytes=2_000, batch_bytes=5_000) as producer:
+        producer.send_many("t", [b"%080d" % n for n in range(500)]).result()
+        assert producer._writer.buffered == 0
+    assert everything(cluster) == [b"%080d" % n for n in range(500)]
+
+
+def refuse_everything(cluster: Any) -> None:
+    cluster.override = lambda m, b: [Produced([ProducedEntry(e.request, 87) for e in m.entries])] if isinstance(m, Produce) else None
+
+
+def test_leaving_the_block_raises_what_failed_and_was_not_reported() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["warm"])
+    refuse_everything(cluster)
+    with pytest.raises(InvalidRecord, match="t-0") as caught, client.producer(linger_ms=10) as producer:
+        producer.send("t", "a")
+    assert caught.value.partition == 0
+    with client.producer() as producer:
+        delivery = producer.send("t", "a")
+        with pytest.raises(InvalidRecord):
+            delivery.result()
+    with client.producer() as producer:
+        assert isinstance(producer.send("t", "a").exception(), InvalidRecord)
+    with client.producer() as producer:
+        assert isinstance(producer.send_many("t", ["a"]).exception(), InvalidRecord)
+    producer = client.producer()
+    producer.send("t", "a")
+    producer.send("t", "b")
+    with pytest.raises(InvalidRecord) as caught:
+        producer.flush()
+    assert caught.value.__notes__ == ["1 more batches of this producer failed"]
+    producer.close()
+
+
+def test_an_error_in_the_block_is_not_masked_and_what_can_be_is_delivered() -> None:
+    cluster, _, client = make({"t": 1})
+    with pytest.raises(ZeroDivisionError), client.producer(linger_ms=10_000) as producer:
+        _ = producer.send("t", "kept").done() or 1 // 0
+    assert everything(cluster) == [b"kept"]
+    refuse_everything(cluster)
+    with pytest.raises(ZeroDivisionError) as caught, client.producer(linger_ms=10_000) as producer:
+        _ = producer.send("t", "refused").done() or 1 // 0
+    assert "while closing the producer: InvalidRecord" in caught.value.__notes__[0]
+
+
+def test_a_result_that_takes_too_long_times_out_and_goes_on() -> None:
+    _, driver, client = make({"t": 1})
+    producer = client.producer()
+    producer.send("t", "warm")
+    driver.filter = lambda to, message: isinstance(message, Produced)
+    delivery = producer.send("t", "a")
+    with pytest.raises(TimedOut, match="waited 2 s for an answer of broker 1, leader of t-0, to an append; it is still being tried"):
+        delivery.result(timeout_s=2)
+    with pytest.raises(TimedOut):
+        producer.flush(timeout_s=1)
+    driver.filter = None
+    assert delivery.result().offset == 1
+    producer.close()
+
+
+def test_callbacks_run_outside_the_lock_and_futures_settle() -> None:
+    _, driver, client = make({"t": 1})
+    called: list[Any] = []
+    free: list[bool] = []
+
+    def other_thread_can_lock() -> None:
+        def attempt() -> None:
+            got = driver.lock.acquire(timeout=5)
+            free.append(got)
+            if got:
+                driver.lock.release()
+
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join()
+
+    with client.producer(linger_ms=1_000) as producer:
+        delivery = producer.send("t", "a")
+        delivery.add_done_callback(called.append)
+        delivery.add_done_callback(lambda _: other_thread_can_lock())
+        delivery.add_done_callback(lambda _: 1 / 0)
+        future = delivery.future()
+        assert not future.done()
+        producer.flush()
+        assert called == [delivery]
+        assert free == [True]
+        assert future.result(0).offset == 0
+        delivery.add_done_callback(called.append)
+        assert len(called) == 2
+
+
+def test_a_dropped_producer_with_records_warns() -> None:
+    _, driver, client = make({"t": 1})
+    dropped = [client.producer(linger_ms=10_000)]
+    for _ in range(3):
+        dropped[0].send("t", "a")
+    with pytest.warns(ResourceWarning, match=r"dropped with 3 records \(1 batches\) not flushed"):
+        dropped.clear()
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = client.producer()
+        done.send("t", "b")
+        del done
+        gc.collect()
+    assert driver.core is not None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_interrupt_between_messages_loses_no_accounting(seed: int) -> None:
+    cluster, driver, client = make({"t": 2}, seed=seed, chaos=0.1)
+    rng = random.Random(seed)
+
+    def interrupt() -> None:
+        if rng.random() < 0.15:
+            raise KeyboardInterrupt
+
+    def keep_trying(call: Any) -> Any:
+        while True:
+            try:
+                return call()
+            except KeyboardInterrupt:
+                continue
+
+    producer = keep_trying(lambda: client.producer(linger_ms=rng.choice((0, 20))))
+    keep_trying(lambda: client.partitions_for("t"))
+    driver.interrupt = interrupt
+    returned = []
+    interrupted = 0
+    for n in range(60):
+        try:
+            returned.append((b"%d" % n, producer.send("t", b"%d" % n, partition=n % 2)))
+        except KeyboardInterrupt:
+            interrupted += 1
+    keep_trying(producer.flush)
+    driver.interrupt = None
+    producer.close()
+    assert producer._writer.buffered == 0
+    stored = everything(cluster)
+    assert len(stored) == len(set(stored))
+    assert {value for value, _ in returned} <= set(stored)
+    assert len(stored) <= len(returned) + interrupted
+    assert not driver.core._requests
+    assert not driver.core._ops
+
+
+def test_after_a_crash_of_the_core_everything_has_an_outcome_and_work_goes_on() -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer()
+    producer.send("t", "a").result()
+    driver.filter = lambda to, message: isinstance(message, (Produce, Produced))
+    waiting = [producer.send("t", f"lost {n}") for n in range(8)]
+    with driver.lock:
+        driver.core.crash(KeyboardInterrupt())
+    assert all(isinstance(d.exception(), Unavailable) for d in waiting)
+    assert producer._writer.buffered == 0
+    driver.filter = None
+    assert producer.send("t", "b").result().offset == 1
+    assert cluster.partition("t").log[-1].producer_epoch == 1
+    assert client.append("t", 0, ["c"]).base_offset == 2
+    producer.close()
+
+
+def test_after_a_fork_the_child_is_another_producer() -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(linger_ms=1_000)
+    client.append("t", 0, ["a"])
+    before = producer._writer.producer_id
+    pending = producer.send("t", "stays with the parent")
+    client.after_fork()
+    assert producer._writer.producer_id != before
+    assert isinstance(pending.exception(), Unavailable)
+    assert producer.send("t", "child").result().offset == 1
+    assert client.append("t", 0, ["b"]).base_offset == 2
+    assert len({batch.producer_id for batch in cluster.partition("t").log}) == 3
+    assert not driver.core._requests
+    producer.close()
+
+
+def test_two_threads_may_send() -> None:
+    cluster, _, client = make({"t": 2})
+    producer = client.producer(linger_ms=1, batch_bytes=2_000)
+    client.partitions_for("t")
+    failures: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for n in range(2_000):
+                producer.send("t", f"{name}{n}", partition=0 if name == "a" else n % 2)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.close()
+    assert not failures
+    assert sorted(everything(cluster)) == sorted(f"{name}{n}".encode() for name in "ab" for n in range(2_000))
+    mine = [v for v in cluster.partition("t", 0).values() if v.startswith(b"a")]
+    assert mine == [b"a%d" % n for n in range(2_000)]
+    assert producer._writer.buffered == 0
+
+
+def test_partitions_that_appear_are_used() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer() as producer:
+        assert {producer.send("t", "v", key=f"{n}").result().partition for n in range(20)} == {0}
+        cluster.delete("t")
+        cluster.create("t", 3)
+        client.topics()
+        assert {producer.send("t", "v", key=f"{n}").result().partition for n in range(20)} == {0, 1, 2}
+        assert {producer.send("t", "v").result().partition for _ in range(6)} == {0, 1, 2}

@@ -1,0 +1,239 @@
+"""Reading: committed records only, the same answer twice, and truncation is never silent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.unit.client.fake import make
+
+from replog.errors import Code, CorruptMessage, LogTruncated, OffsetOutOfRange, TimedOut, UnknownTopicOrPartition
+from replog.messages import Fetch, Fetched, FetchedEntry
+from replog.model import PartitionId
+from replog.ports import MemorySlice
+from replog.records import RecordBatch, encode_records
+
+
+def texts(records: Any) -> list[str]:
+    return [record.text() for record in records]
+
+
+def test_a_fetch_inside_a_batch_drops_what_lies_before() -> None:
+    _, _, client = make({"t": 1})
+    client.append("t", 0, ["a", "b", "c"])
+    records = client.fetch("t", 0, 1)
+    assert [(r.topic, r.partition, r.offset, r.text()) for r in records] == [("t", 0, 1, "b"), ("t", 0, 2, "c")]
+    assert client.fetch("t", 0, 3) == []
+
+
+def test_p48_between_the_high_watermark_and_the_end_there_is_nothing_and_beyond_it_an_error() -> None:
+    cluster, _, client = make({"t": 1})
+    for n in range(10):
+        client.append("t", 0, [str(n)])
+    cluster.partition("t").uncommitted = 4
+    assert client.fetch("t", 0, 8) == []
+    assert client.fetch("t", 0, 10) == []
+    assert texts(client.fetch("t", 0, 0)) == list("012345")
+    with pytest.raises(OffsetOutOfRange, match=r"offset 11 of t-0 is out of range: it holds \[0, 6\)"):
+        client.fetch("t", 0, 11)
+
+
+def test_records_above_the_high_watermark_are_dropped_even_if_a_broker_sends_them() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    client.append("t", 0, ["b"])
+
+    def generous(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch):
+            return None
+        entry = message.entries[0]
+        data = b"".join(batch.to_bytes() for batch in cluster.partition("t").log)
+        answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, 0, 1, 0, 2, slices=[MemorySlice(0, 2, data)])
+        return [Fetched(message.request, 0, -1, 0, [answer])]
+
+    cluster.override = generous
+    assert texts(client.fetch("t", 0, 0)) == ["a"]
+
+
+def test_control_batches_are_passed_over() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    control = RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6))
+    cluster.partition("t").append(control)
+    client.append("t", 0, ["b"])
+    assert texts(client.read("t")) == ["a", "b"]
+    assert client.fetch("t", 0, 1)[0].offset == 2
+
+
+def test_a_damaged_or_foreign_batch_is_fetched_again_and_then_reported() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    wrong = RecordBatch(bytes(cluster.partition("t").log[0].body))
+    wrong.stamp(PartitionId(b"x" * 16, 0, 0), 0, 0)
+    released: list[MemorySlice] = []
+
+    class Slice(MemorySlice):
+        def release(self) -> None:
+            released.append(self)
+
+    def damage(times: int) -> Any:
+        left = [times]
+
+        def override(message: Any, broker: int) -> list[Any] | None:
+            if not isinstance(message, Fetch) or not left[0]:
+                return None
+            left[0] -= 1
+            entry = message.entries[0]
+            answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, 0, 1, 0, 1, slices=[Slice(0, 1, wrong.to_bytes())])
+            return [Fetched(message.request, 0, -1, 0, [answer])]
+
+        return override
+
+    cluster.override = damage(2)
+    assert texts(client.fetch("t", 0, 0)) == ["a"]
+    cluster.override = damage(3)
+    with pytest.raises(CorruptMessage, match="found in log"):
+        client.fetch("t", 0, 0)
+    assert len(released) == 5
+
+
+def test_a_read_ends_at_the_latest_offset_of_its_start_p108() -> None:
+    cluster, _, client = make({"t": 2})
+    for n in range(6):
+        client.append("t", n % 2, [str(n)])
+    reading = client.read("t")
+    client.append("t", 0, ["late"])
+    assert texts(reading) == ["0", "2", "4", "1", "3", "5"]
+    assert texts(client.read("t", partitions=[1])) == ["1", "3", "5"]
+    assert texts(client.read("t", partitions=[1])) == ["1", "3", "5"]
+    assert texts(client.read("t", partitions=[0], start=1, stop=3)) == ["2", "4"]
+    assert texts(client.read("t", partitions=[0], start="latest")) == []
+    assert texts(client.read("t", partitions=[0], stop=99)) == ["0", "2", "4", "late"]
+    with pytest.raises(OffsetOutOfRange, match="offset 9 of t-0 is out of range: records end at 4"):
+        client.read("t", partitions=[0], start=9)
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 5"):
+        client.read("t", partitions=[5])
+    cluster.partition("t").start = 1
+    with pytest.raises(OffsetOutOfRange):
+        list(client.read("t", partitions=[0], start=0))
+
+
+def test_a_read_between_times() -> None:
+    _, driver, client = make({"t": 1})
+    for n in range(5):
+        client.append("t", 0, [str(n)])
+        driver.clock.advance(1_000)
+    base = 1_700_000_000_000
+    since = datetime.fromtimestamp((base + 2_000) / 1000, UTC)
+    until = datetime.fromtimestamp((base + 4_000) / 1000, UTC)
+    assert texts(client.read("t", start=since, stop=until)) == ["2", "3"]
+    assert texts(client.read("t", start=datetime.fromtimestamp((base + 99_000) / 1000, UTC))) == []
+    assert client.offset("t", 0, since) == 2
+    assert client.offset("t", 0, datetime.fromtimestamp((base + 99_000) / 1000, UTC)) is None
+
+
+def test_a_read_waits_for_a_new_leader_whose_high_watermark_is_behind() -> None:
+    cluster, driver, client = make({"t": 1})
+    for n in range(4):
+        client.append("t", 0, [str(n)])
+    reading = client.read("t")
+    cluster.move("t", 0, 2)
+    cluster.partition("t").uncommitted = 3
+
+    def commit() -> None:
+        cluster.partition("t").uncommitted = 0
+
+    original = cluster._fetched
+
+    def counted(broker: int, entry: Any) -> Any:
+        driver.clock.advance(100)
+        if driver.now_ms() > 3_000:
+            commit()
+        return original(broker, entry)
+
+    cluster._fetched = counted  # type: ignore[method-assign]
+    assert texts(reading) == ["0", "1", "2", "3"]
+    cluster._fetched = original  # type: ignore[method-assign]
+    reading = client.read("t", timeout_s=1)
+    cluster.partition("t").uncommitted = 4
+    cluster._fetched = lambda broker, entry: (driver.clock.advance(100), original(broker, entry))[1]  # type: ignore[method-assign]
+    with pytest.raises(TimedOut, match="for t-0 to serve offset 0, which was committed before"):
+        list(reading)
+
+
+def test_p49_a_reader_across_clean_failovers_sees_each_record_once() -> None:
+    cluster, _, client = make({"t": 1}, fetch_bytes=1024)
+    for n in range(100):
+        client.append("t", 0, [f"{n:0100}"])
+    seen = []
+    for record in client.read("t"):
+        seen.append(int(record.text()))
+        if len(seen) % 9 == 0:
+            cluster.move("t", 0, 1 + len(seen) % 3)
+    assert seen == list(range(100))
+    assert cluster.counts["OffsetsForLeaderEpoch"] > 3
+
+
+def test_p47_truncation_is_reported_even_when_the_log_has_grown_past_the_reader() -> None:
+    cluster, _, client = make({"t": 1})
+    for n in range(8):
+        client.append("t", 0, [f"old {n}"])
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 8
+    partition = cluster.partition("t")
+    del partition.log[5:]
+    cluster.move("t", 0, 2)
+    for n in range(6):
+        client.append("t", 0, [f"new {n}"], acks=1)
+    with pytest.raises(LogTruncated, match="t-0 was truncated: the reader is at offset 8, but records from offset 5 on") as caught:
+        consumer.poll()
+    assert (caught.value.topic, caught.value.partition, caught.value.offset, caught.value.divergent_offset) == ("t", 0, 8, 5)
+    consumer.seek("t", 0, caught.value.divergent_offset)
+    assert texts(consumer.poll()) == [f"new {n}" for n in range(6)]
+
+
+def test_p47_a_leader_that_knows_no_epoch_as_old_as_ours() -> None:
+    cluster, _, client = make({"t": 1})
+    for n in range(4):
+        client.append("t", 0, [f"old {n}"])
+    consumer = client.consumer("t", start="earliest")
+    consumer.poll()
+    partition = cluster.partition("t")
+    partition.log.clear()
+    cluster.move("t", 0, 2)
+    for n in range(6):
+        client.append("t", 0, [f"new {n}"], acks=1)
+    with pytest.raises(LogTruncated):
+        consumer.poll()
+
+
+def test_trimmed_up_to_the_position_is_no_truncation() -> None:
+    cluster, _, client = make({"t": 1})
+    for n in range(4):
+        client.append("t", 0, [str(n)])
+    consumer = client.consumer("t", start="earliest")
+    consumer.poll()
+    partition = cluster.partition("t")
+    partition.start = 4
+    partition.log.clear()
+    cluster.move("t", 0, 2)
+    assert consumer.poll(timeout_s=1) == []
+    client.append("t", 0, ["next"], acks=1)
+    assert texts(consumer.poll()) == ["next"]
+
+
+def test_diverging_in_a_fetch_answer_is_truncation() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+
+    def diverge(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch):
+            return None
+        entry = message.entries[0]
+        answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, Code.NONE, 1, 0, 1, diverging_epoch=0, diverging_end=0)
+        return [Fetched(message.request, 0, -1, 0, [answer])]
+
+    cluster.override = diverge
+    with pytest.raises(LogTruncated):
+        client.fetch("t", 0, 1)

@@ -1,0 +1,86 @@
+"""The client's picture of the cluster never goes back, and has no gaps."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from tests.unit.client.fake import FakeCluster
+
+from replog.client.view import NEWS, NOT_NEWER, STALE, View
+from replog.messages import ClusterView
+
+
+def delta(view: ClusterView, since: int) -> ClusterView:
+    return evolve(view, since=since)
+
+
+def test_a_complete_view_replaces_everything() -> None:
+    cluster, view = FakeCluster(), View()
+    cluster.create("a", 2)
+    assert view.merge(cluster.view()) == NEWS
+    assert view.topics["a"].numbers() == [0, 1]
+    cluster.delete("a")
+    assert view.merge(cluster.view()) == NEWS
+    assert not view.topics
+
+
+def test_older_views_and_empty_ones_are_stale() -> None:
+    cluster, view = FakeCluster(), View()
+    old = cluster.view()
+    cluster.create("a")
+    view.merge(cluster.view())
+    assert view.merge(old) == STALE
+    assert view.merge(evolve(cluster.view(), brokers=[])) == STALE
+    assert view.merge(evolve(cluster.view(), controller_epoch=0, version=99)) == STALE
+    assert "a" in view.topics
+
+
+def test_the_same_view_again_is_an_answer_without_news() -> None:
+    cluster, view = FakeCluster(), View()
+    view.merge(cluster.view())
+    serial = view.serial
+    assert view.merge(cluster.view()) == NOT_NEWER
+    assert view.serial == serial
+
+
+def test_deltas_apply_in_order_and_a_gap_is_no_answer() -> None:
+    cluster, view = FakeCluster(), View()
+    view.merge(cluster.view())
+    cluster.create("a")
+    cluster.create("b")
+    assert view.merge(delta(cluster.view(), since=2)) == STALE
+    assert view.merge(delta(cluster.view(), since=1)) == NEWS
+    assert sorted(view.topics) == ["a", "b"]
+    gone = view.topics["a"].topic_id
+    assert view.merge(ClusterView(1, 9, view.version, 1, [], [], removed_topics=[gone], removed_brokers=[3])) == NEWS
+    assert sorted(view.topics) == ["b"]
+    assert sorted(view.brokers) == [1, 2]
+
+
+def test_a_topic_created_again_has_another_identity() -> None:
+    cluster, view = FakeCluster(), View()
+    cluster.create("a")
+    view.merge(cluster.view())
+    before = view.place("a", 0)
+    cluster.delete("a")
+    cluster.create("a")
+    view.merge(delta(cluster.view(), since=view.version))
+    after = view.place("a", 0)
+    assert before is not None
+    assert after is not None
+    assert before.identity != after.identity
+    assert view.merge(ClusterView(1, 99, view.version, 1, [], [], removed_topics=[before.identity.topic_id])) == NEWS
+    assert view.place("a", 0) is not None
+
+
+def test_a_hint_counts_only_with_a_newer_leader_epoch() -> None:
+    cluster, view = FakeCluster(), View()
+    cluster.create("a")
+    view.merge(cluster.view())
+    place = view.place("a", 0)
+    assert place is not None
+    assert not view.hint(place.identity, 2, 0)
+    assert not view.hint(place.identity, -1, 5)
+    assert view.hint(place.identity, 2, 5)
+    moved = view.place("a", 0)
+    assert moved is not None
+    assert (moved.leader, moved.leader_epoch) == (2, 5)
