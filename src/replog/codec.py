@@ -29,15 +29,15 @@ from typing import Any, Final
 import attrs
 from crc32c import crc32c
 from msgpack import Unpacker, packb
-from msgpack.exceptions import UnpackException
+from msgpack.exceptions import OutOfData, UnpackException
 
 from replog import messages as m
 from replog.config import TopicConfig
 from replog.errors import ReplogError, UsageError
 from replog.model import PartitionId
-from replog.ports import MemorySlice
+from replog.records import MemorySlice
 
-__all__ = ["FRAME_BYTES_MAX", "MESSAGE_TYPES", "PROTOCOL_VERSION", "CodecError", "decode", "encode", "frame_length"]
+__all__ = ["FRAME_BYTES_MAX", "LOCAL_MESSAGES", "MESSAGE_TYPES", "PROTOCOL_VERSION", "CodecError", "decode", "encode", "frame_length"]
 
 PROTOCOL_VERSION: Final = 1
 FRAME_BYTES_MAX: Final = 64 << 20
@@ -78,6 +78,9 @@ MESSAGE_TYPES: Final[dict[int, type[Any]]] = {
     24: m.AdminAnswer,
 }
 """Type number -> message. Numbers are format: never changed, never used again."""
+
+LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected})
+"""What a process tells its own actors: no frame carries these, so that nobody else can say them."""
 
 _TYPE_NUMBERS: Final = {message: number for number, message in MESSAGE_TYPES.items()}
 
@@ -254,8 +257,10 @@ def decode(frame: bytes | memoryview, *, frame_bytes_max: int = FRAME_BYTES_MAX)
     reader = _Reader(view, meta_stop, newer=version > PROTOCOL_VERSION)
     try:
         message = _object(kind)(reader)
+    except OutOfData:
+        raise CodecError(f"{kind.__name__}: ends too early") from None
     except (UnpackException, ValueError) as error:
-        raise CodecError(f"{kind.__name__}: {str(error) or 'ends too early'}") from None
+        raise CodecError(f"{kind.__name__}: {error}") from None
     if reader.unpacker.tell() != meta_length or reader.at != length:
         raise CodecError(f"{kind.__name__}: {meta_length - reader.unpacker.tell()} + {length - reader.at} bytes are left over")
     return message

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 import lz4.block
 from msgpack import Packer, Unpacker, packb
@@ -31,7 +32,7 @@ from msgpack.exceptions import UnpackException
 
 from replog.errors import Code, UsageError
 
-__all__ = ["COMPRESSIBLE_BYTES_MAX", "BadBatch", "Record", "StoredRecord", "as_bytes", "as_headers", "as_timestamp"]
+__all__ = ["COMPRESSIBLE_BYTES_MAX", "BadBatch", "Framing", "Record", "StoredRecord", "as_bytes", "as_headers", "as_timestamp"]
 
 COMPRESSIBLE_BYTES_MAX: Final = 64 << 20
 """A larger payload is stored as it is, so that no reader has to believe a larger claim about what is compressed."""
@@ -202,6 +203,19 @@ def _short(value: bytes | None) -> str:
     return repr(value) if value is None or len(value) <= 40 else f"{value[:40]!r}...({len(value)} bytes)"
 
 
+class Framing(TypedDict, total=False):
+    """What a writer says about a batch besides its records."""
+
+    compression: Literal["lz4"] | None
+    """Used only if it saves at least a tenth."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    attributes: int
+    """Control and group bits; those of codec and format are set when the batch is encoded."""
+    extension: bytes
+
+
 # --------------------------------------------------------------------------------------------------------- columns
 
 
@@ -312,12 +326,12 @@ def unpack_column(column: memoryview, count: int, kind: type, what: str) -> list
     """All cells, each of exactly this type or None. Raises BadBatch."""
     unpacker = _cells(column, count)
     try:
-        cells = list(unpacker)
+        cells = list(islice(unpacker, count))
     except (UnpackException, ValueError) as error:
         raise BadBatch(f"{what}: {error}") from None
     types = list(map(type, cells))
     if len(cells) != count or unpacker.tell() != len(column) - len(_array_header(count)):
-        raise BadBatch(f"{what}: {len(cells)} cells for {count} records")
+        raise BadBatch(f"{what}: {len(cells)} cells for {count} records, or bytes behind them")
     if types.count(kind) != count and types.count(kind) + types.count(type(None)) != count:
         raise BadBatch(f"{what}: a cell that is not {kind.__name__}")
     return cells
@@ -343,11 +357,13 @@ def unpack_headers(cell: bytes | None) -> Headers:
         return ()
     unpacker = Unpacker(max_buffer_size=len(cell) or 1, raw=True, max_array_len=0, max_map_len=0, max_ext_len=0)
     unpacker.feed(cell)
+    flat: list[Any] = []
     try:
-        flat = list(unpacker)
+        while unpacker.tell() < len(cell):
+            flat.append(unpacker.unpack())
         names = [name.decode() for name in flat[::2]]
     except (UnpackException, ValueError, AttributeError) as error:
         raise BadBatch(f"headers: {error}") from None
-    if len(flat) % 2 or unpacker.tell() != len(cell) or set(map(type, flat)) - {bytes}:
+    if len(flat) % 2 or set(map(type, flat)) - {bytes}:
         raise BadBatch("headers are pairs of a name and bytes")
     return tuple(zip(names, flat[1::2], strict=True))

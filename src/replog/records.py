@@ -32,14 +32,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from struct import Struct
-from typing import Final, Literal, NamedTuple, TypedDict, Unpack
+from typing import Final, Literal, NamedTuple, Unpack
 
 from crc32c import crc32c
 
 from replog import payload as columns
 from replog.errors import Code, UsageError
 from replog.model import PartitionId
-from replog.payload import BadBatch, Record, as_bytes, as_headers
+from replog.payload import BadBatch, Framing, Record, as_bytes, as_headers
 
 __all__ = [
     "BODY_HEADER",
@@ -51,6 +51,7 @@ __all__ = [
     "BatchHeader",
     "BatchReader",
     "Framing",
+    "MemorySlice",
     "Record",
     "RecordBatch",
     "decode_records",
@@ -66,6 +67,7 @@ MAGIC: Final = 0x4C52  # "RL"
 VERSION: Final = 1
 
 FRONT: Final = Struct("<HBBI16sIIqi")  # everything of the front before its crc: 44 bytes
+_WHOLE_FRONT: Final = Struct("<HBBI16sIIqiI")  # with its crc
 BODY_HEADER: Final = Struct("<IHHIqqqii")
 _U32: Final = Struct("<I")
 FRONT_BYTES: Final = FRONT.size + 4
@@ -178,6 +180,8 @@ class RecordBatch:
             raise BadBatch(
                 f"producer {self.producer_id} with epoch {self.producer_epoch} and sequence {self.base_sequence}", Code.INVALID_RECORD
             )
+        if self.attributes & (CONTROL_BIT | GROUP_END_BIT):
+            raise BadBatch(f"attributes {self.attributes:#06x}: control and group bits are the log's own", Code.INVALID_RECORD)
         if crc32c(memoryview(self.body)[4:]) != self.payload_crc:
             raise BadBatch("the batch does not match its payload checksum")
 
@@ -223,18 +227,27 @@ class RecordBatch:
         Raises BadBatch. `data` may hold more batches behind it; the next one starts at `at + batch.length`.
         """
         view = memoryview(data)
-        header = read_header(view, at)
-        stop = at + header.length
-        if stop > len(view):
-            raise BadBatch(f"batch of {header.length} bytes, {len(view) - at} are here")
-        if identity is not None and header.identity != identity:
-            raise BadBatch(f"batch of log {header.identity!r} found in log {identity!r}")
+        if len(view) - at < HEADER_BYTES:
+            raise BadBatch(f"a batch has at least {HEADER_BYTES} bytes, {max(0, len(view) - at)} are here")
+        magic, version, _, length, topic_id, partition, creation, base_offset, leader_epoch, header_crc = _WHOLE_FRONT.unpack_from(view, at)
+        stop = at + length
+        if magic != MAGIC or version != VERSION or length < HEADER_BYTES or stop > len(view):
+            read_header(view, at)  # says what is wrong, unless it is only that the end is missing
+            raise BadBatch(f"batch of {length} bytes, {len(view) - at} are here")
         batch = cls(view[at + FRONT_BYTES : stop])
-        if crc32c(batch.body[4:]) != header.payload_crc:
-            raise BadBatch(f"the batch at offset {header.base_offset} does not match its payload checksum")
-        batch.base_offset = header.base_offset
-        batch.leader_epoch = header.leader_epoch
-        batch.front = bytes(view[at : at + FRONT_BYTES])
+        front = bytes(view[at : at + FRONT_BYTES])
+        if crc32c(_U32.pack(batch.payload_crc), crc32c(front[: FRONT.size])) != header_crc or batch.count < 1 or base_offset < 0:
+            read_header(view, at)
+            raise BadBatch("the batch header does not match its checksum")
+        if identity is not None and (topic_id, partition, creation) != identity:
+            raise BadBatch(f"batch of log {PartitionId(topic_id, partition, creation)!r} found in log {identity!r}")
+        if batch.extension_bytes > length - HEADER_BYTES:
+            raise BadBatch(f"extension of {batch.extension_bytes} bytes in a batch of {length}")
+        if crc32c(batch.body[4:]) != batch.payload_crc:
+            raise BadBatch(f"the batch at offset {base_offset} does not match its payload checksum")
+        batch.base_offset = base_offset
+        batch.leader_epoch = leader_epoch
+        batch.front = front
         return batch
 
     def __repr__(self) -> str:
@@ -267,20 +280,26 @@ def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
     return BatchHeader(length, identity, base_offset, leader_epoch, header_crc, *body)
 
 
+class MemorySlice:
+    """A `ports.Slice` whose bytes are already in memory: what came over a wire, or the tail a log still holds."""
+
+    __slots__ = ("base_offset", "data", "end_offset", "length")
+
+    def __init__(self, base_offset: int, end_offset: int, data: bytes | memoryview) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.data = memoryview(data)
+        self.length = self.data.nbytes
+
+    def view(self) -> memoryview:
+        """The bytes, not copied."""
+        return self.data
+
+    def release(self) -> None:
+        """Nothing is pinned; here so that every slice is treated alike."""
+
+
 # ------------------------------------------------------------------------------------------------------ records, encoded
-
-
-class Framing(TypedDict, total=False):
-    """What a writer says about a batch besides its records."""
-
-    compression: Literal["lz4"] | None
-    """Used only if it saves at least a tenth."""
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    attributes: int
-    """CONTROL_BIT and GROUP_END_BIT; codec and format are set here."""
-    extension: bytes
 
 
 def record_size(record: Record | bytes | str | None) -> int:

@@ -29,7 +29,15 @@ VIEW = m.ClusterView(
     cluster_id="c-1",
     request=44,
 )
-PLAIN: dict[str, Any] = {"name": "orders", "n": -1, "yes": True, "none": None, "raw": b"\x00", "map": {"0": [1, 2], 5: {}}, "list": [[], "x"]}
+PLAIN: dict[str, Any] = {
+    "name": "orders",
+    "n": -1,
+    "yes": True,
+    "none": None,
+    "raw": b"\x00",
+    "map": {"0": [1, 2], 5: {}},
+    "list": [[], "x"],
+}
 
 
 def batches() -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from attrs import define, frozen
 
 from replog.config import TopicConfig
 from replog.model import PartitionId
-from replog.records import RecordBatch
+from replog.records import MemorySlice, RecordBatch
 
 __all__ = [
     "EpochEnd",
@@ -59,25 +59,6 @@ class Slice(Protocol):
 
     def release(self) -> None:
         """Unpin; the slice must not be used afterwards. Idempotent."""
-
-
-class MemorySlice:
-    """A Slice whose bytes are already in memory: what came over a wire, or the tail a log still holds."""
-
-    __slots__ = ("base_offset", "data", "end_offset", "length")
-
-    def __init__(self, base_offset: int, end_offset: int, data: bytes | memoryview) -> None:
-        self.base_offset = base_offset
-        self.end_offset = end_offset
-        self.data = memoryview(data)
-        self.length = self.data.nbytes
-
-    def view(self) -> memoryview:
-        """The bytes, not copied."""
-        return self.data
-
-    def release(self) -> None:
-        """Nothing is pinned; here so that every slice is treated alike."""
 
 
 @define
@@ -160,6 +141,8 @@ class Log(ABC):
     flushed_end: int
     """Everything below is known to be on disk."""
     epochs: EpochTable
+    last_epoch: int
+    """The epoch of the newest entry of `epochs`, at hand for every append and fetch; -1 without one."""
     producers: ProducerTable
     config: TopicConfig
     """May be replaced at any time; takes effect at the next append or `retain`."""

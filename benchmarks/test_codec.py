@@ -1,0 +1,96 @@
+"""What records and messages cost: packing against bare msgpack, one field against all, frames against bare msgpack.
+
+Ratios of medians; both sides of a ratio are measured in turn within one run. Target: packing a list of 100 B values with its checksum
+takes at most 1/0.9 of packing them with msgpack alone, and reading one field of a batch is 10 times faster than reading its records.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import msgpack
+import pytest
+
+from replog import messages as m
+from replog.codec import decode, encode
+from replog.model import PartitionId
+from replog.records import BatchReader, Record, RecordBatch, decode_records, encode_records, encode_values
+
+ROUNDS = 15
+SECONDS_PER_SAMPLE = 0.005
+SIZE = 100
+
+
+def medians(actions: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Median seconds per call of each, taken in turn."""
+    calls = {}
+    for name, action in actions.items():
+        begin = perf_counter()
+        action()
+        calls[name] = max(1, int(SECONDS_PER_SAMPLE / (perf_counter() - begin)))
+    samples: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(ROUNDS):
+        for name, action in actions.items():
+            begin = perf_counter()
+            for _ in range(calls[name]):
+                action()
+            samples[name].append((perf_counter() - begin) / calls[name])
+    return {name: statistics.median(kept) for name, kept in samples.items()}
+
+
+@pytest.mark.parametrize("count", [100, 2_600, 20_000], ids=["10KiB", "256KiB", "2MiB"])
+def test_records(benchmark: Any, count: int) -> None:
+    random = Random(1)
+    values = [random.randbytes(SIZE) for _ in range(count)]
+    keyed = [Record(value, key=b"user-%d" % (number % 7)) for number, value in enumerate(values)]
+    batch, keyed_batch = RecordBatch(encode_values(values, now_ms=1)), RecordBatch(encode_records(keyed, now_ms=1))
+    batch.base_offset = keyed_batch.base_offset = 0
+    actions: dict[str, Callable[[], object]] = {
+        "bare": lambda: msgpack.packb(values),
+        "pack": lambda: encode_values(values, now_ms=1, checked=True),
+        "pack_unchecked": lambda: encode_values(values, now_ms=1),
+        "pack_keyed_records": lambda: encode_records(keyed, now_ms=1),
+        "all": lambda: decode_records(batch, "t", 0),
+        "all_keyed": lambda: decode_records(keyed_batch, "t", 0),
+        "one_value": lambda: BatchReader(batch).value(count // 2),
+        "one_key": lambda: BatchReader(keyed_batch).key(count // 2),
+        "first_value": lambda: BatchReader(batch).value(0),
+        "all_values": lambda: BatchReader(batch).values(),
+    }
+    found: dict[str, float] = {}
+    benchmark.pedantic(lambda: found.update(medians(actions)), rounds=1)
+    benchmark.extra_info.update(
+        {f"{name}_ns_per_record": round(seconds / count * 1e9, 1) for name, seconds in found.items()}
+        | {
+            "pack_of_bare": round(found["bare"] / found["pack"], 2),
+            "one_value_times_all": round(found["all"] / found["one_value"], 1),
+            "one_key_times_all": round(found["all_keyed"] / found["one_key"], 1),
+            "first_value_times_all": round(found["all"] / found["first_value"], 1),
+            "all_values_times_all": round(found["all"] / found["all_values"], 1),
+        }
+    )
+
+
+P0 = PartitionId(b"t" * 16, 0, 0)
+FETCH = m.Fetch(1, 2, 3, 4, 5, 500, 1, 1 << 20, [m.FetchEntry(P0, 1, number, 1, 1 << 20) for number in range(10)])
+PRODUCE = m.Produce(-1, 30_000, [m.ProduceEntry(1, P0, encode_values([b"x" * SIZE] * 160, now_ms=1))])
+
+
+@pytest.mark.parametrize("message", [m.Heartbeat(1, 2, 3, 4), PRODUCE, FETCH], ids=["Heartbeat", "Produce_16KiB", "Fetch_10"])
+def test_messages(benchmark: Any, message: Any) -> None:
+    frame = b"".join(encode(message))
+    meta = frame[16 : 16 + int.from_bytes(frame[8:12], "little")]
+    rows = msgpack.unpackb(meta)
+    actions: dict[str, Callable[[], object]] = {
+        "bare_pack": lambda: msgpack.packb(rows),
+        "bare_unpack": lambda: msgpack.unpackb(meta),
+        "encode": lambda: b"".join(encode(message)),
+        "decode": lambda: decode(frame),
+    }
+    found: dict[str, float] = {}
+    benchmark.pedantic(lambda: found.update(medians(actions)), rounds=1)
+    benchmark.extra_info.update({f"{name}_us": round(seconds * 1e6, 2) for name, seconds in found.items()})
