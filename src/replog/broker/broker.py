@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from replog.broker.commands import TOPIC_DELETED, Commands
+from replog.broker.durability import FlushReports
 from replog.broker.fetching import Fetching
 from replog.broker.forwarding import Forwarding
 from replog.broker.offsets import Offsets
@@ -27,7 +28,6 @@ from replog.messages import (
     Fetch,
     Fetched,
     Flushed,
-    FlushedEntry,
     Heartbeat,
     LeaderAndIsr,
     ListOffsets,
@@ -75,6 +75,7 @@ class Broker:
         self._offsets = Offsets(self.partitions, self.routing)
         self._forwarding = Forwarding(self.outbox)
         self._metadata_asked = False
+        self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self.on_produce,
             Fetch: self.on_fetch,
@@ -133,8 +134,16 @@ class Broker:
                 self._proposals.consider(partition)
         if self._upkeep.heartbeat_due(now_ms):
             self._heartbeat()
-        for partition in self._upkeep.run(now_ms):
-            self._sessions.committed(partition)
+        try:
+            for partition in self._upkeep.run(now_ms):
+                self._sessions.committed(partition)
+        except LogFull as problem:
+            self._event("directory_full", problem=str(problem))
+        except LogDamaged as problem:
+            self._fail_all(str(problem))
+        damaged, self._upkeep.damaged = self._upkeep.damaged, []
+        for partition, reason in damaged:
+            self._fail(partition, reason)
 
     def save(self) -> None:
         """Write what the next start may use: called before a clean stop."""
@@ -222,10 +231,11 @@ class Broker:
         fetcher = fetching.session_of(message, sender)
         if fetcher is None or not fetching.answered(fetcher, message, now_ms):
             return
-        flushed: list[FlushedEntry] = []
         for entry in message.entries:
             partition = self.partitions.get(entry.partition)
-            if partition is None:
+            if partition is None or fetching.is_late(entry.partition, message):
+                for piece in entry.slices:
+                    piece.release()
                 continue
             before = partition.high_watermark
             try:
@@ -243,20 +253,10 @@ class Broker:
             if partition.high_watermark != before:
                 self._upkeep.committed(partition)
                 self._sessions.committed(partition)
-            if partition.config.flush == "ack":
-                flushed += self._flushed_entry(partition)
+            self._flush_reports.owe(partition)
             fetching.took(partition, entry, outcome, now_ms)
-        if flushed:
-            self.outbox.messages.append((fetcher.leader, Flushed(self.broker_id, self.broker_epoch, flushed)))
+        self._flush_reports.send(fetcher.leader, self.broker_epoch)
         fetching.send_due(now_ms)
-
-    def _flushed_entry(self, partition: Partition) -> list[FlushedEntry]:
-        """What the leader must know about this copy's disk; said again with each answer until it is committed."""
-        following = partition.following
-        end = partition.log.flushed_end
-        if following is None or not following.agrees or end <= partition.high_watermark:
-            return []
-        return [FlushedEntry(partition.identity, partition.leader_epoch, end)]
 
     def on_flushed(self, sender: Address, message: Flushed, now_ms: int) -> None:
         """A follower's flushed ends (flush="ack")."""
@@ -279,11 +279,11 @@ class Broker:
         except LogDamaged as problem:
             self._fail_all(str(problem))
             return
+        self._upkeep.recovered(partition)  # the flush may have been of a tail that was cut meanwhile
         self._moved(partition, before, now_ms)
         self._waiting.wake(partition)
-        entries = self._flushed_entry(partition)
-        if entries and partition.leader is not None and partition.config.flush == "ack":
-            self.outbox.messages.append((partition.leader, Flushed(self.broker_id, self.broker_epoch, entries)))
+        self._flush_reports.owe(partition)
+        self._flush_reports.send(partition.leader, self.broker_epoch)
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
@@ -303,6 +303,8 @@ class Broker:
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
+            # Only now has the controller dealt with what this directory lost: a restart before this reports it again.
+            self.directory.registered(message.broker_epoch)
             for identity in reply.strays:
                 self._idle(identity)
         self.outbox.messages.append((sender, reply))
@@ -332,12 +334,14 @@ class Broker:
             return Code.STORAGE_ERROR
         if error:
             return error
+        self._upkeep.recovered(partition)
         if partition.leading is not None:
             self._fetching.drop(identity)
             self._upkeep.leads(partition)
             self._proposals.consider(partition)
         elif partition.leader_epoch > epoch or partition.following is not None:
             self._fetching.follow(partition)
+            self._flush_reports.owe(partition)
         self._waiting.wake(partition)
         if partition.leader_epoch > epoch:
             self._sessions.changed(partition)
@@ -358,7 +362,13 @@ class Broker:
             return Code.FENCED_LEADER_EPOCH
         self._idle(identity)
         if entry.delete and self.directory.get(identity) is not None:
-            self.directory.quarantine(identity, self._upkeep.wall_ms)
+            try:
+                self.directory.quarantine(identity, self._upkeep.wall_ms)
+            except LogFull:
+                return Code.STORAGE_ERROR
+            except LogDamaged as problem:
+                self._fail_all(str(problem))
+                return Code.STORAGE_ERROR
         return Code.NONE
 
     def _idle(self, identity: PartitionId) -> None:
@@ -367,6 +377,7 @@ class Broker:
         if partition is None:
             return
         self._fetching.drop(identity)
+        self._flush_reports.forget(identity)
         partition.leading = None
         partition.following = None
         self._waiting.wake(partition)
@@ -445,7 +456,6 @@ class Broker:
         self._commands.registered(message.broker_epoch)
         self._fetching.registered(message.broker_epoch)
         self._proposals.registered(message.broker_epoch)
-        self.directory.registered(message.broker_epoch)
 
     def on_disconnected(self, sender: Address, message: Disconnected, now_ms: int) -> None:
         """A hint of the driver: nobody is there now."""

@@ -39,11 +39,13 @@ class Commands:
     def fence(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> int:
         """Whether this controller may command this life of the broker; remembers the newest controller (KIP-380).
 
-        A larger broker epoch is accepted: the broker may be the last to learn its own (KAFKA-9839).
+        A larger broker epoch is accepted: the broker may be the last to learn its own (KAFKA-9839). But a process that has
+        never been registered obeys nobody: the registration that the command is about may be of an earlier process, with
+        a disk that is no longer there.
         """
         if controller_epoch < self.controller_epoch:
             return Code.STALE_CONTROLLER_EPOCH
-        if broker_epoch < self.broker_epoch:
+        if self.broker_epoch < 0 or broker_epoch < self.broker_epoch:
             return Code.STALE_BROKER_EPOCH
         if controller_epoch > self.controller_epoch:
             self.controller_epoch = controller_epoch

@@ -30,7 +30,8 @@ class Fetcher:
     """Of the next fetch; 0 opens a session."""
     request: int | None = None
     """The fetch under way; None when there is none."""
-    sent_ms: int = 0
+    unanswered: dict[int, int] = field(factory=dict)
+    """Fetches whose answer has not come, and when (ms) each was sent, oldest first: those replaced meanwhile are answered too."""
     partitions: dict[PartitionId, Partition] = field(factory=dict)
     changed: dict[PartitionId, None] = field(factory=dict)
     """To be named in the next fetch: new, moved, or of a new epoch."""
@@ -43,6 +44,7 @@ class Fetcher:
         self.session = 0
         self.session_epoch = 0
         self.request = None
+        self.unanswered.clear()
         self.forgotten.clear()
         self.changed = dict.fromkeys(self.partitions)
 
@@ -61,6 +63,8 @@ class Fetching:
         self._delayed: dict[PartitionId, int] = {}
         """Partitions that asked in vain, and when (ms) they may ask again."""
         self._attempts: dict[PartitionId, int] = {}
+        self._asked: dict[PartitionId, int] = {}
+        """The fetch that named a partition last: whatever answers an earlier one is about a log that may have been cut since."""
         self._requests = 0
         self.due_ms: int | None = None
         """When `send_due` has something to do even if nothing arrives; 0: now."""
@@ -76,12 +80,12 @@ class Fetching:
         if fetcher is not None and fetcher.leader != leader:
             self._leave(identity)
             fetcher = None
+        self._delayed.pop(identity, None)
+        self._attempts.pop(identity, None)
         if leader is None:
             return
         if fetcher is None:
             fetcher = self._join(partition, leader, catch_up=False)
-        self._delayed.pop(identity, None)
-        self._attempts.pop(identity, None)
         fetcher.changed[identity] = None
         self.due_ms = 0
 
@@ -92,6 +96,7 @@ class Fetching:
             self.due_ms = 0
         self._delayed.pop(identity, None)
         self._attempts.pop(identity, None)
+        self._asked.pop(identity, None)
 
     def _join(self, partition: Partition, leader: int, *, catch_up: bool) -> Fetcher:
         fetcher = self._fetchers.get((leader, catch_up))
@@ -135,11 +140,15 @@ class Fetching:
             return
         due: int | None = min(self._delayed.values()) if self._delayed else None
         for fetcher in self._fetchers.values():
-            if fetcher.request is not None and now_ms - fetcher.sent_ms >= self._config.fetch_timeout_ms:
+            if fetcher.unanswered and now_ms - next(iter(fetcher.unanswered.values())) >= self._config.fetch_timeout_ms:
                 self._lost(fetcher, now_ms)
-            if (fetcher.request is None or fetcher.changed or fetcher.forgotten) and now_ms >= fetcher.resume_ms:
+            # What opens a session names everything in it and is answered at once: it is not replaced, or its names would be lost.
+            more = fetcher.session_epoch > 0 and (fetcher.changed or fetcher.forgotten)
+            if (fetcher.request is None or more) and now_ms >= fetcher.resume_ms:
                 self._send(fetcher, now_ms)
-            next_ms = fetcher.resume_ms if fetcher.request is None else fetcher.sent_ms + self._config.fetch_timeout_ms
+            next_ms = fetcher.resume_ms
+            if fetcher.unanswered:
+                next_ms = next(iter(fetcher.unanswered.values())) + self._config.fetch_timeout_ms
             if due is None or next_ms < due:
                 due = next_ms
         self.due_ms = due
@@ -150,6 +159,7 @@ class Fetching:
         for identity in list(fetcher.changed)[: config.slice_partitions_max]:
             del fetcher.changed[identity]
             partition = fetcher.partitions[identity]
+            self._asked[identity] = self._requests + 1
             following = partition.following
             assert following is not None
             entries.append(
@@ -163,7 +173,7 @@ class Fetching:
             )
         self._requests += 1
         fetcher.request = self._requests
-        fetcher.sent_ms = now_ms
+        fetcher.unanswered[self._requests] = now_ms
         message = Fetch(
             self._requests,
             self._broker_id,
@@ -187,6 +197,7 @@ class Fetching:
         fetcher.restart()
         fetcher.failures += 1
         fetcher.resume_ms = now_ms + self._pause(fetcher.failures)
+        self.due_ms = 0
 
     def _pause(self, failures: int) -> int:
         config = self._config
@@ -205,6 +216,7 @@ class Fetching:
 
     def answered(self, fetcher: Fetcher, fetched: Fetched, now_ms: int) -> bool:
         """Take the head of an answer; True if its entries may be applied."""
+        fetcher.unanswered.pop(fetched.request, None)
         if fetched.error:
             if fetcher.request == fetched.request:
                 first = fetcher.failures == 0
@@ -219,6 +231,12 @@ class Fetching:
                 fetcher.session = fetched.session
                 fetcher.session_epoch = 1
         return True
+
+    def is_late(self, identity: PartitionId, fetched: Fetched) -> bool:
+        """Whether an answer is older than the last question about a partition. Offset and epoch alone do not tell: a late word that
+        the logs part at an offset would cut what was fetched since, up to that very offset.
+        """
+        return fetched.request < self._asked.get(identity, 0)
 
     def took(self, partition: Partition, entry: FetchedEntry, outcome: Followed, now_ms: int) -> None:
         """An entry was applied: what to ask next."""

@@ -32,6 +32,8 @@ class _Asked:
     """An error or a divergence to be told; the reader will ask again."""
     told: bool = False
     """Data or an error went out: nothing more until the reader names the partition again."""
+    welcome: bool = False
+    """In this epoch an answer without error or divergence went out: the reader knows that its log is a prefix of this one."""
 
 
 @define(eq=False)
@@ -95,7 +97,10 @@ class Sessions:
         for identity in fetch.forgotten:
             self._forget(session, identity)
         if session.request is not None:
-            session.contact.parked -= 1  # superseded: its reader has more to ask
+            # Its reader has more to ask. Every fetch is answered, this one with nothing: so a lost answer is noticed.
+            session.contact.parked -= 1
+            empty = Fetched(session.request, session.number, session.epoch - 1, Code.NONE, [])
+            self._outbox.messages.append((session.reader, empty))
         session.request = fetch.request
         session.deadline_ms = now_ms + fetch.max_wait_ms
         session.min_bytes = fetch.min_bytes
@@ -146,10 +151,10 @@ class Sessions:
     def _ask(self, session: Session, entry: FetchEntry, now_ms: int) -> None:
         identity = entry.partition
         asked = session.asked.get(identity)
-        fresh = asked is None or asked.leader_epoch != entry.leader_epoch
         if asked is None:
             asked = session.asked[identity] = _Asked(entry.leader_epoch, entry.offset, entry.max_bytes)
         else:
+            asked.welcome = asked.welcome and asked.leader_epoch == entry.leader_epoch
             asked.leader_epoch = entry.leader_epoch
             asked.offset = entry.offset
             asked.max_bytes = entry.max_bytes
@@ -164,9 +169,9 @@ class Sessions:
             partition.sessions = (*partition.sessions, session)
         if session.is_follower:
             self._acknowledge(session, asked, partition, entry, now_ms)
-            # The first answer of an epoch comes at once, empty or not: it carries the high watermark, and tells the
+            # The first good answer of an epoch comes at once, empty or not: it carries the high watermark, and tells the
             # follower that its log is a prefix of this one.
-            if fresh or asked.answer is not None or entry.offset < partition.log.end_offset:
+            if not asked.welcome or asked.answer is not None or entry.offset < partition.log.end_offset:
                 session.ready[identity] = None
             else:
                 session.ready.pop(identity, None)
@@ -256,15 +261,17 @@ class Sessions:
             entry = self._entry(session, identity, asked, budget)
             for piece in entry.slices:
                 budget -= piece.length
-            asked.told = bool(entry.slices or entry.error or entry.diverging_epoch >= 0)
+            refused = entry.error != Code.NONE or entry.diverging_epoch >= 0
+            asked.told = refused or bool(entry.slices)
+            asked.welcome = not refused
             entries.append(entry)
         if session.is_follower and session.news:
-            for identity in list(session.news)[: self._config.slice_partitions_max]:
+            # Those that were told data are named again soon, and may need it then: their news is kept.
+            for identity in [i for i in session.news if not session.asked[i].told][: self._config.slice_partitions_max]:
                 del session.news[identity]
                 partition = self._partitions.get(identity)
-                asked_before = session.asked.get(identity)
-                if partition is not None and asked_before is not None and not asked_before.told:
-                    entries.append(self._error(partition, asked_before, Code.NONE))
+                if partition is not None:
+                    entries.append(self._error(partition, session.asked[identity], Code.NONE))
         assert session.request is not None
         message = Fetched(session.request, session.number, session.epoch, Code.NONE, entries)
         self._outbox.messages.append((session.reader, message))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from replog.config import BrokerConfig
+from replog.errors import LogDamaged
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 from replog.ports import FlushToken, LogDirectory
@@ -36,6 +37,8 @@ class Upkeep:
         self._outsiders: dict[PartitionId, Partition] = {}
         """Led here, with an assigned replica outside the ISR."""
         self._unsaved: dict[PartitionId, Partition] = {}
+        self.damaged: list[tuple[Partition, str]] = []
+        """Copies whose files failed during retention, and how: for the broker to take."""
         self.lag_check_ms = 0
         self.next_ms = 0
         self._heartbeat_ms = 0
@@ -50,6 +53,11 @@ class Upkeep:
             self.unflushed[partition.identity] = partition
         if partition.leading is not None:
             self._unequal[partition.identity] = partition
+
+    def recovered(self, partition: Partition) -> None:
+        """What the log holds may never have been flushed, although nothing is appended now: the tail of an earlier life."""
+        if partition.config.flush != "os" and partition.log.flushed_end < partition.log.end_offset:
+            self.unflushed[partition.identity] = partition
 
     def committed(self, partition: Partition) -> None:
         """The high watermark has moved: worth a checkpoint."""
@@ -117,7 +125,10 @@ class Upkeep:
         return True
 
     def run(self, now_ms: int) -> list[Partition]:
-        """Checkpoints, retention and deletion that are due; returns partitions whose start has moved."""
+        """Checkpoints, retention and deletion that are due; returns partitions whose start has moved.
+
+        Raises LogFull (it is tried again in the next interval) or LogDamaged (the directory is broken).
+        """
         config = self._config
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
         if self._checkpoint_ms is None or self._retention_ms is None:
@@ -134,12 +145,12 @@ class Upkeep:
         return moved
 
     def save(self) -> None:
-        """Write the high watermarks that have moved; advisory at the next start (P-50)."""
+        """Write the high watermarks that have moved; advisory at the next start (P-50). Raises LogFull or LogDamaged."""
         if self._unsaved:
             for identity, partition in self._unsaved.items():
                 self._directory.high_watermarks[identity] = partition.high_watermark
-            self._unsaved.clear()
             self._directory.checkpoint()
+            self._unsaved.clear()
 
     def _purge(self) -> None:
         for identity, since_ms in self._directory.quarantined().items():
@@ -152,7 +163,12 @@ class Upkeep:
             topic = partition.config
             if (topic.retention_ms is not None or topic.retention_bytes is not None) and not partition.failed:
                 before = partition.log.start_offset
-                if partition.log.retain(self.wall_ms, partition.high_watermark) != before:
+                try:
+                    partition.log.retain(self.wall_ms, partition.high_watermark)
+                except LogDamaged as problem:
+                    self.damaged.append((partition, str(problem)))
+                    continue
+                if partition.log.start_offset != before:
                     moved.append(partition)
         return moved
 

@@ -1,0 +1,308 @@
+"""`decide(event)` says what to store and tell; `apply(step)` takes it once it is stored. No input, no output, no clock.
+
+Every decision is made from the cluster as it is now, never from memory of an earlier decision: an event may be decided
+twice (after a conflict, after an unknown outcome, by the next controller) and comes to the same end.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from attrs import evolve
+
+from replog.config import BrokerConfig
+from replog.controller import topics
+from replog.controller.cluster import (
+    Admitted,
+    BrokerAdmitted,
+    BrokerGone,
+    BrokerSet,
+    Change,
+    Cluster,
+    Due,
+    LossNoted,
+    ReplicaBroken,
+    Settled,
+    StateSet,
+    Topic,
+)
+from replog.controller.decision import Ask, Decision, Piece, Step, pack
+from replog.controller.election import Choice, Loss, choose, initial, recover
+from replog.controller.events import (
+    AdminAsked,
+    BrokerAcknowledged,
+    BrokersSeen,
+    CopiesGone,
+    DeletionsSeen,
+    Event,
+    FinishDeletion,
+    IsrProposed,
+    LastKnownAnswered,
+    Recheck,
+    ReplicasLost,
+    TopicsSeen,
+)
+from replog.controller.isr_change import change_isr
+from replog.errors import Code
+from replog.messages import AdminAnswer, AlterIsrAnswer, AlterIsrEntry, AlterIsrResult
+from replog.metadata import judgements, layout
+from replog.model import Address, PartitionId, PartitionState
+from replog.ports import Check, Create, Op, Put
+from replog.ports import Event as Told
+
+__all__ = ["Controller"]
+
+
+class Controller:
+    """The decision maker of one controller epoch."""
+
+    def __init__(self, *, controller_epoch: int, epoch_version: int, config: BrokerConfig) -> None:
+        self.cluster = Cluster()
+        self.controller_epoch = controller_epoch
+        self.config = config
+        self.guard = Check(layout.CONTROLLER_EPOCH, epoch_version)
+        """In every transaction: nothing is stored once another controller has been elected (KAFKA-6082, P-61)."""
+        self.waiters: dict[bytes, list[tuple[Address, AdminAnswer]]] = {}
+        """Who is told when a topic is gone."""
+
+    def decide(self, event: Event) -> Decision:
+        """What to do about an event. Changes nothing of the cluster."""
+        match event:
+            case Recheck():
+                return self._recheck()
+            case IsrProposed():
+                return self._isr_proposed(event)
+            case BrokersSeen():
+                return self._brokers_seen(event)
+            case BrokerAcknowledged():
+                return self._broker_acknowledged(event)
+            case ReplicasLost():
+                return self._replicas_lost(event)
+            case LastKnownAnswered():
+                return self._last_known_answered(event)
+            case TopicsSeen():
+                return topics.topics_seen(self, event)
+            case DeletionsSeen():
+                return topics.deletions_seen(self, event)
+            case AdminAsked():
+                return topics.admin_asked(self, event)
+            case FinishDeletion():
+                return topics.finish_deletion(self, event)
+            case CopiesGone():
+                return topics.copies_gone(self, event)
+
+    def apply(self, step: Step) -> None:
+        """Take a step that was committed."""
+        for change in step.changes:
+            self.cluster.apply(change)
+
+    # ---- partitions
+
+    def _recheck(self) -> Decision:
+        """One slice of the partitions that are due."""
+        cluster = self.cluster
+        todo = tuple(islice(cluster.due, self.config.slice_partitions_max))
+        pieces: list[Piece] = []
+        asks: list[Ask] = []
+        same: list[PartitionId] = []
+        for partition in todo:
+            choice = self._choose(partition)
+            if choice.state is None:
+                same.append(partition)
+            else:
+                piece = self.store_state(partition, cluster.topics[partition.topic_id], choice.state, choice.loss)
+                pieces.append(evolve(piece, changes=(*piece.changes, Settled((partition,)))))
+            if choice.ask:
+                epoch = (choice.state or cluster.states[partition]).leader_epoch
+                asks.append(Ask(partition, epoch, choice.ask))
+        steps = pack(self.guard, pieces)
+        if same:
+            steps = (*steps, Step(changes=(Settled(tuple(same)),)))
+        return Decision(steps, asks=tuple(asks))
+
+    def _choose(self, partition: PartitionId) -> Choice:
+        """What the partition should be now; a topic that is being deleted is left alone."""
+        cluster = self.cluster
+        topic = cluster.topic_of(partition)
+        if topic is None or partition.topic_id in cluster.deletions:
+            return Choice()
+        state = cluster.states.get(partition)
+        live = cluster.live(partition)
+        replicas = cluster.replicas(partition)
+        if state is None:
+            return Choice(initial(replicas, live))
+        return choose(
+            state,
+            replicas=replicas,
+            min_isr=cluster.min_isr(partition),
+            live=live,
+            lossy=cluster.lossy(partition),
+            unclean=topic.config.unclean_leader_election,
+        )
+
+    def store_state(self, partition: PartitionId, topic: Topic, state: PartitionState, loss: Loss | None = None) -> Piece:
+        """Write a partition's state over the one that is known; where none is known, only if there is none (S35)."""
+        path = layout.partition_state_path(topic.topic, partition.partition)
+        known = self.cluster.states.get(partition)
+        epoch = 0 if known is None else known.partition_epoch + 1
+        state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=epoch)
+        value = layout.encode_partition_state(state)
+        ops: list[Op] = [Create(path, value) if known is None else Put(path, value, known.partition_epoch)]
+        changes: list[Change] = [StateSet(partition, state)]
+        told: list[Told] = []
+        if loss is not None:
+            self._record_loss(partition, topic.topic, state, loss, ops, changes, told)
+        return Piece(tuple(ops), tuple(changes), tuple(told))
+
+    def _record_loss(
+        self,
+        partition: PartitionId,
+        topic: str,
+        state: PartitionState,
+        loss: Loss,
+        ops: list[Op],
+        changes: list[Change],
+        told: list[Told],
+    ) -> None:
+        """A decision that may lose records says so, in the same transaction."""
+        path = judgements.loss_path(partition.topic_id, partition.partition)
+        candidates = tuple(judgements.Candidate(*candidate) for candidate in loss.candidates)
+        record = judgements.LossRecord(topic, loss.kind, loss.leader, state.leader_epoch, candidates, loss.missing)
+        value = judgements.encode_loss(record)
+        version = self.cluster.losses.get(path)
+        ops.append(Create(path, value) if version is None else Put(path, value, version))
+        changes.append(LossNoted(path, 0 if version is None else version + 1))
+        fields = {"topic": topic, "partition": partition.partition, "kind": loss.kind, "leader": loss.leader}
+        told.append(Told("records_may_be_lost", {**fields, "candidates": loss.candidates, "missing": loss.missing}))
+
+    def _last_known_answered(self, event: LastKnownAnswered) -> Decision:
+        cluster = self.cluster
+        state = cluster.states.get(event.partition)
+        live = cluster.live(event.partition)
+        if state is None or event.partition.topic_id in cluster.deletions or state.leader_epoch != event.leader_epoch:
+            return Decision()
+        if state.leader is not None or state.isr or state.elr or not all(r in live for r in state.last_known):
+            return Decision()
+        answers = {broker: (epoch, end) for broker, epoch, end in event.answers}
+        topic = cluster.topics[event.partition.topic_id]
+        choice = recover(state, answers, cluster.replicas(event.partition))
+        assert choice.state is not None
+        return Decision(pack(self.guard, [self.store_state(event.partition, topic, choice.state, choice.loss)]))
+
+    # ---- proposals
+
+    def _isr_proposed(self, event: IsrProposed) -> Decision:
+        """Each entry is judged by itself; what is accepted goes into one transaction, as long as it fits."""
+        proposal = event.proposal
+        sender = self.cluster.brokers.get(proposal.broker_id)
+        if sender is None or sender.info.broker_epoch != proposal.broker_epoch:
+            return Decision(answers=((event.sender, AlterIsrAnswer(proposal.request, Code.STALE_BROKER_EPOCH, [])),))
+        results: list[AlterIsrResult] = []
+        pieces: list[Piece] = []
+        doubt: list[PartitionId] = []
+        seen: set[PartitionId] = set()
+        for entry in proposal.entries:
+            code, state = self._judge(entry, proposal.broker_id, seen)
+            if code == Code.NOT_CONTROLLER:
+                doubt.append(entry.partition)
+            if code == Code.NONE and state is not None and state != self.cluster.states[entry.partition]:
+                pieces.append(self.store_state(entry.partition, self.cluster.topics[entry.partition.topic_id], state))
+                state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=state.partition_epoch + 1)
+            results.append(AlterIsrResult(entry.partition, code, state))
+        answer = AlterIsrAnswer(proposal.request, Code.NONE, results)
+        return Decision(pack(self.guard, pieces), answers=((event.sender, answer),), doubt=tuple(doubt))
+
+    def _judge(self, entry: AlterIsrEntry, sender: int, seen: set[PartitionId]) -> tuple[int, PartitionState | None]:
+        cluster = self.cluster
+        partition = entry.partition
+        topic = cluster.topics.get(partition.topic_id)
+        if topic is None or partition.topic_id in cluster.deletions:
+            return Code.UNKNOWN_TOPIC_ID, None
+        if partition.partition not in topic.assignments:
+            return Code.UNKNOWN_TOPIC_OR_PARTITION, None
+        if cluster.topic_of(partition) is None:
+            return Code.INCONSISTENT_TOPIC_ID, None
+        state = cluster.states.get(partition)
+        if state is None:
+            return Code.UNKNOWN_TOPIC_OR_PARTITION, None
+        if partition in seen:
+            return Code.INVALID_REQUEST, state  # two wishes for one partition in one request
+        seen.add(partition)
+        replicas, min_isr = cluster.replicas(partition), cluster.min_isr(partition)
+        return change_isr(entry, sender, state, replicas=replicas, min_isr=min_isr, brokers=cluster.live(partition))
+
+    # ---- brokers
+
+    def _brokers_seen(self, event: BrokersSeen) -> Decision:
+        """Who came, who went, who came back as another incarnation; their partitions become due, nobody else's."""
+        cluster = self.cluster
+        seen = {broker.info.broker_id: broker for broker in event.brokers}
+        changes: list[Change] = []
+        told: list[Told] = []
+        for broker_id in sorted(cluster.brokers.keys() | seen.keys()):
+            known, now = cluster.brokers.get(broker_id), seen.get(broker_id)
+            if known is not None and now is not None and known.info.broker_epoch == now.info.broker_epoch:
+                continue
+            changes.append(BrokerGone(broker_id) if now is None else BrokerSet(now))
+            due = tuple(p for p in cluster.on_broker(broker_id) if self._concerns(p, broker_id))
+            changes.append(Due(due))
+            told.append(Told("broker_gone" if now is None else "broker_registered", {"broker": broker_id, "partitions": len(due)}))
+        return Decision((Step(changes=tuple(changes), told=tuple(told)),) if changes else ())
+
+    def _concerns(self, partition: PartitionId, broker_id: int) -> bool:
+        """Whether the broker's fate changes anything for the partition."""
+        state = self.cluster.states.get(partition)
+        if state is None:
+            return False
+        return broker_id in (state.leader, *state.isr, *state.elr) or (state.leader is None and broker_id in state.last_known)
+
+    def _broker_acknowledged(self, event: BrokerAcknowledged) -> Decision:
+        """The broker knows its partitions: let its incarnation in, and elect it wherever only it was missing."""
+        cluster = self.cluster
+        broker = cluster.brokers.get(event.broker_id)
+        if broker is None or broker.info.broker_epoch != event.broker_epoch:
+            return Decision()
+        steps: list[Step] = []
+        if broker.info.fenced:
+            steps += pack(self.guard, [self._admit(event.broker_id)])
+        else:  # admitted by a commit whose outcome nobody heard: what follows from it is still to be done
+            due = tuple(p for p in cluster.on_broker(event.broker_id) if self._leaderless(p))
+            steps += [Step(changes=(Due(due),))] if due else []
+        stops, stray_topics, told = topics.strays(cluster, event.broker_id, event.strays)
+        if stops or told:
+            steps.append(Step(stops=stops, told=told))
+        gone = [CopiesGone(event.broker_id, t) for t in event.removals if t in cluster.removed and t not in stray_topics]
+        return Decision(tuple(steps), after=tuple(gone))
+
+    def _admit(self, broker_id: int) -> Piece:
+        cluster = self.cluster
+        broker = cluster.brokers[broker_id]
+        path = judgements.admitted_path(broker_id)
+        known = cluster.admitted.get(broker_id)
+        version = 0 if known is None else known.version + 1
+        admission = judgements.Admission(broker.info.broker_epoch, broker.incarnation, broker.info.directory_id)
+        value = judgements.encode_admission(admission)
+        op = Create(path, value) if known is None else Put(path, value, known.version)
+        admitted = Admitted(admission.broker_epoch, admission.incarnation, admission.directory_id, version)
+        due = tuple(p for p in cluster.on_broker(broker_id) if self._leaderless(p))
+        told = Told("broker_admitted", {"broker": broker_id, "broker_epoch": admission.broker_epoch})
+        return Piece((op,), (BrokerAdmitted(broker_id, admitted), Due(due)), (told,))
+
+    def _leaderless(self, partition: PartitionId) -> bool:
+        state = self.cluster.states.get(partition)
+        return state is None or state.leader is None
+
+    def _replicas_lost(self, event: ReplicasLost) -> Decision:
+        """A disk failed: for these partitions the broker is as good as dead, and what it holds is not to be trusted."""
+        cluster = self.cluster
+        broker = cluster.brokers.get(event.broker_id)
+        if broker is None or broker.info.broker_epoch != event.broker_epoch:
+            return Decision()
+        held = cluster.on_broker(event.broker_id)
+        if event.partitions:
+            named = set(event.partitions)
+            held = [p for p in held if p in named]
+        broken = [ReplicaBroken(p, event.broker_id, event.broker_epoch) for p in held]
+        due = Due(tuple(p for p in held if self._concerns(p, event.broker_id)))
+        told = Told("replicas_failed", {"broker": event.broker_id, "reason": event.reason, "partitions": len(held)})
+        return Decision((Step(changes=(*broken, due), told=(told,)),))

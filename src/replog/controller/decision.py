@@ -1,0 +1,87 @@
+"""What a decision is made of: steps that are stored one by one, and what follows once they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from replog.controller.cluster import Change
+from replog.controller.events import Event
+from replog.messages import StopEntry
+from replog.model import Address, PartitionId
+from replog.ports import Event as Told
+from replog.ports import MetadataStore, Op
+
+__all__ = ["OPS_MAX", "Ask", "Decision", "Piece", "Step", "pack"]
+
+OPS_MAX = MetadataStore.commit_ops_max - 1
+"""Operations of a step besides its guard."""
+
+
+@frozen
+class Step:
+    """One transaction and what it means. Nothing of it is applied, noticed or answered unless it was committed."""
+
+    ops: tuple[Op, ...] = ()
+    """Begins with the guard: a Check on the version of the controller epoch. Empty: something observed, nothing to store."""
+    changes: tuple[Change, ...] = ()
+    stops: tuple[tuple[int, StopEntry], ...] = ()
+    """(broker, copy to take out of service)."""
+    told: tuple[Told, ...] = ()
+
+
+@frozen
+class Ask:
+    """Ask these replicas how far they reach, to choose among a last-known set."""
+
+    partition: PartitionId
+    leader_epoch: int
+    replicas: tuple[int, ...]
+
+
+@frozen
+class Decision:
+    """Steps, then (once every one of them is applied) answers, questions, and events that go on from there."""
+
+    steps: tuple[Step, ...] = ()
+    answers: tuple[tuple[Address, Any], ...] = ()
+    asks: tuple[Ask, ...] = ()
+    after: tuple[Event, ...] = ()
+    doubt: tuple[PartitionId, ...] = ()
+    """A leader knows newer states of these than this controller: it must look again, at its own epoch too (P-66)."""
+
+
+@frozen
+class Piece:
+    """Operations that belong into one transaction, with what they change."""
+
+    ops: tuple[Op, ...]
+    changes: tuple[Change, ...]
+    told: tuple[Told, ...] = ()
+
+
+def pack(guard: Op, pieces: Iterable[Piece], ops_max: int = OPS_MAX) -> tuple[Step, ...]:
+    """Pieces in as few steps as their number of operations allows."""
+    steps: list[Step] = []
+    batch: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if batch and size + len(piece.ops) > ops_max:
+            steps.append(_step(guard, batch))
+            batch, size = [], 0
+        batch.append(piece)
+        size += len(piece.ops)
+    if batch:
+        steps.append(_step(guard, batch))
+    return tuple(steps)
+
+
+def _step(guard: Op, pieces: Sequence[Piece]) -> Step:
+    ops = tuple(op for piece in pieces for op in piece.ops)
+    return Step(
+        ops=(guard, *ops) if ops else (),
+        changes=tuple(change for piece in pieces for change in piece.changes),
+        told=tuple(told for piece in pieces for told in piece.told),
+    )

@@ -1,0 +1,132 @@
+"""Who may lead, and what the ISR, the eligible (ELR) and the last-known replicas become: expressions on plain data.
+
+Rules: KIP-966 for ELR and last-known, KIP-704 for recovering, KAFKA-15021 (a shrink alone costs no leader epoch).
+The invariant behind all of them: while |ISR| < min_isr nothing commits, so whoever leaves the ISR then is still complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from replog.model import PartitionState
+
+__all__ = ["Choice", "Loss", "choose", "effective_min_isr", "initial", "longest", "recover", "with_isr"]
+
+
+@frozen
+class Loss:
+    """A decision that may lose committed records: what is recorded beside the new state."""
+
+    kind: Literal["unclean", "last_known"]
+    leader: int
+    candidates: tuple[tuple[int, int, int], ...]
+    """(broker, last epoch, end offset) of each replica considered; -1, -1 where nobody could be asked."""
+    missing: tuple[int, ...]
+    """Replicas that may hold more and were not there."""
+
+
+@frozen
+class Choice:
+    """What to do about one partition: store `state` (None: it is right as it is), or ask the `ask` replicas first."""
+
+    state: PartitionState | None = None
+    ask: tuple[int, ...] = ()
+    loss: Loss | None = None
+
+
+def effective_min_isr(min_isr: int | None, replicas: Sequence[int]) -> int:
+    """The min ISR that counts: never more than there are replicas."""
+    return min(min_isr or 1, len(replicas))
+
+
+def initial(replicas: Sequence[int], live: Container[int]) -> PartitionState | None:
+    """The first state of a partition: the live replicas are in sync, the first leads. None while nobody is live."""
+    isr = tuple(r for r in replicas if r in live)
+    return PartitionState(leader=isr[0], leader_epoch=0, isr=isr) if isr else None
+
+
+def with_isr(
+    state: PartitionState, isr: Sequence[int], *, replicas: Sequence[int], min_isr: int, lossy: Container[int] = ()
+) -> PartitionState:
+    """`state` with another ISR, and the ELR and last-known set that follow from it.
+
+    A target ISR of at least `min_isr` empties both. Below it, ELR := (ELR + old ISR) - new ISR - `lossy`, and the last-known set
+    gains everyone who was complete: a lossy replica leaves the ELR but never the last-known set.
+    """
+    if len(isr) >= min_isr:
+        return evolve(state, isr=tuple(isr), elr=(), last_known=())
+    complete = {*state.isr, *state.elr}
+    elr = tuple(r for r in replicas if r in complete and r not in isr and r not in lossy)
+    last_known = tuple(r for r in replicas if r in complete or r in state.last_known)
+    return evolve(state, isr=tuple(isr), elr=elr, last_known=last_known)
+
+
+def choose(
+    state: PartitionState,
+    *,
+    replicas: Sequence[int],
+    min_isr: int,
+    live: Container[int],
+    lossy: Container[int] = (),
+    unclean: bool = False,
+) -> Choice:
+    """What the partition should be now that these replicas are `live` (registered, unfenced, their disk working).
+
+    In this order: the leader stays if it can; the first live ISR member in replica order; the first live ELR member
+    once the ISR is empty; the last-known set once all of it is live (they must be asked first); an unclean election if
+    the topic allows it; nobody. `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else.
+    """
+    isr = tuple(r for r in state.isr if r in live and r not in lossy)
+    after = state
+    if isr != state.isr or any(r in lossy for r in state.elr):
+        after = with_isr(state, isr, replicas=replicas, min_isr=min_isr, lossy=lossy)
+    leader = after.leader if after.leader in isr else next((r for r in replicas if r in isr), None)
+    if leader is None:
+        leader = next((r for r in replicas if r in after.elr and r in live), None)
+        if leader is not None:
+            after = with_isr(after, (leader,), replicas=replicas, min_isr=min_isr, lossy=lossy)
+    if leader is None:
+        return _without_leader(state, _led(after, None), replicas, live, unclean)
+    after = _led(after, leader)
+    return Choice(None if after == state else after)
+
+
+def _led(state: PartitionState, leader: int | None) -> PartitionState:
+    """`state` under `leader`: a change of leadership, to nobody included, costs an epoch; nothing else does."""
+    return state if leader == state.leader else evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def _without_leader(
+    before: PartitionState, after: PartitionState, replicas: Sequence[int], live: Container[int], unclean: bool
+) -> Choice:
+    """No ISR or ELR member can lead: ask the last-known set, elect uncleanly if allowed, or wait."""
+    changed = None if after == before else after
+    if not after.isr and not after.elr and after.last_known and all(r in live for r in after.last_known):
+        return Choice(changed, ask=after.last_known)
+    leader = next((r for r in replicas if r in live), None) if unclean else None
+    if leader is None:
+        return Choice(changed)
+    candidates = tuple((r, -1, -1) for r in replicas if r in live)
+    missing = tuple(r for r in replicas if r not in live)
+    return Choice(_uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))
+
+
+def _uncleanly(state: PartitionState, leader: int, epoch: int) -> PartitionState:
+    """Led by a replica that may miss committed records: alone in the ISR, and recovering until it says otherwise (KIP-704)."""
+    return evolve(state, leader=leader, leader_epoch=epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
+
+
+def longest(answers: Mapping[int, tuple[int, int]], replicas: Sequence[int]) -> int:
+    """The replica with the largest (last epoch, end offset); of equals the first in replica order."""
+    assert answers, "somebody must have answered"
+    return max((r for r in replicas if r in answers), key=lambda r: answers[r])
+
+
+def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], replicas: Sequence[int]) -> Choice:
+    """Elect from a last-known set whose members have all said how far they reach (KIP-966, unclean recovery)."""
+    leader = longest(answers, replicas)
+    candidates = tuple((r, *answers[r]) for r in replicas if r in answers)
+    return Choice(_uncleanly(state, leader, state.leader_epoch), loss=Loss("last_known", leader, candidates, ()))

@@ -1,0 +1,145 @@
+"""What the controller decides about, one value each, in two classes: urgent events run before background ones.
+
+Failures, elections and proposals are urgent. Creations and deletions wait for them, between slices.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from replog.controller.cluster import Broker, Topic
+from replog.messages import Admin, AlterIsr
+from replog.model import Address, PartitionId, PartitionState
+
+__all__ = [
+    "AdminAsked",
+    "BrokerAcknowledged",
+    "BrokersSeen",
+    "CopiesGone",
+    "DeletionsSeen",
+    "Event",
+    "FinishDeletion",
+    "IsrProposed",
+    "LastKnownAnswered",
+    "Recheck",
+    "ReplicasLost",
+    "TopicsSeen",
+    "is_urgent",
+]
+
+
+@frozen
+class BrokersSeen:
+    """All registrations, as the store lists them now."""
+
+    brokers: tuple[Broker, ...]
+
+
+@frozen
+class TopicsSeen:
+    """Topics whose node is in the store and that the cluster did not know: made by a tool, or left by an earlier controller."""
+
+    topics: tuple[Topic, ...] = ()
+    states: tuple[tuple[PartitionId, PartitionState], ...] = ()
+    """What the store already says about their partitions."""
+    gone: tuple[bytes, ...] = ()
+    """Ids of topics whose node has disappeared."""
+
+
+@frozen
+class DeletionsSeen:
+    """Deletion wishes in the store: (topic, topic id, version of the wish)."""
+
+    wishes: tuple[tuple[str, bytes, int], ...]
+
+
+@frozen
+class Recheck:
+    """Decide the partitions that are due again, one slice of them."""
+
+
+@frozen
+class IsrProposed:
+    """A leader wishes to change ISRs."""
+
+    sender: Address
+    proposal: AlterIsr
+
+
+@frozen
+class ReplicasLost:
+    """A broker's disk failed for these partitions (empty: all of its partitions)."""
+
+    broker_id: int
+    broker_epoch: int
+    reason: str
+    partitions: tuple[PartitionId, ...] = ()
+
+
+@frozen
+class LastKnownAnswered:
+    """Every replica of a last-known set has said how far it reaches."""
+
+    partition: PartitionId
+    leader_epoch: int
+    """Of the state they were asked about."""
+    answers: tuple[tuple[int, int, int], ...]
+    """(broker, last epoch, end offset)."""
+
+
+@frozen
+class BrokerAcknowledged:
+    """A broker has applied the complete notice of its epoch."""
+
+    broker_id: int
+    broker_epoch: int
+    strays: tuple[PartitionId, ...] = ()
+    """Logs it holds that the notice did not name."""
+    removals: tuple[bytes, ...] = ()
+    """Deleted topics it was still listed for when the notice was made."""
+
+
+@frozen
+class CopiesGone:
+    """A broker has put its copies of a deleted topic out of service."""
+
+    broker_id: int
+    topic_id: bytes
+
+
+@frozen
+class AdminAsked:
+    """A wish of a person or program. `token` becomes the id of a topic, so that deciding twice makes one topic."""
+
+    sender: Address
+    request: Admin
+    token: bytes = field(default=b"", repr=False)
+
+
+@frozen
+class FinishDeletion:
+    """The next slice of a deletion whose wish is in the store."""
+
+    topic_id: bytes
+
+
+Event = (
+    BrokersSeen
+    | TopicsSeen
+    | DeletionsSeen
+    | Recheck
+    | IsrProposed
+    | ReplicasLost
+    | LastKnownAnswered
+    | BrokerAcknowledged
+    | CopiesGone
+    | AdminAsked
+    | FinishDeletion
+)
+
+_BACKGROUND = (TopicsSeen, DeletionsSeen, CopiesGone, AdminAsked, FinishDeletion)
+
+
+def is_urgent(event: Event) -> bool:
+    """Whether the event runs before anything that can wait."""
+    return not isinstance(event, _BACKGROUND)

@@ -1,0 +1,74 @@
+"""Asking the replicas of last-known sets how far they reach, until every one has answered (KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from attrs import define, field
+
+from replog.controller.decision import Ask
+from replog.controller.events import LastKnownAnswered
+from replog.messages import ReplicaStatesAnswer
+from replog.model import PartitionId
+
+__all__ = ["LastKnown"]
+
+
+@define
+class _Question:
+    ask: Ask
+    answers: dict[int, tuple[int, int]] = field(factory=dict)
+    """Broker -> (last epoch, end offset)."""
+
+    def waiting(self) -> list[int]:
+        return [b for b in self.ask.replicas if b not in self.answers]
+
+
+class LastKnown:
+    """Open questions, by partition. A question ends with its last answer, or when its partition is decided otherwise."""
+
+    def __init__(self) -> None:
+        self._open: dict[PartitionId, _Question] = {}
+        self._request = 0
+        self._sent_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def drop(self, partition: PartitionId) -> None:
+        """The partition was decided again: what was asked about it counts no more."""
+        self._open.pop(partition, None)
+
+    def begin(self, asks: Iterable[Ask]) -> None:
+        """Open questions; `messages` sends them."""
+        for ask in asks:
+            self._open[ask.partition] = _Question(ask)
+
+    def messages(self, now_ms: int) -> Iterator[tuple[int, int, list[PartitionId]]]:
+        """(broker, request number, partitions) for everyone who has yet to answer."""
+        self._sent_ms = now_ms
+        by_broker: dict[int, list[PartitionId]] = {}
+        for partition, question in sorted(self._open.items()):
+            for broker_id in question.waiting():
+                by_broker.setdefault(broker_id, []).append(partition)
+        for broker_id in sorted(by_broker):
+            self._request += 1
+            yield broker_id, self._request, by_broker[broker_id]
+
+    def deadline_ms(self, timeout_ms: int) -> int | None:
+        """When to ask again."""
+        return self._sent_ms + timeout_ms if self._open else None
+
+    def answered(self, answer: ReplicaStatesAnswer) -> list[LastKnownAnswered]:
+        """Take an answer; returns the questions that it was the last answer to."""
+        done = []
+        for replica in answer.replicas:
+            question = self._open.get(replica.partition)
+            if question is None:
+                continue
+            question.answers[answer.broker_id] = (replica.last_epoch, replica.end_offset)
+            if not question.waiting():
+                answers = tuple((b, *question.answers[b]) for b in question.ask.replicas)
+                done.append(LastKnownAnswered(replica.partition, question.ask.leader_epoch, answers))
+                del self._open[replica.partition]
+        return done

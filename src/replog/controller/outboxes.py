@@ -1,0 +1,245 @@
+"""What brokers have yet to hear. Per broker only the newest state of each partition, in numbered notices.
+
+A notice keeps its number until the broker has applied it: what is sent again under that number is the newest state of
+the partitions it was about, perhaps none of them any more. So a broker's count of notices without a gap always gets on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from attrs import define, field
+
+from replog.messages import LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
+from replog.model import PartitionId
+
+__all__ = ["BrokerOutbox", "Outboxes"]
+
+Look = Callable[[PartitionId], PartitionNotice | None]
+"""The newest state of a partition; None if it has none."""
+
+
+@define
+class _Notice:
+    sent_ms: int
+    complete: bool = False
+    keys: dict[PartitionId, None] = field(factory=dict)
+    stops: dict[PartitionId, StopEntry] = field(factory=dict)
+    is_stop: bool = False
+
+
+@define
+class BrokerOutbox:
+    """What one life of one broker has been told, and has yet to acknowledge."""
+
+    broker_epoch: int
+    announced: bool = False
+    """Whether the complete notice has been made; before it nothing else is sent."""
+    complete_notice: int = -1
+    removals: tuple[bytes, ...] = ()
+    """Deleted topics the broker was listed for when the complete notice was made."""
+    acknowledged: bool = False
+    """Whether the complete notice was answered."""
+    _next: int = 0
+    _notices: dict[int, _Notice] = field(factory=dict)
+    _newest: dict[PartitionId, int] = field(factory=dict)
+    _news: dict[PartitionId, None] = field(factory=dict)
+    _stops: dict[PartitionId, StopEntry] = field(factory=dict)
+    _heartbeat_ms: int = -1
+
+    def note(self, partition: PartitionId) -> None:
+        """The state of a partition changed."""
+        if self.announced:
+            self._news[partition] = None
+
+    def stop(self, entry: StopEntry) -> None:
+        """A copy is to be taken out of service; states of it that are still under way are withdrawn."""
+        self._news.pop(entry.partition, None)
+        self._withdraw(entry.partition)
+        self._stops[entry.partition] = entry
+
+    def announce(self, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> int:
+        """Make the complete notice; it closes every gap before it. Returns its number."""
+        self.announced, self.acknowledged, self.removals = True, False, removals
+        self._notices = {n: notice for n, notice in self._notices.items() if notice.is_stop}
+        self._newest.clear()
+        self._news.clear()
+        self.complete_notice = self._open(_Notice(now_ms, complete=True), partitions)
+        return self.complete_notice
+
+    def take_news(self, now_ms: int) -> list[int]:
+        """Turn what is new into notices; returns their numbers."""
+        numbers = []
+        if self._news:
+            numbers.append(self._open(_Notice(now_ms), self._news))
+            self._news = {}
+        if self._stops and self.announced:
+            numbers.append(self._open(_Notice(now_ms, stops=self._stops, is_stop=True), ()))
+            self._stops = {}
+        return numbers
+
+    def _open(self, notice: _Notice, keys: Iterable[PartitionId]) -> int:
+        number = self._next
+        self._next += 1
+        for key in keys:
+            self._withdraw(key)
+            notice.keys[key] = None
+            self._newest[key] = number
+        self._notices[number] = notice
+        return number
+
+    def _withdraw(self, key: PartitionId) -> None:
+        older = self._newest.pop(key, None)
+        if older is not None and older != self.complete_notice:
+            self._notices[older].keys.pop(key, None)
+
+    def entries(self, number: int) -> _Notice | None:
+        """The notice under a number; None once it is acknowledged."""
+        return self._notices.get(number)
+
+    def answered(self, number: int) -> bool:
+        """The broker has applied a notice. True if it was the complete one, for the first time."""
+        notice = self._notices.get(number)
+        if notice is None:
+            return False
+        self._forget(number)
+        if number != self.complete_notice or self.acknowledged:
+            return False
+        self.acknowledged = True
+        return True
+
+    def _forget(self, number: int) -> None:
+        for key in self._notices.pop(number).keys:
+            if self._newest.get(key) == number:
+                del self._newest[key]
+
+    def stopped(self, number: int) -> list[StopEntry]:
+        """The stops under a number, which the broker has answered."""
+        notice = self._notices.get(number)
+        return [] if notice is None else list(notice.stops.values())
+
+    def heartbeat(self, applied: int, now_ms: int) -> list[int]:
+        """Notices up to `applied` have arrived. Returns those to send again: under way since before the last heartbeat.
+
+        The complete notice and stops wait for their answer all the same: it carries more than an acknowledgement.
+        """
+        for number in [n for n in self._notices if n <= applied]:
+            if not self._notices[number].is_stop and number != self.complete_notice:
+                self._forget(number)
+        missing = [n for n, notice in self._notices.items() if n > applied and notice.sent_ms <= self._heartbeat_ms]
+        self._heartbeat_ms = now_ms
+        return missing
+
+    def overdue(self, before_ms: int) -> list[int]:
+        """Notices sent at or before a time and not acknowledged."""
+        return [n for n, notice in self._notices.items() if notice.sent_ms <= before_ms]
+
+    def unacknowledged(self) -> int:
+        """How many notices the broker has yet to acknowledge."""
+        return len(self._notices)
+
+    def oldest_ms(self) -> int | None:
+        """When the notice that waits for longest was sent last."""
+        return min((notice.sent_ms for notice in self._notices.values()), default=None)
+
+
+class Outboxes:
+    """Every registered broker's outbox, and the messages made from them."""
+
+    def __init__(self, controller_id: int, controller_epoch: int, ack_timeout_ms: int, look: Look) -> None:
+        self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
+        self._ack_timeout_ms = ack_timeout_ms
+        self._look = look
+        self._brokers: dict[int, BrokerOutbox] = {}
+        self._changed: dict[int, None] = {}
+        self.resent = 0
+        """Notices sent again, for metrics."""
+
+    def register(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker's life begins: what an earlier one was told counts no more."""
+        self._brokers[broker_id] = BrokerOutbox(broker_epoch)
+
+    def forget(self, broker_id: int) -> None:
+        """A broker is gone."""
+        self._brokers.pop(broker_id, None)
+
+    def get(self, broker_id: int, broker_epoch: int) -> BrokerOutbox | None:
+        """The outbox of this life of a broker."""
+        box = self._brokers.get(broker_id)
+        return box if box is not None and box.broker_epoch == broker_epoch else None
+
+    def silent(self) -> list[int]:
+        """Brokers that have not been sent a complete notice."""
+        return [b for b in sorted(self._brokers) if not self._brokers[b].announced]
+
+    def unacknowledged(self) -> dict[int, int]:
+        """Broker -> notices it has yet to acknowledge, where there are any."""
+        return {b: box.unacknowledged() for b, box in sorted(self._brokers.items()) if box.unacknowledged()}
+
+    def note(self, partition: PartitionId, brokers: Iterable[int]) -> None:
+        """The state of a partition was stored: its replicas are to hear it."""
+        for broker_id in brokers:
+            box = self._brokers.get(broker_id)
+            if box is not None:
+                box.note(partition)
+                self._changed[broker_id] = None
+
+    def stop(self, broker_id: int, entry: StopEntry) -> None:
+        """A broker is to take a copy out of service. One that is not registered will be found out when it comes back."""
+        box = self._brokers.get(broker_id)
+        if box is not None:
+            box.stop(entry)
+            self._changed[broker_id] = None
+
+    def announce(self, broker_id: int, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> LeaderAndIsr:
+        """The complete notice for a broker."""
+        box = self._brokers[broker_id]
+        number = box.announce(partitions, removals, now_ms)
+        self._changed[broker_id] = None
+        message = self._message(box, number)
+        assert isinstance(message, LeaderAndIsr)
+        return message
+
+    def flush(self, now_ms: int) -> Iterator[tuple[int, LeaderAndIsr | StopReplica]]:
+        """What is new, one message of a kind per broker."""
+        changed, self._changed = self._changed, {}
+        for broker_id in sorted(changed):
+            box = self._brokers.get(broker_id)
+            if box is not None:
+                yield from ((broker_id, self._message(box, number)) for number in box.take_news(now_ms))
+
+    def heartbeat(self, broker_id: int, broker_epoch: int, applied: int, now_ms: int) -> Iterator[tuple[int, LeaderAndIsr | StopReplica]]:
+        """A broker says how far it is: what it should have by now and has not is sent again."""
+        box = self.get(broker_id, broker_epoch)
+        if box is not None:
+            yield from self._again(broker_id, box, box.heartbeat(applied, now_ms), now_ms)
+
+    def overdue(self, now_ms: int) -> Iterator[tuple[int, LeaderAndIsr | StopReplica]]:
+        """Notices that were not acknowledged in time, in their newest form."""
+        for broker_id, box in sorted(self._brokers.items()):
+            yield from self._again(broker_id, box, box.overdue(now_ms - self._ack_timeout_ms), now_ms)
+
+    def deadline_ms(self) -> int | None:
+        """When the next notice becomes overdue."""
+        oldest = [at for at in (box.oldest_ms() for box in self._brokers.values()) if at is not None]
+        return min(oldest) + self._ack_timeout_ms if oldest else None
+
+    def _again(
+        self, broker_id: int, box: BrokerOutbox, numbers: Iterable[int], now_ms: int
+    ) -> Iterator[tuple[int, LeaderAndIsr | StopReplica]]:
+        for number in numbers:
+            notice = box.entries(number)
+            assert notice is not None
+            notice.sent_ms = now_ms
+            self.resent += 1
+            yield broker_id, self._message(box, number)
+
+    def _message(self, box: BrokerOutbox, number: int) -> LeaderAndIsr | StopReplica:
+        notice = box.entries(number)
+        assert notice is not None
+        head = (self._controller_id, self._controller_epoch, box.broker_epoch, number)
+        if notice.is_stop:
+            return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)])
+        found = (self._look(key) for key in sorted(notice.keys))
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, [entry for entry in found if entry is not None])

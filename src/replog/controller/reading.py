@@ -1,0 +1,247 @@
+"""What the controller reads from the store, as scripts: each yields one store operation at a time and is sent its result.
+
+A failed operation is raised into the script. Watches are armed before the level they cover is read, so that a change
+in between is seen as a second look, never missed (KAFKA-3085).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from replog.controller.cluster import (
+    Admitted,
+    Broker,
+    BrokerAdmitted,
+    Change,
+    Cluster,
+    DeletionGone,
+    DeletionSet,
+    LossNoted,
+    RemovedGone,
+    RemovedSet,
+    StateGone,
+    StateSet,
+    Topic,
+    TopicGone,
+    TopicSet,
+)
+from replog.controller.events import BrokersSeen, DeletionsSeen, TopicsSeen
+from replog.controller.topics import resolved
+from replog.errors import StoreCorrupt, UsageError
+from replog.metadata import judgements, layout
+from replog.model import BrokerInfo, PartitionId, PartitionState
+from replog.ports import Event as Told
+from replog.ports import Versioned
+
+__all__ = ["Reader", "Script"]
+
+Script = Generator[tuple[Any, Any], Any, Any]
+"""Yields (verb, argument) of a StoreCall; is sent its value."""
+
+
+class Reader:
+    """Reads for one store session; remembers which watches are armed, and tells about values it cannot read."""
+
+    def __init__(self, slice_max: int, tell: Callable[[Told], None]) -> None:
+        self._slice_max = slice_max
+        self._tell = tell
+        self._armed: set[str] = set()
+
+    def fired(self, path: str) -> None:
+        """A watch fires once."""
+        self._armed.discard(path)
+
+    def is_armed(self, path: str) -> bool:
+        """Whether a watch should fire when the path changes."""
+        return path in self._armed
+
+    def disarmed(self) -> None:
+        """The session ended, and its watches with it."""
+        self._armed.clear()
+
+    def watch(self, path: str) -> Script:
+        """Arm a watch unless it is armed."""
+        if path not in self._armed:
+            yield "watch", path
+            self._armed.add(path)
+
+    def _children(self, parent: str, *, watched: bool = True) -> Script:
+        """(name, value) of every child of a level that has a value, sorted by name."""
+        if watched:
+            yield from self.watch(parent)
+        names: list[str] = yield "list", parent
+        values = yield from self.read_each([f"{parent}/{name}" for name in names])
+        return [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+
+    def read_each(self, paths: Sequence[str]) -> Script:
+        """Values at many paths, a slice at a time."""
+        values: list[Versioned | None] = []
+        for at in range(0, len(paths), self._slice_max):
+            values += yield "read_each", list(paths[at : at + self._slice_max])
+        return values
+
+    def _decoded(self, path: str, decode: Callable[..., Any], *arguments: Any) -> Any:
+        """What `decode` makes of its arguments; None, told as an event, where it cannot be read: one bad value stops nothing else."""
+        try:
+            return decode(*arguments)
+        except (StoreCorrupt, UsageError) as error:
+            self._tell(Told("store_value_unreadable", {"path": path, "error": str(error)}))
+            return None
+
+    # ---- levels
+
+    def brokers(self) -> Script:
+        """Everybody who is registered."""
+        found = yield from self._children(layout.BROKER_IDS)
+        brokers = []
+        for name, value in found:
+            path = f"{layout.BROKER_IDS}/{name}"
+            broker = self._decoded(path, _broker, path, value)
+            if broker is not None:
+                brokers.append(broker)
+        return BrokersSeen(tuple(brokers))
+
+    def admitted(self) -> Script:
+        """Which incarnations were let in."""
+        found = yield from self._children(judgements.ADMITTED, watched=False)
+        changes: list[Change] = []
+        for name, value in found:
+            path = f"{judgements.ADMITTED}/{name}"
+            change = self._decoded(path, _admitted, path, int(name), value)
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    def topics(self, known: Cluster) -> Script:
+        """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
+        found = yield from self._children(layout.TOPICS)
+        topics: list[Topic] = []
+        kept: set[bytes] = set()
+        for name, value in found:
+            path = f"{layout.TOPICS}/{name}"
+            topic = self._decoded(path, _topic, path, name, value)
+            if topic is None:
+                if name in known.names:
+                    kept.add(known.names[name])  # unreadable is not gone
+                continue
+            kept.add(topic.topic_id)
+            if topic.topic_id not in known.topics:
+                topics.append(topic)
+        states = yield from self._states(topics)
+        readable = tuple(topic for topic in topics if topic.topic_id in states)
+        stated = tuple(state for topic in readable for state in states[topic.topic_id])
+        return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))
+
+    def _states(self, topics: Sequence[Topic]) -> Script:
+        """Topic id -> its (partition, state); a topic of which a state cannot be read is left out as a whole."""
+        partitions = [(topic, partition) for topic in topics for partition in topic.identities()]
+        paths = [layout.partition_state_path(topic.topic, p.partition) for topic, p in partitions]
+        values = yield from self.read_each(paths)
+        states: dict[bytes, list[tuple[PartitionId, PartitionState]]] = {topic.topic_id: [] for topic in topics}
+        unreadable: set[bytes] = set()
+        for (topic, partition), path, value in zip(partitions, paths, values, strict=True):
+            if value is None:
+                continue
+            state = self._decoded(path, layout.decode_partition_state, path, value)
+            if state is None:
+                unreadable.add(topic.topic_id)
+            else:
+                states[topic.topic_id].append((partition, state))
+        return {topic_id: found for topic_id, found in states.items() if topic_id not in unreadable}
+
+    def deletions(self) -> Script:
+        """Wishes to delete topics."""
+        found = yield from self._children(layout.DELETE_TOPICS)
+        wishes = []
+        for name, value in found:
+            path = f"{layout.DELETE_TOPICS}/{name}"
+            topic_id = self._decoded(path, layout.decode_delete_topic, path, value.value)
+            if topic_id is not None:
+                wishes.append((name, topic_id, value.version))
+        return DeletionsSeen(tuple(wishes))
+
+    def removed(self) -> Script:
+        """Which brokers still hold copies of deleted topics."""
+        found = yield from self._children(layout.REMOVED, watched=False)
+        changes: list[Change] = []
+        for name, value in found:
+            path = f"{layout.REMOVED}/{name}"
+            change = self._decoded(path, _removed, path, value)
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    # ---- one path again
+
+    def again(self, cluster: Cluster, paths: Sequence[str]) -> Script:
+        """The changes that bring the cluster up to what the store has at these paths (after a conflict or an unknown outcome)."""
+        values = yield from self.read_each(paths)
+        changes: list[Change] = []
+        for path, value in zip(paths, values, strict=True):
+            change = _now(cluster, path, value)
+            if change is not None:
+                changes.append(change)
+            if isinstance(change, TopicSet):
+                states = yield from self._states([change.topic])
+                changes += [StateSet(partition, state) for partition, state in states.get(change.topic.topic_id, ())]
+        return changes
+
+
+def _broker(path: str, value: Versioned) -> Broker:
+    broker_id = layout.place_of(path).broker_id
+    assert broker_id is not None
+    said = layout.decode_registration(path, value.value)
+    info = BrokerInfo(broker_id, value.created, said.endpoints, said.rack, said.directory_id, fenced=True)
+    return Broker(info, said.loss, said.incarnation)
+
+
+def _admitted(path: str, broker_id: int, value: Versioned) -> BrokerAdmitted:
+    said = judgements.decode_admission(path, value.value)
+    return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version))
+
+
+def _topic(path: str, name: str, value: Versioned) -> Topic:
+    entry = layout.decode_topic(path, value.value)
+    if not entry.partitions or not all(assignment.replicas for assignment in entry.partitions.values()):
+        raise StoreCorrupt(path, "the topic has no partitions, or one without replicas")
+    factor = min(len(assignment.replicas) for assignment in entry.partitions.values())
+    return Topic(name, entry.topic_id, resolved(entry.config, factor), entry.partitions, entry.next_creation, value.version)
+
+
+def _removed(path: str, value: Versioned) -> RemovedSet:
+    topic_id = layout.place_of(path).topic_id
+    assert topic_id is not None
+    return RemovedSet(topic_id, layout.decode_removed(path, value.value), value.version)
+
+
+def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
+    """What the cluster should believe about a path that it wanted to write."""
+    if path.startswith(judgements.LOSSES):
+        return None if value is None else LossNoted(path, value.version)
+    if path.startswith(judgements.ADMITTED):
+        return None if value is None else _admitted(path, int(path.rsplit("/", 1)[1]), value)
+    place = layout.place_of(path)
+    topic_id = cluster.names.get(place.topic or "")
+    match place.row:
+        case "partition_state":
+            if topic_id is None:
+                return None
+            partition = cluster.topics[topic_id].identity(place.topic_partition.partition)
+            return StateGone(partition) if value is None else StateSet(partition, layout.decode_partition_state(path, value))
+        case layout.TOPICS:
+            assert place.topic is not None
+            if value is not None:
+                return TopicSet(_topic(path, place.topic, value))
+            return None if topic_id is None else TopicGone(topic_id)
+        case layout.DELETE_TOPICS:
+            assert place.topic is not None
+            if value is not None:
+                return DeletionSet(place.topic, layout.decode_delete_topic(path, value.value), value.version)
+            wished = [d.topic_id for d in cluster.deletions.values() if d.topic == place.topic]
+            return DeletionGone(wished[0]) if wished else None
+        case layout.REMOVED:
+            assert place.topic_id is not None
+            return RemovedGone(place.topic_id) if value is None else _removed(path, value)
+        case _:
+            return None

@@ -1,0 +1,429 @@
+"""One term of one controller: it loads the store, runs events one by one, and tells brokers what was stored.
+
+Nothing here outlives the term: the next controller, perhaps on the same broker, starts again from the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from attrs import define
+
+from replog.config import BrokerConfig
+from replog.controller.campaign import Won, still_seated
+from replog.controller.cluster import BrokerGone, BrokerSet, Due, Settled, StateSet
+from replog.controller.controller import Controller
+from replog.controller.decision import Decision, Step
+from replog.controller.events import (
+    AdminAsked,
+    BrokerAcknowledged,
+    CopiesGone,
+    Event,
+    FinishDeletion,
+    IsrProposed,
+    Recheck,
+    ReplicasLost,
+    is_urgent,
+)
+from replog.controller.lastknown import LastKnown
+from replog.controller.outboxes import Outboxes
+from replog.controller.reading import Reader, Script
+from replog.controller.views import Views
+from replog.errors import Code, ReplogError
+from replog.messages import (
+    AdminAnswer,
+    AlterIsrAnswer,
+    ClusterView,
+    Heartbeat,
+    LeaderAndIsrAnswer,
+    PartitionNotice,
+    ReplicaStates,
+    ReplicaStatesAnswer,
+    StopReplicaAnswer,
+    UpdateMetadata,
+)
+from replog.metadata import layout
+from replog.model import Address, PartitionId
+from replog.ports import Conflict, Outbox, SessionLost, UnknownOutcome
+from replog.ports import Event as Told
+
+__all__ = ["Deposed", "Term"]
+
+_TRIES_MAX = 10
+"""An event that still conflicts after this many decisions is given up; the next look at the store finds what is left."""
+
+_LOOKS = {"seat": layout.CONTROLLER, "brokers": layout.BROKER_IDS, "topics": layout.TOPICS, "deletions": layout.DELETE_TOPICS}
+"""What can be looked at, and the path whose watch says so."""
+
+
+class Deposed(Exception):
+    """Another controller has been elected, or this one cannot know that none was."""
+
+
+@define
+class _Queued:
+    event: Event
+    tries: int = 0
+
+
+class Term:
+    """The state of one term, and the scripts that its executor runs."""
+
+    def __init__(
+        self, broker_id: int, won: Won, *, config: BrokerConfig, cluster_id: str, outbox: Outbox, reader: Reader
+    ) -> None:
+        self._broker_id = broker_id
+        self._won = won
+        self._config = config
+        self._cluster_id = cluster_id
+        self._outbox = outbox
+        self._reader = reader
+        self._urgent: deque[_Queued] = deque()
+        self._background: deque[_Queued] = deque()
+        self._looks: dict[str, None] = {}
+        """Levels of the store to be read again."""
+        self._unsure: dict[str, None] = {}
+        """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
+        self._rechecking = False
+        """Whether a Recheck is queued: in turn with other urgent events, so that neither waits for all of the other."""
+        self.loaded = False
+        self._now_ms = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.controller = Controller(
+            controller_epoch=self._won.controller_epoch, epoch_version=self._won.epoch_version, config=self._config
+        )
+        self.cluster = self.controller.cluster
+        epoch = self._won.controller_epoch
+        self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, self._newest)
+        self.views = Views(self.cluster, self._broker_id, epoch, self._cluster_id)
+        self.last_known = LastKnown()
+
+    # ---- what to run next
+
+    def at(self, now_ms: int) -> None:
+        """The time of what happens next."""
+        self._now_ms = now_ms
+
+    def next_script(self) -> Script | None:
+        """The most urgent thing to do with the store; None if there is nothing."""
+        if self._unsure:
+            return self._reassure()
+        if not self.loaded:
+            return self._load()
+        for look in ("seat", "brokers"):
+            if look in self._looks:
+                return self._look(look)
+        if self.cluster.due and not self._rechecking:
+            self._urgent.append(_Queued(Recheck()))
+            self._rechecking = True
+        if self._urgent:
+            return self._perform(self._urgent)
+        for look in ("topics", "deletions"):
+            if look in self._looks:
+                return self._look(look)
+        return self._perform(self._background) if self._background else None
+
+    def _load(self) -> Script:
+        """Everything the store knows; then every partition is looked at once, and every broker told everything."""
+        self._begin()
+        changes = yield from self._reader.admitted()
+        changes += yield from self._reader.removed()
+        self._applied(Step(changes=tuple(changes)))
+        seen = yield from self._reader.brokers()
+        self._observe(self.controller.decide(seen))
+        topics = yield from self._reader.topics(self.cluster)
+        self._observe(self.controller.decide(topics))
+        wishes = yield from self._reader.deletions()
+        self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
+        everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
+        self._applied(Step(changes=(Due(everything),)))
+        for topic_id in sorted(self.cluster.deletions):
+            self.ask(FinishDeletion(topic_id))
+        self._looks["deletions"] = None  # drops wishes that name no topic
+        self.loaded = True
+        self._tell("controller_loaded", topics=len(self.cluster.topics), partitions=len(everything))
+
+    def _look(self, what: str) -> Script:
+        """Read one level again. A watch that fires meanwhile makes it due once more; so does a failure."""
+        self._looks.pop(what, None)
+        try:
+            yield from self._look_at(what)
+        except ReplogError:
+            self._looks[what] = None
+            raise
+
+    def _look_at(self, what: str) -> Script:
+        if what == "seat":
+            seated = yield from still_seated(self._reader, self._broker_id, self._won.controller_epoch)
+            if not seated:
+                raise Deposed
+            return
+        armed = self._reader.is_armed(_LOOKS[what])
+        if what == "brokers":
+            decision = self.controller.decide((yield from self._reader.brokers()))
+        elif what == "topics":
+            decision = self.controller.decide((yield from self._reader.topics(self.cluster)))
+        else:
+            wishes = yield from self._reader.deletions()
+            if wishes.wishes:
+                self.ask(wishes)
+            return
+        self._observe(decision)
+        if armed and decision.steps and what not in self._looks:
+            # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
+            self._reader.fired(_LOOKS[what])
+            self._looks[what] = None
+
+    def _reassure(self) -> Script:
+        """After a conflict or an unknown outcome: is the seat still ours, and what does the store have at those paths?"""
+        seated = yield from still_seated(self._reader, self._broker_id, self._won.controller_epoch)
+        if not seated:
+            raise Deposed
+        paths = list(self._unsure)
+        changes = yield from self._reader.again(self.cluster, paths)
+        self._applied(Step(changes=tuple(changes)))
+        for path in paths:
+            self._unsure.pop(path, None)
+
+    # ---- one event
+
+    def ask(self, event: Event) -> None:
+        """Queue an event in its class."""
+        (self._urgent if is_urgent(event) else self._background).append(_Queued(event))
+
+    def _perform(self, queue: deque[_Queued]) -> Script:
+        """Decide the first event of a queue, store the steps, and only then tell. It stays first if it has to be decided again."""
+        queued = queue[0]
+        decision = self.controller.decide(queued.event)
+        stored = yield from self._store(decision.steps)
+        queue.popleft()
+        self._rechecking = self._rechecking and not isinstance(queued.event, Recheck)
+        if stored:
+            self._conclude(queued.event, decision)
+        elif queued.tries < _TRIES_MAX:
+            queue.appendleft(_Queued(queued.event, queued.tries + 1))
+            self._rechecking = self._rechecking or isinstance(queued.event, Recheck)
+        else:
+            self._give_up(queued.event)
+
+    def _store(self, steps: tuple[Step, ...]) -> Script:
+        """Each step is a transaction of its own. True if all of them were committed; what was not is read again first."""
+        stored = [step for step in steps if step.ops]
+        try:
+            results = (yield "commit_each", [step.ops for step in stored]) if stored else []
+        except UnknownOutcome as error:
+            results = [error] * len(stored)
+        outcome = dict(zip(map(id, stored), results, strict=True))
+        for step in steps:
+            result = outcome.get(id(step), [])
+            if isinstance(result, list):
+                self._applied(step)
+            elif isinstance(result, Conflict):
+                if result.path == layout.CONTROLLER_EPOCH:
+                    raise Deposed
+                self._unsure[result.path] = None
+            elif isinstance(result, SessionLost):
+                raise result
+            else:
+                self._unsure.update(dict.fromkeys(op.path for op in step.ops[1:]))
+        return not self._unsure
+
+    def _observe(self, decision: Decision) -> None:
+        """Take a decision that stores nothing."""
+        for step in decision.steps:
+            assert not step.ops
+            self._applied(step)
+        for event in decision.after:
+            self.ask(event)
+
+    def _applied(self, step: Step) -> None:
+        self.controller.apply(step)
+        for change in step.changes:
+            self.views.note(change)
+            match change:
+                case StateSet(partition):
+                    self.outboxes.note(partition, self.cluster.replicas(partition))
+                case BrokerSet(broker):
+                    self.outboxes.register(broker.info.broker_id, broker.info.broker_epoch)
+                case BrokerGone(broker_id):
+                    self.outboxes.forget(broker_id)
+                case Settled(partitions):
+                    for partition in partitions:
+                        self.last_known.drop(partition)
+                case _:
+                    pass
+        for broker_id, entry in step.stops:
+            self.outboxes.stop(broker_id, entry)
+        self._outbox.events.extend(step.told)
+
+    def _conclude(self, event: Event, decision: Decision) -> None:
+        """Every step is applied: answer, ask, and go on."""
+        self._outbox.messages.extend(decision.answers)
+        if isinstance(event, FinishDeletion) and decision.answers:
+            self.controller.waiters.pop(event.topic_id, None)
+        if decision.asks:
+            self.last_known.begin(decision.asks)
+            self._ask_replicas()
+        for following in decision.after:
+            self.ask(following)
+        for partition in decision.doubt:
+            topic = self.cluster.topics[partition.topic_id]
+            self._unsure[layout.partition_state_path(topic.topic, partition.partition)] = None
+
+    def _give_up(self, event: Event) -> None:
+        self._tell("decision_given_up", event=type(event).__name__)
+        if isinstance(event, AdminAsked):
+            text = f"the store kept changing under {event.request.verb}; try again"
+            answer = AdminAnswer(event.request.request, Code.UNKNOWN_SERVER_ERROR, text, origin=event.request.origin)
+            self._outbox.messages.append((event.sender, answer))
+
+    def _tell(self, name: str, **fields: object) -> None:
+        self._outbox.events.append(Told(name, {"controller_epoch": self._won.controller_epoch, **fields}))
+
+    # ---- telling brokers
+
+    def publish(self) -> None:
+        """Send what has become known: new states, the delta, and everything to brokers that have heard nothing yet."""
+        if not self.loaded:
+            return
+        self._send(self.outboxes.flush(self._now_ms))
+        silent = self.outboxes.silent()
+        delta = self.views.delta()
+        if delta is not None:
+            self._send_view(delta, [b for b in sorted(self.cluster.brokers) if b not in silent])
+        if silent and not self.cluster.due:
+            for broker_id in silent:
+                self._announce(broker_id)
+            self._send_view(self.views.complete(), silent)
+
+    def _announce(self, broker_id: int) -> None:
+        """The complete notice, once its partitions have been decided: all of them that have a state."""
+        partitions = [p for p in self.cluster.on_broker(broker_id) if self._newest(p) is not None]
+        removals = tuple(t for t in sorted(self.cluster.removed) if broker_id in self.cluster.removed[t].brokers)
+        self._outbox.messages.append((broker_id, self.outboxes.announce(broker_id, partitions, removals, self._now_ms)))
+
+    def _newest(self, partition: PartitionId) -> PartitionNotice | None:
+        topic, state = self.cluster.topic_of(partition), self.cluster.states.get(partition)
+        if topic is None or state is None:
+            return None
+        return PartitionNotice(partition, topic.topic, state, topic.assignments[partition.partition], topic.config)
+
+    def _send(self, messages: Iterator[tuple[int, object]]) -> None:
+        self._outbox.messages.extend(messages)
+
+    def _send_view(self, view: ClusterView, brokers: list[int]) -> None:
+        for broker_id in brokers:
+            broker_epoch = self.cluster.brokers[broker_id].info.broker_epoch
+            message = UpdateMetadata(self._broker_id, self._won.controller_epoch, broker_epoch, view)
+            self._outbox.messages.append((broker_id, message))
+
+    def _ask_replicas(self) -> None:
+        for broker_id, request, partitions in self.last_known.messages(self._now_ms):
+            broker = self.cluster.brokers.get(broker_id)
+            if broker is not None:
+                head = (self._broker_id, self._won.controller_epoch, broker.info.broker_epoch)
+                self._outbox.messages.append((broker_id, ReplicaStates(*head, request, partitions)))
+
+    # ---- what brokers say
+
+    def on_heartbeat(self, message: Heartbeat) -> None:
+        """How far a broker is with the notices of this term."""
+        if message.controller_epoch == self._won.controller_epoch:
+            self._send(self.outboxes.heartbeat(message.broker_id, message.broker_epoch, message.notice, self._now_ms))
+
+    def on_leader_and_isr_answer(self, message: LeaderAndIsrAnswer) -> None:
+        """A notice was applied, or refused."""
+        box = self.outboxes.get(message.broker_id, message.broker_epoch)
+        if self._refused(message.error, message.controller_epoch) or box is None:
+            return
+        if box.answered(message.notice):
+            strays = tuple(message.strays)
+            self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, strays, box.removals))
+        failed = tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR)
+        if failed:
+            self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
+
+    def on_stop_replica_answer(self, message: StopReplicaAnswer) -> None:
+        """Copies were taken out of service; what failed is sent again after the timeout."""
+        box = self.outboxes.get(message.broker_id, message.broker_epoch)
+        if self._refused(message.error, message.controller_epoch) or box is None or message.errors:
+            return
+        topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
+        box.answered(message.notice)
+        for topic_id in sorted(topic_ids):
+            if topic_id in self.cluster.removed:
+                self.ask(CopiesGone(message.broker_id, topic_id))
+
+    def _refused(self, error: int, controller_epoch: int) -> bool:
+        """Whether a broker refused a command. Raises Deposed if it has obeyed a later controller."""
+        if error == Code.STALE_CONTROLLER_EPOCH or controller_epoch > self._won.controller_epoch:
+            if controller_epoch > self._won.controller_epoch:
+                raise Deposed
+            return True
+        if error == Code.STALE_BROKER_EPOCH:
+            self._looks["brokers"] = None
+        return error != Code.NONE or controller_epoch != self._won.controller_epoch
+
+    def on_replica_states_answer(self, message: ReplicaStatesAnswer) -> None:
+        """How far copies reach."""
+        broker = self.cluster.brokers.get(message.broker_id)
+        if broker is not None and broker.info.broker_epoch == message.broker_epoch:
+            for event in self.last_known.answered(message):
+                self.ask(event)
+
+    def on_proposal(self, event: IsrProposed) -> None:
+        """A leader's wish; one from a life that is not known yet makes the controller look first."""
+        known = self.cluster.brokers.get(event.proposal.broker_id)
+        if known is None or known.info.broker_epoch < event.proposal.broker_epoch:
+            self._looks["brokers"] = None
+        self.ask(event)
+
+    def on_metadata_asked(self, sender: Address) -> None:
+        """A broker found a gap in the deltas."""
+        if self.loaded and isinstance(sender, int) and sender in self.cluster.brokers:
+            self._send_view(self.views.complete(), [sender])
+
+    # ---- time
+
+    def fired(self, path: str) -> None:
+        """A watch fired: look again."""
+        for what, watched in _LOOKS.items():
+            if path == watched:
+                self._looks[what] = None
+
+    def reconcile(self) -> None:
+        """Look at everything whose watch may have been lost, and let brokers notice a delta that was."""
+        self._looks.update(dict.fromkeys(_LOOKS))
+        if self.loaded:
+            silent = self.outboxes.silent()
+            self._send_view(self.views.still(), [b for b in sorted(self.cluster.brokers) if b not in silent])
+
+    def run_timers(self) -> None:
+        """Send again what was not acknowledged or answered in time."""
+        self._send(self.outboxes.overdue(self._now_ms))
+        deadline = self.last_known.deadline_ms(self._config.ack_timeout_ms)
+        if deadline is not None and deadline <= self._now_ms:
+            self._ask_replicas()
+
+    def deadline_ms(self) -> int | None:
+        """When `run_timers` has something to do."""
+        deadlines = (self.outboxes.deadline_ms(), self.last_known.deadline_ms(self._config.ack_timeout_ms))
+        return min((d for d in deadlines if d is not None), default=None)
+
+    def resign(self) -> None:
+        """Tell everyone who waits for an answer to look for another controller."""
+        for queued in (*self._urgent, *self._background):
+            if isinstance(queued.event, IsrProposed):
+                answer = AlterIsrAnswer(queued.event.proposal.request, Code.NOT_CONTROLLER, [])
+                self._outbox.messages.append((queued.event.sender, answer))
+            elif isinstance(queued.event, AdminAsked):
+                request = queued.event.request
+                refusal = AdminAnswer(request.request, Code.NOT_CONTROLLER, "the controller has resigned", origin=request.origin)
+                self._outbox.messages.append((queued.event.sender, refusal))
+        for waiting in self.controller.waiters.values():
+            for sender, said in waiting:
+                refusal = AdminAnswer(said.request, Code.NOT_CONTROLLER, "the controller has resigned", origin=said.origin)
+                self._outbox.messages.append((sender, refusal))

@@ -1,0 +1,303 @@
+"""Topics: made by a wish, found in the store, deleted in slices. Each function decides one event; the store is the memory.
+
+A topic's node is its creation: once it is stored, whoever is controller gives every partition without a state its first
+one. Deletion goes the other way: wish, states, then topic node, wish and a list of the brokers that still hold copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from replog.config import TopicConfig, check_topic_name, default_min_isr
+from replog.controller.assignment import check_assignment, spread
+from replog.controller.cluster import (
+    Change,
+    Cluster,
+    DeletionGone,
+    DeletionSet,
+    Due,
+    RemovedGone,
+    RemovedSet,
+    StateGone,
+    StateSet,
+    Topic,
+    TopicGone,
+    TopicSet,
+)
+from replog.controller.decision import OPS_MAX, Decision, Piece, Step, pack
+from replog.controller.election import initial
+from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
+from replog.errors import Code, UsageError
+from replog.messages import AdminAnswer, StopEntry
+from replog.metadata import layout
+from replog.model import Assignment, PartitionId
+from replog.ports import Create, Delete, Put
+from replog.ports import Event as Told
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = [
+    "TOPIC_GONE",
+    "Refusal",
+    "admin_asked",
+    "copies_gone",
+    "deletions_seen",
+    "finish_deletion",
+    "plan",
+    "resolved",
+    "strays",
+    "topics_seen",
+]
+
+TOPIC_GONE = -2
+"""Leader epoch of a StopReplica for a topic that is gone (KIP-570)."""
+
+
+class Refusal(Exception):
+    """A wish that cannot be granted: the code and the text of the answer."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def resolved(config: Mapping[str, Any], replication_factor: int) -> TopicConfig:
+    """A topic's configuration with min_isr filled in. Raises UsageError on an unknown key or a bad value."""
+    wanted = TopicConfig.from_mapping(config)
+    if wanted.min_isr is None:
+        return TopicConfig.from_mapping({**wanted.to_mapping(), "min_isr": default_min_isr(replication_factor)})
+    if wanted.min_isr > replication_factor:
+        raise UsageError(f"min_isr is {wanted.min_isr}; allowed are 1 to {replication_factor} (the replication factor)")
+    return wanted
+
+
+# ------------------------------------------------------------------------------------------------------------ wishes
+
+
+def admin_asked(controller: Controller, event: AdminAsked) -> Decision:
+    """Grant or refuse a wish; the answer leaves after the commit."""
+    verbs = {"create_topic": _create_topic, "delete_topic": _delete_topic}
+    request = event.request
+    verb = verbs.get(request.verb)
+    try:
+        if verb is None:
+            raise Refusal(Code.INVALID_REQUEST, f"unknown verb {request.verb!r}; known are {', '.join(sorted(verbs))}")
+        return verb(controller, event)
+    except Refusal as refusal:
+        answer = AdminAnswer(request.request, refusal.code, str(refusal), origin=request.origin)
+        return Decision(answers=((event.sender, answer),))
+
+
+def _name(arguments: Mapping[str, Any]) -> str:
+    try:
+        return check_topic_name(arguments.get("name"))
+    except UsageError as error:
+        raise Refusal(Code.INVALID_TOPIC, str(error)) from error
+
+
+def _create_topic(controller: Controller, event: AdminAsked) -> Decision:
+    cluster, request = controller.cluster, event.request
+    name = _name(request.arguments)
+    known = cluster.names.get(name)
+    if known is not None and known != event.token:
+        raise Refusal(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+    if known is not None:
+        return _go_on_creating(controller, event, cluster.topics[known])
+    topic = plan(cluster, name, event.token, request.arguments, controller.config.topic_partitions_max)
+    entry = layout.TopicEntry(topic.topic_id, topic.config.to_mapping(), topic.assignments, topic.next_creation)
+    ops: list[Any] = [Create(layout.topic_path(name), layout.encode_topic(entry))]
+    changes: list[Change] = [TopicSet(topic)]
+    if len(topic.assignments) < min(OPS_MAX, controller.config.slice_partitions_max):
+        for piece in _first_states(controller, topic, list(topic.identities())):
+            ops += piece.ops
+            changes += piece.changes
+    return Decision(pack(controller.guard, [Piece(tuple(ops), tuple(changes))]), after=(event,))
+
+
+def _go_on_creating(controller: Controller, event: AdminAsked, topic: Topic) -> Decision:
+    """The topic is stored: initialise the next slice of it, or answer when nothing is left that can be."""
+    todo = [p for p in controller.cluster.uninitialised(topic) if controller.cluster.live(p)]
+    if todo:
+        pieces = _first_states(controller, topic, todo[: controller.config.slice_partitions_max])
+        return Decision(pack(controller.guard, pieces), after=(event,))
+    result = {"topic_id": topic.topic_id.hex()}
+    answer = AdminAnswer(event.request.request, Code.NONE, result=result, origin=event.request.origin)
+    return Decision(answers=((event.sender, answer),))
+
+
+def _first_states(controller: Controller, topic: Topic, partitions: Sequence[PartitionId]) -> list[Piece]:
+    pieces = []
+    live = controller.cluster.live_brokers()
+    for partition in partitions:
+        state = initial(topic.assignments[partition.partition].replicas, live)
+        if state is not None:
+            pieces.append(controller.store_state(partition, topic, state))
+    return pieces
+
+
+def plan(cluster: Cluster, name: str, topic_id: bytes, arguments: Mapping[str, Any], partitions_max: int) -> Topic:
+    """The topic that `create_topic` arguments ask for. Raises Refusal, naming the value and the limit."""
+    config, explicit = arguments.get("config") or {}, arguments.get("assignment")
+    try:
+        replicas = _placed(cluster, arguments, partitions_max) if explicit is None else _explicit(cluster, explicit, arguments)
+    except UsageError as error:
+        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+    if not isinstance(config, Mapping):
+        raise Refusal(Code.INVALID_CONFIG, f"a topic's configuration is a mapping, not {config!r}")
+    try:
+        settled = resolved(config, len(replicas[0]))
+    except (UsageError, TypeError) as error:
+        raise Refusal(Code.INVALID_CONFIG, str(error)) from error
+    assignments = {partition: Assignment(brokers) for partition, brokers in replicas.items()}
+    return Topic(name, topic_id, settled, assignments)
+
+
+def _explicit(cluster: Cluster, assignment: object, arguments: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    checked = check_assignment(assignment, cluster.brokers)
+    for key, actual in (("partitions", len(checked)), ("replication_factor", len(checked[0]))):
+        if arguments.get(key) not in (None, actual):
+            raise UsageError(f"the assignment has {key} {actual}, but {key} is {arguments[key]!r}")
+    return checked
+
+
+def _placed(cluster: Cluster, arguments: Mapping[str, Any], partitions_max: int) -> dict[int, tuple[int, ...]]:
+    live = cluster.live_brokers()
+    count, factor = arguments.get("partitions", 1), arguments.get("replication_factor")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= partitions_max:
+        raise Refusal(Code.INVALID_PARTITIONS, f"partitions is {count!r}; allowed are 1 to {partitions_max}")
+    if not live:
+        raise Refusal(Code.INVALID_REPLICATION_FACTOR, "no broker is live: there is nowhere to put a replica")
+    if factor is None:
+        factor = min(3, len(live))
+    if not isinstance(factor, int) or isinstance(factor, bool) or not 1 <= factor <= len(live):
+        raise Refusal(Code.INVALID_REPLICATION_FACTOR, f"replication_factor is {factor!r}; allowed are 1 to {len(live)} (live brokers)")
+    return spread({b: live[b].rack for b in live}, count, factor, start=cluster.partitions_total)
+
+
+def _delete_topic(controller: Controller, event: AdminAsked) -> Decision:
+    cluster, request = controller.cluster, event.request
+    name = _name(request.arguments)
+    topic_id = cluster.names.get(name)
+    if topic_id is None:
+        known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}; known are {known}")
+    if topic_id not in cluster.deletions:
+        op = Create(layout.delete_topic_path(name), layout.encode_delete_topic(topic_id))
+        return Decision(pack(controller.guard, [Piece((op,), (DeletionSet(name, topic_id, 0),))]), after=(event,))
+    answer = AdminAnswer(request.request, Code.NONE, origin=request.origin)
+    controller.waiters.setdefault(topic_id, []).append((event.sender, answer))
+    return Decision(after=(FinishDeletion(topic_id),))
+
+
+# ------------------------------------------------------------------------------------------------- found in the store
+
+
+def topics_seen(controller: Controller, event: TopicsSeen) -> Decision:
+    """Take topics that the store has; where a partition has no state, and only there, it gets its first one."""
+    steps: list[Step] = []
+    for topic_id in event.gone:
+        topic = controller.cluster.topics.get(topic_id)
+        if topic is not None:
+            # Nobody asked for its deletion: brokers stop serving it and keep what they have.
+            told = Told("topic_vanished", {"topic": topic.topic, "topic_id": topic_id.hex()})
+            steps.append(Step(changes=(TopicGone(topic_id),), stops=_stops(topic, delete=False), told=(told,)))
+    changes: list[Change] = [TopicSet(topic) for topic in event.topics]
+    changes += [StateSet(partition, state) for partition, state in event.states]
+    stated = {partition for partition, _ in event.states}
+    changes += [Due(tuple(p for p in topic.identities() if p not in stated)) for topic in event.topics]
+    if event.topics:
+        steps.append(Step(changes=tuple(changes)))
+    return Decision(tuple(steps))
+
+
+def deletions_seen(controller: Controller, event: DeletionsSeen) -> Decision:
+    """Wishes left by an earlier controller or written by a tool: go on with those that name a topic, drop the others."""
+    cluster = controller.cluster
+    steps: list[Step] = []
+    after: list[FinishDeletion] = []
+    for name, topic_id, version in event.wishes:
+        if topic_id in cluster.deletions:
+            continue
+        if cluster.names.get(name) == topic_id:
+            steps.append(Step(changes=(DeletionSet(name, topic_id, version),)))
+            after.append(FinishDeletion(topic_id))
+        else:
+            told = Told("wish_dropped", {"wish": "delete_topic", "topic": name, "topic_id": topic_id.hex()})
+            steps += pack(controller.guard, [Piece((Delete(layout.delete_topic_path(name), version),), (), (told,))])
+    return Decision(tuple(steps), after=tuple(after))
+
+
+# ----------------------------------------------------------------------------------------------------------- deletion
+
+
+def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
+    """One slice of a deletion: states first, then in one transaction the topic, the wish and the list of remaining copies."""
+    cluster, topic_id = controller.cluster, event.topic_id
+    wish, topic = cluster.deletions.get(topic_id), cluster.topics.get(topic_id)
+    answers = tuple(controller.waiters.get(topic_id, ()))
+    if wish is None:
+        return Decision(answers=answers if topic is None else ())
+    drop_wish = Delete(layout.delete_topic_path(wish.topic), wish.version)
+    if topic is None:
+        return Decision(pack(controller.guard, [Piece((drop_wish,), (DeletionGone(topic_id),))]), answers=answers)
+    stated = [p for p in topic.identities() if p in cluster.states]
+    if stated:
+        slice_ = stated[: controller.config.slice_partitions_max]
+        pieces = [Piece((Delete(layout.partition_state_path(topic.topic, p.partition)),), (StateGone(p),)) for p in slice_]
+        return Decision(pack(controller.guard, pieces), after=(event,))
+    brokers = tuple(sorted({b for assignment in topic.assignments.values() for b in assignment.replicas}))
+    ops = (
+        controller.guard,
+        Delete(layout.topic_path(topic.topic), topic.version),
+        Create(layout.removed_path(topic_id), layout.encode_removed(brokers)),
+        drop_wish,
+    )
+    changes = (TopicGone(topic_id), RemovedSet(topic_id, brokers, 0), DeletionGone(topic_id))
+    told = Told("topic_deleted", {"topic": topic.topic, "topic_id": topic_id.hex()})
+    return Decision((Step(ops, changes, _stops(topic, delete=True), (told,)),), answers=answers)
+
+
+def _stops(topic: Topic, *, delete: bool) -> tuple[tuple[int, StopEntry], ...]:
+    return tuple(
+        (broker_id, StopEntry(partition, TOPIC_GONE, delete))
+        for partition in topic.identities()
+        for broker_id in topic.assignments[partition.partition].replicas
+    )
+
+
+def copies_gone(controller: Controller, event: CopiesGone) -> Decision:
+    """Strike a broker off the list of those that hold copies of a deleted topic; the list goes with the last of them."""
+    removed = controller.cluster.removed.get(event.topic_id)
+    if removed is None or event.broker_id not in removed.brokers:
+        return Decision()
+    path, left = layout.removed_path(event.topic_id), tuple(b for b in removed.brokers if b != event.broker_id)
+    if not left:
+        piece = Piece((Delete(path, removed.version),), (RemovedGone(event.topic_id),))
+    else:
+        op = Put(path, layout.encode_removed(left), removed.version)
+        piece = Piece((op,), (RemovedSet(event.topic_id, left, removed.version + 1),))
+    return Decision(pack(controller.guard, [piece]))
+
+
+def strays(
+    cluster: Cluster, broker_id: int, found: Sequence[PartitionId]
+) -> tuple[tuple[tuple[int, StopEntry], ...], set[bytes], tuple[Told, ...]]:
+    """What becomes of logs that a broker holds and was not told about: (stops, their topics, events).
+
+    A copy is deleted only on positive evidence: the store lists the broker among those that hold copies of a deleted topic, or
+    has the topic and does not assign that partition (of that creation) to the broker. Anything else is kept and told (P-68).
+    """
+    stops: list[tuple[int, StopEntry]] = []
+    told: list[Told] = []
+    for partition in found:
+        removed = cluster.removed.get(partition.topic_id)
+        if broker_id in cluster.replicas(partition):
+            continue  # assigned since the notice was made
+        if (removed is not None and broker_id in removed.brokers) or partition.topic_id in cluster.topics:
+            stops.append((broker_id, StopEntry(partition, TOPIC_GONE, True)))
+        else:
+            told.append(Told("stray_kept", {"broker": broker_id, "partition": repr(partition)}))
+    return tuple(stops), {entry.partition.topic_id for _, entry in stops}, tuple(told)

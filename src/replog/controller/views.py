@@ -1,0 +1,123 @@
+"""The metadata that every broker keeps for its clients: complete views, and deltas numbered one by one."""
+
+from __future__ import annotations
+
+from replog.controller.cluster import (
+    BrokerAdmitted,
+    BrokerGone,
+    BrokerSet,
+    Change,
+    Cluster,
+    StateGone,
+    StateSet,
+    Topic,
+    TopicGone,
+    TopicSet,
+)
+from replog.messages import ClusterView, PartitionView, TopicView
+from replog.model import BrokerInfo, PartitionId
+
+__all__ = ["Views"]
+
+
+class Views:
+    """Collects what changed since the last delta. `version` orders the deltas of one controller epoch."""
+
+    def __init__(self, cluster: Cluster, controller_id: int, controller_epoch: int, cluster_id: str) -> None:
+        self._cluster = cluster
+        self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
+        self._cluster_id = cluster_id
+        self.version = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._partitions: dict[PartitionId, None] = {}
+        self._topics: dict[bytes, None] = {}
+        self._brokers: dict[int, None] = {}
+
+    def note(self, change: Change) -> None:
+        """A change was applied to the cluster."""
+        match change:
+            case StateSet(partition) | StateGone(partition):
+                self._partitions[partition] = None
+            case TopicSet(topic):
+                self._topics[topic.topic_id] = None
+            case TopicGone(topic_id):
+                self._topics[topic_id] = None
+            case BrokerSet(broker):
+                self._brokers[broker.info.broker_id] = None
+            case BrokerGone(broker_id) | BrokerAdmitted(broker_id):
+                self._brokers[broker_id] = None
+            case _:
+                pass
+
+    def complete(self) -> ClusterView:
+        """The whole cluster."""
+        cluster = self._cluster
+        brokers = [cluster.brokers[b].info for b in sorted(cluster.brokers)]
+        topics = [self._topic(cluster.topics[t], None) for t in sorted(cluster.topics)]
+        return self._view(-1, brokers=brokers, topics=topics)
+
+    def still(self) -> ClusterView:
+        """Nothing new: tells a broker that missed a delta that it did."""
+        return self._view(self.version, brokers=[], topics=[])
+
+    def delta(self) -> ClusterView | None:
+        """What changed since the last one; None if nothing did."""
+        if not (self._partitions or self._topics or self._brokers):
+            return None
+        cluster, since = self._cluster, self.version
+        self.version += 1
+        changed: dict[bytes, list[int]] = {}
+        for partition in sorted(self._partitions):
+            changed.setdefault(partition.topic_id, []).append(partition.partition)
+        topics: list[TopicView] = []
+        gone: list[bytes] = []
+        for topic_id in sorted({*changed, *self._topics}):
+            topic = cluster.topics.get(topic_id)
+            if topic is None:
+                gone.append(topic_id)
+            else:
+                topics.append(self._topic(topic, None if topic_id in self._topics else changed[topic_id]))
+        view = self._view(
+            since,
+            brokers=[cluster.brokers[b].info for b in sorted(self._brokers) if b in cluster.brokers],
+            topics=topics,
+        )
+        view.removed_topics = gone
+        view.removed_brokers = [b for b in sorted(self._brokers) if b not in cluster.brokers]
+        self._clear()
+        return view
+
+    def _view(self, since: int, *, brokers: list[BrokerInfo], topics: list[TopicView]) -> ClusterView:
+        return ClusterView(
+            controller_epoch=self._controller_epoch,
+            version=self.version,
+            since=since,
+            controller=self._controller_id,
+            brokers=brokers,
+            topics=topics,
+            cluster_id=self._cluster_id,
+        )
+
+    def _topic(self, topic: Topic, partitions: list[int] | None) -> TopicView:
+        numbers = sorted(topic.assignments) if partitions is None else [p for p in partitions if p in topic.assignments]
+        return TopicView(topic.topic, topic.topic_id, topic.config, tuple(self._partition(topic, n) for n in numbers))
+
+    def _partition(self, topic: Topic, partition: int) -> PartitionView:
+        assignment = topic.assignments[partition]
+        state = self._cluster.states.get(topic.identity(partition))
+        if state is None:
+            return PartitionView(partition, assignment.creation, None, -1, (), (), assignment.replicas, -1)
+        return PartitionView(
+            partition=partition,
+            creation=assignment.creation,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            elr=state.elr,
+            replicas=assignment.replicas,
+            partition_epoch=state.partition_epoch,
+            recovering=state.recovering,
+        )

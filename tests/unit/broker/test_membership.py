@@ -1,0 +1,322 @@
+"""Registration: broker epochs, take-over, refusals, outcomes nobody heard, lost sessions (P-72, P-23, KAFKA-16952)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from replog.broker.membership import Membership
+from replog.config import BrokerConfig
+from replog.errors import ReplogError
+from replog.messages import Registered
+from replog.metadata import layout
+from replog.metadata.memory import MemoryStore
+from replog.model import PartitionId
+from replog.ports import Create, LossReport, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
+from replog.testing.clock import SeededIds
+
+DIRECTORY = "d" * 32
+PATH = layout.broker_path(1)
+
+
+class Stepper:
+    """One membership over one store session, run until it has nothing to do."""
+
+    def __init__(self, store: MemoryStore, *, broker_id: int = 1, directory_id: str = DIRECTORY, seed: int = 1, **options: Any) -> None:
+        self.tree = store
+        self.session = store.session()
+        self.now_ms = 0
+        options = {"loss": LossReport(), "endpoints": ("tcp://127.0.0.1:9",), "rack": "r1", **options}
+        self.member = Membership(broker_id, config=BrokerConfig(), ids=SeededIds(seed), directory_id=directory_id, **options)
+        self.told: list[tuple[Any, Registered]] = []
+        self.events: list[Any] = []
+        self.commits = 0
+        self.watched: list[str] = []
+        self.fault: Callable[[str], str | None] = lambda verb: None
+
+    def run(self) -> Stepper:
+        self.member.tick(self.now_ms, 0)
+        return self.go_on()
+
+    def go_on(self) -> Stepper:
+        for _ in range(100):
+            box = self.member.outbox
+            self.told += box.messages
+            self.events += box.events
+            calls = list(box.calls)
+            for content in (box.messages, box.events, box.calls):
+                content.clear()
+            if not calls:
+                return self
+            for call in calls:
+                self.member.receive(None, self._answer(call), self.now_ms)
+        raise AssertionError("this never ends")
+
+    def _answer(self, call: Any) -> StoreResult:
+        fault = self.fault(call.verb)
+        unknown = StoreResult(call.call, error=UnknownOutcome("connection lost"))
+        if fault == "lost":
+            return unknown
+        self.commits += call.verb == "commit"
+        try:
+            if call.verb == "watch":
+                self.session.watch(call.argument, self.watched.append)
+                return StoreResult(call.call)
+            result = StoreResult(call.call, getattr(self.session, call.verb)(call.argument))
+        except ReplogError as error:
+            result = StoreResult(call.call, error=error)
+        return unknown if fault == "applied" else result
+
+    def advance(self, ms: int) -> Stepper:
+        self.now_ms += ms
+        return self.run()
+
+    def hear_watches(self) -> Stepper:
+        fired, self.watched[:] = list(self.watched), []
+        for path in fired:
+            self.member.receive(None, WatchFired(path), self.now_ms)
+        return self.go_on()
+
+    @property
+    def epoch(self) -> int:
+        return self.member.broker_epoch
+
+
+def created(store: MemoryStore, path: str = PATH) -> int:
+    value = store.read(path)
+    return -1 if value is None else value.created
+
+
+def test_the_broker_epoch_is_the_creation_number_and_both_neighbours_hear_it():
+    store = MemoryStore()
+    lossy = LossReport("power", 7, (PartitionId(b"t" * 16, 2, 1),))
+    stepper = Stepper(store, loss=lossy).run()
+    assert stepper.epoch == created(store) > 0
+    cluster = layout.decode_cluster("", store.read(layout.CLUSTER).value)
+    said = Registered(1, stepper.epoch, cluster.cluster_id)
+    assert stepper.told == [(1, said), (("controller", 1), said)]
+    stored = layout.decode_registration("", store.read(PATH).value)
+    assert (stored.endpoints, stored.rack, stored.directory_id, stored.loss) == (("tcp://127.0.0.1:9",), "r1", DIRECTORY, lossy)
+    stepper.session.close()
+    assert store.read(PATH) is None
+
+
+def test_the_first_broker_names_the_cluster_and_the_others_join_it():
+    store = MemoryStore()
+    first, second = Stepper(store).run(), Stepper(store, broker_id=2, seed=2).run()
+    assert first.member.cluster_id == second.member.cluster_id != ""
+    assert second.epoch > first.epoch
+
+
+def test_two_first_brokers_at_once_agree():
+    store = MemoryStore()
+    first, second = Stepper(store), Stepper(store, broker_id=2, seed=2)
+    for stepper in (first, second):
+        stepper.member.tick(0, 0)  # both have asked whether there is a cluster
+    first.go_on()
+    identity = store.read(layout.CLUSTER)
+    call = second.member.outbox.calls.pop()
+    second.member.receive(None, StoreResult(call.call, None), 0)  # it had seen none
+    second.go_on()
+    assert store.read(layout.CLUSTER) == identity
+    assert second.member.cluster_id == first.member.cluster_id
+    assert second.epoch > 0
+
+
+def test_a_directory_of_another_cluster_is_refused():
+    store = MemoryStore()
+    cluster = Stepper(store).run().member.cluster_id
+    stranger = Stepper(store, broker_id=2, cluster_id="elsewhere").run()
+    assert stranger.epoch == -1
+    assert "elsewhere" in (stranger.member.refused or "")
+    assert cluster in stranger.member.refused
+    assert store.read(layout.broker_path(2)) is None
+    assert stranger.member.deadline_ms() is None
+    assert Stepper(store, broker_id=3, cluster_id=cluster).run().epoch > 0
+
+
+def test_an_unknown_format_is_refused():
+    store = MemoryStore()
+    store.commit([Create(layout.CLUSTER, layout.encode_cluster(layout.ClusterIdentity("c", format=2)))])
+    assert "format 2" in (Stepper(store).run().member.refused or "")
+
+
+def test_a_cluster_node_that_cannot_be_read_is_a_refusal_that_names_it():
+    store = MemoryStore()
+    store.commit([Create(layout.CLUSTER, b"no json")])
+    assert layout.CLUSTER in (Stepper(store).run().member.refused or "")
+
+
+# ---- P-72
+
+
+def test_another_directory_with_this_id_is_refused_while_the_first_lives():
+    store = MemoryStore()
+    first = Stepper(store).run()
+    second = Stepper(store, directory_id="e" * 32, seed=2).run()
+    assert second.epoch == -1
+    assert DIRECTORY in (second.member.refused or "")
+    assert "broker id 1" in second.member.refused
+    assert created(store) == first.epoch
+    assert second.advance(100_000).commits == 0
+    assert [e.name for e in second.events] == ["membership_refused"]
+
+
+def test_the_same_directory_takes_a_live_registration_over_with_a_new_epoch():
+    """Its lock is held by whoever asks: the former holder is dead, though its session is not."""
+    store = MemoryStore()
+    first = Stepper(store).run()
+    second = Stepper(store, seed=2).run()
+    assert second.epoch == created(store) > first.epoch
+    first.session.expire()
+    assert created(store) == second.epoch
+
+
+@pytest.mark.parametrize("outcome", ["lost", "applied"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_the_same_incarnation_registers_once_whatever_it_heard(outcome, nth):
+    """KAFKA-16952: the outcome of a commit was never heard; it reads first, and never registers twice."""
+    store = MemoryStore()
+    stepper = Stepper(store)
+    seen = []
+
+    def fault(verb):
+        seen.append(verb)
+        return outcome if verb == "commit" and seen.count("commit") == nth else None
+
+    stepper.fault = fault
+    stepper.run()
+    assert stepper.epoch == -1
+    node = created(store)
+    assert (node > 0) == (outcome == "applied" and nth == 2)
+    at = len(seen)
+    deadline = stepper.member.deadline_ms()
+    assert 0 < deadline <= 50
+    stepper.advance(deadline)
+    assert seen[at] == "read"
+    assert stepper.epoch == created(store) > 0
+    assert node in (-1, stepper.epoch)
+    assert len(stepper.told) == 2
+
+
+def test_a_store_that_cannot_be_reached_is_tried_again_ever_more_slowly():
+    stepper = Stepper(MemoryStore())
+    stepper.fault = lambda verb: "lost"
+    stepper.run()
+    pauses = []
+    for _ in range(10):
+        pause = stepper.member.deadline_ms() - stepper.now_ms
+        pauses.append(pause)
+        stepper.advance(pause)
+    assert all(25 << n <= p <= 50 << n for n, p in enumerate(pauses[:5]))
+    assert all(1_000 <= p <= 2_000 for p in pauses[6:])
+    stepper.fault = lambda verb: None
+    assert stepper.advance(2_000).epoch > 0
+
+
+# ---- sessions
+
+
+def test_a_lost_session_is_told_at_once_and_a_new_one_registers_under_a_new_epoch():
+    store = MemoryStore()
+    stepper = Stepper(store).run()
+    first = stepper.epoch
+    stepper.member.receive(None, SessionChanged("suspended"), 5)
+    assert stepper.epoch == first
+    stepper.session.expire()
+    stepper.member.receive(None, SessionChanged("lost"), 10)
+    stepper.go_on()
+    assert stepper.epoch == -1
+    assert [m.broker_epoch for _, m in stepper.told] == [first, first, -1, -1]
+    assert stepper.member.deadline_ms() is None
+    stepper.session = store.session()
+    stepper.member.receive(None, SessionChanged("connected"), 20)
+    stepper.go_on()
+    assert stepper.epoch == created(store) > first
+    assert [m.broker_epoch for _, m in stepper.told[4:]] == [stepper.epoch] * 2
+
+
+def test_a_node_that_an_ended_session_of_ours_left_is_replaced():
+    """The server has not yet ended the old session: its node would go with it."""
+    store = MemoryStore()
+    stepper = Stepper(store).run()
+    first, old = stepper.epoch, stepper.session
+    stepper.member.receive(None, SessionChanged("lost"), 10)
+    stepper.session = store.session()
+    stepper.member.receive(None, SessionChanged("connected"), 20)
+    stepper.go_on()
+    assert stepper.epoch > first
+    old.expire()
+    assert created(store) == stepper.epoch
+
+
+def test_the_incarnation_of_a_process_outlives_its_sessions():
+    store = MemoryStore()
+    stepper = Stepper(store).run()
+    before = layout.decode_registration("", store.read(PATH).value).incarnation
+    stepper.session.expire()
+    stepper.member.receive(None, SessionChanged("lost"), 10)
+    stepper.session = store.session()
+    stepper.member.receive(None, SessionChanged("connected"), 20)
+    stepper.go_on()
+    assert layout.decode_registration("", store.read(PATH).value).incarnation == before
+    assert layout.decode_registration("", store.read(PATH).value).incarnation != ""
+
+
+def test_a_node_that_disappears_is_made_again():
+    store = MemoryStore()
+    stepper = Stepper(store).run()
+    first = stepper.epoch
+    other = Stepper(store, seed=2).run()  # takes it over, then dies
+    other.session.expire()
+    stepper.hear_watches()
+    assert stepper.epoch == created(store) > first
+    assert [m.broker_epoch for _, m in stepper.told] == [first] * 2 + [-1] * 2 + [stepper.epoch] * 2
+
+
+def test_a_lost_watch_is_found_by_looking_now_and_then():
+    store = MemoryStore()
+    stepper = Stepper(store).run()
+    first = stepper.epoch
+    Stepper(store, seed=2).run().session.expire()
+    assert stepper.member.deadline_ms() == BrokerConfig().reconcile_ms
+    stepper.advance(BrokerConfig().reconcile_ms)
+    assert stepper.epoch == created(store) > first
+
+
+def test_a_registered_broker_reads_and_writes_nothing_more():
+    stepper = Stepper(MemoryStore()).run()
+    commits = stepper.commits
+    stepper.advance(1_000).advance(1_000)
+    assert stepper.commits == commits
+    assert len(stepper.told) == 2
+
+
+def test_a_result_of_an_earlier_session_is_ignored():
+    store = MemoryStore()
+    stepper = Stepper(store)
+    stepper.member.tick(0, 0)
+    (call,) = stepper.member.outbox.calls
+    stepper.member.receive(None, SessionChanged("lost"), 1)
+    stepper.member.receive(None, SessionChanged("connected"), 2)
+    earlier, present = stepper.member.outbox.calls
+    assert earlier is call
+    identity = layout.encode_cluster(layout.ClusterIdentity("of another time"))
+    stepper.member.receive(None, StoreResult(call.call, Versioned(identity, 0, 1)), 3)
+    stepper.member.outbox.calls[:] = [present]
+    assert stepper.go_on().epoch == created(store)
+    assert stepper.member.cluster_id != "of another time"
+
+
+def test_a_refusal_is_final_until_the_session_changes():
+    store = MemoryStore()
+    first = Stepper(store).run()
+    second = Stepper(store, directory_id="e" * 32, seed=2).run()
+    first.session.expire()
+    assert second.hear_watches().epoch == -1
+    assert second.commits == 0
+    second.member.receive(None, SessionChanged("connected"), 5)
+    assert second.go_on().epoch == created(store) > first.epoch
+    assert second.member.refused is None

@@ -1,0 +1,136 @@
+"""Elections, and what ISR, ELR and last-known sets become: tables on plain data."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replog.controller.election import choose, effective_min_isr, initial, longest, recover, with_isr
+from replog.model import PartitionState
+
+AR = (1, 2, 3)
+
+
+def state(leader: int | None, isr: tuple[int, ...], elr: tuple[int, ...] = (), last: tuple[int, ...] = ()) -> PartitionState:
+    return PartitionState(leader, 5, isr, elr, last, partition_epoch=9)
+
+
+@pytest.mark.parametrize(
+    ("live", "leader", "isr"),
+    [((1, 2, 3), 1, (1, 2, 3)), ((3, 2), 2, (2, 3)), ((3,), 3, (3,))],
+)
+def test_the_first_live_replica_leads_and_all_live_ones_are_in_sync(live, leader, isr):
+    assert initial(AR, live) == PartitionState(leader, 0, isr)
+
+
+def test_nobody_live_means_no_first_state():
+    assert initial(AR, ()) is None
+
+
+# (before, live, lossy) -> (leader, epoch, isr, elr, last known), with min_isr 2
+CHOICES = {
+    "nothing to do": (state(1, (1, 2, 3)), (1, 2, 3), (), None),
+    "a follower dies: a shrink costs no epoch (KAFKA-15021)": (state(1, (1, 2, 3)), (1, 2), (), (1, 5, (1, 2), (), ())),
+    "the leader dies": (state(1, (1, 2, 3)), (2, 3), (), (2, 6, (2, 3), (), ())),
+    "the first in replica order leads, not in ISR order": (state(1, (1, 3, 2)), (3, 2), (), (2, 6, (3, 2), (), ())),
+    "below min_isr the leaver stays eligible": (state(1, (1, 2)), (1,), (), (1, 5, (1,), (2,), (1, 2))),
+    "the leader of two dies": (state(1, (1, 2)), (2, 3), (), (2, 6, (2,), (1,), (1, 2))),
+    "a replica outside the ISR never leads": (state(1, (1, 2)), (3,), (), (None, 6, (), (1, 2), (1, 2))),
+    "the last in sync goes: nobody leads (P-45)": (state(2, (2,), (1,), (1, 2)), (3,), (), (None, 6, (), (1, 2), (1, 2))),
+    "an eligible replica leads once the ISR is empty": (state(None, (), (1, 2), (1, 2)), (2,), (), (2, 6, (2,), (1,), (1, 2))),
+    "an eligible replica does not lead while the ISR has a live one": (state(2, (2,), (1,), (1, 2)), (1, 2), (), None),
+    "the only ISR member comes back lossy (P-40)": (state(3, (3,), (2,), (2, 3)), (1, 2), (3,), (2, 6, (2,), (), (2, 3))),
+    "a lossy replica leaves the ELR, not the last-known set": (state(1, (1,), (2,), (1, 2)), (1,), (2,), (1, 5, (1,), (), (1, 2))),
+    "lossy counts although live": (state(1, (1, 2)), (1, 2), (1,), (2, 6, (2,), (), (1, 2))),
+    "all at once": (state(1, (1, 2, 3)), (), (), (None, 6, (), (1, 2, 3), (1, 2, 3))),
+    "no leader stays no leader, at no cost": (state(None, (), (1,), (1,)), (2, 3), (), None),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_choose(case):
+    before, live, lossy, expected = CHOICES[case]
+    after = choose(before, replicas=AR, min_isr=2, live=live, lossy=lossy).state
+    got = None if after is None else (after.leader, after.leader_epoch, after.isr, after.elr, after.last_known)
+    assert got == expected
+
+
+def test_everyone_lost_something_all_of_the_last_known_set_is_asked_once_it_is_there():
+    """P-41: ISR [] ELR [] last known [2, 3]; the larger (last epoch, end) leads, and what may be lost is said."""
+    gone = state(None, (), (), (2, 3))
+    assert choose(gone, replicas=AR, min_isr=2, live=(1, 2)).ask == ()
+    assert choose(gone, replicas=AR, min_isr=2, live=(1, 2), unclean=False).state is None
+    assert choose(gone, replicas=AR, min_isr=2, live=(1, 2, 3)).ask == (2, 3)
+    choice = recover(gone, {2: (4, 12), 3: (4, 10)}, AR)
+    assert choice.state == PartitionState(2, 6, (2,), recovering=True, partition_epoch=9)
+    assert choice.loss is not None
+    assert (choice.loss.kind, choice.loss.candidates) == ("last_known", ((2, 4, 12), (3, 4, 10)))
+
+
+def test_an_eligible_replica_that_is_away_forbids_asking_the_last_known_set():
+    assert choose(state(None, (), (1,), (1, 2)), replicas=AR, min_isr=2, live=(2, 3)).ask == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "best"),
+    [
+        ({1: (4, 10), 2: (5, 3)}, 2),
+        ({1: (4, 10), 2: (4, 11)}, 2),
+        ({3: (4, 10), 2: (4, 10)}, 2),
+        ({3: (-1, 0)}, 3),
+    ],
+)
+def test_the_longest_log_is_by_epoch_then_end_then_replica_order(answers, best):
+    assert longest(answers, AR) == best
+
+
+def test_unclean_elections_need_permission_and_say_so():
+    gone = state(1, (1,), (2,), (1, 2))
+    assert choose(gone, replicas=AR, min_isr=2, live=(3,)).state == PartitionState(None, 6, (), (1, 2), (1, 2), partition_epoch=9)
+    choice = choose(gone, replicas=AR, min_isr=2, live=(3,), unclean=True)
+    assert choice.state == PartitionState(3, 6, (3,), recovering=True, partition_epoch=9)
+    assert choice.loss is not None
+    assert (choice.loss.kind, choice.loss.leader, choice.loss.missing) == ("unclean", 3, (1, 2))
+
+
+def test_permission_for_unclean_elections_never_replaces_a_clean_one():
+    choice = choose(state(1, (1,), (2,), (1, 2)), replicas=AR, min_isr=2, live=(2, 3), unclean=True)
+    assert choice.loss is None
+    assert choice.state is not None
+    assert (choice.state.leader, choice.state.recovering) == (2, False)
+
+
+def test_an_isr_of_min_isr_empties_elr_and_last_known():
+    after = with_isr(state(1, (1,), (2,), (1, 2)), (1, 3), replicas=AR, min_isr=2)
+    assert (after.isr, after.elr, after.last_known) == ((1, 3), (), ())
+
+
+def test_elr_stays_within_the_assignment():
+    after = with_isr(state(1, (1, 9), (8,), (7,)), (1,), replicas=AR, min_isr=2)
+    assert (after.elr, after.last_known) == ((), (1,))
+
+
+def test_min_isr_is_never_more_than_the_replicas():
+    assert [effective_min_isr(m, AR) for m in (None, 1, 3, 5)] == [1, 1, 3, 3]
+
+
+SOME = st.sets(st.integers(1, 5)).map(lambda s: tuple(sorted(s)))
+
+
+@given(isr=SOME, elr=SOME, last=SOME, live=SOME, lossy=SOME, min_isr=st.integers(1, 3), unclean=st.booleans())
+def test_every_choice_keeps_the_invariants(isr, elr, last, live, lossy, min_isr, unclean):
+    """I8 and KIP-841 hold after any sequence of deaths, from any legal state; deciding twice changes nothing."""
+    replicas = (3, 1, 5, 2, 4)
+    elr = () if len(isr) >= min_isr else tuple(b for b in elr if b not in isr)
+    before = PartitionState(isr[0] if isr else None, 5, isr, elr, last)
+    live = tuple(b for b in live if b not in lossy)
+    choice = choose(before, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, unclean=unclean)
+    after = choice.state or before
+    assert after.leader is None or after.leader in after.isr
+    assert set(after.isr) <= set(live)
+    assert not set(after.elr) & (set(after.isr) | set(lossy))
+    assert not (after.elr and len(after.isr) >= min_isr)
+    assert after.leader_epoch == before.leader_epoch + (after.leader != before.leader)
+    again = choose(after, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, unclean=unclean)
+    assert again.state is None

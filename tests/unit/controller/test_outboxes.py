@@ -1,0 +1,167 @@
+"""What brokers have yet to hear: numbers, newest states, gaps, resends."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import World, pid
+
+from replog.config import TopicConfig
+from replog.controller.outboxes import Outboxes
+from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica
+from replog.model import Assignment, PartitionId, PartitionState
+
+P, Q = PartitionId(b"t" * 16, 0, 0), PartitionId(b"t" * 16, 1, 0)
+
+
+class Boxes:
+    """Outboxes of one broker, over states that a test sets."""
+
+    def __init__(self) -> None:
+        self.epochs = {P: 0, Q: 0}
+        self.boxes = Outboxes(1, 5, 3_000, self.look)
+        self.boxes.register(2, 77)
+        self.boxes.announce(2, [P, Q], (), 0)
+        self.box = self.boxes.get(2, 77)
+
+    def look(self, partition):
+        if partition not in self.epochs:
+            return None
+        state = PartitionState(2, 0, (2,), partition_epoch=self.epochs[partition])
+        return PartitionNotice(partition, "t", state, Assignment((2,)), TopicConfig(min_isr=1))
+
+    def change(self, partition, now_ms=0):
+        self.epochs[partition] += 1
+        self.boxes.note(partition, [2])
+        return list(self.boxes.flush(now_ms))
+
+
+def told(messages):
+    return [(m.notice, [(e.partition, e.state.partition_epoch) for e in m.entries]) for _, m in messages]
+
+
+def test_notices_are_numbered_and_name_only_what_changed():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    assert told(boxes.change(P)) == [(1, [(P, 1)])]
+    assert told(boxes.change(Q)) == [(2, [(Q, 1)])]
+    assert list(boxes.boxes.flush(0)) == []
+
+
+def test_changes_between_two_flushes_make_one_notice():
+    boxes = Boxes()
+    for partition in (Q, P, Q):
+        boxes.epochs[partition] += 1
+        boxes.boxes.note(partition, [2])
+    assert told(boxes.boxes.flush(0)) == [(1, [(P, 1), (Q, 2)])]
+
+
+def test_what_is_sent_again_is_the_newest_state_under_the_number_it_had():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P)
+    boxes.change(Q)
+    boxes.change(P)
+    again = told(boxes.boxes.overdue(3_000))
+    assert again == [(1, []), (2, [(Q, 1)]), (3, [(P, 2)])]
+    assert told(boxes.boxes.overdue(5_999)) == []
+    assert [n for n, _ in told(boxes.boxes.overdue(6_000))] == [1, 2, 3]
+
+
+def test_the_complete_notice_names_everything_whenever_it_is_sent():
+    boxes = Boxes()
+    boxes.change(P)
+    (first, second) = [m for _, m in boxes.boxes.overdue(3_000)]
+    assert (first.complete, told([(2, first)])) == (True, [(0, [(P, 1), (Q, 0)])])
+    assert (second.complete, second.notice) == (False, 1)
+
+
+def test_a_heartbeat_acknowledges_everything_below_and_a_gap_is_sent_again_once_it_is_old():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P, 10)
+    boxes.change(Q, 20)
+    assert list(boxes.boxes.heartbeat(2, 77, 0, 30)) == []  # may have crossed on the way
+    assert [n for n, _ in told(boxes.boxes.heartbeat(2, 77, 0, 2_030))] == [1, 2]
+    assert list(boxes.boxes.heartbeat(2, 77, 2, 4_030)) == []
+    assert boxes.boxes.unacknowledged() == {}
+    assert boxes.boxes.deadline_ms() is None
+
+
+def test_a_heartbeat_of_another_life_says_nothing():
+    boxes = Boxes()
+    boxes.change(P)
+    assert list(boxes.boxes.heartbeat(2, 76, 9, 0)) == []
+    assert boxes.boxes.unacknowledged() == {2: 2}
+
+
+def test_the_complete_notice_and_stops_wait_for_their_answer():
+    boxes = Boxes()
+    boxes.boxes.stop(2, StopEntry(P, -2, True))
+    assert [type(m) for _, m in boxes.boxes.flush(0)] == [StopReplica]
+    list(boxes.boxes.heartbeat(2, 77, 1, 0))
+    assert boxes.boxes.unacknowledged() == {2: 2}
+    assert boxes.box.answered(0)
+    assert not boxes.box.answered(0)
+    assert [e.partition for e in boxes.box.stopped(1)] == [P]
+    boxes.box.answered(1)
+    assert boxes.boxes.unacknowledged() == {}
+
+
+def test_a_stop_withdraws_states_that_are_still_under_way():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P)
+    boxes.boxes.stop(2, StopEntry(P, -2, True))
+    list(boxes.boxes.flush(0))
+    assert [(m.notice, len(m.entries)) for _, m in boxes.boxes.overdue(3_000)] == [(1, 0), (2, 1)]
+
+
+def test_a_new_life_has_heard_nothing():
+    boxes = Boxes()
+    boxes.change(P)
+    boxes.boxes.register(2, 78)
+    assert boxes.boxes.silent() == [2]
+    assert boxes.change(P) == []
+    assert boxes.boxes.get(2, 77) is None
+    assert boxes.boxes.announce(2, [P, Q], (), 0).notice == 0
+
+
+def test_a_silent_broker_is_listed_and_hears_the_newest_state_later():
+    world = World(3)
+    topic = world.create()
+    world.drop = lambda sender, to, message: isinstance(message, LeaderAndIsr) and to == 3
+    world.propose(1, pid(topic), [1, 2])
+    world.propose(1, pid(topic), [1, 2, 3])
+    assert world.leader.unacknowledged == {3: 2}
+    assert world.nodes[3].broker.states[pid(topic)].state.partition_epoch == 0
+    world.drop = lambda sender, to, message: False
+    world.advance(3_000)
+    assert world.nodes[3].broker.states[pid(topic)].state == world.state()
+    assert world.leader.unacknowledged == {}
+
+
+@pytest.mark.parametrize("beats", [1, 2])
+def test_heartbeats_find_a_gap_before_the_timeout_does(beats):
+    world = World(3)
+    topic = world.create()
+    world.drop = lambda sender, to, message: isinstance(message, LeaderAndIsr) and to == 3
+    world.propose(1, pid(topic), [1, 2])
+    world.drop = lambda sender, to, message: False
+    for _ in range(beats):
+        world.heartbeat(3)
+    heard = world.nodes[3].broker.states[pid(topic)].state.partition_epoch
+    assert heard == beats - 1
+
+
+def test_lost_answers_cost_a_resend_and_nothing_else():
+    world = World(3)
+    topic = world.create()
+    world.drop = lambda sender, to, message: isinstance(message, LeaderAndIsrAnswer) and sender == 3
+    world.propose(1, pid(topic), [1, 2])
+    sent = len([1 for _, to, m in world.sent if isinstance(m, LeaderAndIsr) and to == 3])
+    world.advance(3_000)
+    world.drop = lambda sender, to, message: False
+    world.advance(3_000)
+    assert world.leader.unacknowledged == {}
+    assert len([1 for _, to, m in world.sent if isinstance(m, LeaderAndIsr) and to == 3]) == sent + 2
+    assert world.state().partition_epoch == 1

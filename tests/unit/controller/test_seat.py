@@ -1,0 +1,236 @@
+"""Who is the controller: campaign, failover, zombies (P-60, P-61), outcomes nobody heard."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import World, pid
+
+from replog.errors import Code
+from replog.messages import AlterIsr, AlterIsrAnswer, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
+from replog.metadata import layout
+from replog.ports import Put
+
+
+def test_one_of_them_becomes_the_controller_and_tells_everyone_everything():
+    world = World(3)
+    assert [n.controller.is_controller for n in world.nodes.values()] == [True, False, False]
+    assert world.leader.controller_epoch == 1
+    for node in world.nodes.values():
+        (complete,) = [m for m in node.broker.received if isinstance(m, LeaderAndIsr)]
+        assert (complete.complete, complete.controller_epoch, complete.entries) == (True, 1, [])
+        assert next(m for m in node.broker.received if isinstance(m, UpdateMetadata)).view.since == -1
+
+
+def test_the_next_one_takes_over_with_a_higher_epoch_and_sends_everything_again():
+    world = World(3)
+    topic = world.create(partitions=2)
+    world.kill(1)
+    assert (world.controller_id, world.leader.controller_epoch) == (2, 2)
+    for node in world.nodes.values():
+        complete = [m for m in node.broker.received if isinstance(m, LeaderAndIsr) and m.complete][-1]
+        assert complete.controller_epoch == 2
+        assert [e.partition for e in complete.entries] == [pid(topic, 0), pid(topic, 1)]
+        assert all(1 not in e.state.isr and e.state.leader != 1 for e in complete.entries)
+
+
+def test_every_failover_costs_one_controller_epoch():
+    world = World(3)
+    for epoch in (2, 3, 4):
+        world.kill(world.controller_id)
+        assert world.leader.controller_epoch == epoch
+        world.start(min({1, 2, 3} - world.nodes.keys()), settle=True)
+    assert len(world.nodes) == 3
+
+
+def test_a_zombie_controller_is_refused_and_resigns():
+    """P-60: it comes back from a pause, does not know that its session has ended, and commands."""
+    world = World(3)
+    topic = world.create()
+    world.nodes[1].paused = True
+    world.nodes[1].session.expire()
+    world.settle()
+    assert world.controller_id == 2
+    zombie = world.nodes[1]
+    assert [world.nodes[n].broker.controller_epoch for n in (2, 3)] == [2, 2]
+    before = world.nodes[3].broker.states[pid(topic)]
+    zombie.paused = False
+    old = LeaderAndIsr(1, 1, world.nodes[3].broker.broker_epoch, 99, True, 3_000, [])
+    world.send(("controller", 1), 3, old)
+    world.settle()
+    assert not zombie.controller.is_controller
+    assert world.nodes[3].broker.states[pid(topic)] is before
+    assert any(isinstance(m, LeaderAndIsrAnswer) and m.error == Code.STALE_CONTROLLER_EPOCH for _, _, m in world.sent)
+
+
+def test_a_write_that_was_under_way_when_another_was_elected_is_rejected_as_a_whole():
+    """P-61: the guard is in the transaction, for every batch."""
+    world = World(3)
+    topic = world.create(partitions=3)
+    stored = [world.state(p) for p in range(3)]
+    held = []
+
+    def hold(address, call):
+        if address == ("controller", 1) and call.verb == "commit_each" and not held:
+            held.append(call)
+            return "lost"  # the old controller's write stays on its way
+        return None
+
+    world.before_store = hold
+    world.propose(1, pid(topic, 0), [1, 2], settle=False)
+    while not held:
+        world.queue.popleft()()
+    world.nodes[1].paused = True
+    other = world.store.session()
+    epoch = world.store.read(layout.CONTROLLER_EPOCH)
+    other.commit([Put(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(2), epoch.version)])
+    (refused,) = other.commit_each(held[0].argument)
+    assert getattr(refused, "path", None) == layout.CONTROLLER_EPOCH
+    assert [world.state(p) for p in range(3)] == stored
+
+
+def test_every_commit_of_a_controller_checks_its_epoch():
+    world = World(3)
+    topic = world.create(partitions=2)
+    world.propose(1, pid(topic), [1, 2])
+    world.kill(3)
+    world.admin("delete_topic", name="t")
+    guarded = [c for c in world.commits if c[0].path == layout.CONTROLLER_EPOCH]
+    campaigns = [c for c in world.commits if any(op.path == layout.CONTROLLER for op in c)]
+    assert len(guarded) + len(campaigns) == len(world.commits)
+    assert len(campaigns) <= 3
+    assert len(guarded) >= 6
+
+
+def test_a_conflict_on_the_epoch_ends_the_term():
+    world = World(2)
+    topic = world.create(replication_factor=2, config={"min_isr": 1})
+    epoch = world.store.read(layout.CONTROLLER_EPOCH)
+    world.store.commit([Put(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(7), epoch.version)])
+    node = world.nodes[1]
+    answer = world.propose(1, pid(topic), [1])
+    assert isinstance(answer, AlterIsrAnswer)
+    assert answer.error == Code.NOT_CONTROLLER
+    assert world.leader.controller_epoch == 8
+    assert world.told("controller_resigned")
+    assert node.broker.controller_epoch == 8
+
+
+def test_a_resigned_controller_whose_session_lives_gives_up_its_seat():
+    world = World(1)
+    world.create(replication_factor=1)
+    world.send(9, ("controller", 1), LeaderAndIsrAnswer(9, 1, 5, 0, Code.STALE_CONTROLLER_EPOCH))
+    world.settle()
+    assert world.leader.controller_epoch == 2  # campaigned again, at a higher epoch than its own seat
+
+
+@pytest.mark.parametrize("outcome", ["lost", "applied"])
+def test_a_campaign_whose_outcome_nobody_heard(outcome):
+    world = World(0)
+    faults = []
+
+    def fault(address, call):
+        if address[0] == "controller" and call.verb == "commit" and not faults:
+            faults.append(call)
+            return outcome
+        return None
+
+    world.before_store = fault
+    world.start(1, settle=True)
+    assert len(faults) == 1
+    assert not world.nodes[1].controller.is_controller
+    world.advance(5_000)
+    assert world.nodes[1].controller.is_controller
+    assert world.leader.controller_epoch == 1
+    assert layout.decode_controller_epoch("", world.store.read(layout.CONTROLLER_EPOCH).value) == 1
+
+
+@pytest.mark.parametrize("outcome", ["lost", "applied"])
+def test_a_decision_whose_outcome_nobody_heard_is_read_again_before_anything_else(outcome):
+    """P-23: stored once, answered from what the store has."""
+    world = World(3)
+    topic = world.create()
+    faults = []
+
+    def fault(address, call):
+        if address[0] == "controller" and call.verb == "commit_each" and not faults:
+            faults.append(call)
+            return outcome
+        return None
+
+    world.before_store = fault
+    verbs = []
+    world.after_store = lambda address, call: verbs.append(call.verb) if faults else None
+    result = world.propose(1, pid(topic), [1, 2])
+    assert (world.state().isr, world.state().partition_epoch) == ((1, 2), 1)
+    # Applied: the proposal is one version behind what is stored, and the leader takes the state that comes with the answer.
+    assert result.error == (Code.NONE if outcome == "lost" else Code.INVALID_UPDATE_VERSION)
+    assert result.state == world.state()
+    assert verbs[0] == "commit_each"
+    assert verbs[1:4] == ["watch", "read_each", "read_each"]  # the seat and the epoch, then the path; only then the next commit
+    assert verbs.count("commit_each") == (2 if outcome == "lost" else 1)
+
+
+@pytest.mark.parametrize("outcome", ["lost", "applied"])
+def test_a_creation_whose_outcome_nobody_heard_makes_one_topic(outcome):
+    world = World(3)
+    faults = []
+
+    def fault(address, call):
+        if address[0] == "controller" and call.verb == "commit_each" and not faults:
+            faults.append(call)
+            return outcome
+        return None
+
+    world.before_store = fault
+    answer = world.admin("create_topic", name="t", partitions=2)
+    assert answer.error == Code.NONE
+    entry = layout.decode_topic("", world.store.read(layout.topic_path("t")).value)
+    assert entry.topic_id.hex() == answer.result["topic_id"]
+    assert [world.state(p).partition_epoch for p in (0, 1)] == [0, 0]
+
+
+def test_reads_that_fail_are_tried_again_after_a_pause():
+    world = World(0)
+    world.before_store = lambda address, call: "lost" if address[0] == "controller" and world.now_ms < 3_000 else None
+    world.start(1, settle=True)
+    world.advance(1_500)
+    assert not world.nodes[1].controller.is_controller
+    assert 4 <= len(world.told("store_outcome_unknown")) <= 12
+    world.advance(5_000)
+    assert world.nodes[1].controller.is_controller
+
+
+def test_nobody_else_answers_for_the_controller():
+    world = World(2)
+    assert world.admin("create_topic", to=2, name="t").error == Code.NOT_CONTROLLER
+    world.send(2, ("controller", 2), AlterIsr(5, 2, 1, []))
+    world.settle()
+    assert world.nodes[2].broker.answers == [AlterIsrAnswer(5, Code.NOT_CONTROLLER, [])]
+
+
+def test_a_lost_session_ends_the_term_and_a_new_one_campaigns_again():
+    world = World(2)
+    world.session(1, "lost")
+    assert not world.nodes[1].controller.is_controller
+    assert world.nodes[1].membership.broker_epoch == -1
+    world.nodes[1].session.expire()
+    world.nodes[1].session = world.store.session()
+    world.settle()
+    assert world.controller_id == 2
+    world.session(1, "connected")
+    world.settle()
+    assert world.nodes[1].membership.broker_epoch > 0
+    assert [n.controller.is_controller for n in world.nodes.values()] == [False, True]
+    world.kill(2)
+    assert world.controller_id == 1
+
+
+def test_who_waits_for_an_answer_of_a_resigned_controller_is_told_so():
+    world = World(3)
+    world.before_store = lambda address, call: "lost" if address[0] == "controller" and call.verb.startswith("commit") else None
+    world.admin("create_topic", name="t", settle=False)
+    for _ in range(3):
+        world.queue.popleft()()
+    world.session(1, "lost")
+    world.settle()
+    assert [a.error for a in world.client] == [Code.NOT_CONTROLLER]

@@ -1,0 +1,109 @@
+"""Long work runs in slices, urgent events between them; counted in commits and notices, never in time."""
+
+from __future__ import annotations
+
+from tests.unit.controller.harness import World, pid
+
+from replog.errors import Code
+from replog.messages import AlterIsrAnswer, LeaderAndIsr
+from replog.metadata import layout
+from replog.ports import Put
+
+
+def test_ten_thousand_partitions_are_made_and_fail_over_in_slices():
+    world = World(3)
+    world.commits.clear()
+    world.sent.clear()
+    world.create(partitions=10_000, config={"min_isr": 2})
+    notices = [m for _, to, m in world.sent if isinstance(m, LeaderAndIsr) and to == 2]
+    assert len(world.commits) == 1 + 10 * 2  # the topic; then 10 slices of 1,000, in transactions of at most 1,000 operations
+    assert max(map(len, world.commits)) <= 1_000
+    assert len(notices) == 10
+    assert max(len(m.entries) for m in notices) == 1_000
+    world.commits.clear()
+    world.sent.clear()
+    reads = world.calls["read_each"]
+    world.kill(3)
+    assert world.calls["read_each"] - reads == 1  # who is registered; nothing of the partitions is read
+    puts = [op for ops in world.commits for op in ops if isinstance(op, Put)]
+    assert len(puts) == 10_000
+    assert len(world.commits) == 20
+    notices = [m for _, to, m in world.sent if isinstance(m, LeaderAndIsr) and to == 2]
+    assert (len(notices), max(len(m.entries) for m in notices)) == (10, 1_000)
+    assert {world.state(p).leader for p in range(0, 10_000, 499)} == {1, 2}
+
+
+def _calls_until_answered(world: World, topic: bytes, act) -> int:
+    """How many commit calls the controller makes between a proposal that arrives in the middle of `act` and its answer."""
+    made = []
+    asked = []
+
+    def look(address, call):
+        if address[0] == "controller" and call.verb == "commit_each":
+            made.append(call)
+            if len(made) == 3:
+                world.propose(1, pid(topic), [1, 2], settle=False)
+                asked.append(len(made))
+
+    world.after_store = look
+    act()
+    answered = []
+
+    def answering(sender, to, message):
+        if isinstance(message, AlterIsrAnswer):
+            assert message.entries[0].error == Code.NONE
+            answered.append(len(made))
+        return False
+
+    world.drop = answering
+    world.settle()
+    assert len(made) > 8
+    return answered[0] - asked[0]
+
+
+def test_a_proposal_overtakes_a_long_creation():
+    world = World(3, slice_partitions_max=10)
+    topic = world.create("first")
+    waited = _calls_until_answered(world, topic, lambda: world.admin("create_topic", name="t", partitions=100, settle=False))
+    assert waited <= 2  # the slice that was under way, and its own
+
+
+def test_a_proposal_overtakes_a_long_deletion():
+    world = World(3, slice_partitions_max=10)
+    topic = world.create("first")
+    world.create(partitions=100)
+    waited = _calls_until_answered(world, topic, lambda: world.admin("delete_topic", name="t", settle=False))
+    assert waited <= 2
+
+
+def test_a_proposal_takes_its_turn_in_a_long_failover():
+    world = World(4, slice_partitions_max=10)
+    topic = world.create("first", assignment={0: [1, 2, 3]})
+    world.create(partitions=100, replication_factor=3)
+    waited = _calls_until_answered(world, topic, lambda: world.kill(4, settle=False))
+    assert waited <= 2
+
+
+def test_a_failover_overtakes_a_long_deletion():
+    world = World(3, slice_partitions_max=10)
+    world.create("first", assignment={0: [3, 2]}, config={"min_isr": 1})
+    world.create(partitions=100)
+    left = []
+
+    def look(address, call):
+        if address[0] == "controller" and call.verb == "commit_each":
+            left.append(len(world.store.list(layout.topic_path("t"))))
+            if len(left) == 3:
+                world.kill(3, settle=False)
+                world.after_store = lambda address, call: watch()
+
+    def watch():
+        if world.state(0, "first").leader == 2:
+            left.append(len(world.store.list(layout.topic_path("t"))))
+            world.after_store = lambda address, call: None
+
+    world.after_store = look
+    world.admin("delete_topic", name="t")
+    assert left[3] >= left[2] - 20
+    assert left[3] > 0
+    assert world.store.list(layout.TOPICS) == ["first"]
