@@ -1,0 +1,40 @@
+"""A log on its own: a directory that holds just this one, made, opened and closed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import UsageError
+from replog.log.directory import FileLogDirectory
+from replog.log.files import Fs
+from replog.log.log import FileLog
+from replog.model import PartitionId
+from replog.ports import LogStart
+
+__all__ = ["open_alone"]
+
+_TOPIC: Final = "(alone)"
+"""No topic can have this name, so that a broker's directory is never taken for a log on its own, nor the other way round."""
+
+
+def open_alone(path: str, config: TopicConfig | None, fs: Fs, limits: BrokerConfig | None) -> tuple[FileLog, Callable[[], None]]:
+    """The log under `path`, and what closes its directory. `config` None keeps the configuration it has."""
+    directory = FileLogDirectory(path, limits=limits, fs=fs)
+    try:
+        identities = directory.identities()
+        if identities and (len(identities) > 1 or directory.topic_of(identities[0]) != _TOPIC):
+            raise UsageError(f"{path} is the log directory of a broker, not a log on its own")
+        identity = identities[0] if identities else PartitionId(fs.random_bytes(16), 0, 0)
+        log = directory.get(identity)
+        if log is None or (config is not None and log.config != config):
+            (made,) = directory.create([LogStart(identity, _TOPIC, config or TopicConfig())])
+            assert isinstance(made, FileLog)
+            log = made
+        log.loss = directory.loss
+        directory.registered(0)  # the caller has the report: it is told once
+    except BaseException:
+        directory.close(clean=False)
+        raise
+    return log, lambda: directory.close(clean=True)

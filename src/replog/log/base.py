@@ -1,0 +1,160 @@
+"""What every stored log shares, wherever its bytes are: the state that each append moves, and the calls for using one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, Self
+
+from replog.config import TopicConfig
+from replog.errors import LogClosed, LogCorrupt, LogDamaged, ReplogError, UsageError
+from replog.log.epochs import EpochTable
+from replog.log.files import OS
+from replog.log.producers import ProducerTable
+from replog.model import PartitionId
+from replog.ports import Log
+from replog.records import BadBatch, Record, RecordBatch, decode_records, encode_records
+
+__all__ = ["JoinedSlice", "StoredLog"]
+
+_READ_BYTES: Final = 1 << 20
+
+
+class JoinedSlice:
+    """A Slice of batches that are still in memory; they are put together when somebody looks, once for all who look."""
+
+    __slots__ = ("_data", "base_offset", "end_offset", "length", "parts")
+
+    stale: Final = False
+    """Memory is never cut away under a slice."""
+    batches: Final = None
+
+    def __init__(self, base_offset: int, end_offset: int, length: int, parts: list[bytes | memoryview]) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.length = length
+        self.parts = parts
+        """The pieces in order, for a transport that gathers (`socket.sendmsg`)."""
+        self._data: memoryview | None = None
+
+    def view(self) -> memoryview:
+        """The bytes."""
+        if self._data is None:
+            self._data = memoryview(self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))
+        return self._data
+
+    def release(self) -> None:
+        """Nothing is pinned."""
+
+
+class StoredLog(Log):
+    """The state of a log, and what follows from the port alone."""
+
+    __slots__ = (
+        "_refusal",
+        "config",
+        "end_offset",
+        "epochs",
+        "flushed_end",
+        "generation",
+        "identity",
+        "last_epoch",
+        "producers",
+        "start_offset",
+    )
+
+    epochs: EpochTable
+    producers: ProducerTable
+
+    def __init__(self, identity: PartitionId, config: TopicConfig, producers_max: int, start_offset: int = 0) -> None:
+        self.identity = identity
+        self.config = config
+        self.start_offset = self.end_offset = self.flushed_end = start_offset
+        self.epochs = EpochTable()
+        self.producers = ProducerTable(producers_max)
+        self.generation = 0
+        """Raised whenever records are taken away: a flush begun before that proves nothing."""
+        self.last_epoch = -1
+        self._refusal: tuple[type[ReplogError], str] | None = None
+
+    def enter_epoch(self, epoch: int) -> None:
+        self._check_open()
+        assert epoch >= self.last_epoch, f"epoch {epoch} after {self.last_epoch}"
+        self.epochs.assign(epoch, self.end_offset)
+        self.last_epoch = epoch
+
+    def append_records(
+        self, records: Iterable[Record | bytes | str | None], *, now_ms: int | None = None, compression: Literal["lz4"] | None = None
+    ) -> tuple[int, int]:
+        """Append values or `Record`s as one batch, all or nothing; returns (base offset, last offset).
+
+        For a log used alone: the batch belongs to the newest leader epoch, 0 in a new log. Records without a timestamp
+        get `now_ms`, by default the wall clock. Raises UsageError if the batch is larger than the topic allows.
+        """
+        self._check_open()
+        batch = RecordBatch(encode_records(records, now_ms=OS.wall_ms() if now_ms is None else now_ms, compression=compression))
+        if batch.length > self.config.max_batch_bytes:
+            raise UsageError(f"the records make a batch of {batch.length} bytes; max_batch_bytes is {self.config.max_batch_bytes}")
+        batch.stamp(self.identity, self.end_offset, max(self.last_epoch, 0))
+        self.append(batch)
+        return batch.base_offset, batch.end_offset - 1
+
+    def records(self, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
+        """The records from `start` (default: the first kept) to `stop` (exclusive; default: the end as of each read).
+
+        Raises LogCorrupt at the first batch that does not match its checksum. Control batches are not shown.
+        """
+        offset = self.start_offset if start is None else max(start, self.start_offset)
+        while offset < (limit := self.end_offset if stop is None else min(stop, self.end_offset)):
+            slices = self.read(offset, self.end_offset, _READ_BYTES)
+            for part in slices:
+                try:
+                    batches = list(self._batches(part.view()))
+                finally:
+                    part.release()
+                for batch in batches:
+                    offset = batch.end_offset
+                    if not batch.is_control:
+                        yield from (r for r in decode_records(batch) if (start or 0) <= r.offset < limit)
+            if not slices:
+                return
+
+    def _batches(self, data: memoryview) -> Iterator[RecordBatch]:
+        """Stored batches, each verified in full."""
+        at = 0
+        while at < len(data):
+            try:
+                batch = RecordBatch.parse(data, at, identity=self.identity)
+            except BadBatch as error:
+                raise LogCorrupt(f"log {self.identity!r}: {error}") from error
+            yield batch
+            at += batch.length
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether an I/O error has ended appends until the log is opened again."""
+        return self._refusal is not None and self._refusal[0] is LogDamaged
+
+    def fail(self, reason: str) -> None:
+        """Take no more appends, as after an I/O error."""
+        if self._refusal is None:
+            self._refusal = (LogDamaged, reason)
+
+    def _check_open(self) -> None:
+        """Raise what stopped this log, if something did."""
+        if self._refusal is not None:
+            kind, text = self._refusal
+            raise kind(text)
+
+    def _check_readable(self) -> None:
+        """A log that takes no more appends is still read, unless it is closed."""
+        if self._refusal is not None and issubclass(self._refusal[0], LogClosed):
+            raise LogClosed(self._refusal[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.identity!r}, [{self.start_offset}, {self.end_offset}))"

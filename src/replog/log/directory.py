@@ -1,0 +1,358 @@
+"""A broker's data directory: its logs, who it is, and how its last life ended.
+
+::
+
+    lock         held (flock) while a process has the directory open
+    meta         format and directory id; written once
+    life         the boot id of the life that has it open, and losses that no controller has been told of yet
+    catalogue    which logs there are
+    checkpoint   per log: high watermark, start offset, flushed end; all advisory, replaced now and then
+    clean        only after a clean stop: the state of every log, so that the next open reads nothing else
+    logs/        one folder per log, made with its first record
+    quarantine/  folders of logs that are out of service
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
+
+from replog.config import BrokerConfig
+from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
+from replog.log.catalogue import Catalogue
+from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
+from replog.log.files import OS, Fs, kill_in_child
+from replog.log.log import FileLog
+from replog.log.loss import Life, judge
+from replog.log.recovery import LogState, recover, restore
+from replog.log.segmented import PASSING
+from replog.log.storage import Storage, folder_name
+from replog.model import PartitionId
+from replog.ports import Log, LogDirectory, LogStart
+
+__all__ = ["FileLogDirectory", "Recovered"]
+
+FORMAT: Final = 1
+_KIND: Final = "replog log directory"
+_LOCK, _META, _LIFE, _CHECKPOINT, _CLEAN, _LOGS, _QUARANTINE = "lock", "meta", "life", "checkpoint", "clean", "logs", "quarantine"
+
+Result = TypeVar("Result")
+
+
+class Recovered(NamedTuple):
+    """What opening found out about one log after an unclean stop."""
+
+    bytes_cut: int
+    """Bytes of an unfinished write that were removed."""
+    corrupt: str
+    """Why stored records are gone or unreadable; empty if none are."""
+
+
+class Known(NamedTuple):
+    """What the checkpoint says of a log."""
+
+    high_watermark: int
+    """-1 if it has none."""
+    start_offset: int
+    flushed_end: int
+
+
+class FileLogDirectory(LogDirectory):
+    """The directory at `path`, made if it is missing, opened and recovered by the constructor.
+
+    Raises UsageError, naming the path, if somebody has it open, if it is something else, or if a newer version of the
+    library made it; LogCorrupt if what it says about itself is damaged (nothing is deleted then).
+    """
+
+    def __init__(self, path: str, *, limits: BrokerConfig | None = None, fs: Fs = OS) -> None:
+        self.path = str(path).rstrip("/") or "/"
+        self.fs = fs
+        self.high_watermarks: dict[PartitionId, int] = {}
+        self.recovered: dict[PartitionId, Recovered] = {}
+        """Logs that lost the end of a write, or more, when this directory was opened."""
+        self._limits = limits or BrokerConfig()
+        self._failed = ""
+        self._closed = ""
+        self._broker_epoch = -1
+        self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, self._fail)
+        self._logs: dict[PartitionId, FileLog] = {}
+        self._lock = self._take_lock()
+        try:
+            self._open()
+        except BaseException:
+            for log in self._logs.values():
+                log.close()
+            fs.close(self._lock)
+            raise
+        kill_in_child(self)
+
+    # -------------------------------------------------------------------------------------------------------- opening
+
+    def _take_lock(self) -> int:
+        """The lock, before anything is read or written."""
+        try:
+            names = self.fs.listdir(self.path)
+        except FileNotFoundError:
+            _make_folders(self.fs, self.path)
+            names = []
+        except NotADirectoryError:
+            raise UsageError(f"{self.path} is a file, not a log directory") from None
+        begun = (_LOCK, f"{_META}.new", _CHECKPOINT, f"{_CHECKPOINT}.new")  # a crash may have come while it was made
+        foreign = [name for name in names if name not in begun]
+        if foreign and _META not in names and "catalogue" in names:
+            raise LogCorrupt(f"{self.path} has lost its {_META!r} file; nothing was changed")
+        if foreign and _META not in names:
+            raise UsageError(f"{self.path} is not empty and no log directory: it has {foreign[0]!r} and no {_META!r}")
+        lock = self.fs.open(f"{self.path}/{_LOCK}", create=True)
+        if not self.fs.lock(lock):
+            self.fs.close(lock)
+            raise UsageError(f"log directory {self.path} is in use: another process, or another object in this one, has it open")
+        return lock
+
+    def _open(self) -> None:
+        self.directory_id = self._read_meta()
+        for folder in (_LOGS, _QUARANTINE):
+            if self.fs.size(f"{self.path}/{folder}") is None:
+                _make_folders(self.fs, f"{self.path}/{folder}")
+        self._catalogue = Catalogue.load(self.fs, self.path)
+        self._finish_quarantines()
+        clean = read_plain(self.fs, f"{self.path}/{_CLEAN}")
+        checkpoint = self._read_checkpoint()
+        known = checkpoint or {}
+        life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}"))
+        boot_id = self.fs.boot_id()
+        power = clean is None and life.boot_id != boot_id
+        states = self._load_logs(clean, checkpoint, power=power)
+        configs = {identity: entry.config for identity, entry in self._catalogue.live.items()}
+        self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
+        life = Life(boot_id, self.loss.kind, self.loss.lossy)
+        # In this order: a crash in between must not lose what was found out, and the marker goes before the first append.
+        write_plain(self.fs, self.path, _LIFE, life.to_plain())
+        if clean is not None:
+            self.fs.unlink(f"{self.path}/{_CLEAN}")
+            self.fs.fsync_dir(self.path)
+        self._life = life
+        for identity, (high_watermark, _, _) in known.items():
+            log = self._logs.get(identity)
+            if log is not None and high_watermark >= 0:
+                self.high_watermarks[identity] = min(max(high_watermark, log.start_offset), log.end_offset)
+
+    def _read_meta(self) -> str:
+        """The directory id, made with the directory."""
+        path = f"{self.path}/{_META}"
+        data = read_file(self.fs, path)
+        if data is None:
+            directory_id = self.fs.random_bytes(16).hex()
+            write_plain(self.fs, self.path, _CHECKPOINT, [])
+            write_plain(self.fs, self.path, _META, {"kind": _KIND, "format": FORMAT, "directory_id": directory_id})
+            return directory_id
+        payload = unseal(data)
+        if payload is None:
+            if data and not is_sealed_file(data):
+                raise UsageError(f"{self.path} is no log directory: {_META!r} is a file of something else")
+            raise LogCorrupt(f"{path} is damaged; nothing was changed")
+        meta = unpack(payload)
+        if not isinstance(meta, dict) or meta.get("kind") != _KIND:
+            raise UsageError(f"{self.path} is no log directory: {_META!r} is of another kind")
+        if meta["format"] > FORMAT:
+            raise UsageError(f"{self.path} has format {meta['format']}; this version of the library reads up to {FORMAT}")
+        return str(meta["directory_id"])
+
+    def _read_checkpoint(self) -> dict[PartitionId, Known] | None:
+        """What the last checkpoint said; None if it is lost (there is one from the beginning, and it is replaced atomically)."""
+        entries = read_plain(self.fs, f"{self.path}/{_CHECKPOINT}")
+        return None if entries is None else {PartitionId(*entry[:3]): Known(*entry[3:]) for entry in entries}
+
+    def _load_logs(
+        self, clean: list[Any] | None, checkpoint: dict[PartitionId, Known] | None, *, power: bool
+    ) -> dict[PartitionId, LogState]:
+        """Make every log of the catalogue; only those with a folder are looked at, and after a clean stop not even they."""
+        known = checkpoint or {}
+        saved = {} if clean is None else {PartitionId(*entry[:3]): entry[3] for entry in clean[1]}
+        folders = set(self.fs.listdir(self._storage.folder))
+        states: dict[PartitionId, LogState] = {}
+        for identity, entry in self._catalogue.live.items():
+            state = None
+            if folder_name(identity) in folders:
+                folders.discard(folder_name(identity))
+                state = restore(self._storage, identity, saved[identity]) if identity in saved else None
+                if state is None:
+                    _, start, flushed = known.get(identity, Known(-1, 0, 0))
+                    flushed = saved[identity][1] if identity in saved else flushed
+                    state = recover(self._storage, identity, None if checkpoint is None else start, flushed, power=power)
+                    if state.bytes_cut or state.corrupt:
+                        self.recovered[identity] = Recovered(state.bytes_cut, state.corrupt)
+            elif identity in known and known[identity].flushed_end > known[identity].start_offset:
+                state = LogState.missing(self._limits.producers_max, known[identity].start_offset, known[identity].flushed_end)
+                self.recovered[identity] = Recovered(0, state.corrupt)
+            if state is not None:
+                states[identity] = state
+            self._logs[identity] = FileLog(identity, entry.config, self._storage, state)
+        if folders:
+            raise LogCorrupt(f"{self._storage.folder}/{min(folders)} is in no catalogue entry: the catalogue is damaged")
+        return states
+
+    def _finish_quarantines(self) -> None:
+        """A crash may have come between the entry of a quarantine and the renaming of its folder."""
+        for identity, wall_ms in self._catalogue.quarantined.items():
+            if identity not in self._catalogue.live:
+                self._move_away(identity, wall_ms)
+
+    # ------------------------------------------------------------------------------------------------------- the logs
+
+    def identities(self) -> list[PartitionId]:
+        return sorted(self._logs)
+
+    def topic_of(self, identity: PartitionId) -> str:
+        return self._catalogue.live[identity].topic
+
+    def get(self, identity: PartitionId) -> FileLog | None:
+        return self._logs.get(identity)
+
+    def create(self, starts: Iterable[LogStart]) -> list[Log]:
+        self._check_open()
+        starts = list(starts)
+        live = self._catalogue.live
+        changed = [
+            start for start in starts if (old := live.get(start[0])) is None or old.topic != start[1] or old.config != start[2]
+        ]
+        self._on_disk(lambda: self._catalogue.add(changed))
+        logs: list[Log] = []
+        for identity, _, config in starts:
+            log = self._logs.get(identity)
+            if log is None:
+                log = self._logs[identity] = FileLog(identity, config, self._storage)
+            log.config = config
+            logs.append(log)
+        return logs
+
+    def quarantine(self, identity: PartitionId, wall_ms: int) -> None:
+        self._check_open()
+        log = self._logs.get(identity)
+        if log is None:
+            return
+        self._on_disk(lambda: self._catalogue.quarantine(identity, wall_ms))
+        del self._logs[identity]
+        self.high_watermarks.pop(identity, None)
+        log.close()
+        self._on_disk(lambda: self._move_away(identity, wall_ms))
+
+    def quarantined(self) -> dict[PartitionId, int]:
+        return dict(self._catalogue.quarantined)
+
+    def purge(self, identity: PartitionId) -> None:
+        self._check_open()
+        if identity in self._catalogue.quarantined:
+            self._on_disk(lambda: self._delete_quarantined(identity))
+
+    def _move_away(self, identity: PartitionId, wall_ms: int) -> None:
+        """Rename a log's folder, if it has one, into quarantine."""
+        source, target = self._storage.folder_of(identity), f"{self.path}/{_QUARANTINE}/{folder_name(identity)}.{wall_ms}"
+        if self.fs.size(source) is not None:
+            while self.fs.size(target) is not None:  # an earlier life of this log is there already, from the same millisecond
+                target += "x"
+            self.fs.rename(source, target)
+            self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
+            self.fs.fsync_dir(self._storage.folder)
+
+    def _delete_quarantined(self, identity: PartitionId) -> None:
+        quarantine = f"{self.path}/{_QUARANTINE}"
+        for name in self.fs.listdir(quarantine):
+            if name.startswith(f"{folder_name(identity)}."):
+                for file in self.fs.listdir(f"{quarantine}/{name}"):
+                    self.fs.unlink(f"{quarantine}/{name}/{file}")
+                self.fs.rmdir(f"{quarantine}/{name}")
+        self.fs.fsync_dir(quarantine)
+        self._catalogue.purge(identity)
+
+    # ------------------------------------------------------------------------------------------- its life, and the end
+
+    def registered(self, broker_epoch: int) -> None:
+        self._check_open()
+        self._broker_epoch = broker_epoch
+        if self._life.lossy:
+            self._on_disk(lambda: self._write_life(Life(self._life.boot_id)))
+
+    def checkpoint(self) -> None:
+        self._check_open()
+        marks = self.high_watermarks
+        logs = [log for identity, log in self._logs.items() if identity in marks or not log.is_fresh]
+        flushed = [log.flushed_end for log in logs]
+        entries = [[*log.identity, marks.get(log.identity, -1), log.start_offset, end] for log, end in zip(logs, flushed, strict=True)]
+
+        def write() -> None:
+            write_plain(self.fs, self.path, _CHECKPOINT, entries)
+            for log, end in zip(logs, flushed, strict=True):
+                log.recorded(end)
+
+        self._on_disk(write)
+
+    def close(self, *, clean: bool) -> None:
+        if self._closed:
+            return
+        try:
+            if clean and not self._failed and not any(log.is_damaged for log in self._logs.values()):
+                self._leave_clean()
+        finally:
+            self._closed = f"log directory {self.path} is closed"
+            for log in self._logs.values():
+                log.close()
+            self.fs.close(self._lock)
+
+    def _leave_clean(self) -> None:
+        """Flush everything, then say so."""
+        for log in self._logs.values():
+            token = log.flush()
+            if token is not None:
+                log.flushed(token.run())
+        self.checkpoint()
+        saved = [[*identity, log.saved()] for identity, log in self._logs.items() if not log.is_fresh]
+        self._on_disk(lambda: write_plain(self.fs, self.path, _CLEAN, [self._broker_epoch, saved]))
+
+    def die_in_child(self) -> None:
+        """A forked child must not touch what its parent has open."""
+        if not self._closed:
+            self._closed = f"log directory {self.path} was opened before a fork and is dead in the child"
+            for log in self._logs.values():
+                log.die_in_child()
+            self.fs.close(self._lock)
+
+    def _fail(self, reason: str) -> None:
+        """A flush failed: nothing here can be trusted to reach the disk any more, now and after the next open."""
+        if not self._failed:
+            self._failed = reason
+            for log in self._logs.values():
+                log.fail(reason)
+            with suppress(OSError):  # the disk is failing; if not even this can be stored, a power cut will be assumed or found
+                self._write_life(Life(self._life.boot_id, "power", tuple(sorted(self._logs))))
+
+    def _write_life(self, life: Life) -> None:
+        write_plain(self.fs, self.path, _LIFE, life.to_plain())
+        self._life = life
+
+    def _on_disk(self, operation: Callable[[], Result]) -> Result:
+        """Run a file operation: LogFull if it may work later, else the directory is damaged for good."""
+        try:
+            return operation()
+        except OSError as error:
+            if error.errno in PASSING:
+                raise LogFull(f"log directory {self.path}: {error}") from error
+            self._fail(f"log directory {self.path}: {error}")
+            raise LogDamaged(self._failed) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(self._closed)
+        if self._failed:
+            raise LogDamaged(self._failed)
+
+
+def _make_folders(fs: Fs, path: str) -> None:
+    """Make a folder and those above it that are missing, durably."""
+    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    if fs.size(parent) is None:
+        _make_folders(fs, parent)
+    with suppress(FileExistsError):
+        fs.mkdir(path)
+    fs.fsync_dir(parent)

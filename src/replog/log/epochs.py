@@ -1,0 +1,104 @@
+"""Where leader epochs begin in a log, and from that, where two logs part (KIP-101, KIP-279; PROTOCOL 4.1)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from replog import ports
+from replog.ports import EpochEnd, EpochStart
+
+__all__ = ["EpochTable", "truncation_point"]
+
+
+class EpochTable:
+    """Leader epoch -> start offset, strictly increasing in both; short, because a leadership is rare.
+
+    Epoch 0 is an epoch like any other (KAFKA-10432 skipped it).
+    """
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries:
+            self.assign(epoch, start)
+
+    @property
+    def latest(self) -> EpochStart | None:
+        """The newest entry; None while there is none."""
+        return EpochStart(self._epochs[-1], self._starts[-1]) if self._epochs else None
+
+    def entries(self) -> tuple[EpochStart, ...]:
+        """All of them, oldest first."""
+        return tuple(map(EpochStart, self._epochs, self._starts))
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def assign(self, epoch: int, start: int) -> None:
+        """`epoch` begins at `start`: entries at or above either are gone. The same latest epoch again changes nothing."""
+        epochs, starts = self._epochs, self._starts
+        if epochs and epochs[-1] == epoch and starts[-1] <= start:
+            return
+        keep = min(bisect_left(epochs, epoch), bisect_left(starts, start))
+        del epochs[keep:], starts[keep:]
+        epochs.append(epoch)
+        starts.append(start)
+
+    def truncate(self, offset: int) -> None:
+        """The log ends at `offset` now. Also when it did before: two epochs without records would conflict (KAFKA-10706)."""
+        keep = bisect_left(self._starts, offset)
+        del self._epochs[keep:], self._starts[keep:]
+
+    def trim(self, offset: int) -> None:
+        """The log starts at `offset` now: the entry in force there stays, as if it began there."""
+        drop = bisect_right(self._starts, offset) - 1
+        if drop >= 0:
+            del self._epochs[:drop], self._starts[:drop]
+            self._starts[0] = offset
+
+    def clear(self) -> None:
+        """Forget every entry."""
+        self._epochs.clear()
+        self._starts.clear()
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> EpochEnd | None:
+        """Where `epoch` ends in a log that ends at `end_offset`; None if that cannot be known.
+
+        An epoch the table lacks ends where the first larger one begins, and is answered by the largest one not above
+        it; `epoch` itself where that part of the log is gone. The caller being ahead of the log cannot be answered.
+        """
+        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+            return None
+        if epoch == self._epochs[-1]:
+            return EpochEnd(epoch, end_offset)
+        larger = bisect_right(self._epochs, epoch)
+        return EpochEnd(self._epochs[larger - 1] if larger else epoch, self._starts[larger])
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch in force at `offset`; None below the first entry."""
+        found = bisect_right(self._starts, offset)
+        return self._epochs[found - 1] if found else None
+
+    def __repr__(self) -> str:
+        return f"EpochTable({list(self.entries())})"
+
+
+def truncation_point(table: ports.EpochTable, end_offset: int, diverging: EpochEnd) -> tuple[int, bool]:
+    """Where a follower cuts its log, which ends at `end_offset`, when its leader answered `diverging`; and whether that is all.
+
+    When the follower lacks the leader's epoch it cuts back to the end of the largest one below and asks again, now with
+    that smaller epoch: False. Several rounds are normal after unclean elections (P-15).
+    """
+    entries = table.entries()
+    at_or_below = [entry for entry in entries if entry.epoch <= diverging.epoch]
+    if not at_or_below:
+        first = entries[0].start if entries else end_offset
+        return min(first, diverging.end, end_offset), True
+    mine = at_or_below[-1].epoch
+    mine_end = entries[len(at_or_below)].start if len(at_or_below) < len(entries) else end_offset
+    if mine == diverging.epoch:
+        return min(mine_end, diverging.end, end_offset), True
+    return min(mine_end, end_offset), False

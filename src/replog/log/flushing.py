@@ -1,0 +1,47 @@
+"""A flush as something to be run elsewhere: it holds the files it needs, so that nobody closes them meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replog.log.open_files import OpenFiles
+from replog.log.segment import Segment
+
+__all__ = ["FlushRun"]
+
+
+class FlushRun:
+    """fsync of some segments, then of the folders that got new names. May run in another thread; everything else here may not."""
+
+    __slots__ = ("_files", "_segments", "folders", "names")
+
+    def __init__(self, files: OpenFiles, segments: Sequence[Segment], folders: Sequence[str], names: int) -> None:
+        """Pins the segments. Raises OSError if one cannot be opened."""
+        self._files = files
+        self._segments: list[Segment] = []
+        self.folders = folders
+        self.names = names
+        """How many names the log had made by now; all of them are durable when this has run."""
+        for segment in segments:
+            files.pin(segment)
+            self._segments.append(segment)
+
+    def __call__(self) -> OSError | None:
+        """Blocks. The error, if there was one."""
+        try:
+            for segment in self._segments:
+                self._files.fs.fsync(segment.fd)
+            for folder in self.folders:
+                self._files.fs.fsync_dir(folder)
+        except OSError as error:
+            return error
+        return None
+
+    def release(self) -> None:
+        """Unpin the segments. Idempotent; a flush that is dropped releases itself."""
+        segments, self._segments = self._segments, []
+        for segment in segments:
+            self._files.unpin(segment)
+
+    def __del__(self) -> None:
+        self.release()

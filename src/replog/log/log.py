@@ -1,0 +1,304 @@
+"""A log in files: one write per append, reads that are regions of files, and nothing per record.
+
+In memory and on disk the same order holds everywhere: bytes first, then the state that makes them count. So an
+exception at any point, KeyboardInterrupt included, leaves files in which the next open finds a valid prefix.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from errno import ENOSPC
+from operator import attrgetter
+from typing import Final, Self
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import LogCorrupt
+from replog.log.files import BUFFERS_MAX, OS, Fs
+from replog.log.producers import Producer
+from replog.log.reading import batch_from_time, batch_holding, headers_from, load_index, slice_from
+from replog.log.recovery import LogState
+from replog.log.retention import expired, is_full
+from replog.log.segment import Segment
+from replog.log.segmented import SegmentedLog
+from replog.log.storage import Storage
+from replog.model import PartitionId
+from replog.ports import LossReport, Slice
+from replog.records import BadBatch, BatchHeader, RecordBatch
+
+__all__ = ["FileLog"]
+
+_LOOK_BACK_BYTES: Final = 4 << 20
+"""How far in front of a truncation the earlier batches of the producers it concerns are looked up."""
+_BASE: Final = attrgetter("base_offset")
+
+
+class FileLog(SegmentedLog):
+    """One copy of one partition in the files of a `FileLogDirectory`, or alone: `FileLog.open(path)`."""
+
+    __slots__ = ("_close_directory", "_pwritev", "loss")
+
+    def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None = None) -> None:
+        super().__init__(identity, config, storage, state)
+        self._pwritev = storage.fs.pwritev
+        self._close_directory: Callable[[], None] | None = None
+        self.loss: LossReport | None = None
+        """Of a log opened alone: what opening it found out about its last life."""
+
+    @classmethod
+    def open(  # type: ignore[override]  # the port takes any options; these are the ones of files
+        cls, path: str, *, config: TopicConfig | None = None, fs: Fs = OS, limits: BrokerConfig | None = None
+    ) -> Self:
+        """A log of its own under the folder `path`, made if it is missing; closing it saves the next open a scan.
+
+        Raises UsageError if somebody has it open, or if a broker's directory is there; LogCorrupt if what is there
+        cannot be read.
+        """
+        from replog.log.alone import open_alone  # a directory makes logs, and this log makes itself a directory
+
+        log, close = open_alone(str(path), config, fs, limits)
+        assert isinstance(log, cls)
+        log._close_directory = close
+        return log
+
+    def close(self) -> None:
+        """Release files; a log opened alone is flushed and leaves everything the next open needs."""
+        close_directory, self._close_directory = self._close_directory, None
+        if close_directory is not None:
+            close_directory()
+        super().close()
+
+    # ------------------------------------------------------------------------------------------------------ appending
+
+    def append(self, batch: RecordBatch) -> None:
+        if self._refusal is not None:
+            self._check_open()
+        base, length = batch.base_offset, batch.length
+        assert base == self.end_offset, f"batch at {base}, the log ends at {self.end_offset}"
+        assert batch.leader_epoch >= self.last_epoch, f"batch of epoch {batch.leader_epoch}, the log is at {self.last_epoch}"
+        segment = self._active
+        if segment is None or segment.fd < 0 or segment.index is None or is_full(segment, length, batch.max_timestamp_ms, self.config):
+            segment = self._make_ready(batch)
+        position = segment.size
+        buffers = (batch.front, batch.body)
+        try:
+            written = self._pwritev(segment.fd, buffers, position)
+        except OSError as error:
+            self._undo_write(segment, error)
+        if written != length:
+            self._write_rest(segment, buffers, written, length)
+        self._count_in(segment, batch, position)
+        self._tail.add(batch)
+
+    def append_many(self, batches: Sequence[RecordBatch]) -> None:
+        if len(batches) == 1:
+            self.append(batches[0])
+            self._tail.clear()
+            return
+        first = 0
+        while first < len(batches):
+            self._check_open()
+            segment = self._make_ready(batches[first])
+            stop = self._group_end(segment, batches, first)
+            self._append_group(segment, batches[first:stop])
+            first = stop
+
+    def _group_end(self, segment: Segment, batches: Sequence[RecordBatch], first: int) -> int:
+        """How many batches go into one write: as many as the segment takes and the call allows."""
+        size, begun = segment.size, segment.first_timestamp_ms if segment.size else batches[first].max_timestamp_ms
+        stop = first
+        for batch in batches[first : first + BUFFERS_MAX // 2]:
+            full = size + batch.length > self.config.segment_bytes or batch.max_timestamp_ms - begun >= self.config.segment_ms
+            if full and stop > first:
+                break
+            size += batch.length
+            stop += 1
+        return stop
+
+    def _append_group(self, segment: Segment, batches: Sequence[RecordBatch]) -> None:
+        """Batches that fit into this segment, with one write."""
+        base, epoch, length = self.end_offset, self.last_epoch, 0
+        buffers: list[bytes | memoryview] = []
+        for batch in batches:
+            assert batch.base_offset == base, f"batch at {batch.base_offset} where {base} is next"
+            assert batch.leader_epoch >= epoch, f"batch of epoch {batch.leader_epoch} after {epoch}"
+            base, epoch = batch.base_offset + batch.count, batch.leader_epoch
+            length += batch.length
+            buffers += (batch.front, batch.body)
+        position = segment.size
+        try:
+            written = self._pwritev(segment.fd, buffers, position)
+        except OSError as error:
+            self._undo_write(segment, error)
+        if written != length:
+            self._write_rest(segment, buffers, written, length)
+        self._tail.clear()
+        for batch in batches:
+            self._count_in(segment, batch, position)
+            position += batch.length
+
+    def _count_in(self, segment: Segment, batch: RecordBatch, position: int) -> None:
+        """The batch is in the file, at `position`: make it part of the log."""
+        newest = batch.max_timestamp_ms
+        if position >= segment.index_due:
+            assert segment.index is not None
+            segment.index.add(batch.base_offset, position, segment.max_timestamp_ms)
+            segment.index_due = position + self._storage.limits.index_interval_bytes
+        if newest > segment.max_timestamp_ms:
+            segment.max_timestamp_ms = newest
+        if not position:
+            segment.first_timestamp_ms = newest
+        if batch.leader_epoch != self.last_epoch:
+            self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            self.last_epoch = batch.leader_epoch
+        if batch.producer_id >= 0:
+            self.producers.record(batch)
+        segment.used = True
+        segment.size = position + batch.length
+        segment.end_offset = self.end_offset = batch.base_offset + batch.count
+
+    def _make_ready(self, batch: RecordBatch) -> Segment:
+        """The segment for the next batch, with an open file: the last one, or a new one."""
+        segment = self._active
+        try:
+            if segment is None or is_full(segment, batch.length, batch.max_timestamp_ms, self.config):
+                return self._roll()
+            self._storage.files.descriptor(segment)
+            load_index(self._storage, self.identity, segment)
+        except BadBatch as error:
+            raise LogCorrupt(f"log {self.identity!r}: {error}") from error
+        except OSError as error:
+            self._refuse_append(error)
+        return segment
+
+    def _write_rest(self, segment: Segment, buffers: Sequence[bytes | memoryview], written: int, length: int) -> None:
+        """The system took only part of a write: write the rest, which usually tells why, or take all of it back."""
+        rest = memoryview(b"".join(buffers))
+        try:
+            while written < length:
+                more = self._pwritev(segment.fd, (rest[written:],), segment.size + written)
+                if not more:
+                    raise OSError(ENOSPC, "nothing more was written")
+                written += more
+        except OSError as error:
+            self._undo_write(segment, error)
+
+    # -------------------------------------------------------------------------------------------------------- reading
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        if self._refusal is not None:
+            self._check_readable()
+        limit = min(limit, self.end_offset)
+        if offset >= limit:
+            return []
+        tail = self._tail.slice_at(offset, limit, max_bytes)
+        if tail is not None:
+            return [tail]
+        assert offset >= self.start_offset, f"read at {offset}, the log starts at {self.start_offset}"
+        slices: list[Slice] = []
+        try:
+            while offset < limit:
+                segment = self._segments[self._find(offset)]
+                part = slice_from(self._storage, self.identity, segment, offset, limit, max_bytes, first=not slices)
+                if part is None:
+                    break
+                slices.append(part)
+                offset = part.end_offset
+                max_bytes -= part.length
+                if offset < segment.end_offset:  # no more of it fits
+                    break
+        except BaseException:
+            for taken in slices:
+                taken.release()
+            raise
+        return slices
+
+    def forget_tail(self) -> None:
+        self._tail.clear()
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        self._check_readable()
+        for segment in self._segments:
+            if segment.max_timestamp_ms >= timestamp_ms and segment.end_offset > self.start_offset:
+                found = batch_from_time(self._storage, self.identity, segment, timestamp_ms, self.start_offset)
+                if found is not None:
+                    return found.base_offset, found.max_timestamp_ms
+        return None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def _find(self, offset: int) -> int:
+        """Index of the segment that holds `offset`."""
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return bisect_right(segments, offset, key=_BASE) - 1
+
+    # ------------------------------------------------------------------------------------------------- taking records away
+
+    def truncate_to(self, offset: int) -> None:
+        self._check_open()
+        if offset < self.start_offset:
+            self.reset_to(offset)
+            return
+        if offset < self.end_offset:
+            segment = self._segments[self._find(offset)]
+            position, header = batch_holding(self._storage, self.identity, segment, offset)
+            self._cut_files(segment, position, header.base_offset)
+            self._look_back(header.base_offset)
+        self.epochs.truncate(offset)
+        self.last_epoch = self.epochs.latest.epoch if self.epochs.latest else -1
+
+    def _look_back(self, end: int) -> None:
+        """After a truncation to `end`: what the producers it cut did before, and the newest time in the last segment."""
+        segment = self._segments[-1]
+        cut = self.producers.truncate(end)
+        try:
+            index = load_index(self._storage, self.identity, segment)
+            if segment.size:
+                nearest = (index.offsets[-1], index.positions[-1])
+                newest = max(header.max_timestamp_ms for header in headers_from(self._storage, self.identity, segment, *reversed(nearest)))
+                segment.max_timestamp_ms = max(newest, index.times[-1])
+            if cut:
+                self._restore_producers(cut)
+        except (BadBatch, OSError) as error:
+            raise LogCorrupt(f"log {self.identity!r}: {error}") from error
+
+    def _restore_producers(self, cut: dict[int, Producer]) -> None:
+        """Read the headers in front of the end of the log again, for these producers: as far back as their last batches may be."""
+        found: list[list[BatchHeader]] = []
+        scanned_from, budget = self.end_offset, _LOOK_BACK_BYTES
+        for segment in reversed(self._segments):
+            if budget <= 0 or segment.end_offset <= self.start_offset:
+                break
+            index = load_index(self._storage, self.identity, segment)
+            offset, position = index.last_within(max(0, segment.size - budget), segment.end_offset) or (segment.base_offset, 0)
+            found.append(list(headers_from(self._storage, self.identity, segment, position, offset)))
+            scanned_from = offset
+            budget -= segment.size
+        self.producers.restore(cut, scanned_from, (header for part in reversed(found) for header in part))
+
+    def trim_to(self, offset: int) -> int:
+        self._check_open()
+        if offset > self.start_offset:
+            offset = min(offset, self.end_offset)
+            if offset < self.end_offset:
+                segment = self._segments[self._find(offset)]
+                offset = batch_holding(self._storage, self.identity, segment, offset)[1].base_offset
+            self._start_at(max(offset, self.start_offset))
+        return self.start_offset
+
+    def retain(self, wall_ms: int, limit: int) -> int:
+        self._check_open()
+        self.producers.expire(wall_ms - self._storage.limits.producer_expiry_ms)
+        count = expired(self._segments, self.config, wall_ms, limit)
+        if count:
+            if count == len(self._segments):
+                try:
+                    self._roll()
+                except OSError as error:
+                    self._refuse_append(error)
+            self._start_at(max(self.start_offset, self._segments[count].base_offset))
+        return self.start_offset

@@ -1,0 +1,69 @@
+"""What may have been lost when a directory's last life ended: judged from what was found, never assumed.
+
+* Stopped cleanly: nothing.
+* Killed under the same boot id: nothing, because the page cache has survived.
+* Another boot id (power): every log may have lost its unflushed end, except those flushed before each acknowledgement
+  whose recovered end reaches what is known to have been flushed, without anything valid behind a break.
+* Records below the recovery point bad or missing: that log has, whatever the boot id says.
+
+What was found counts until a controller has been told: a second crash before that must not make it forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from replog.config import TopicConfig
+from replog.log.recovery import LogState
+from replog.model import PartitionId
+from replog.ports import LossKind, LossReport
+
+__all__ = ["Life", "judge"]
+
+_GRAVITY: tuple[LossKind, ...] = ("none", "process", "power", "replaced", "corrupt")
+
+
+@frozen
+class Life:
+    """What a directory notes about the life that has it open: under which boot, and which losses are not reported yet."""
+
+    boot_id: str = ""
+    kind: LossKind = "none"
+    lossy: tuple[PartitionId, ...] = ()
+
+    def to_plain(self) -> list[Any]:
+        """As plain values."""
+        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy]]
+
+    @classmethod
+    def from_plain(cls, value: list[Any] | None) -> Life:
+        """What `to_plain` described; a missing or torn note is one of a boot that nobody knows, hence of another."""
+        return cls() if value is None else cls(value[0], value[1], tuple(PartitionId(*identity) for identity in value[2]))
+
+
+def judge(
+    configs: Mapping[PartitionId, TopicConfig],
+    states: Mapping[PartitionId, LogState],
+    flushed_ends: Mapping[PartitionId, int],
+    last: Life,
+    *,
+    clean_epoch: int | None,
+    power: bool,
+) -> LossReport:
+    """The report of a life that `last` began and that ended cleanly (with this broker epoch) or not (None)."""
+    corrupt = {identity for identity, state in states.items() if state.corrupt}
+    lossy = corrupt | {identity for identity in last.lossy if identity in configs}
+    if power:
+        for identity, config in configs.items():
+            state = states.get(identity)
+            reached = state.end_offset if state is not None else 0
+            complete = config.flush == "ack" and not (state and state.hole) and reached >= flushed_ends.get(identity, 0)
+            if not complete:
+                lossy.add(identity)
+    kinds: list[LossKind] = ["corrupt" if corrupt else "power" if power else "process" if clean_epoch is None else "none"]
+    if last.lossy:
+        kinds.append(last.kind)
+    return LossReport(max(kinds, key=_GRAVITY.index), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))

@@ -1,0 +1,139 @@
+"""Finding batches in a segment: by offset, by size, by time. Whatever is returned was checked to be where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from replog.errors import LogCorrupt
+from replog.log.open_files import FileSlice
+from replog.log.scan import headers, steps
+from replog.log.segment import Segment, SparseIndex
+from replog.log.storage import Storage, read_summary
+from replog.model import PartitionId
+from replog.records import HEADER_BYTES, BadBatch, BatchHeader, read_header
+
+__all__ = ["batch_from_time", "batch_holding", "headers_from", "load_index", "slice_from"]
+
+Found = TypeVar("Found")
+
+
+def load_index(storage: Storage, identity: PartitionId, segment: Segment) -> SparseIndex:
+    """The index of a segment: the one at hand, the one beside its file, or one built from its headers (which can raise BadBatch)."""
+    if segment.index is None:
+        fd = storage.files.descriptor(segment)
+        summary = read_summary(storage.fs, fd, segment, segment.end_offset, identity)
+        if summary is None:
+            _build_index(storage, identity, segment)
+        else:
+            segment.index = summary.index
+            segment.index_due = summary.index.positions[-1] + storage.limits.index_interval_bytes
+    assert segment.index is not None
+    return segment.index
+
+
+def _build_index(storage: Storage, identity: PartitionId, segment: Segment) -> None:
+    index, due, newest = SparseIndex(), 0, -1
+    fd = storage.files.descriptor(segment)
+    for position, header in headers(storage.fs, fd, 0, segment.size, segment.base_offset, identity):
+        if position >= due:
+            index.add(header.base_offset, position, newest)
+            due = position + storage.limits.index_interval_bytes
+        newest = max(newest, header.max_timestamp_ms)
+    segment.index, segment.index_due = index, due
+    segment.resume.clear()
+
+
+def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: Callable[[int, SparseIndex], Found]) -> Found:
+    """`find(descriptor, index)`; if the index led astray, once more with one built from the batches. Raises LogCorrupt."""
+    try:
+        storage.files.descriptor(segment)
+        try:
+            return find(segment.fd, load_index(storage, identity, segment))
+        except BadBatch:
+            segment.index = None
+            _build_index(storage, identity, segment)
+            assert segment.index is not None
+            return find(segment.fd, segment.index)
+    except (BadBatch, OSError) as error:
+        raise LogCorrupt(f"log {identity!r}, {segment.path}: {error}") from error
+
+
+def _position_of(storage: Storage, segment: Segment, fd: int, index: SparseIndex, offset: int) -> tuple[int, int]:
+    """(position, base offset) of the batch that holds `offset`; only the way there is checked."""
+    base, position = index.at_or_below(offset) or (segment.base_offset, 0)
+    if base == offset:
+        return position, base
+    for at, first, end, _ in steps(storage.fs, fd, position, segment.size, base):
+        if offset < end:
+            return at, first
+    raise BadBatch(f"offset {offset} is not in front of position {segment.size}")
+
+
+def batch_holding(storage: Storage, identity: PartitionId, segment: Segment, offset: int) -> tuple[int, BatchHeader]:
+    """(position, header) of the batch that holds `offset`, which the segment contains. Raises LogCorrupt."""
+
+    def find(fd: int, index: SparseIndex) -> tuple[int, BatchHeader]:
+        position, base = _position_of(storage, segment, fd, index, offset)
+        return position, _header(storage, fd, position, base, offset, identity)
+
+    return _trusting(storage, identity, segment, find)
+
+
+def _header(storage: Storage, fd: int, position: int, base: int, offset: int, identity: PartitionId) -> BatchHeader:
+    header = read_header(storage.fs.pread(fd, HEADER_BYTES, position))
+    if header.identity != identity or header.base_offset != base or not base <= offset < header.end_offset:
+        raise BadBatch(f"at position {position} is the batch at offset {header.base_offset} of log {header.identity!r}")
+    return header
+
+
+def slice_from(
+    storage: Storage, identity: PartitionId, segment: Segment, offset: int, limit: int, max_bytes: int, *, first: bool
+) -> FileSlice | None:
+    """Whole batches of a segment from the one that holds `offset`, ending at or below `limit`, of `max_bytes` at most.
+
+    `first`: one batch goes through whatever its size. None if nothing fits. Raises LogCorrupt.
+    """
+
+    def find(fd: int, index: SparseIndex) -> FileSlice | None:
+        resumed = segment.resume.get(offset)
+        start, base = (resumed, offset) if resumed is not None else _position_of(storage, segment, fd, index, offset)
+        header = _header(storage, fd, start, base, offset, identity)
+        stop, end = start + header.length, header.end_offset
+        if end > limit or (header.length > max_bytes and not first):
+            return None
+        if segment.end_offset <= limit and segment.size - start <= max_bytes:
+            stop, end = segment.size, segment.end_offset
+        else:
+            nearer = index.last_within(start + max_bytes, limit)
+            if nearer is not None and nearer[1] > stop:
+                end, stop = nearer
+            for position, _, after, length in steps(storage.fs, fd, stop, segment.size, end):
+                if after > limit or position + length - start > max_bytes:
+                    break
+                stop, end = position + length, after
+        segment.remember(end, stop)
+        return FileSlice(storage.files, segment, base, end, start, stop - start)
+
+    return _trusting(storage, identity, segment, find)
+
+
+def headers_from(storage: Storage, identity: PartitionId, segment: Segment, position: int, offset: int) -> Iterator[BatchHeader]:
+    """The headers of a segment from `position`, where `offset` begins. Raises BadBatch."""
+    fd = storage.files.descriptor(segment)
+    return (header for _, header in headers(storage.fs, fd, position, segment.size, offset, identity))
+
+
+def batch_from_time(
+    storage: Storage, identity: PartitionId, segment: Segment, timestamp_ms: int, start_offset: int
+) -> BatchHeader | None:
+    """The first batch at or above `start_offset` with a record at or after a time; None if the segment has none. Raises LogCorrupt."""
+
+    def find(fd: int, index: SparseIndex) -> BatchHeader | None:
+        offset, position = index.before_time(timestamp_ms) or (segment.base_offset, 0)
+        for _, header in headers(storage.fs, fd, position, segment.size, offset, identity):
+            if header.max_timestamp_ms >= timestamp_ms and header.end_offset > start_offset:
+                return header
+        return None
+
+    return _trusting(storage, identity, segment, find)

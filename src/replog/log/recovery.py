@@ -1,0 +1,259 @@
+"""What is left of a log after an unclean stop: its longest valid prefix, and what that says about what was lost.
+
+Below the recovery point (known to be on disk) only headers are read, or summaries of whole segments. Above it, every
+byte is verified. After a killed process the page cache has survived, so only the last segment can be unfinished, and
+only by ending inside its last batch. After a power cut anything above the recovery point may be torn, missing or zero.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from attrs import define, field
+
+from replog.log.checkpoint import read_file, write_all
+from replog.log.epochs import EpochTable
+from replog.log.producers import ProducerTable
+from replog.log.scan import headers, valid_batch_follows
+from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex, segment_base, segment_name
+from replog.log.storage import Marker, Storage, read_marker, read_summary, remove_summary, write_marker
+from replog.log.verify import Stop, Verifier
+from replog.model import PartitionId
+from replog.records import BadBatch, BatchHeader
+
+__all__ = ["LogState", "recover", "restore", "to_plain"]
+
+_EVIDENCE = ".bad"
+
+
+@define
+class LogState:
+    """What a FileLog begins with."""
+
+    producers: ProducerTable
+    epochs: EpochTable = field(factory=EpochTable)
+    segments: list[Segment] = field(factory=list)
+    start_offset: int = 0
+    end_offset: int = 0
+    flushed_end: int = 0
+    marker: Marker | None = None
+    bytes_cut: int = 0
+    """Bytes of an unfinished write that were removed."""
+    corrupt: str = ""
+    """Why records that were safely stored are gone or unreadable; empty if none are."""
+    hole: bool = False
+    """After a power cut: something valid lay behind the cut, so more was lost than the end of the last write."""
+
+    @classmethod
+    def missing(cls, producers_max: int, start_offset: int, flushed_end: int) -> LogState:
+        """A log whose folder is gone although it had flushed records."""
+        state = cls(ProducerTable(producers_max))
+        state.start_offset = state.end_offset = state.flushed_end = start_offset
+        state.producers.forgetful = True
+        state.corrupt = f"the folder is missing, and with it records up to offset {flushed_end}, which were flushed"
+        return state
+
+
+def to_plain(state: LogState) -> list[Any]:
+    """A log that was flushed and is closed, as plain values for `restore`."""
+    segments = [[s.base_offset, s.end_offset, s.size, s.first_timestamp_ms, s.max_timestamp_ms] for s in state.segments]
+    epochs = [list(entry) for entry in state.epochs.entries() if entry.start < state.end_offset]
+    return [state.start_offset, state.end_offset, segments, epochs, state.producers.snapshot()]
+
+
+def restore(storage: Storage, identity: PartitionId, saved: list[Any]) -> LogState | None:
+    """The state that `to_plain` described, read without touching the batches; None if the files are not as they were left."""
+    start_offset, end_offset, segments, epochs, producers = saved
+    state = LogState(ProducerTable(storage.limits.producers_max), EpochTable(map(tuple, epochs)))
+    state.producers.load(producers)
+    state.start_offset, state.end_offset, state.flushed_end = start_offset, end_offset, end_offset
+    folder = storage.folder_of(identity)
+    for base, end, size, first_ms, newest_ms in segments:
+        segment = Segment(f"{folder}/{segment_name(base)}", base)
+        segment.end_offset, segment.size, segment.sealed = end, size, True
+        segment.first_timestamp_ms, segment.max_timestamp_ms = first_ms, newest_ms
+        state.segments.append(segment)
+    if state.segments:
+        last = state.segments[-1]
+        last.sealed = False
+        if storage.fs.size(last.path) != last.size:
+            return None
+    return state
+
+
+def recover(storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, *, power: bool) -> LogState:
+    """Recover the log whose folder exists, given what the last checkpoint knew. Raises OSError if the disk does not let it.
+
+    `start` None: the checkpoint is lost. Then the log starts where its files do, and whether something is missing in
+    front of them cannot be told; it is never a reason to throw away what is there (P-50).
+    """
+    return _Recovery(storage, identity, start, flushed_end, power).run()
+
+
+class _Recovery:
+    def __init__(self, storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, power: bool) -> None:
+        self.storage, self.fs, self.identity = storage, storage.fs, identity
+        self.folder = storage.folder_of(identity)
+        self.power = power
+        self.state = LogState(ProducerTable(storage.limits.producers_max))
+        self.verifier = Verifier(storage.fs, identity, storage.limits.index_interval_bytes, self._take_epoch_and_producer)
+        marker = self.state.marker = read_marker(self.fs, self.folder)
+        self.start = (start or 0) if marker is None else marker.start_after(start or 0)
+        # Killing a process loses no file: what is missing in front was trimmed, whatever became of the checkpoint.
+        self.starts_with_files = not power or start is None
+        self.state.hole = power and start is None
+        self.recovery_point = flushed_end if marker is None else min(flushed_end, marker.recovery_max)
+
+    def run(self) -> LogState:
+        state = self.state
+        bases = self._clean_up()
+        end = self.start
+        if bases:
+            if self.starts_with_files:
+                self.start = max(self.start, bases[0])
+            end = self._read_segments(bases)
+        if end < self.start:  # what was trimmed is all that is left
+            self._remove(state.segments, end)
+            state.epochs.clear()
+            end = self.start
+        if end < self.recovery_point and not state.corrupt:
+            state.corrupt = f"records from offset {end} to {self.recovery_point}, which were flushed, are missing"
+        state.start_offset, state.end_offset = self.start, end
+        state.flushed_end = min(max(self.recovery_point, self.start), end)
+        state.epochs.trim(self.start)
+        state.producers.forgetful = state.producers.forgetful or self.start > 0
+        if state.segments:
+            state.segments[-1].sealed = False
+        return state
+
+    def _clean_up(self) -> list[int]:
+        """Finish what a crash interrupted; returns the base offsets of the segments."""
+        names = self.fs.listdir(self.folder)
+        bases = sorted(base for name in names if (base := segment_base(name)) is not None)
+        if self.state.marker is not None and self.state.marker.resetting:
+            self._remove([self._segment(base) for base in bases], self.start)
+            bases = []
+            self.state.marker = self.state.marker._replace(resetting=False)
+            write_marker(self.fs, self.folder, self.state.marker)
+        for name in names:
+            orphan = name.endswith(SUMMARY_SUFFIX) and segment_base(name.removesuffix(SUMMARY_SUFFIX) + LOG_SUFFIX) not in bases
+            if orphan or name.endswith(".new"):
+                with suppress(FileNotFoundError):
+                    self.fs.unlink(f"{self.folder}/{name}")
+        return bases
+
+    def _segment(self, base: int) -> Segment:
+        segment = Segment(f"{self.folder}/{segment_name(base)}", base)
+        segment.sealed = True
+        return segment
+
+    def _read_segments(self, bases: list[int]) -> int:
+        """Take over segments as long as each begins where the one before ended; cut the rest. Returns the end offset."""
+        state = self.state
+        # After a killed process only the last segment can be unfinished: the others were complete before it was begun.
+        verify_from = self.recovery_point if self.power else max(self.recovery_point, bases[-1])
+        end = min(bases[0], self.start)
+        for number, base in enumerate(bases):
+            next_base = bases[number + 1] if number + 1 < len(bases) else None
+            if base != end:
+                self._cut(None, [self._segment(b) for b in bases[number:]], Stop(0, end, f"no segment begins at offset {end}"))
+                break
+            segment = self._segment(base)
+            state.segments.append(segment)
+            if next_base is not None and next_base <= verify_from:
+                stop = self._take_headers(segment, next_base)
+            else:
+                stop = self._take_verified(segment)
+            end = segment.end_offset = stop.offset
+            if stop.reason:
+                self._cut(segment, [self._segment(b) for b in bases[number + 1 :]], stop)
+                break
+        return end
+
+    def _take_headers(self, segment: Segment, next_base: int) -> Stop:
+        """A segment that is surely complete: from its summary, or else from its headers."""
+        size = self.fs.size(segment.path) or 0
+        fd = self.storage.files.descriptor(segment)
+        segment.size = size
+        summary = read_summary(self.fs, fd, segment, next_base, self.identity)
+        if summary is not None:
+            segment.index, self.state.epochs = summary.index, summary.epochs
+            self.state.producers.load(summary.producers)
+            return Stop(size, next_base, "")
+        segment.size = 0
+        try:
+            for position, header in headers(self.fs, fd, 0, size, segment.base_offset, self.identity):
+                self._take(segment, position, header)
+        except BadBatch as error:
+            return Stop(segment.size, segment.end_offset, str(error))
+        return Stop(segment.size, segment.end_offset, "")
+
+    def _take_verified(self, segment: Segment) -> Stop:
+        """A segment that may be unfinished: every byte."""
+        size = self.fs.size(segment.path) or 0
+        latest = self.state.epochs.latest
+        return self.verifier.run(segment, self.storage.files.descriptor(segment), size, latest.epoch if latest else -1)
+
+    def _take_epoch_and_producer(self, header: BatchHeader) -> None:
+        """The next batch of the log, of those that begin an epoch or have a producer."""
+        self.state.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            self.state.producers.record(header)
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        """The next batch of the log, which is at `position` of this segment."""
+        if segment.index is None:
+            segment.index = SparseIndex()
+            segment.first_timestamp_ms = header.max_timestamp_ms
+        if position >= segment.index_due:
+            segment.index.add(header.base_offset, position, segment.max_timestamp_ms)
+            segment.index_due = position + self.storage.limits.index_interval_bytes
+        if header.max_timestamp_ms > segment.max_timestamp_ms:
+            segment.max_timestamp_ms = header.max_timestamp_ms
+        segment.size = position + header.length
+        segment.end_offset = header.base_offset + header.count
+        self._take_epoch_and_producer(header)
+
+    def _cut(self, segment: Segment | None, later: list[Segment], stop: Stop) -> None:
+        """Judge why the log ends here, then remove what lies behind: newest segment first."""
+        state, fs = self.state, self.fs
+        sizes = [fs.size(one.path) or 0 for one in later]
+        rest = 0
+        follows = any(sizes)
+        if segment is not None:
+            fd = self.storage.files.descriptor(segment)
+            rest = (fs.size(segment.path) or 0) - stop.position
+            follows = follows or valid_batch_follows(fs, fd, stop.position, stop.offset, self.identity)
+        reason = f"at offset {stop.offset}: {stop.reason}"
+        if stop.offset < self.recovery_point or (not self.power and (follows or not stop.torn)):
+            state.corrupt = reason
+        state.hole = state.hole or (self.power and follows)
+        if state.corrupt or state.hole:
+            self._keep_evidence(segment, later, stop)
+        state.bytes_cut = rest + sum(sizes)
+        self._remove(later, stop.offset)
+        if segment is not None:
+            remove_summary(fs, segment)
+            fs.ftruncate(self.storage.files.descriptor(segment), stop.position)
+
+    def _keep_evidence(self, segment: Segment | None, later: list[Segment], stop: Stop) -> None:
+        """What does not fit is copied aside before it is cut: it may be the last copy of something. As far as the disk allows."""
+        with suppress(OSError):
+            for part in [*([segment] if segment else []), *later]:
+                data = read_file(self.fs, part.path) or b""
+                fd = self.fs.open(part.path + _EVIDENCE, create=True)
+                try:
+                    write_all(self.fs, fd, data[stop.position :] if part is segment else data, 0)
+                finally:
+                    self.fs.close(fd)
+
+    def _remove(self, segments: list[Segment], end: int) -> None:
+        """Remove segments, newest first, so that a crash in between leaves no hole."""
+        for segment in reversed(segments[:]):
+            self.storage.files.close(segment)
+            remove_summary(self.fs, segment)
+            self.fs.unlink(segment.path)
+            self.fs.fsync_dir(self.folder)
+        if segments is self.state.segments:
+            segments.clear()

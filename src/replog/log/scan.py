@@ -1,0 +1,81 @@
+"""Walking along the batches of a segment: by their lengths, or by their headers. (`verify` looks at every byte.)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from replog.log.files import Fs
+from replog.model import PartitionId
+from replog.records import HEADER_BYTES, MAGIC, BadBatch, BatchHeader, read_header
+
+__all__ = ["header_at", "headers", "steps", "valid_batch_follows"]
+
+_STEP: Final = Struct("<HxxI24xq16xI")  # magic, length, base offset, count: enough to find the next batch
+_NEAR: Final = 64 << 10
+_FAR: Final = 512
+_WINDOW: Final = 1 << 20
+_MAGIC_BYTES: Final = MAGIC.to_bytes(2, "little")
+
+
+def steps(fs: Fs, fd: int, position: int, stop: int, offset: int) -> Iterator[tuple[int, int, int, int]]:
+    """(position, base offset, end offset, length) of each batch from `position`, where `offset` begins, to position `stop`.
+
+    Only their lengths and offsets are looked at, to get somewhere; verify the header of the batch you take. Raises
+    BadBatch where the chain breaks.
+    """
+    window, window_at, length = b"", position, 0
+    size = _FAR
+    while position < stop:
+        at = position - window_at
+        if at + HEADER_BYTES > len(window):
+            window_at, at = position, 0
+            # Small batches lie close together: read ahead, and further each time. Of large ones, only the header.
+            size = min(4 * size, _NEAR) if 0 < length < _NEAR // 4 else _FAR
+            window = fs.pread(fd, size, position)
+            if len(window) < HEADER_BYTES:
+                raise BadBatch(f"no batch at position {position}: {len(window)} bytes are left")
+        magic, length, base, count = _STEP.unpack_from(window, at)
+        if magic != MAGIC or base != offset or length < HEADER_BYTES or not count or position + length > stop:
+            raise BadBatch(f"the batch at offset {offset} is not at position {position}")
+        offset = base + count
+        yield position, base, offset, length
+        position += length
+
+
+def headers(fs: Fs, fd: int, position: int, stop: int, offset: int, identity: PartitionId) -> Iterator[tuple[int, BatchHeader]]:
+    """As `steps`, with (position, verified header) of each batch. Raises BadBatch."""
+    for at, base, end, _ in steps(fs, fd, position, stop, offset):
+        yield at, header_at(fs, fd, at, base, end, identity)
+
+
+def header_at(fs: Fs, fd: int, position: int, base: int, end: int, identity: PartitionId) -> BatchHeader:
+    """The verified header of the batch [base, end) of this very log at `position`. Raises BadBatch if another, or none, is there."""
+    header = read_header(fs.pread(fd, HEADER_BYTES, position))
+    if header.identity != identity or header.base_offset != base or header.end_offset != end:
+        raise BadBatch(f"at position {position} is the batch at offset {header.base_offset} of log {header.identity!r}")
+    return header
+
+
+def valid_batch_follows(fs: Fs, fd: int, position: int, offset: int, identity: PartitionId) -> bool:
+    """Whether, somewhere behind a broken place, a batch of this log at or above `offset` has a valid header.
+
+    Then more was lost than the end of the last write: bytes went bad in the middle, or were never written there.
+    """
+    position += 1
+    while data := fs.pread(fd, _WINDOW, position):
+        at = data.find(_MAGIC_BYTES)
+        while 0 <= at <= len(data) - HEADER_BYTES:
+            try:
+                header = read_header(data, at)
+            except BadBatch:
+                pass
+            else:
+                if header.identity == identity and header.base_offset >= offset:
+                    return True
+            at = data.find(_MAGIC_BYTES, at + 1)
+        if len(data) < _WINDOW:
+            return False
+        position += len(data) - HEADER_BYTES + 1
+    return False

@@ -1,0 +1,169 @@
+"""What the logs of one directory share, and what each leaves on disk beside its batches.
+
+One folder per log, made with its first batch. In it::
+
+    00000000000000000000.log      batches; the name is the offset of the first
+    00000000000000000000.index    what is known of a segment that is complete: never needed, only quicker than reading it
+    marker                        a truncation, reset or trim that the directory's checkpoint does not know of yet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgpack
+from attrs import define, field, frozen
+
+from replog.config import BrokerConfig
+from replog.log.checkpoint import read_file, read_plain, seal, unpack, unseal, write_all, write_plain
+from replog.log.epochs import EpochTable
+from replog.log.files import Fs
+from replog.log.open_files import OpenFiles
+from replog.log.producers import ProducerTable
+from replog.log.scan import header_at, steps
+from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex
+from replog.model import PartitionId
+from replog.records import BadBatch
+
+__all__ = ["OFFSET_MAX", "Marker", "Storage", "Summary", "read_marker", "read_summary", "write_marker", "write_summary"]
+
+_MARKER: Final = "marker"
+OFFSET_MAX: Final = 2**63 - 1
+"""Above every offset: a marker that limits nothing."""
+
+
+@define
+class Storage:
+    """Where the logs of a directory live, and what they share."""
+
+    fs: Fs
+    folder: str
+    """Holds one folder per log."""
+    limits: BrokerConfig
+    fail_directory: Callable[[str], None]
+    """Called when a flush failed, with the reason: final for every log here."""
+    files: OpenFiles = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.files = OpenFiles(self.fs, self.limits.open_files_max)
+
+    def folder_of(self, identity: PartitionId) -> str:
+        """The folder of a log, named by its identity alone: no text from outside ever becomes a path."""
+        return f"{self.folder}/{folder_name(identity)}"
+
+
+def folder_name(identity: PartitionId) -> str:
+    """The name of a log's folder."""
+    return f"{identity.topic_id.hex()}-{identity.partition}-{identity.creation}"
+
+
+class Marker(NamedTuple):
+    """What the last truncation or reset needs to be remembered by, until the next checkpoint of the directory."""
+
+    start: int
+    """Where the log begins since it was reset or trimmed, whatever the checkpoint says. -1 if it was not."""
+    recovery_max: int
+    """Nothing at or above this may be taken for flushed, whatever the checkpoint says."""
+    resetting: bool = False
+    """A reset has begun: every segment goes."""
+    trimmed: bool = False
+    """`start` comes from trimming alone: the checkpoint may know a later one."""
+
+    def trimmed_to(self, start: int) -> Marker:
+        """The marker when segments below `start` are about to go as well."""
+        return self._replace(start=start, trimmed=self.start < 0 or self.trimmed)
+
+    def start_after(self, checkpointed: int) -> int:
+        """Where the log begins, given what the last checkpoint says."""
+        if self.start < 0:
+            return checkpointed
+        return max(self.start, checkpointed) if self.trimmed else self.start
+
+
+def write_marker(fs: Fs, folder: str, marker: Marker) -> None:
+    """Leave a marker, durably."""
+    write_plain(fs, folder, _MARKER, list(marker))
+
+
+def read_marker(fs: Fs, folder: str) -> Marker | None:
+    """The marker, if there is an intact one (it is replaced atomically, so that a torn one cannot be)."""
+    value = read_plain(fs, f"{folder}/{_MARKER}")
+    return None if value is None else Marker(*value)
+
+
+def remove_marker(fs: Fs, folder: str) -> None:
+    """The checkpoint of the directory knows everything now."""
+    fs.unlink(f"{folder}/{_MARKER}")
+
+
+@frozen
+class Summary:
+    """What is known at the end of a segment."""
+
+    index: SparseIndex
+    epochs: EpochTable
+    """Of the whole log up to there."""
+    producers: list[Any]
+    """Likewise; for `ProducerTable.load`."""
+
+
+def _summary_path(segment: Segment) -> str:
+    return segment.path.removesuffix(LOG_SUFFIX) + SUMMARY_SUFFIX
+
+
+def write_summary(fs: Fs, segment: Segment, epochs: EpochTable, producers: ProducerTable) -> None:
+    """Leave the summary of a segment beside it. Not synced, and errors do not matter: whoever reads it does without as well."""
+    if segment.index is None or not segment.size:
+        return
+    value = [
+        segment.size,
+        segment.end_offset,
+        segment.first_timestamp_ms,
+        segment.max_timestamp_ms,
+        segment.index.to_list(),
+        [list(entry) for entry in epochs.entries() if entry.start < segment.end_offset],
+        producers.snapshot(),
+    ]
+    with suppress(OSError):
+        fd = fs.open(_summary_path(segment), create=True)
+        try:
+            fs.ftruncate(fd, 0)
+            write_all(fs, fd, seal(msgpack.packb(value)), 0)
+        finally:
+            fs.close(fd)
+
+
+def read_summary(fs: Fs, fd: int, segment: Segment, end_offset: int, identity: PartitionId) -> Summary | None:
+    """The summary of a segment whose batches end at `segment.size` and `end_offset`, None unless it is surely that.
+
+    A summary may be of an earlier life of its file (truncated since, then as long again): so its last index entry must lead
+    to a batch of this log, and from there to exactly this end. Sets what it says about times.
+    """
+    try:
+        data = read_file(fs, _summary_path(segment))
+        payload = None if data is None else unseal(data)
+        if payload is None:
+            return None
+        size, end, first_ms, newest_ms, columns, epochs, producers = unpack(payload)
+        if (size, end) != (segment.size, end_offset):
+            return None
+        index = SparseIndex.from_list(columns)
+        offset, position = index.offsets[-1], index.positions[-1]
+        last = None
+        for at, base, stop, _ in steps(fs, fd, position, size, offset):
+            last = header_at(fs, fd, at, base, stop, identity)
+        if last is None or last.end_offset != end or last.leader_epoch != epochs[-1][0]:
+            return None
+    except (OSError, BadBatch, ValueError, TypeError, IndexError):
+        return None
+    segment.first_timestamp_ms, segment.max_timestamp_ms = first_ms, newest_ms
+    segment.end_offset = end
+    return Summary(index, EpochTable(map(tuple, epochs)), producers)
+
+
+def remove_summary(fs: Fs, segment: Segment) -> None:
+    """The segment changes: what was known of it no longer holds."""
+    with suppress(FileNotFoundError):
+        fs.unlink(_summary_path(segment))

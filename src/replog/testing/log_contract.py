@@ -1,0 +1,323 @@
+"""What every log and log directory must do, as tests: subclass, say how directories are opened, and run them.
+
+::
+
+    class TestMyLogs(LogContract):
+        @pytest.fixture
+        def lives(self, tmp_path):
+            return MyLives(tmp_path)         # see `Lives`
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.config import TopicConfig
+from replog.ports import Log
+from replog.testing.log_directory_contract import LogDirectoryContract
+from replog.testing.log_samples import (
+    FIRST,
+    TOPIC_ID,
+    Ending,
+    Lives,
+    append,
+    batch_of,
+    entries_of,
+    flush,
+    shown,
+    stored_batches,
+)
+
+__all__ = ["TOPIC_ID", "Ending", "Lives", "LogContract", "append", "batch_of", "entries_of", "flush", "shown", "stored_batches"]
+
+
+class LogContract(LogDirectoryContract):
+    """The contract of `Log`, and of the directory it lives in."""
+
+    # --------------------------------------------------------------------------------------------- append and read
+
+    def test_an_empty_log(self, log: Log) -> None:
+        assert (log.start_offset, log.end_offset, log.flushed_end, log.size_bytes) == (0, 0, 0, 0)
+        assert log.identity == FIRST
+        assert log.read(0, 10, 1_000) == []
+        assert log.epochs.latest is None
+        assert len(log.producers) == 0
+        assert log.flush() is None
+        assert log.offset_for_time(0) is None
+
+    def test_offsets_are_dense_and_bytes_come_back_as_stored(self, log: Log) -> None:
+        batches = [append(log, 3), append(log, 1), append(log, 2)]
+        assert log.end_offset == 6
+        assert [b.to_bytes() for b in stored_batches(log)] == [b.to_bytes() for b in batches]
+        assert log.size_bytes == sum(b.length for b in batches)
+
+    def test_a_read_begins_with_the_batch_that_holds_the_offset(self, log: Log) -> None:
+        for _ in range(20):
+            append(log, 3)
+        for offset in range(60):
+            assert stored_batches(log, offset)[0].base_offset == offset // 3 * 3
+
+    def test_a_read_ends_at_a_batch_below_its_limit(self, log: Log) -> None:
+        for _ in range(20):
+            append(log, 3)
+        for limit in range(61):
+            batches = stored_batches(log, 0, limit)
+            assert [b.base_offset for b in batches] == list(range(0, limit // 3 * 3, 3))
+        assert stored_batches(log, 59, 1_000)[-1].end_offset == 60
+        assert log.read(60, 1_000, 1 << 20) == []
+
+    def test_a_read_stays_below_its_size_but_one_batch_goes_through(self, log: Log) -> None:
+        sizes = [append(log, n % 4 + 1).length for n in range(20)]
+        for count in range(1, 20):
+            room = sum(sizes[:count])
+            assert len(stored_batches(log, 0, max_bytes=room)) == count
+            assert len(stored_batches(log, 0, max_bytes=room - 1)) == max(1, count - 1)
+        assert len(stored_batches(log, 0, max_bytes=0)) == 1
+
+    def test_the_tail_is_read_like_everything_else(self, log: Log) -> None:
+        append(log, 2)
+        last = append(log, 2)
+        for _ in range(2):
+            assert [b.to_bytes() for b in stored_batches(log, 2)] == [last.to_bytes()]
+            assert stored_batches(log, 2, 3) == []
+            log.forget_tail()
+
+    def test_many_batches_are_appended_at_once(self, log: Log) -> None:
+        batches, offset = [], 0
+        for number in range(50):
+            batch = batch_of(number % 3 + 1, at_ms=number)
+            batch.stamp(FIRST, offset, number // 20)
+            offset = batch.end_offset
+            batches.append(batch)
+        log.append_many(batches)
+        assert log.end_offset == offset
+        everything: list[bytes] = []
+        at = 0
+        while at < log.end_offset:
+            found = stored_batches(log, at)
+            everything += [b.to_bytes() for b in found]
+            at = found[-1].end_offset
+        assert everything == [b.to_bytes() for b in batches]
+        assert [epoch for epoch, _ in entries_of(log)] == [0, 1, 2]
+
+    def test_a_batch_in_the_wrong_place_is_refused(self, log: Log) -> None:
+        append(log, 2, epoch=3)
+        for base, epoch in ((0, 3), (1, 3), (3, 3), (2, 2)):
+            batch = batch_of(1)
+            batch.stamp(FIRST, base, epoch)
+            with pytest.raises(AssertionError):
+                log.append(batch)
+        assert log.end_offset == 2
+
+    def test_slices_are_released_any_number_of_times(self, log: Log) -> None:
+        append(log, 2)
+        log.forget_tail()
+        (part,) = log.read(0, 2, 1_000)
+        part.release()
+        part.release()
+
+    def test_a_slice_shows_its_bytes_or_nothing_after_a_truncation(self, log: Log) -> None:
+        batches = [append(log, 2) for _ in range(3)]
+        log.forget_tail()
+        (kept,) = log.read(0, 2, 1 << 20)
+        (cut,) = log.read(4, 6, 1 << 20)
+        log.truncate_to(4)
+        append(log, ["other"] * 2, epoch=1)
+        assert bytes(kept.view()) == batches[0].to_bytes()
+        assert bytes(cut.view()) in (b"", batches[2].to_bytes())
+        kept.release()
+        cut.release()
+
+    def test_a_slice_outlives_retention_and_closing(self, log: Log) -> None:
+        batches = [append(log, 2) for _ in range(30)]
+        log.forget_tail()
+        parts = log.read(0, 60, batches[0].length)
+        assert log.trim_to(50) == 50
+        log.close()
+        assert bytes(parts[0].view()) == batches[0].to_bytes()
+        parts[0].release()
+
+    def test_records_are_found_by_time(self, log: Log) -> None:
+        for at_ms in (100, 300, 200, 400, 400, 500, 450, 700):
+            append(log, 2, at_ms=at_ms)
+        expected = {0: (0, 100), 100: (0, 100), 101: (2, 300), 300: (2, 300), 301: (6, 400), 500: (10, 500), 501: (14, 700)}
+        for at_ms, found in expected.items():
+            assert log.offset_for_time(at_ms) == found
+        assert log.offset_for_time(701) is None
+        log.trim_to(8)
+        assert log.offset_for_time(0) == (8, 400)
+
+    # ---------------------------------------------------------------------------------------- epochs and producers
+
+    def test_epochs_follow_the_batches(self, log: Log) -> None:
+        append(log, 2, epoch=0)
+        append(log, 2, epoch=0)
+        append(log, 1, epoch=3)
+        assert entries_of(log) == [(0, 0), (3, 4)]
+        assert log.epochs.end_offset_for(0, log.end_offset) == (0, 4)
+        assert log.epochs.end_offset_for(1, log.end_offset) == (0, 4)
+        assert log.epochs.end_offset_for(3, log.end_offset) == (3, 5)
+        assert log.epochs.end_offset_for(4, log.end_offset) is None
+
+    def test_an_epoch_is_entered_before_its_first_batch(self, log: Log) -> None:
+        append(log, 2, epoch=0)
+        log.enter_epoch(4)
+        assert entries_of(log) == [(0, 0), (4, 2)]
+        log.enter_epoch(5)  # nothing was written in epoch 4: it never was
+        assert entries_of(log) == [(0, 0), (5, 2)]
+        append(log, 1, epoch=5)
+        assert entries_of(log) == [(0, 0), (5, 2)]
+
+    def test_the_last_five_batches_of_a_producer_are_known(self, log: Log) -> None:
+        for number in range(7):
+            append(log, 2, producer=(9, 1, 2 * number), at_ms=number)
+        producer = log.producers.get(9)
+        assert producer is not None
+        assert producer.producer_epoch == 1
+        assert [(w.base_sequence, w.last_sequence, w.base_offset) for w in producer.recent] == [
+            (2 * n, 2 * n + 1, 2 * n) for n in range(2, 7)
+        ]
+        append(log, 2, producer=(9, 2, 0))
+        producer = log.producers.get(9)
+        assert producer is not None
+        assert [w.base_sequence for w in producer.recent] == [0]
+        assert log.producers.get(8) is None
+
+    # ----------------------------------------------------------------------------------------------- taking away
+
+    @pytest.mark.parametrize("offset", range(0, 31))
+    def test_truncation(self, log: Log, offset: int) -> None:
+        for number in range(10):
+            append(log, 3, epoch=number // 3, producer=(5, 0, 3 * number))
+        generation_token = log.flush()
+        log.truncate_to(offset)
+        end = offset // 3 * 3 if offset < 30 else 30
+        assert log.end_offset == end
+        assert entries_of(log) == [(epoch, 9 * epoch) for epoch in range(4) if 9 * epoch < offset and 9 * epoch < 30]
+        assert shown(log) == [b"value 0", b"value 1", b"value 2"] * (end // 3)
+        producer = log.producers.get(5)
+        written = range(0, end, 3)
+        assert ([] if producer is None else [w.base_offset for w in producer.recent]) == list(written)[-5:]
+        assert generation_token is not None
+        log.flushed(generation_token.run())
+        assert log.flushed_end == (30 if end == 30 else 0)
+        append(log, 1, epoch=7)
+        assert log.end_offset == end + 1
+        assert stored_batches(log, end)[-1].leader_epoch == 7
+
+    def test_truncation_at_the_end_still_drops_an_empty_epoch(self, log: Log) -> None:
+        append(log, 2)
+        log.enter_epoch(3)
+        log.truncate_to(2)
+        assert entries_of(log) == [(0, 0)]
+        append(log, 1, epoch=1)
+        assert entries_of(log) == [(0, 0), (1, 2)]
+
+    def test_trimming_keeps_whole_batches_and_the_epoch_in_force(self, log: Log) -> None:
+        for number in range(10):
+            append(log, 3, epoch=number // 3)
+        assert log.trim_to(13) == 12
+        assert log.start_offset == 12
+        assert entries_of(log) == [(1, 12), (2, 18), (3, 27)]
+        assert log.trim_to(5) == 12
+        assert len(shown(log)) == 18
+        assert log.trim_to(1_000) == 30
+        assert shown(log) == []
+        assert entries_of(log) == [(3, 30)]
+        append(log, 1, epoch=3)
+        assert shown(log) == [b"value 0"]
+
+    def test_trimming_frees_segments(self, log: Log) -> None:
+        size = sum(append(log, 3).length for _ in range(20))
+        log.trim_to(57)
+        assert log.size_bytes < size / 2
+
+    def test_a_reset_log_begins_elsewhere(self, log: Log) -> None:
+        for number in range(10):
+            append(log, 3, epoch=number // 3, producer=(5, 0, 3 * number))
+        log.reset_to(1_000)
+        assert (log.start_offset, log.end_offset, log.flushed_end, log.size_bytes) == (1_000, 1_000, 1_000, 0)
+        assert entries_of(log) == []
+        assert len(log.producers) == 0
+        append(log, 2, epoch=9)
+        assert log.end_offset == 1_002
+        assert entries_of(log) == [(9, 1_000)]
+        log.reset_to(40)
+        assert (log.start_offset, log.end_offset) == (40, 40)
+        log.truncate_to(20)
+        assert (log.start_offset, log.end_offset) == (20, 20)
+
+    def test_retention_by_size(self, log: Log) -> None:
+        for _ in range(40):
+            append(log, 2)
+        size = log.size_bytes
+        log.config = TopicConfig(segment_bytes=600, retention_bytes=size // 2)
+        start = log.retain(0, 30)
+        assert 0 < start <= 30
+        start = log.retain(0, 80)
+        assert start > 30
+        assert size // 2 <= log.size_bytes < size // 2 + 1_200
+        assert shown(log)
+
+    def test_retention_by_age_goes_up_to_the_last_segment(self, log: Log) -> None:
+        log.config = TopicConfig(segment_bytes=600, retention_ms=100)
+        for number in range(40):
+            append(log, 2, at_ms=10 * number)
+        assert log.retain(90, 80) == 0
+        assert 0 < log.retain(300, 80) < 80
+        assert log.retain(1_000, 70) < 80
+        assert log.retain(1_000, 80) == 80
+        assert (log.start_offset, log.end_offset, log.size_bytes) == (80, 80, 0)
+        append(log, 1)
+        assert shown(log) == [b"value 0"]
+
+    def test_retention_is_off_unless_asked_for(self, log: Log) -> None:
+        for number in range(40):
+            append(log, 2, at_ms=number)
+        assert log.retain(10**15, 80) == 0
+
+    def test_silent_producers_expire(self, log: Log) -> None:
+        append(log, producer=(1, 0, 0), at_ms=0)
+        append(log, producer=(2, 0, 0), at_ms=5_000)
+        log.retain(24 * 3_600_000 + 1_000, 0)
+        assert log.producers.get(1) is None
+        assert log.producers.get(2) is not None
+        assert log.producers.forgetful
+
+    # --------------------------------------------------------------------------------------------------- flushing
+
+    def test_a_flush_covers_what_was_appended_before_it(self, log: Log) -> None:
+        append(log, 2)
+        token = log.flush()
+        assert token is not None
+        assert (token.end, token.identity) == (2, FIRST)
+        append(log, 2)
+        token.run()
+        assert log.flushed_end == 0
+        log.flushed(token)
+        assert log.flushed_end == 2
+        flush(log)
+        assert log.flushed_end == 4
+        assert log.flush() is None
+
+    def test_a_flush_from_before_a_truncation_proves_nothing(self, log: Log) -> None:
+        append(log, 2)
+        append(log, 2)
+        token = log.flush()
+        assert token is not None
+        log.truncate_to(2)
+        append(log, 2, epoch=1)
+        log.flushed(token.run())
+        assert log.flushed_end == 0
+        assert log.flush() is not None
+
+    def test_older_flushes_never_move_the_flushed_end_back(self, log: Log) -> None:
+        append(log, 2)
+        older = log.flush()
+        append(log, 2)
+        newer = log.flush()
+        assert older is not None
+        assert newer is not None
+        log.flushed(newer.run())
+        log.flushed(older.run())
+        assert log.flushed_end == 4

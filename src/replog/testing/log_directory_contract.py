@@ -1,0 +1,202 @@
+"""What every log directory must do, as tests: its logs through clean stops, kills and power cuts, and what it reports of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from replog.config import TopicConfig
+from replog.errors import LogClosed, UsageError
+from replog.model import PartitionId
+from replog.ports import Log, LogDirectory, LogStart
+from replog.testing.log_samples import FIRST, SECOND, SMALL, TOPIC_ID, Ending, Lives, append, batch_of, entries_of, flush, shown
+
+__all__ = ["LogDirectoryContract"]
+
+
+class LogDirectoryContract:
+    """The contract of `LogDirectory`."""
+
+    @pytest.fixture
+    def lives(self) -> Lives:
+        """A directory that was never opened."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def directory(self, lives: Lives) -> Iterator[LogDirectory]:
+        """Its first life."""
+        directory = lives.open()
+        yield directory
+        directory.close(clean=False)
+
+    @pytest.fixture
+    def log(self, directory: LogDirectory) -> Log:
+        """A log with small segments."""
+        return directory.create([LogStart(FIRST, "orders", SMALL)])[0]
+
+    def test_logs_are_made_once(self, directory: LogDirectory) -> None:
+        made = directory.create([LogStart(SECOND, "orders", SMALL), LogStart(FIRST, "orders", SMALL)])
+        again = directory.create([LogStart(FIRST, "orders", SMALL)])
+        assert again[0] is made[1]
+        assert directory.identities() == [FIRST, SECOND]
+        assert directory.get(SECOND) is made[0]
+        assert directory.get(PartitionId(TOPIC_ID, 0, 1)) is None
+        assert directory.topic_of(FIRST) == "orders"
+        assert len(directory.directory_id) == 32
+
+    def test_a_new_configuration_is_taken_over(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])
+        assert log.config.flush == "ack"
+        lives.end("process")
+        reopened = lives.open().get(FIRST)
+        assert reopened is not None
+        assert reopened.config == TopicConfig(flush="ack")
+
+    @pytest.mark.parametrize("how", ["clean", "process", "power"])
+    def test_another_life_finds_what_was_left(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:
+        directory.registered(17)
+        directory.create([LogStart(SECOND, "orders", TopicConfig())])
+        for number in range(12):
+            append(log, 3, epoch=number // 4, producer=(number % 2, 0, 3 * (number // 2)))
+        flush(log)
+        append(log, 3, epoch=5)
+        log.enter_epoch(6)
+        directory.high_watermarks[FIRST] = 30
+        directory.checkpoint()
+        directory.high_watermarks[FIRST] = 33
+        lives.end(how)
+        next_life = lives.open()
+        assert next_life.directory_id == directory.directory_id
+        assert next_life.identities() == [FIRST, SECOND]
+        found = next_life.get(FIRST)
+        assert found is not None
+        end = 36 if how == "power" else 39
+        assert (found.start_offset, found.end_offset) == (0, end)
+        assert len(shown(found)) == end
+        assert entries_of(found) == [(0, 0), (1, 12), (2, 24), (5, 36)][: 3 if how == "power" else 4]
+        producer = found.producers.get(1)
+        assert producer is not None
+        assert [w.base_offset for w in producer.recent] == [9, 15, 21, 27, 33]
+        assert not found.producers.forgetful
+        assert next_life.high_watermarks == {FIRST: 33 if how == "clean" else 30}
+        assert next_life.loss.kind == {"clean": "none", "process": "process", "power": "power"}[how]
+        assert next_life.loss.lossy == ((FIRST, SECOND) if how == "power" else ())
+        assert next_life.loss.broker_epoch == (17 if how == "clean" else -1)
+        append(found, 1, epoch=7)
+        assert len(shown(found)) == end + 1
+
+    def test_what_is_flushed_before_each_answer_is_not_lossy(self, lives: Lives, directory: LogDirectory) -> None:
+        safe, _ = directory.create([LogStart(FIRST, "safe", TopicConfig(flush="ack")), LogStart(SECOND, "other", TopicConfig())])
+        append(safe, 3)
+        flush(safe)
+        append(safe, 3)  # never flushed, hence never acknowledged
+        lives.end("power")
+        next_life = lives.open()
+        assert next_life.loss.lossy == (SECOND,)
+        found = next_life.get(FIRST)
+        assert found is not None
+        assert found.end_offset == 3
+
+    def test_a_loss_stays_until_it_was_reported(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        append(log)
+        lives.end("power")
+        lives.open()
+        lives.end("process")  # before anybody was told
+        second = lives.open()
+        assert second.loss.lossy == (FIRST,)
+        second.registered(5)
+        lives.end("process")
+        assert lives.open().loss.lossy == ()
+
+    def test_a_high_watermark_never_leaves_the_log(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        for _ in range(4):
+            append(log, 3)
+        directory.high_watermarks[FIRST] = 100
+        directory.checkpoint()
+        lives.end("process")
+        assert lives.open().high_watermarks == {FIRST: 12}
+
+    @pytest.mark.parametrize("how", ["clean", "process", "power"])
+    def test_trimming_and_resetting_last(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:
+        (other,) = directory.create([LogStart(SECOND, "orders", SMALL)])
+        for number in range(20):
+            append(log, 3, epoch=number // 5)
+            append(other, 3)
+        flush(log)
+        log.trim_to(40)
+        flush(log)
+        directory.checkpoint()
+        other.reset_to(500)
+        lives.end(how)
+        next_life = lives.open()
+        trimmed, reset = next_life.get(FIRST), next_life.get(SECOND)
+        assert trimmed is not None
+        assert reset is not None
+        assert (trimmed.start_offset, trimmed.end_offset) == (39, 60)
+        assert entries_of(trimmed) == [(2, 39), (3, 45)]
+        assert (reset.start_offset, reset.end_offset) == (500, 500)
+        assert entries_of(reset) == []
+        assert reset.producers.forgetful
+        append(reset, 2, epoch=4)
+        assert len(shown(reset)) == 2
+
+    @pytest.mark.parametrize("how", ["clean", "process", "power"])
+    def test_quarantine_takes_a_log_out_of_service(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:
+        (other,) = directory.create([LogStart(SECOND, "orders", SMALL)])
+        append(log)
+        directory.high_watermarks[FIRST] = 1
+        directory.quarantine(FIRST, 5_000)
+        directory.quarantine(FIRST, 6_000)
+        directory.quarantine(SECOND, 7_000)  # which never had a record
+        for _ in range(2):
+            assert directory.identities() == []
+            assert directory.get(FIRST) is None
+            assert directory.quarantined() == {FIRST: 5_000, SECOND: 7_000}
+            assert FIRST not in directory.high_watermarks
+            lives.end(how)
+            directory = lives.open()
+        for dead in (log, other):
+            with pytest.raises(LogClosed):
+                append(dead)
+        (anew,) = directory.create([LogStart(FIRST, "orders", SMALL)])
+        assert anew.end_offset == 0
+        append(anew, 2)
+        directory.purge(FIRST)
+        directory.purge(FIRST)
+        directory.purge(SECOND)
+        assert directory.quarantined() == {}
+        assert len(shown(anew)) == 2
+        lives.end(how)
+        directory = lives.open()
+        assert directory.quarantined() == {}
+        assert directory.identities() == [FIRST]
+
+    def test_a_closed_directory_refuses_everything(self, directory: LogDirectory, log: Log) -> None:
+        append(log)
+        directory.close(clean=True)
+        directory.close(clean=False)
+        batch = batch_of(1)
+        batch.stamp(FIRST, 1, 0)
+        calls: list[Callable[[], object]] = [
+            lambda: log.append(batch),
+            lambda: log.append_many([batch]),
+            lambda: log.read(0, 1, 100),
+            lambda: log.truncate_to(0),
+            lambda: log.trim_to(1),
+            lambda: log.reset_to(4),
+            lambda: log.retain(0, 0),
+            lambda: log.flush(),
+            lambda: log.enter_epoch(9),
+            lambda: log.offset_for_time(0),
+            lambda: directory.create([LogStart(SECOND, "orders", SMALL)]),
+            lambda: directory.quarantine(FIRST, 1),
+            lambda: directory.purge(FIRST),
+            lambda: directory.checkpoint(),
+            lambda: directory.registered(3),
+        ]
+        for call in calls:
+            with pytest.raises(LogClosed):
+                call()
+        log.close()
+        assert issubclass(LogClosed, UsageError)

@@ -1,0 +1,400 @@
+"""A data directory: who it is, who may open it, which logs it has, and what it does after a crash at any point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, abandon, kill, open_directory, open_log, segments
+
+from replog.config import TopicConfig
+from replog.errors import LogCorrupt, UsageError
+from replog.log.checkpoint import write_plain
+from replog.log.directory import FileLogDirectory
+from replog.model import PartitionId
+from replog.ports import LogStart
+from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, keep_all, keep_none, some
+from replog.testing.log_contract import TOPIC_ID, append, flush, shown
+
+OTHER = IDENTITY._replace(partition=1)
+
+
+def image(fs: MemoryFs) -> dict[str, bytes]:
+    """Every file and its content."""
+    return {path: bytes(fs.content(f"/{path}")) for path in fs.paths()}
+
+
+def test_it_keeps_its_identity() -> None:
+    fs = MemoryFs()
+    directory = open_directory(fs)
+    first = directory.directory_id
+    directory.close(clean=True)
+    assert open_directory(fs).directory_id == first
+    assert len(first) == 32
+
+
+def test_a_second_object_is_refused_and_writes_nothing() -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    append(log)
+    before = image(fs)
+    with pytest.raises(UsageError, match="/d is in use"):
+        open_directory(fs)
+    assert image(fs) == before
+    append(log)
+    directory.close(clean=False)
+    open_directory(fs)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda fs: write_plain(fs, "/d", "meta", {"kind": "replog log directory", "format": 2, "directory_id": "x"}), "format 2"),
+        (lambda fs: write_plain(fs, "/d", "meta", {"kind": "something else"}), "another kind"),
+        (lambda fs: fs.content("/d/meta").__setitem__(slice(None), b"{}"), "something else"),
+    ],
+)
+def test_what_is_not_ours_is_left_alone(prepare: Callable[[MemoryFs], object], message: str) -> None:
+    fs = MemoryFs()
+    kill(fs, open_log(fs)[0])
+    prepare(fs)
+    before = image(fs)
+    with pytest.raises(UsageError, match=message):
+        open_directory(fs)
+    assert image(fs) == before
+
+
+def test_a_folder_of_somebody_else_is_left_alone() -> None:
+    fs = MemoryFs()
+    fs.mkdir("/d")
+    fs.open("/d/photo.jpg", create=True)
+    with pytest.raises(UsageError, match=r"photo\.jpg"):
+        open_directory(fs)
+    assert fs.listdir("/d") == ["photo.jpg"]
+    fs.open("/file", create=True)
+    with pytest.raises(UsageError, match="is a file"):
+        FileLogDirectory("/file", fs=fs)
+
+
+def test_lost_meta_data_is_reported() -> None:
+    fs = MemoryFs()
+    kill(fs, open_log(fs)[0])
+    fs.unlink("/d/meta")
+    with pytest.raises(LogCorrupt, match="lost"):
+        open_directory(fs)
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * 60, 7))
+def test_damaged_meta_data_is_reported_and_nothing_is_deleted(bit: int) -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    append(log)
+    kill(fs, directory)
+    fs.content("/d/meta")[4 + bit // 8] ^= 1 << bit % 8
+    before = image(fs)
+    with pytest.raises(LogCorrupt, match="/d/meta"):
+        open_directory(fs)
+    assert image(fs) == before
+
+
+def test_a_catalogue_cut_anywhere_loses_only_its_last_entry() -> None:
+    fs = MemoryFs()
+    directory = open_directory(fs)
+    directory.create([LogStart(IDENTITY, "t", SMALL)])
+    size = len(fs.content("/d/catalogue"))
+    directory.create([LogStart(OTHER, "t", SMALL)])
+    kill(fs, directory)
+    whole = bytes(fs.content("/d/catalogue"))
+    for cut in range(size, len(whole)):
+        fs.content("/d/catalogue")[:] = whole[:cut]
+        directory = open_directory(fs)
+        assert directory.identities() == [IDENTITY]
+        directory.create([LogStart(OTHER._replace(partition=2), "t", SMALL)])
+        kill(fs, directory)
+        directory = open_directory(fs)
+        assert directory.identities() == [IDENTITY, OTHER._replace(partition=2)]
+        kill(fs, directory)
+
+
+def test_a_short_entry_overwrites_all_of_a_longer_torn_one() -> None:
+    fs = MemoryFs()
+    directory = open_directory(fs)
+    directory.create([LogStart(IDENTITY, "t", SMALL)])
+    size = len(fs.content("/d/catalogue"))
+    directory.create([LogStart(OTHER._replace(partition=n), "a long name of a topic" * 5, SMALL) for n in range(1, 9)])
+    kill(fs, directory)
+    del fs.content("/d/catalogue")[-1:]
+    directory = open_directory(fs)
+    directory.create([LogStart(OTHER, "t", SMALL)])
+    assert len(fs.content("/d/catalogue")) < 3 * size
+    kill(fs, directory)
+    assert open_directory(fs).identities() == [IDENTITY, OTHER]
+
+
+def test_damage_inside_the_catalogue_is_reported() -> None:
+    fs = MemoryFs()
+    directory = open_directory(fs)
+    directory.create([LogStart(IDENTITY, "t", SMALL)])
+    directory.create([LogStart(OTHER, "t", SMALL)])
+    kill(fs, directory)
+    for byte in range(40):
+        fs.content("/d/catalogue")[byte] ^= 0x10
+        before = image(fs)
+        with pytest.raises(LogCorrupt, match="/d/catalogue"):
+            open_directory(fs)
+        assert image(fs) == before
+        fs.content("/d/catalogue")[byte] ^= 0x10
+
+
+def test_a_log_that_the_catalogue_lacks_is_reported() -> None:
+    """The end of the catalogue is damaged after all: what it said had been relied on."""
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    append(log)
+    kill(fs, directory)
+    fs.content("/d/catalogue")[-1] ^= 1
+    before = image(fs)
+    with pytest.raises(LogCorrupt, match="no catalogue entry"):
+        open_directory(fs)
+    assert image(fs) == before
+
+
+def test_a_catalogue_of_many_changes_is_written_anew() -> None:
+    fs = MemoryFs()
+    directory = open_directory(fs)
+    for number in range(600):
+        directory.create([LogStart(IDENTITY, "t", TopicConfig(segment_bytes=300 + number))])
+        directory.create([LogStart(OTHER, "t", SMALL)])
+        directory.quarantine(OTHER, number)
+    size = len(fs.content("/d/catalogue"))
+    kill(fs, directory)
+    directory = open_directory(fs)
+    assert len(fs.content("/d/catalogue")) < size / 100
+    for _ in range(2):
+        assert directory.identities() == [IDENTITY]
+        log = directory.get(IDENTITY)
+        assert log is not None
+        assert log.config.segment_bytes == 899
+        assert directory.quarantined() == {OTHER: 599}
+        kill(fs, directory)
+        directory = open_directory(fs)
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("damage", ["gone", "cut", "flip"])
+def test_without_a_checkpoint_nothing_is_truncated(damage: str, power: bool) -> None:
+    """P-50: what a checkpoint says is advice; losing it never costs a record, although the log was trimmed."""
+    fs = MemoryFs()
+    directory, log = open_log(fs, TopicConfig(segment_bytes=500, flush="ack"))
+    for _ in range(20):
+        append(log, 2)
+    flush(log)
+    log.trim_to(30)
+    directory.high_watermarks[IDENTITY] = 32
+    directory.checkpoint()
+    kill(fs, directory)
+    if damage == "gone":
+        fs.unlink("/d/checkpoint")
+    elif damage == "cut":
+        del fs.content("/d/checkpoint")[-3:]
+    else:
+        fs.content("/d/checkpoint")[20] ^= 1
+    if power:
+        fs.cut_power(keep_all)
+    directory = open_directory(fs)
+    assert directory.high_watermarks == {}
+    found = directory.get(IDENTITY)
+    assert found is not None
+    assert 20 < found.start_offset <= 30, "where its first file begins"
+    assert found.end_offset == 40
+    assert len(shown(found)) == 40 - found.start_offset
+    assert directory.loss.lossy == ((IDENTITY,) if power else ()), "what may be missing in front cannot be told"
+
+
+def test_a_lost_first_segment_is_not_taken_for_a_trimmed_one() -> None:
+    """The second segment reached the disk before the power cut, the first did not: nobody may serve this as a whole log."""
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    for _ in range(20):
+        append(log, 2)
+    kill(fs, directory)
+    first = segments(fs)[0]
+    fs.unlink(first)
+    fs.cut_power(keep_all)
+    directory = open_directory(fs)
+    found = directory.get(IDENTITY)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == (0, 0)
+    assert directory.loss.lossy == (IDENTITY,)
+    assert [path for path in fs.paths(FOLDER) if path.endswith(".bad")], "what does not join on is kept aside"
+
+
+@pytest.mark.parametrize("choose", [keep_none, keep_all])
+def test_a_marker_that_comes_back_changes_nothing(choose: Callable[[], bool]) -> None:
+    """A checkpoint makes the marker of a trim superfluous; its removal need not have reached the disk."""
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    for _ in range(20):
+        append(log, 2)
+    flush(log)
+    log.trim_to(31)
+    assert [path for path in fs.paths(FOLDER) if path.endswith("marker")]
+    directory.checkpoint()
+    assert not [path for path in fs.paths(FOLDER) if path.endswith("marker")]
+    kill(fs, directory)
+    fs.cut_power(choose)
+    directory = open_directory(fs)
+    found = directory.get(IDENTITY)
+    assert found is not None
+    assert (found.start_offset, found.end_offset, directory.loss.kind) == (30, 40, "power")
+
+
+def test_high_watermarks_are_clamped_to_the_log() -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    for _ in range(20):
+        append(log, 2)
+    for saved, found in ((5, 20), (500, 40), (30, 30)):
+        directory.high_watermarks[IDENTITY] = saved
+        log.trim_to(20)
+        directory.checkpoint()
+        kill(fs, directory)
+        directory = open_directory(fs)
+        log = directory.get(IDENTITY)  # type: ignore[assignment]
+        assert directory.high_watermarks == {IDENTITY: found}
+
+
+def test_the_clean_marker_goes_before_the_first_append() -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs)
+    append(log)
+    directory.registered(9)
+    directory.close(clean=True)
+    assert fs.size("/d/clean") is not None
+    directory = open_directory(fs)
+    assert (directory.loss.kind, directory.loss.broker_epoch) == ("none", 9)
+    for choose in (keep_none, keep_all):
+        fs.cut_power(choose)  # the removal itself is durable
+        assert fs.size("/d/clean") is None
+    assert open_directory(fs).loss.kind == "power"
+
+
+def crashing(action: Callable[[FileLogDirectory], None], check: Callable[[FileLogDirectory, bool], None]) -> int:
+    """Run `action` with a crash before each of its file operations, for every kind of crash; returns how many operations it has."""
+    crash_after = 0
+    while True:
+        for choose in (None, keep_none, keep_all, *map(some, range(6))):
+            fs = MemoryFs()
+            directory, log = open_log(fs)
+            for _ in range(6):
+                append(log, 2)
+            directory.close(clean=True)
+            faulty = FaultyFs(fs)
+            directory = FileLogDirectory("/d", fs=faulty, limits=LIMITS)
+            faulty.crash_after = len(faulty.operations) + crash_after
+            finished = True
+            try:
+                action(directory)
+            except CrashedError:
+                finished = False
+            faulty.crash_after = 0
+            abandon(directory)
+            fs.kill()
+            if choose is not None:
+                fs.cut_power(choose)
+            check(open_directory(fs), finished)
+        if finished:
+            return crash_after
+        crash_after += 1
+
+
+def test_a_crash_in_a_quarantine() -> None:
+    def check(directory: FileLogDirectory, finished: bool) -> None:
+        log = directory.get(IDENTITY)
+        assert (log is None) == (directory.quarantined() == {IDENTITY: 77})
+        assert log is None or not finished
+        assert log is None or len(shown(log)) == 12
+        (anew,) = directory.create([LogStart(IDENTITY, "t", SMALL)])
+        assert anew.end_offset == (0 if log is None else 12)
+        directory.quarantine(IDENTITY, 78)
+        directory.purge(IDENTITY)
+        assert [path for path in directory.fs.listdir("/d/quarantine") if path] == []  # type: ignore[attr-defined]
+        assert directory.fs.listdir("/d/logs") == []
+
+    assert crashing(lambda directory: directory.quarantine(IDENTITY, 77), check) >= 4
+
+
+def test_a_crash_in_a_purge() -> None:
+    def action(directory: FileLogDirectory) -> None:
+        directory.quarantine(IDENTITY, 77)
+        directory.purge(IDENTITY)
+
+    def check(directory: FileLogDirectory, finished: bool) -> None:
+        assert not (finished and directory.quarantined())
+        directory.quarantine(IDENTITY, 79)
+        directory.purge(IDENTITY)
+        assert directory.quarantined() == {}
+        assert directory.fs.listdir("/d/quarantine") == []
+
+    crashing(action, check)
+
+
+def test_a_crash_in_a_creation() -> None:
+    def check(directory: FileLogDirectory, finished: bool) -> None:
+        assert directory.identities() in ([IDENTITY], [IDENTITY, OTHER])
+        assert not finished or OTHER in directory.identities()
+
+    crashing(lambda directory: directory.create([LogStart(OTHER, "t", SMALL)]) and None, check)
+
+
+def test_a_crash_in_a_clean_stop_or_in_the_next_open() -> None:
+    def action(directory: FileLogDirectory) -> None:
+        log = directory.get(IDENTITY)
+        assert log is not None
+        append(log, 2)
+        directory.registered(4)
+        directory.close(clean=True)
+        FileLogDirectory("/d", fs=directory.fs, limits=LIMITS)
+
+    def check(directory: FileLogDirectory, finished: bool) -> None:
+        log = directory.get(IDENTITY)
+        assert log is not None
+        assert directory.loss.kind != "corrupt"
+        assert log.end_offset in (12, 14)
+        if directory.loss.kind == "none":
+            assert (log.end_offset, directory.loss.broker_epoch, directory.loss.lossy) == (14, 4, ())
+        assert len(shown(log)) == log.end_offset
+        append(log, 2)
+
+    assert crashing(action, check) > 20
+
+
+def test_a_crash_in_the_very_first_open() -> None:
+    for crash_after in range(40):
+        for choose in (None, keep_none, keep_all, *map(some, range(6))):
+            fs = MemoryFs()
+            faulty = FaultyFs(fs, crash_after=crash_after)
+            directory = None
+            try:
+                directory = FileLogDirectory("/d", fs=faulty)
+            except CrashedError:
+                faulty.crash_after = 0
+            if directory is not None:
+                directory.close(clean=False)
+            fs.kill()
+            if choose is not None:
+                fs.cut_power(choose)
+            again = FileLogDirectory("/d", fs=fs)
+            assert again.loss.lossy == ()
+            assert directory is None or again.directory_id == directory.directory_id
+
+
+def test_ten_thousand_logs_are_one_write() -> None:
+    fs = FaultyFs(MemoryFs())
+    directory = open_directory(fs)  # type: ignore[arg-type]
+    del fs.operations[:]
+    directory.create([LogStart(PartitionId(TOPIC_ID, n, 0), "t", SMALL) for n in range(10_000)])
+    assert [operation for operation, _ in fs.operations].count("write") == 1
+    assert [operation for operation, _ in fs.operations].count("fsync") == 1
+    directory.close(clean=False)
+    assert len(open_directory(fs.inner).identities()) == 10_000  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+"""Ctrl-C at any point of an append: whatever memory says then, the next open finds a valid prefix."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.unit.log.lives import IDENTITY, kill, open_directory, open_log
+
+from replog.config import TopicConfig
+from replog.ports import Log
+from replog.testing.disk import MemoryFs
+from replog.testing.log_contract import append, batch_of, shown
+
+
+def interrupted_at(line: int, action: Callable[[], object]) -> bool:
+    """Run `action` with a KeyboardInterrupt at the n-th line that it executes in the log layer; whether it came to that."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        if "/replog/log/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def one(log: Log) -> Callable[[], object]:
+    batch = batch_of(2, producer=(4, 0, log.end_offset))
+    batch.stamp(IDENTITY, log.end_offset, 1)
+    return lambda: log.append(batch)
+
+
+def several(log: Log) -> Callable[[], object]:
+    batches, offset = [], log.end_offset
+    for _ in range(4):
+        batch = batch_of(2, producer=(4, 0, offset))
+        batch.stamp(IDENTITY, offset, 1)
+        offset = batch.end_offset
+        batches.append(batch)
+    return lambda: log.append_many(batches)
+
+
+@pytest.mark.parametrize("action", [one, several])
+@pytest.mark.parametrize("segment_bytes", [1_000_000, 300])
+def test_an_interrupt_at_every_line(action: Callable[[Log], Callable[[], object]], segment_bytes: int) -> None:
+    line, ends = 0, set()
+    interrupted = True
+    while interrupted:
+        line += 1
+        fs = MemoryFs()
+        directory, log = open_log(fs, TopicConfig(segment_bytes=segment_bytes))
+        for _ in range(3):
+            append(log, 2)
+        interrupted = interrupted_at(line, action(log))
+        kill(fs, directory)
+        directory = open_directory(fs)
+        found = directory.get(IDENTITY)
+        assert found is not None
+        assert directory.loss.kind == "process", directory.recovered
+        assert shown(found) == [b"value 0", b"value 1"] * (found.end_offset // 2)
+        assert 6 <= found.end_offset <= 14
+        latest = found.epochs.latest
+        assert latest == ((0, 0) if found.end_offset == 6 else (1, 6))
+        ends.add(found.end_offset)
+        append(found, 2, epoch=2)
+        assert len(shown(found)) == found.end_offset
+    assert line > 15
+    assert {6, 8 if action is one else 14} <= ends, "interrupted before the write, and after it"

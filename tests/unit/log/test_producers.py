@@ -1,0 +1,112 @@
+"""What a log remembers of its writers."""
+
+from __future__ import annotations
+
+from replog.log.producers import ProducerTable
+from replog.model import PartitionId
+from replog.records import BatchHeader, read_header
+from replog.testing.log_contract import TOPIC_ID, batch_of
+
+IDENTITY = PartitionId(TOPIC_ID, 0, 0)
+
+
+def header(producer: tuple[int, int, int], offset: int, *, count: int = 1, at_ms: int = 0) -> BatchHeader:
+    """The header of a stored batch."""
+    batch = batch_of(count, at_ms=at_ms, producer=producer)
+    batch.stamp(IDENTITY, offset, 0)
+    return read_header(batch.to_bytes())
+
+
+def bases(table: ProducerTable, producer_id: int) -> list[int]:
+    """Base offsets of what is remembered of a producer."""
+    producer = table.get(producer_id)
+    return [] if producer is None else [writer.base_offset for writer in producer.recent]
+
+
+def test_sequences_wrap() -> None:
+    table = ProducerTable(10)
+    table.record(header((1, 0, 2**31 - 2), 0, count=4))
+    producer = table.get(1)
+    assert producer is not None
+    assert (producer.recent[0].base_sequence, producer.recent[0].last_sequence) == (2**31 - 2, 1)
+
+
+def test_the_one_silent_for_longest_is_forgotten_first() -> None:
+    table = ProducerTable(3)
+    for offset, producer_id in enumerate([1, 2, 3, 1]):
+        table.record(header((producer_id, 0, offset), offset))
+    assert not table.forgetful
+    table.record(header((4, 0, 0), 4))
+    assert [p.producer_id for p in table.producers()] == [3, 1, 4]
+    assert table.forgetful
+    assert len(table) == 3
+
+
+def test_truncation_tells_whom_it_cut() -> None:
+    table = ProducerTable(10)
+    for offset in range(8):
+        table.record(header((offset % 2, 0, offset // 2), offset))
+    table.record(header((7, 0, 0), 8))
+    cut = table.truncate(7)
+    assert sorted(cut) == [1, 7]
+    assert bases(table, 0) == [0, 2, 4, 6]
+    assert table.get(1) is None
+
+
+def test_what_was_cut_is_found_again() -> None:
+    table = ProducerTable(10)
+    stored = [header((offset % 2, 0, offset // 2), offset) for offset in range(20)]
+    for one in stored:
+        table.record(one)
+    expected = ProducerTable(10)
+    for one in stored[:11]:
+        expected.record(one)
+    table.restore(table.truncate(11), 0, stored[:11])
+    assert table.snapshot() == expected.snapshot()
+
+
+def test_what_lies_below_the_scan_is_kept() -> None:
+    table = ProducerTable(10)
+    stored = [header((1, 0, offset), offset) for offset in range(6)]
+    for one in stored:
+        table.record(one)
+    table.restore(table.truncate(5), 4, stored[4:5])
+    assert bases(table, 1) == [1, 2, 3, 4]
+    table.restore(table.truncate(1), 1, [])
+    assert table.get(1) is None
+    assert table.forgetful
+
+
+def test_a_newer_epoch_is_taken_back_with_its_batches() -> None:
+    table = ProducerTable(10)
+    stored = [header((1, 0, 0), 0), header((1, 0, 1), 1), header((1, 1, 0), 2)]
+    for one in stored:
+        table.record(one)
+    table.restore(table.truncate(2), 0, stored[:2])
+    producer = table.get(1)
+    assert producer is not None
+    assert producer.producer_epoch == 0
+    assert bases(table, 1) == [0, 1]
+
+
+def test_expiry_goes_by_the_time_of_the_batches() -> None:
+    table = ProducerTable(10)
+    table.record(header((1, 0, 0), 0, at_ms=100))
+    table.record(header((2, 0, 0), 1, at_ms=200))
+    table.expire(100)
+    assert len(table) == 2
+    assert not table.forgetful
+    table.expire(101)
+    assert table.get(1) is None
+    assert table.forgetful
+
+
+def test_a_snapshot_is_the_table() -> None:
+    table = ProducerTable(10)
+    for offset in range(8):
+        table.record(header((offset % 3, 1, offset // 3), offset, at_ms=offset))
+    table.expire(6)
+    again = ProducerTable(10)
+    again.load(table.snapshot())
+    assert again.snapshot() == table.snapshot()
+    assert again.forgetful

@@ -1,0 +1,364 @@
+"""Opening after an unclean stop: the longest valid prefix, and an honest report (P-51, P-53)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, abandon, kill, open_directory, open_log, segments
+
+from replog.config import TopicConfig
+from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
+from replog.ports import LogStart
+from replog.records import HEADER_BYTES
+from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, keep_all, keep_none, some
+from replog.testing.log_contract import append, entries_of, flush, shown
+
+BIG = TopicConfig()
+GARBAGE = bytes(range(1, 256)) * 3
+
+
+def written(batches: int = 5, *, config: TopicConfig = BIG, flushed: int = 0) -> tuple[MemoryFs, list[int]]:
+    """A killed directory whose log has batches of two records, some of them flushed and known to be; and each batch's end position."""
+    fs = MemoryFs()
+    directory, log = open_log(fs, config)
+    ends = [0]
+    for number in range(batches):
+        ends.append(ends[-1] + append(log, 2, epoch=number // 2, producer=(3, 0, 2 * number), at_ms=number).length)
+        if number + 1 == flushed:
+            flush(log)
+            directory.checkpoint()
+    kill(fs, directory)
+    return fs, ends
+
+
+def reopened(fs: MemoryFs) -> tuple[FileLogDirectory, FileLog]:
+    directory = open_directory(fs)
+    log = directory.get(IDENTITY)
+    assert log is not None
+    return directory, log
+
+
+def check_prefix(log: FileLog, batches: int) -> None:
+    """The log is as if only so many batches had ever been written, and takes more."""
+    assert log.end_offset == 2 * batches
+    assert shown(log) == [b"value 0", b"value 1"] * batches
+    assert entries_of(log) == [(epoch, 4 * epoch) for epoch in range(3) if 4 * epoch < 2 * batches]
+    producer = log.producers.get(3)
+    assert ([w.base_offset for w in producer.recent] if producer else []) == [2 * n for n in range(batches)][-5:]
+    assert log.offset_for_time(batches) is None
+    append(log, 2, epoch=8)
+    assert len(shown(log)) == 2 * batches + 2
+
+
+def test_cut_at_every_byte_of_the_last_batch() -> None:
+    for power in (False, True):
+        fs, ends = written()
+        (path,) = segments(fs)
+        whole = bytes(fs.content(path))
+        for size in range(ends[4], ends[5]):
+            fs.content(path)[:] = whole[:size]
+            if power:
+                fs.cut_power(keep_all)
+            directory, log = reopened(fs)
+            assert log.end_offset == 8
+            assert directory.loss.kind == ("power" if power else "process")
+            assert directory.loss.lossy == ((IDENTITY,) if power else ())
+            expected_cut = size - ends[4]
+            assert (directory.recovered[IDENTITY].bytes_cut if expected_cut else 0) == expected_cut
+            assert len(fs.content(path)) == ends[4]
+            check_prefix(log, 4)
+            kill(fs, directory)
+            fs.content(path)[:] = whole
+
+
+def test_every_bit_of_the_last_batch() -> None:
+    fs, ends = written()
+    (path,) = segments(fs)
+    whole = bytes(fs.content(path))
+    for bit in range(8 * ends[4], 8 * ends[5]):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        fs.content(path)[:] = damaged
+        fs.cut_power(keep_all)
+        directory, log = reopened(fs)
+        assert (log.end_offset, directory.loss.kind) == (8, "power")
+        assert shown(log) == [b"value 0", b"value 1"] * 4
+        kill(fs, directory)
+        # The page cache does not flip bits: after a killed process this is damage, and not what it left behind.
+        fs.content(path)[:] = damaged
+        directory, log = reopened(fs)
+        assert log.end_offset == 8
+        assert (directory.loss.kind, directory.loss.lossy) == ("corrupt", (IDENTITY,))
+        directory.registered(1)
+        kill(fs, directory)
+
+
+@pytest.mark.parametrize("tail", [bytes(1), bytes(5_000), GARBAGE, GARBAGE[:40], b"RL" * 200, b"LR" * 200])
+def test_something_else_behind_the_end(tail: bytes) -> None:
+    fs, ends = written()
+    (path,) = segments(fs)
+    fs.content(path).extend(tail)
+    fs.cut_power(keep_all)
+    directory, log = reopened(fs)
+    assert directory.recovered[IDENTITY].bytes_cut == len(tail)
+    assert len(fs.content(path)) == ends[5]
+    check_prefix(log, 5)
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("batch", range(5))
+def test_a_bad_batch_below_the_recovery_point_is_reported(batch: int, power: bool) -> None:
+    fs, ends = written(flushed=3)
+    (path,) = segments(fs)
+    fs.content(path)[ends[batch] + HEADER_BYTES + 3] ^= 4
+    if power:
+        fs.cut_power(keep_all)
+    directory, log = reopened(fs)
+    assert directory.loss.kind == ("corrupt" if batch < 3 or not power else "power")
+    assert directory.loss.lossy == (IDENTITY,)
+    assert log.end_offset == 2 * batch
+    if batch < 3:
+        assert f"offset {2 * batch}" in directory.recovered[IDENTITY].corrupt
+        assert [p for p in fs.paths(FOLDER) if p.endswith(".bad")], "what was cut is kept aside"
+    check_prefix(log, batch)
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_a_whole_segment_is_missing(victim: int) -> None:
+    fs, _ = written(12, config=SMALL, flushed=12)
+    paths = segments(fs)
+    assert len(paths) >= 3
+    fs.unlink(paths[victim])
+    directory, log = reopened(fs)
+    assert directory.loss.kind == "corrupt"
+    assert log.end_offset == int(paths[victim][-24:-4])
+    assert len(shown(log)) == log.end_offset
+
+
+def test_the_folder_is_missing() -> None:
+    fs, _ = written(3, flushed=3)
+    for path in fs.paths(FOLDER):
+        fs.unlink(f"/{path}")
+    fs.rmdir(FOLDER)
+    directory, log = reopened(fs)
+    assert (directory.loss.kind, directory.loss.lossy) == ("corrupt", (IDENTITY,))
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    append(log, 2)
+    assert len(shown(log)) == 2
+
+
+def test_a_batch_of_another_log_is_not_taken() -> None:
+    """A misdirected write: intact, and yet not ours."""
+    fs, ends = written(3)
+    other = MemoryFs()
+    directory = open_directory(other)
+    stranger = IDENTITY._replace(partition=1)
+    (log,) = directory.create([LogStart(stranger, "t", BIG)])
+    for number in range(3):
+        append(log, 2, epoch=number // 2, producer=(3, 0, 2 * number), at_ms=number)
+    flush(log)
+    (theirs,) = [f"/{p}" for p in other.paths() if p.endswith(".log")]
+    (path,) = segments(fs)
+    fs.content(path)[ends[2] :] = other.content(theirs)[ends[2] :]
+    fs.cut_power(keep_all)
+    _, found = reopened(fs)
+    check_prefix(found, 2)
+
+
+def test_an_older_epoch_behind_a_newer_one_is_not_taken() -> None:
+    """What a lost truncation brings back joins on by offset, and must not be believed."""
+    fs, ends = written(5)  # epochs 0 0 1 1 2
+    (path,) = segments(fs)
+    tail = bytes(fs.content(path)[ends[4] :])
+    directory, log = reopened(fs)
+    log.truncate_to(6)
+    append(log, 2, epoch=7)
+    kill(fs, directory)
+    assert len(fs.content(path)) == ends[4]
+    fs.content(path).extend(tail)  # offset 8, epoch 2, intact
+    fs.cut_power(keep_all)
+    _, log = reopened(fs)
+    assert log.end_offset == 8
+    assert entries_of(log) == [(0, 0), (1, 4), (7, 6)]
+
+
+def test_a_hole_makes_even_a_careful_log_lossy() -> None:
+    config = TopicConfig(flush="ack")
+    for damage, lossy in ((None, ()), (4, ()), (2, (IDENTITY,))):
+        fs, ends = written(5, config=config, flushed=1)
+        (path,) = segments(fs)
+        if damage is not None:
+            fs.content(path)[ends[damage] + HEADER_BYTES] ^= 1
+        else:
+            fs.content(path)
+        fs.cut_power(keep_all)
+        directory, log = reopened(fs)
+        assert directory.loss.lossy == lossy
+        assert log.end_offset == 2 * (5 if damage is None else damage)
+
+
+def test_an_unsynced_name_is_no_loss_below_the_recovery_point() -> None:
+    """P-53: a segment is durable only with its name; the flushed end never lies beyond."""
+    for choose in (keep_none, keep_all, *map(some, range(20))):
+        fs = MemoryFs()
+        directory, log = open_log(fs)
+        for _ in range(12):
+            append(log, 2)
+            flush(log)
+        directory.checkpoint()
+        for _ in range(6):
+            append(log, 2)
+        assert log.flushed_end == 24
+        kill(fs, directory)
+        fs.cut_power(choose)
+        directory, log = reopened(fs)
+        assert directory.loss.kind == "power"
+        assert 24 <= log.end_offset <= 36
+        assert len(shown(log)) == log.end_offset
+
+
+def test_clean_stops_need_no_scan() -> None:
+    fs, _ = written(12, config=SMALL)
+    directory, log = reopened(fs)
+    directory.close(clean=True)
+    reads: list[str] = []
+
+    class Watching(FaultyFs):
+        def open(self, path: str, *, create: bool = False) -> int:
+            reads.append(path)
+            return super().open(path, create=create)
+
+    watching = Watching(fs)
+    directory = open_directory(watching)
+    assert not [path for path in reads if path.startswith(FOLDER)]
+    log = directory.get(IDENTITY)
+    assert log is not None
+    assert (log.end_offset, log.flushed_end) == (24, 24)
+    assert directory.loss.kind == "none"
+    assert len(shown(log)) == 24
+
+
+def test_a_file_that_changed_after_a_clean_stop_is_noticed() -> None:
+    fs, ends = written(5)
+    directory, _ = reopened(fs)
+    directory.close(clean=True)
+    (path,) = segments(fs)
+    del fs.content(path)[ends[3] :]
+    directory, log = reopened(fs)
+    assert (directory.loss.kind, directory.loss.lossy) == ("corrupt", (IDENTITY,))
+    check_prefix(log, 3)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "zero", "gone", "older", "longer"])
+def test_the_summary_of_a_segment_is_never_believed_blindly(damage: str) -> None:
+    fs, _ = written(12, config=SMALL, flushed=12)
+    summaries = [f"/{path}" for path in fs.paths(FOLDER) if path.endswith(".index")]
+    assert len(summaries) >= 2
+    first, second = (fs.content(path) for path in summaries[:2])
+    if damage == "flip":
+        second[len(second) // 2] ^= 1
+    elif damage == "cut":
+        del second[20:]
+    elif damage == "zero":
+        second[:] = bytes(len(second))
+    elif damage == "gone":
+        fs.unlink(summaries[1])
+    elif damage == "older":
+        second[:] = first
+    else:
+        second.extend(first)
+    directory, log = reopened(fs)
+    assert directory.loss.kind == "process"
+    assert log.end_offset == 24
+    assert len(shown(log)) == 24
+    assert entries_of(log) == [(epoch, 4 * epoch) for epoch in range(6)]
+    for offset in range(0, 24, 2):
+        assert log.read(offset, 24, 1)[0].base_offset == offset
+
+
+def test_the_recovery_point_survives_a_truncation_below_it() -> None:
+    """KAFKA-10101: what was dropped on purpose is not missing."""
+    for power in (False, True):
+        fs = MemoryFs()
+        directory, log = open_log(fs)
+        for _ in range(12):
+            append(log, 2)
+        flush(log)
+        directory.checkpoint()
+        log.truncate_to(8)
+        kill(fs, directory)
+        if power:
+            fs.cut_power(keep_all)
+        directory, log = reopened(fs)
+        assert log.end_offset == 8
+        assert directory.loss.kind == ("power" if power else "process")
+        directory.checkpoint()
+        assert not [path for path in fs.paths(FOLDER) if path.endswith("marker")]
+
+
+def crash_everywhere(prepare: list[int], action: str, argument: int) -> None:
+    """Do something to a log that spans segments, crash before each of its file operations, and in every crash look at what is left."""
+    crash_after = 0
+    while True:
+        for choose in (None, keep_none, keep_all, *map(some, range(8))):
+            fs = MemoryFs()
+            directory, log = open_log(fs)
+            for number in prepare:
+                append(log, 2, epoch=number // 3)
+            flush(log)
+            directory.checkpoint()
+            before = shown(log)
+            kill(fs, directory)
+            faulty = FaultyFs(fs)
+            directory = FileLogDirectory("/d", fs=faulty, limits=LIMITS)
+            log = directory.get(IDENTITY)  # type: ignore[assignment]
+            faulty.crash_after = len(faulty.operations) + crash_after
+            finished = True
+            try:
+                getattr(log, action)(argument)
+            except CrashedError:
+                finished = False
+            faulty.crash_after = 0
+            abandon(directory)
+            fs.kill()
+            if choose is not None:
+                fs.cut_power(choose)
+            directory, log = reopened(fs)
+            assert directory.loss.kind != "corrupt", directory.recovered
+            check_contiguous(log, before, action, argument, finished)
+            append(log, 1, epoch=90)
+            assert log.epochs.latest == (90, log.end_offset - 1)
+        if finished:
+            return
+        crash_after += 1
+
+
+def check_contiguous(log: FileLog, before: list[bytes | None], action: str, argument: int, finished: bool) -> None:
+    """Whatever is there is a part of what was there, without a hole, and epochs agree with it."""
+    if action == "reset_to" and log.start_offset == log.end_offset == argument:
+        assert entries_of(log) == []
+        return
+    assert shown(log) == before[log.start_offset : log.end_offset]
+    assert all(log.start_offset <= start < log.end_offset for _, start in entries_of(log))
+    if action == "truncate_to":
+        assert log.start_offset == 0
+        assert log.end_offset >= argument
+        if finished:
+            assert log.end_offset in (argument, len(before)) or log.end_offset > argument
+    if action == "trim_to":
+        assert log.start_offset <= argument
+        assert log.end_offset == len(before)
+    if action == "reset_to":
+        assert not finished
+        assert log.start_offset == 0
+
+
+@pytest.mark.parametrize(("action", "argument"), [("truncate_to", 4), ("truncate_to", 0), ("trim_to", 20), ("trim_to", 24)])
+def test_a_crash_after_each_file_operation(action: str, argument: int) -> None:
+    """P-14: three segments and more, truncated into the first, or trimmed into the last."""
+    crash_everywhere(list(range(12)), action, argument)
+
+
+@pytest.mark.parametrize("offset", [100, 10, 0])
+def test_a_crash_in_a_reset(offset: int) -> None:
+    crash_everywhere(list(range(12)), "reset_to", offset)
