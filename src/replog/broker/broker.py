@@ -255,7 +255,7 @@ class Broker:
                 self._sessions.committed(partition)
             self._flush_reports.owe(partition)
             fetching.took(partition, entry, outcome, now_ms)
-        self._flush_reports.send(fetcher.leader, self.broker_epoch)
+        self._flush_reports.send(fetcher.leader, fetching.broker_epoch)
         fetching.send_due(now_ms)
 
     def on_flushed(self, sender: Address, message: Flushed, now_ms: int) -> None:
@@ -476,23 +476,28 @@ class Broker:
     # ------------------------------------------------------------------------------------------------------- failures
 
     def _fail(self, partition: Partition, reason: str) -> None:
-        """An I/O error ends one copy; the controller moves its leadership (P-54)."""
-        if partition.failed:
-            return
-        led = partition.leading is not None
-        partition.fail(reason)
-        self._fetching.drop(partition.identity)
-        self._waiting.wake(partition)
-        self._sessions.changed(partition)
-        self._upkeep.forget(partition.identity)
-        self._event("replica_failed", partition=repr(partition), reason=reason)
-        if led and self._commands.controller is not None:
-            message = ReplicasFailed(self.broker_id, self.broker_epoch, reason, [partition.identity])
-            self.outbox.messages.append((("controller", self._commands.controller), message))
+        """An I/O error ends one copy (P-54)."""
+        self._fail_each([partition], reason)
 
     def _fail_all(self, reason: str) -> None:
-        for partition in list(self.partitions.values()):
-            self._fail(partition, reason)
+        """A failed flush ends every copy here (R14)."""
+        self._fail_each(list(self.partitions.values()), reason)
+
+    def _fail_each(self, partitions: list[Partition], reason: str) -> None:
+        """End these copies. The controller moves what is led here, and takes the others out of the ISR: under flush="ack" a
+        follower that has fetched everything, and will never flush it, would otherwise be waited for and not lag.
+        """
+        failed = [partition for partition in partitions if not partition.failed]
+        for partition in failed:
+            partition.fail(reason)
+            self._fetching.drop(partition.identity)
+            self._waiting.wake(partition)
+            self._sessions.changed(partition)
+            self._upkeep.forget(partition.identity)
+            self._event("replica_failed", partition=repr(partition), reason=reason)
+        if failed and self._commands.controller is not None:
+            message = ReplicasFailed(self.broker_id, self.broker_epoch, reason, [partition.identity for partition in failed])
+            self.outbox.messages.append((("controller", self._commands.controller), message))
 
     def _event(self, name: str, **fields: Any) -> None:
         self.outbox.events.append(Event(name, {"broker": self.broker_id, **fields}))

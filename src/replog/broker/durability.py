@@ -33,6 +33,8 @@ class FlushReports:
 
     def send(self, leader: int | None, broker_epoch: int) -> None:
         """Tell a leader; it counts only what it has already accepted as a prefix of its own log."""
+        if not self._owed:
+            return
         entries: list[FlushedEntry] = []
         for identity, partition in list(self._owed.items()):
             following, end = partition.following, partition.log.flushed_end

@@ -156,18 +156,16 @@ class Fetching:
     def _send(self, fetcher: Fetcher, now_ms: int) -> None:
         config = self._config
         entries: list[FetchEntry] = []
-        for identity in list(fetcher.changed)[: config.slice_partitions_max]:
+        for identity in tuple(fetcher.changed)[: config.slice_partitions_max]:
             del fetcher.changed[identity]
             partition = fetcher.partitions[identity]
             self._asked[identity] = self._requests + 1
-            following = partition.following
-            assert following is not None
             entries.append(
                 FetchEntry(
                     identity,
                     partition.leader_epoch,
                     partition.log.end_offset,
-                    following.last_epoch,
+                    partition.log.last_epoch,
                     config.fetch_partition_bytes_max,
                 )
             )

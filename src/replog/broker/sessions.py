@@ -55,11 +55,11 @@ class Session:
     deadline_ms: int = 0
     min_bytes: int = 1
     max_bytes: int = 0
+    is_follower: bool = field(init=False)
+    """A replica's session, as against a client's fetch."""
 
-    @property
-    def is_follower(self) -> bool:
-        """A replica's session, as against a client's fetch."""
-        return self.replica >= 0
+    def __attrs_post_init__(self) -> None:
+        self.is_follower = self.replica >= 0
 
 
 class Sessions:
@@ -175,6 +175,7 @@ class Sessions:
                 session.ready[identity] = None
             else:
                 session.ready.pop(identity, None)
+                session.news[identity] = None  # what an earlier answer said of the high watermark may have come too late to count
             return
         error = partition.check_epoch(entry.leader_epoch) or partition.check_read(entry.offset)
         if error:
@@ -287,7 +288,7 @@ class Sessions:
         partition = self._partitions.get(identity)
         if partition is None:
             return FetchedEntry(identity, asked.leader_epoch, asked.offset, Code.UNKNOWN_TOPIC_ID)
-        error = partition.check_epoch(asked.leader_epoch)
+        error = 0 if asked.leader_epoch == partition.leader_epoch else partition.check_epoch(asked.leader_epoch)
         if not error and session.is_follower and partition.leading is None:
             error = Code.NOT_LEADER_OR_FOLLOWER
         if not error and not session.is_follower:

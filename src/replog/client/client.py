@@ -119,14 +119,17 @@ class Client:
         """The partition numbers of a topic, ascending."""
         return self._topic(topic, timeout_s).numbers()
 
-    def leader(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int | None:
-        """The broker that leads a partition now; None while it has no leader."""
+    def leader(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int:
+        """The broker that leads a partition now. Raises LeaderNotAvailable while none does (`describe` says why)."""
         check_partition_number(partition)
         known = self._topic(topic, timeout_s)
         if partition not in known.partitions:
             text = self._core.view.unknown(topic, partition)
             raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition)
-        return known.partitions[partition].leader
+        leader = known.partitions[partition].leader
+        if leader is None:
+            raise rejection(Code.LEADER_NOT_AVAILABLE, "no broker leads this partition now", topic=topic, partition=partition)
+        return leader
 
     def describe(self, topic: str, *, timeout_s: float | None = 30) -> TopicDescription:
         """Leader, epoch, replicas, ISR and offsets of each partition. Prints as a table; `.to_dict()` for programs.
@@ -171,25 +174,33 @@ class Client:
         made = _checked_records(records)
         size = self._check_sizes(topic, made)
         self._check_open()
-        with self._driver.lock:
-            now_ms = self._driver.now_ms()
+        driver, core = self._driver, self._core
+        with driver.lock:
+            now_ms = driver.now_ms()
             queue = self._appender(number).queue(topic, partition)
             wait_ms = FOREVER_MS - now_ms if timeout_s is None else int(timeout_s * 1000)
-            batch = queue.begin(now_ms, self._driver.wall_ms(), wait_ms)
+            batch = queue.begin(now_ms, driver.wall_ms(), wait_ms)
             for record in made:
-                batch.add(record.value, record.key, tuple(record.headers), record.timestamp_ms)
+                if isinstance(record, Record):
+                    batch.add(record.value, record.key, record._headers, record.timestamp_ms)
+                else:
+                    batch.add(record)
             batch.size = size
             queue.writer.buffered += size
             queue.seal()
-            self._core.kick(queue, now_ms)
-            self._driver.run()
-        self._wait(lambda: batch.done, timeout_s)
-        with self._driver.lock:
-            if not batch.done:
-                queue.expire(max(batch.deadline_ms, self._driver.now_ms()))
-            queue.writer.failed.pop(batch, None)
-        if batch.error is not None:
-            raise batch.error
+            core.kick(queue, now_ms)
+            driver.run()
+        if not batch.done:
+            driver.wait(lambda: batch.done, timeout_s)
+        if core.finished:
+            run_callbacks(core)
+        if not batch.done or batch.error is not None:
+            with driver.lock:
+                if not batch.done:
+                    queue.expire(max(batch.deadline_ms, driver.now_ms()))
+                queue.writer.failed.pop(batch, None)
+            if batch.error is not None:
+                raise batch.error
         base = batch.base_offset
         return Receipt(topic, partition, base, None if base is None else base + batch.count - 1)
 
@@ -361,19 +372,16 @@ class Client:
             self._appenders[acks] = writer
         return writer
 
-    def _check_sizes(self, topic: str, records: Sequence[Record]) -> int:
+    def _check_sizes(self, topic: str, records: Sequence[Record | bytes | None]) -> int:
         """The bytes of all records. Raises MessageTooLarge naming size and limit."""
+        limit = self._core.config.max_record_bytes
         total = 0
         for record in records:
             size = record_size(record)
-            self._check_record_size(topic, size)
+            if size > limit:
+                raise MessageTooLarge(f"a record of {size} bytes is too large; max_record_bytes is {limit}", topic=topic)
             total += size
         return total
-
-    def _check_record_size(self, topic: str, size: int) -> None:
-        limit = self._core.config.max_record_bytes
-        if size > limit:
-            raise MessageTooLarge(f"a record of {size} bytes is too large; max_record_bytes is {limit}", topic=topic)
 
 
 def _usable(topic: Topic | None) -> bool:
@@ -386,10 +394,10 @@ def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescript
     return PartitionDescription(view.partition, view.leader, view.leader_epoch, view.replicas, view.isr, view.elr, *offsets)
 
 
-def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record]:
+def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
     if isinstance(records, str | bytes | bytearray | Record):
         raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
-    made = [record if isinstance(record, Record) else Record(as_bytes("value", record)) for record in records]
+    made = [record if type(record) is bytes or isinstance(record, Record) else as_bytes("value", record) for record in records]
     if not made:
         raise UsageError("records is empty; a batch has at least one record")
     return made

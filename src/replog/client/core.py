@@ -270,6 +270,8 @@ class ClientCore:
         ready, self._ready = self._ready, {}
         groups: dict[tuple[Address, int], list[ProduceEntry]] = {}
         for queue in ready:
+            if not queue.batches and queue.open is None:
+                continue  # everything is settled
             batches = queue.sendable(now_ms)
             place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
             if place is not None and place.leader is not None:

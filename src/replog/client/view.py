@@ -32,13 +32,21 @@ class Place(NamedTuple):
 class Topic:
     """One topic: its identity, its configuration and its partitions by number."""
 
-    __slots__ = ("config", "name", "partitions", "topic_id")
+    __slots__ = ("config", "name", "partitions", "places", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, config: TopicConfig) -> None:
         self.name = name
         self.topic_id = topic_id
         self.config = config
         self.partitions: dict[int, PartitionView] = {}
+        self.places: dict[int, Place] = {}
+        """Where each partition lives, ready for every request that asks."""
+
+    def take(self, news: PartitionView) -> None:
+        """A partition is as `news` says from now on."""
+        number = news.partition
+        self.partitions[number] = news
+        self.places[number] = Place(PartitionId(self.topic_id, number, news.creation), news.leader, news.leader_epoch)
 
     def numbers(self) -> list[int]:
         """The existing partition numbers, ascending."""
@@ -99,7 +107,7 @@ class View:
             self._names[news.topic_id] = news.topic
         topic.config = news.config
         for partition in news.partitions:
-            topic.partitions[partition.partition] = partition
+            topic.take(partition)
 
     def hint(self, identity: PartitionId, leader: int, leader_epoch: int) -> bool:
         """A broker that is not the leader named it. Believed only with a newer leader epoch than the view has."""
@@ -108,16 +116,13 @@ class View:
         known = topic.partitions.get(identity.partition) if topic is not None else None
         if topic is None or known is None or known.creation != identity.creation or leader < 0 or leader_epoch <= known.leader_epoch:
             return False
-        topic.partitions[identity.partition] = attrs.evolve(known, leader=leader, leader_epoch=leader_epoch)
+        topic.take(attrs.evolve(known, leader=leader, leader_epoch=leader_epoch))
         return True
 
     def place(self, topic: str, partition: int) -> Place | None:
         """The identity and the leader of a partition; None where the view does not have it."""
         known = self.topics.get(topic)
-        found = known.partitions.get(partition) if known is not None else None
-        if known is None or found is None:
-            return None
-        return Place(PartitionId(known.topic_id, partition, found.creation), found.leader, found.leader_epoch)
+        return known.places.get(partition) if known is not None else None
 
     def unknown(self, topic: str, partition: int) -> str:
         """Why there is no such place, for people: names what is known."""

@@ -187,12 +187,17 @@ class PartitionQueue:
             return []
         # Answers come in any order, but a broker remembers only the last batches of a writer (KIP-98): the window begins at the
         # oldest unsettled one, or its repetition could no longer be told from a gap.
-        oldest = next((batch.ordinal for batch in self.batches if batch.sequence >= 0), self.ordinal)
+        oldest = self.ordinal
+        for batch in self.batches:
+            if batch.sequence >= 0:
+                oldest = batch.ordinal
+                break
         room = self.writer.max_in_flight - (self.ordinal - oldest)
         found: list[Batch] = []
         for batch in self.batches:
             if batch.sequence >= 0 or batch.flying is not None:
-                found += [batch] if batch.flying is None else []
+                if batch.flying is None:
+                    found.append(batch)
                 room -= not self.writer.idempotent
             elif self.draining:
                 continue
@@ -353,7 +358,8 @@ class PartitionQueue:
             self.writer.failed[batch] = None
         if batch.callbacks:
             self.core.finished.append(batch)
-        self._restart_when_drained()
+        if self.draining:
+            self._restart_when_drained()
 
     # ------------------------------------------------------------------------------------------------- time
 
@@ -396,16 +402,21 @@ class PartitionQueue:
 
     def next_deadline(self, now_ms: int) -> int | None:
         """When `expire` or `sendable` will have something to do that they have not now."""
-        times = [batch.deadline_ms for batch in self.batches]
+        if not self.batches and self.open is None:
+            return None
         patience = self.core.produce_patience_ms
-        times += [batch.sent_ms + patience for batch in self.batches if batch.flying is not None]
+        times: list[int] = []
+        for batch in self.batches:
+            times.append(batch.deadline_ms)
+            if batch.flying is not None:
+                times.append(batch.sent_ms + patience)
         if self.open is not None:
             times.append(self.open.deadline_ms)
             if self.open.linger_at > now_ms:
                 times.append(self.open.linger_at)
-        if times and self.retry_at > now_ms:
+        if self.retry_at > now_ms:
             times.append(self.retry_at)
-        return min(times, default=None)
+        return min(times)
 
     def refuse_all(self, error: ReplogError) -> None:
         """The partition does not exist: nothing in the queue can be stored."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 
 from replog.config import BrokerConfig
 from replog.errors import Code
 from replog.log.epochs import truncation_point
 from replog.messages import FetchedEntry
+from replog.model import PartitionId
 from replog.ports import EpochEnd, Log
 from replog.records import BadBatch, RecordBatch
 
@@ -43,12 +45,6 @@ class Following:
         self.agrees = False
         """The leader has accepted this log as a prefix of its own in this epoch: only now does a flushed end mean anything to it."""
 
-    @property
-    def last_epoch(self) -> int:
-        """Epoch of the record before the end of the log; -1 if the log never had one."""
-        latest = self.log.epochs.latest
-        return -1 if latest is None else latest.epoch
-
     def take(self, entry: FetchedEntry, high_watermark: int) -> tuple[Followed, int]:
         """Apply one answer; returns what came of it and the new high watermark.
 
@@ -82,17 +78,16 @@ class Following:
         outcome = Followed.APPENDED
         try:
             for piece in entry.slices:
-                data = piece.view()
-                at = 0
-                while at < len(data):
-                    batch = RecordBatch.parse(data, at, identity=log.identity)
+                known = piece.batches
+                for batch in parsed(piece.view(), log.identity) if known is None else known:
                     if batch.base_offset != expected:
                         raise BadBatch(f"expected offset {expected}, found {batch.base_offset}")
                     if batch.leader_epoch > self.leader_epoch:
                         raise BadBatch(f"epoch {batch.leader_epoch} from a leader of epoch {self.leader_epoch}")
+                    if batch.identity != log.identity:
+                        raise BadBatch(f"batch of log {batch.identity!r} for log {log.identity!r}")
                     batches.append(batch)
-                    expected = batch.end_offset
-                    at += batch.length
+                    expected += batch.count
         except BadBatch:
             outcome = Followed.RETRY
         if batches:
@@ -115,3 +110,12 @@ class Following:
             log.reset_to(entry.start_offset)
             return Followed.TRUNCATED, entry.start_offset
         return Followed.RETRY, high_watermark  # in range by now: keep everything (KAFKA-2143)
+
+
+def parsed(data: memoryview, identity: PartitionId) -> Iterator[RecordBatch]:
+    """Stored batches, each verified in full. Raises BadBatch at the first that is not what it should be."""
+    at = 0
+    while at < len(data):
+        batch = RecordBatch.parse(data, at, identity=identity)
+        yield batch
+        at += batch.length

@@ -40,6 +40,7 @@ class Leading:
         "durable",
         "effective_min_isr",
         "epoch_start",
+        "has_enough_replicas",
         "high_watermark",
         "isr",
         "leader_epoch",
@@ -105,6 +106,8 @@ class Leading:
     def _settle(self, isr: IsrState) -> None:
         """Enter an ISR state: who counts for the high watermark follows from it alone."""
         self.isr = isr
+        self.has_enough_replicas = len(isr.isr) >= self.effective_min_isr
+        """Whether acks=all may be promised: the committed ISR is not below min ISR."""
         maximal = isr.maximal_isr
         self.counted = [replica for broker_id, replica in self.replicas.items() if broker_id in maximal]
         self.candidates = [replica for broker_id, replica in self.replicas.items() if broker_id not in maximal]
@@ -136,7 +139,7 @@ class Leading:
         leader_end = log.end_offset
         if offset < log.start_offset or (offset > leader_end and entry.last_epoch < 0):
             return Code.OFFSET_OUT_OF_RANGE, None
-        if entry.last_epoch >= 0:
+        if entry.last_epoch >= 0 and (entry.last_epoch != log.last_epoch or offset > leader_end):
             parted = log.epochs.end_offset_for(entry.last_epoch, leader_end)
             if parted is None:
                 return Code.OFFSET_OUT_OF_RANGE, None
@@ -173,7 +176,7 @@ class Leading:
         It stands still while the committed ISR is below min ISR (KAFKA-15583), and never moves back. Replicas that are
         about to join hold it too: otherwise a lone leader outruns a follower for ever (PROTOCOL 4.4).
         """
-        if len(self.isr.isr) < self.effective_min_isr:
+        if not self.has_enough_replicas:
             return False
         log = self.log
         end = log.flushed_end if self.durable else log.end_offset
@@ -194,11 +197,6 @@ class Leading:
         if broker is None or broker.fenced or broker.draining or broker.broker_epoch != replica.broker_epoch:
             return False
         return replica.position != UNKNOWN and now_ms - replica.caught_up_ms <= self.limits.replica_lag_ms_max
-
-    @property
-    def has_enough_replicas(self) -> bool:
-        """Whether acks=all may be promised: the committed ISR is not below min ISR."""
-        return len(self.isr.isr) >= self.effective_min_isr
 
     # ------------------------------------------------------------------------------------------------------ proposals
 

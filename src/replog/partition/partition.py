@@ -65,6 +65,7 @@ class Partition:
         "following",
         "high_watermark",
         "identity",
+        "in_sync",
         "leader",
         "leader_epoch",
         "leading",
@@ -100,6 +101,8 @@ class Partition:
         self.leader: int | None = None
         self.leader_epoch = -1
         self.partition_epoch = -1
+        self.in_sync = False
+        """Whether the newest notice had this copy in the ISR."""
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.failed: str | None = None
@@ -131,6 +134,7 @@ class Partition:
         self.config = self.log.config = notice.config
         self.assignment = notice.assignment
         self.leader = state.leader
+        self.in_sync = self.broker_id in state.isr
         self.leader_epoch = state.leader_epoch
         newer = state.partition_epoch > self.partition_epoch
         self.partition_epoch = state.partition_epoch
@@ -147,8 +151,7 @@ class Partition:
 
     def _may_lead(self, state: PartitionState) -> bool:
         """A restart must cost a leader epoch: a log that already has records of this epoch led it in an earlier life (M13)."""
-        latest = self.log.epochs.latest
-        return latest is None or latest.epoch < state.leader_epoch
+        return self.log.last_epoch < state.leader_epoch
 
     def _lead(self, state: PartitionState, notice: PartitionNotice, now_ms: int) -> None:
         self.following = None

@@ -1,0 +1,112 @@
+"""`Cluster`: everything a client can do, and the life of the brokers behind it, in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from replog.client.client import Client
+from replog.config import BrokerConfig, ClientConfig
+from replog.errors import TimedOut, UsageError
+from replog.log.files import Fs
+from replog.metadata.memory import MemoryStore
+from replog.ports import MetadataStore
+from replog.runtime.embedded_brokers import EmbeddedBrokers
+
+__all__ = ["Cluster"]
+
+
+class Cluster(Client):
+    """Brokers 1 to n in this process, and a client of them. Any thread may use it; no thread is started.
+
+    `data` is a folder, made if missing: logs and the metadata store live under it, and the next Cluster on it finds
+    them. Without it everything is kept in memory, and a killed broker returns empty. Nothing is opened before the first
+    use (or `start()`, or `with`); `close()` stops all brokers at once, cleanly, and may be called at any time.
+
+    Reopening a folder with more brokers adds the new ones; with fewer is a UsageError, because their copies would be
+    left behind. `config` takes the keys of `BrokerConfig`, `client_config` those of `ClientConfig`.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        brokers: int = 3,
+        listen: str | None = None,
+        store: MetadataStore | None = None,
+        config: BrokerConfig | Mapping[str, Any] | None = None,
+        client_config: ClientConfig | Mapping[str, Any] | None = None,
+        _fs_of: Callable[[int], Fs] | None = None,
+    ) -> None:
+        """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
+        if not isinstance(brokers, int) or isinstance(brokers, bool) or not 1 <= brokers <= 100:
+            raise UsageError(f"brokers is {brokers!r}; a cluster has 1 to 100")
+        if data is not None and (not isinstance(data, str | os.PathLike) or not os.fspath(data)):
+            raise UsageError(f"data is {data!r}; name a folder, or leave it out to keep everything in memory")
+        if listen is not None:
+            raise UsageError(f"listen={listen!r}: this version serves its own process only; other processes cannot connect yet")
+        if store is not None and not isinstance(store, MemoryStore):
+            raise UsageError(f"store={store!r}: this version takes a MemoryStore; a data folder brings its own file store")
+        self._embedded = EmbeddedBrokers(
+            None if data is None else Path(data),
+            brokers,
+            store=store,
+            config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {}),
+            client_config=client_config if isinstance(client_config, ClientConfig) else ClientConfig.from_mapping(client_config or {}),
+            fs_of=_fs_of,
+        )
+        super().__init__(self._embedded)
+
+    def start(self) -> Self:
+        """Open the folder and start every broker; returns when a controller is elected and all are registered with it."""
+        self._embedded.ensure_started()
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def brokers(self) -> list[int]:
+        """Ids of the brokers that run, ascending."""
+        self._embedded.ensure_started()
+        return sorted(self._embedded.running)
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where other processes connect: nowhere in this version, hence empty."""
+        return []
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker whose controller is in charge; None while there is none."""
+        self._embedded.ensure_started()
+        found = (b for b, embedded in self._embedded.running.items() if embedded.controller.is_controller)
+        return next(found, None)
+
+    def kill_broker(self, broker_id: int) -> None:
+        """End a broker as SIGKILL would: nothing is flushed, its session ends at once, the controller elects new leaders."""
+        self._embedded.end(broker_id, clean=False)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker cleanly: its logs are flushed and marked, then its session ends."""
+        self._embedded.end(broker_id, clean=True)
+
+    def start_broker(self, broker_id: int, *, timeout_s: float = 30.0) -> None:
+        """Start a stopped or killed broker; returns once the controller has unfenced it (it may still have to catch up)."""
+        self._embedded.start_again(broker_id, timeout_s)
+
+    def add_broker(self, rack: str | None = None, *, timeout_s: float = 30.0) -> int:
+        """Start one more broker and return its id. It holds nothing until topics are created on it."""
+        return self._embedded.add(rack, timeout_s)
+
+    def wait_until_in_sync(self, *, timeout_s: float = 60.0) -> None:
+        """Wait until every partition has a leader and its full ISR. Raises TimedOut naming those that have not."""
+        if not self._embedded.wait(lambda: not self._embedded.out_of_sync(), timeout_s):
+            missing = self._embedded.out_of_sync()
+            raise TimedOut(f"waited {timeout_s} s for every replica to be in sync; missing {len(missing)}: {', '.join(missing[:5])}")

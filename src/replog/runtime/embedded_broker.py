@@ -1,0 +1,72 @@
+"""One broker of an embedded cluster: its directory, its session, its three actors, and how they end together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from replog.broker.broker import Broker
+from replog.broker.membership import Membership
+from replog.config import BrokerConfig
+from replog.controller.executor import ControllerExecutor
+from replog.errors import ReplogError
+from replog.ports import Actor, Ids, LogDirectory, MetadataStore, SessionChanged
+from replog.runtime.pump import Pump, Seat
+
+__all__ = ["EmbeddedBroker"]
+
+_log = logging.getLogger("replog")
+
+
+class EmbeddedBroker:
+    """Takes part in a pump from `take_seats` to `stop`. The directory and the store session are its own from the start."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        pump: Pump,
+        directory: LogDirectory,
+        store: MetadataStore,
+        *,
+        config: BrokerConfig,
+        ids: Ids,
+        rack: str | None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.store = store
+        self.broker = Broker(broker_id, directory, config=config, ids=ids)
+        self.membership = Membership(
+            broker_id, config=config, ids=ids, directory_id=directory.directory_id, loss=directory.loss, endpoints=(), rack=rack
+        )
+        self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
+        self._pump = pump
+        self._addresses = (broker_id, ("membership", broker_id), ("controller", broker_id))
+
+    def take_seats(self, died: Callable[[BaseException], None]) -> None:
+        """Let the actors take part; `died` is told what killed one of them."""
+        actors: tuple[Actor, ...] = (self.broker, self.membership, self.controller)
+        for address, actor in zip(self._addresses, actors, strict=True):
+            self._pump.seat(Seat(address, actor, self.store, died))
+            if actor is not self.broker:
+                self._pump.post(address, SessionChanged("connected"))
+
+    def stop(self, *, clean: bool) -> None:
+        """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.
+
+        Idempotent. A stop that cannot be clean, because the disk is full or broken, is one that is not: the log says so, and
+        the next start finds out what is missing.
+        """
+        for address in self._addresses:
+            self._pump.unseat(address)
+        try:
+            if clean:
+                self.broker.save()
+            self.directory.close(clean=clean)
+        except ReplogError as problem:
+            _log.warning("broker %d could not be stopped cleanly: %s", self.broker_id, problem)
+            self.directory.close(clean=False)
+        try:
+            self.store.close()
+        except ReplogError as problem:  # the session is gone for this process, and ends at the latest with the next opening
+            _log.warning("broker %d could not end its session: %s", self.broker_id, problem)

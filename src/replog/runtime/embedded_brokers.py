@@ -1,0 +1,331 @@
+"""All brokers of an embedded cluster and the pump that runs them: opens the folder, starts, ends and replaces brokers.
+
+It is the driver of the cluster's own client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from replog.client.core import ClientCore
+from replog.config import BrokerConfig, ClientConfig
+from replog.errors import ReplogError, Unavailable, UsageError
+from replog.log.files import Fs, kill_in_child
+from replog.log.memory import MemoryLogDirectory
+from replog.metadata.file import FileStore
+from replog.metadata.memory import MemoryStore
+from replog.ports import LogDirectory, LossReport
+from replog.runtime.embedded_broker import EmbeddedBroker
+from replog.runtime.folder import ClusterFolder
+from replog.runtime.ids import RandomIds
+from replog.runtime.pump import Pump, Seat
+
+__all__ = ["EmbeddedBrokers"]
+
+_log = logging.getLogger("replog")
+
+_CLIENT: Final = "client"
+_START_S: Final = 30.0
+
+
+class EmbeddedBrokers:
+    """Opens nothing before `ensure_started`. Every method may be called from any thread.
+
+    Whatever changes a broker's life is a repair of the pump: an interrupt in the middle leaves it to be finished before
+    any actor runs again.
+    """
+
+    def __init__(
+        self,
+        data: Path | None,
+        count: int,
+        *,
+        store: MemoryStore | None,
+        config: BrokerConfig,
+        client_config: ClientConfig,
+        fs_of: Callable[[int], Fs] | None = None,
+    ) -> None:
+        """`fs_of` says through what each broker reaches its files: the operating system, or a disk that fails in a test."""
+        self.running: dict[int, EmbeddedBroker] = {}
+        self.stopped: set[int] = set()
+        self.config = config
+        self._data = data
+        self._count = count
+        self._fs_of = fs_of
+        self._given_store = store
+        self._store: MemoryStore | FileStore | None = None
+        self._folder: ClusterFolder | None = None
+        self._racks: dict[int, str | None] = {}
+        self._kept: dict[int, MemoryLogDirectory] = {}
+        """What brokers of a cluster in memory come back to: after a clean stop, or after an exception in their own process."""
+        self._ids = RandomIds()
+        self._pump = Pump(messages_max=config.outstanding_messages_max)
+        self._pump.lock.interrupted = self._interrupted
+        self._state = "new"
+        self.core = ClientCore(_CLIENT, config=client_config, ids=self._ids, bootstrap=range(1, count + 1))
+        self._seat = Seat(_CLIENT, self.core)
+        kill_in_child(self)
+
+    # ---------------------------------------------------------------------------------------------- the client's driver
+
+    @property
+    def lock(self) -> Any:
+        """Held while actors run."""
+        return self._pump.lock
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cluster can no longer be used."""
+        return self._state in ("closed", "forked")
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds."""
+        return self._pump.now_ms()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._pump.wall_ms()
+
+    def run(self) -> None:
+        """Move messages until nothing can be done without waiting."""
+        self.ensure_started()
+        self._pump.touch(self._seat)
+        self._pump.run()
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile."""
+        self.ensure_started()
+        self._pump.touch(self._seat)
+
+        def done_or_closed() -> bool:
+            return done() or self.closed
+
+        if not self._pump.wait(done_or_closed, timeout_s):
+            return False
+        if not done():
+            self.check_usable()
+        return True
+
+    # ------------------------------------------------------------------------------------------------------------ life
+
+    def check_usable(self) -> None:
+        """UsageError if the cluster is closed, or lives in the parent process."""
+        if self._state == "forked":
+            raise UsageError("this Cluster belongs to the parent process; make a new one after fork")
+        if self._state == "closed":
+            raise UsageError("this Cluster is closed")
+
+    def ensure_started(self) -> None:
+        """Open the folder and start every broker, unless that is done. Raises UsageError, Unavailable, LogCorrupt, StoreCorrupt."""
+        if self._state == "started":
+            return
+        self.check_usable()
+        with self.lock:
+            self.check_usable()
+            if self._state == "new":
+                self._state = "starting"
+                try:
+                    self._open()
+                except BaseException:
+                    self._abandon()
+                    if self._state != "closed":
+                        self._state = "new"
+                    raise
+
+    def _open(self) -> None:
+        if self._data is None:
+            self._store = self._given_store or MemoryStore()
+        else:
+            self._folder = ClusterFolder(self._data, self._count, fs_of=self._fs_of)
+            self._store = self._folder.open_store()
+        self._pump.after_interrupt = self._store.fire_all
+        self._seat_client()
+        for broker_id in range(1, self._count + 1):
+            self._start(broker_id)
+        self._state = "started"
+        if not self.wait(lambda: self._are_unfenced(self.running), _START_S):
+            refused = [f"; broker {b}: {e.membership.refused}" for b, e in self.running.items() if e.membership.refused]
+            raise Unavailable(f"the brokers did not all register within {_START_S:.0f} s{''.join(refused)}")
+
+    def _seat_client(self) -> None:
+        self._pump.unseat(_CLIENT)
+        self._seat = Seat(_CLIENT, self.core, died=self._client_died)
+        self._pump.seat(self._seat)
+
+    def _directory(self, broker_id: int) -> LogDirectory:
+        if self._folder is not None:
+            return self._folder.open_directory(broker_id, self.config)
+        if broker_id in self._kept:
+            return self._kept[broker_id].reopened()
+        lost = broker_id in self.stopped
+        return MemoryLogDirectory(limits=self.config, loss=LossReport("replaced") if lost else None)
+
+    def _start(self, broker_id: int) -> None:
+        """Start a broker that does not run; if that fails, nothing of it is left open."""
+        assert self._store is not None
+        assert broker_id not in self.running
+        directory: LogDirectory | None = None
+        session: MemoryStore | FileStore | None = None
+        embedded: EmbeddedBroker | None = None
+        try:
+            directory = self._directory(broker_id)
+            session = self._store.session()
+            rack = self._racks.get(broker_id)
+            embedded = EmbeddedBroker(broker_id, self._pump, directory, session, config=self.config, ids=self._ids, rack=rack)
+            started = embedded
+            embedded.take_seats(lambda problem: self._broker_died(started, problem))
+            self.running[broker_id] = embedded
+        except BaseException:
+            if embedded is not None:
+                embedded.stop(clean=False)
+            elif directory is not None:
+                directory.close(clean=False)
+                if session is not None:
+                    session.close()
+            raise
+        self._kept.pop(broker_id, None)
+        self.stopped.discard(broker_id)
+
+    def _are_unfenced(self, brokers: Sequence[int] | dict[int, EmbeddedBroker]) -> bool:
+        """Whether every running broker has heard that all of `brokers` are unfenced, in their present life."""
+        lives = {b: self.running[b].broker.broker_epoch for b in brokers if b in self.running}
+        for embedded in self.running.values():
+            known = embedded.broker.routing.brokers
+            for broker_id, epoch in lives.items():
+                entry = known.get(broker_id)
+                if entry is None or entry.fenced or epoch < 0 or entry.broker_epoch != epoch:
+                    return False
+        return True
+
+    def close(self) -> None:
+        """Stop all brokers at once, cleanly; no leader is moved. Idempotent."""
+        if self.closed:
+            return
+        with self.lock:
+            if self.closed:
+                return
+            if self._state == "started":
+                with contextlib.suppress(ReplogError):  # whatever is wrong, every log is closed
+                    self._pump.run()
+                for broker_id in sorted(self.running):
+                    self.running[broker_id].stop(clean=True)
+                    del self.running[broker_id]
+            self._abandon()
+            self._state = "closed"
+            self._pump.wake()
+
+    def _abandon(self) -> None:
+        """Let go of everything, as a killed process would."""
+        for broker_id in sorted(self.running):
+            self.running[broker_id].stop(clean=False)
+            del self.running[broker_id]
+        self._pump.unseat(_CLIENT)
+        self._pump.clear()
+        store, self._store = self._store, None
+        if store is not None and store is not self._given_store:
+            with contextlib.suppress(ReplogError):  # what it could not store ends with the next opening
+                store.close()
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+    def die_in_child(self) -> None:
+        """After a fork the child has a copy of everything, and may touch none of it."""
+        if self._folder is not None and self._state != "forked":
+            self._folder.close()  # the lock itself stays with the parent
+        self._folder = None
+        self._state = "forked"
+        self._pump.free_lock()
+
+    # --------------------------------------------------------------------------------------------------------- brokers
+
+    def end(self, broker_id: int, *, clean: bool) -> None:
+        """End a running broker: as SIGKILL would, or cleanly."""
+        with self.lock:
+            self.ensure_started()
+            embedded = self.running.get(broker_id)
+            if embedded is None:
+                raise UsageError(f"broker {broker_id!r} does not run; running are {sorted(self.running)}")
+            if clean:
+                self.run()
+            self._pump.repair_first(lambda: self._end(embedded, clean=clean, keep=clean))
+            self.run()
+
+    def _end(self, embedded: EmbeddedBroker, *, clean: bool, keep: bool) -> None:
+        """Take a broker out; `keep` what it had in memory for its next life. Repeatable."""
+        broker_id = embedded.broker_id
+        if self.running.get(broker_id) is embedded:
+            embedded.stop(clean=clean)
+            if keep and isinstance(embedded.directory, MemoryLogDirectory):
+                self._kept[broker_id] = embedded.directory
+            self.stopped.add(broker_id)
+            del self.running[broker_id]
+
+    def start_again(self, broker_id: int, timeout_s: float) -> None:
+        """Start a stopped or killed broker, and wait until it is unfenced."""
+        with self.lock:
+            self.ensure_started()
+            if broker_id in self.running:
+                raise UsageError(f"broker {broker_id} runs already")
+            if broker_id not in self.stopped:
+                raise UsageError(f"there is no broker {broker_id!r} to start; stopped are {sorted(self.stopped) or 'none'}")
+            self._start(broker_id)
+        self._wait_unfenced(broker_id, timeout_s)
+
+    def add(self, rack: str | None, timeout_s: float) -> int:
+        """Start one more broker; returns its id."""
+        with self.lock:
+            self.ensure_started()
+            broker_id = max([*self.running, *self.stopped]) + 1
+            self._racks[broker_id] = rack
+            self._start(broker_id)
+        self._wait_unfenced(broker_id, timeout_s)
+        return broker_id
+
+    def _wait_unfenced(self, broker_id: int, timeout_s: float) -> None:
+        if not self.wait(lambda: self._are_unfenced([broker_id]), timeout_s):
+            refused = self.running[broker_id].membership.refused if broker_id in self.running else None
+            why = f": {refused}" if refused else ""
+            raise Unavailable(f"waited {timeout_s} s for the controller to unfence broker {broker_id}{why}")
+
+    def out_of_sync(self) -> list[str]:
+        """Partitions without a leader or without their full ISR, for people; empty if every replica is in sync."""
+        embedded = next(iter(self.running.values()), None)
+        if embedded is None:
+            return ["all: no broker runs"]
+        return [
+            f"{topic.topic}-{p.partition} (leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)})"
+            for topic in embedded.broker.routing.topics.values()
+            for p in topic.partitions
+            if p.leader is None or set(p.isr) != set(p.replicas)
+        ]
+
+    # -------------------------------------------------------------------------------------------------------- failures
+
+    def _broker_died(self, embedded: EmbeddedBroker, problem: BaseException) -> None:
+        """An exception has left one of its actors: its memory is discarded; it is opened again from its logs, uncleanly. Repeatable."""
+        broker_id = embedded.broker_id
+        if self.running.get(broker_id) is embedded:
+            _log.warning("broker %d is restarted after %s", broker_id, type(problem).__name__)
+            self._end(embedded, clean=False, keep=True)  # the process lives on, and so does what it had stored
+        if broker_id in self.running or self._store is None:
+            return
+        try:
+            self._start(broker_id)
+        except Exception as failure:  # it stays stopped; the others go on without it
+            _log.error("broker %d could not be opened again: %s", broker_id, failure)
+
+    def _interrupted(self, problem: BaseException) -> None:
+        """The application's own thread was interrupted in a call of the client, under the lock: its core may be half changed."""
+        self._pump.repair_first(lambda: self._client_died(problem))
+        self._pump.repair()
+
+    def _client_died(self, problem: BaseException) -> None:
+        """An exception has left the client's core: what was under way has an unknown outcome; it starts anew. Repeatable."""
+        self.core.crash(problem)
+        if self._store is not None:
+            self._seat_client()

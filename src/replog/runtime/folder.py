@@ -1,0 +1,73 @@
+"""The folder of an embedded cluster: who has it open, what is in it, and what must not be mistaken for a new one.
+
+::
+
+    lock          held (flock) while a Cluster has the folder open
+    metadata.db   the metadata store
+    broker-1/     the log directory of broker 1, and so on
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from replog.config import BrokerConfig
+from replog.errors import StoreCorrupt, UsageError
+from replog.log.directory import FileLogDirectory
+from replog.log.files import OS, Fs
+from replog.metadata.file import FileStore
+
+__all__ = ["ClusterFolder"]
+
+_BROKER: Final = re.compile(r"broker-([1-9][0-9]*)")
+_LOCK: Final = "lock"
+_STORE: Final = "metadata.db"
+
+
+class ClusterFolder:
+    """An open folder. `fs_of` says through what each broker reaches its files; tests pass failing disks."""
+
+    def __init__(self, path: Path, count: int, *, fs_of: Callable[[int], Fs] | None = None) -> None:
+        """Make the folder if it is missing, and lock it. Raises UsageError or StoreCorrupt naming it; it is then as it was."""
+        self.path = path
+        self._fs_of = fs_of or (lambda broker_id: OS)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            names = os.listdir(path)
+            brokers = [int(match.group(1)) for name in names if (match := _BROKER.fullmatch(name))]
+            foreign = sorted(name for name in names if name != _LOCK)
+            if foreign and _STORE not in names and not brokers:
+                raise UsageError(f"{path} is not empty, and holds no cluster: it has {foreign[0]!r} and no {_STORE!r}")
+            self._lock = OS.open(str(path / _LOCK), create=True)
+        except OSError as problem:
+            raise UsageError(f"{path} cannot hold a cluster: {problem}") from problem
+        try:
+            if not OS.lock(self._lock):
+                raise UsageError(f"{path} is in use: another process, or another Cluster in this one, has it open")
+            if max(brokers, default=0) > count:
+                raise UsageError(f"{path} holds {max(brokers)} brokers; opening it with {count} would leave copies behind")
+            store = path / _STORE
+            if brokers and not OS.size(str(store)):  # made before the first broker's folder: a new one would forget every topic
+                state = "is missing" if OS.size(str(store)) is None else "is empty"
+                raise StoreCorrupt(str(store), f"the metadata store {state}, although {path} has the logs of {len(brokers)} brokers")
+        except BaseException:
+            self.close()
+            raise
+
+    def open_store(self) -> FileStore:
+        """A session on the metadata store. The lock is held: every session that is still recorded has ended."""
+        return FileStore(str(self.path / _STORE), private=True)
+
+    def open_directory(self, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
+        """The log directory of a broker, made if it is missing."""
+        return FileLogDirectory(str(self.path / f"broker-{broker_id}"), limits=limits, fs=self._fs_of(broker_id))
+
+    def close(self) -> None:
+        """Let others have it. Idempotent."""
+        if self._lock >= 0:
+            lock, self._lock = self._lock, -1
+            OS.close(lock)

@@ -1,0 +1,330 @@
+"""The in-process driver: actors in one process, messages handed over directly, payload shared (design, section 2).
+
+One lock, taken per pump and released while waiting; actors never see it. A pump moves messages to quiescence, then runs
+timers that are due: so a pause between two calls of the application never evicts, expires or lags anyone. It is a queue,
+not recursion.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from _thread import RLock
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from attrs import define, field
+
+from replog.errors import ReplogError
+from replog.messages import Disconnected
+from replog.model import Address
+from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
+
+__all__ = ["InterruptLock", "Pump", "Seat"]
+
+_log = logging.getLogger("replog")
+
+
+@define(eq=False)
+class Seat:
+    """An actor in its place: reached at `address`, using `store`. `died` is told what killed it, before that continues."""
+
+    address: Address
+    actor: Actor
+    store: MetadataStore | None = None
+    died: Callable[[BaseException], None] | None = None
+    alive: bool = field(default=True)
+
+
+class InterruptLock(RLock):  # type: ignore[misc]  # final only in the stubs; taking it stays as quick as the lock itself
+    """A lock that hears of interrupts: whoever was working under it may have left something half done.
+
+    `interrupted` is called, still under the lock, with an exception like KeyboardInterrupt that leaves it, unless `handled`
+    names that one.
+    """
+
+    def __init__(self) -> None:
+        self.interrupted: Callable[[BaseException], None] | None = None
+        self.handled: BaseException | None = None
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if problem is not None and not isinstance(problem, Exception) and problem is not self.handled and self.interrupted:
+                self.handled = problem
+                self.interrupted(problem)
+        finally:
+            self.release()
+
+
+class Pump:
+    """Runs actors to quiescence. Any thread may call `run` or `wait`; one at a time gets to."""
+
+    def __init__(self, *, messages_max: int, now_ms: Callable[[], int] | None = None, wall_ms: Callable[[], int] | None = None) -> None:
+        """`messages_max` bounds the messages of one run: more means that actors keep each other busy for ever."""
+        self.lock = InterruptLock()
+        self._moved = threading.Condition(self.lock)
+        self.now_ms = now_ms or _monotonic_ms
+        self.wall_ms = wall_ms or _wall_ms
+        self._messages_max = messages_max
+        self._seats: dict[Address, Seat] = {}
+        self._queue: deque[tuple[Address, Address, Any]] = deque()
+        self._dirty: dict[Seat, None] = {}
+        self._flushes: deque[tuple[Seat, FlushToken]] = deque()
+        self._repairs: deque[Callable[[], None]] = deque()
+        self._running = False
+        self._interrupted = False
+        self.after_interrupt: Callable[[], None] = _nothing
+        """Called before actors run again after an exception has left a run."""
+        self._checked_ms = -1
+        self._waiting = 0
+        """Threads that wait for others to bring them what they want."""
+        self.delivered = 0
+        """Messages handed to actors since the start: what tests count."""
+
+    # ---------------------------------------------------------------------------------------------------------- seats
+
+    def seat(self, seat: Seat) -> None:
+        """Let an actor take part."""
+        assert seat.address not in self._seats, f"two actors at {seat.address}"
+        self._seats[seat.address] = seat
+        self._dirty[seat] = None
+
+    def unseat(self, address: Address) -> None:
+        """Take an actor out, as if its process had died: what it had to say and hear is lost; others are told."""
+        seat = self._seats.pop(address, None)
+        if seat is None:
+            return
+        seat.alive = False
+        self._dirty.pop(seat, None)
+        for other in self._seats:
+            self._queue.append((other, address, Disconnected(address)))
+
+    def post(self, to: Address, message: Any, sender: Address = None) -> None:
+        """Queue a message from outside the actors."""
+        self._queue.append((to, sender, message))
+
+    def touch(self, seat: Seat) -> None:
+        """The actor's outbox was filled by a direct call: look at it in the next run."""
+        self._dirty[seat] = None
+
+    def repair_first(self, repair: Callable[[], None]) -> None:
+        """Have `repair` done before any other actor runs again. It is repeated until it returns: an interrupt may hit it as well."""
+        self._repairs.append(repair)
+
+    def repair(self) -> None:
+        """Do the repairs that wait, under the lock."""
+        with self.lock:
+            while self._repairs:
+                self._interrupted = True
+                self._repairs[0]()
+                self._repairs.popleft()
+
+    def clear(self) -> None:
+        """Forget every message, flush and repair: nobody is left that they could matter to."""
+        self._queue.clear()
+        self._flushes.clear()
+        self._repairs.clear()
+        self._dirty.clear()
+
+    def wake(self) -> None:
+        """Have everyone who waits look again."""
+        with self.lock:
+            self._moved.notify_all()
+
+    def free_lock(self) -> None:
+        """In a forked child: whichever thread of the parent held the lock does not exist here."""
+        reinit: Callable[[], None] = vars(threading.Condition)["_at_fork_reinit"].__get__(self._moved)  # not in the stubs
+        reinit()
+
+    # -------------------------------------------------------------------------------------------------------- running
+
+    def run(self) -> None:
+        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing."""
+        with self.lock:
+            if self._running:
+                return
+            self._running = True
+            try:
+                if self._repairs:
+                    self.repair()
+                if self._interrupted:  # whose turn it was, and whom a watch should have told, is forgotten
+                    self.after_interrupt()
+                    self._dirty.update(dict.fromkeys(self._seats.values()))
+                self._interrupted = True
+                self._run()
+                self._interrupted = False
+            except BaseException as problem:
+                self.lock.handled = problem  # here: the actor is dead, the rest is whole
+                raise
+            finally:
+                self._running = False
+                if self._waiting:
+                    self._moved.notify_all()
+
+    def _run(self) -> None:
+        now_ms, wall_ms = self.now_ms(), self.wall_ms()
+        last = self.delivered + self._messages_max
+        ticked: set[Address] = set()
+        dirty = self._dirty
+        while True:
+            if self._queue:
+                self._deliver(now_ms, last)
+            if dirty:
+                seat = next(iter(dirty))
+                del dirty[seat]
+                if seat.alive:
+                    try:
+                        seat.actor.tick(now_ms, wall_ms)
+                        self._drain(seat, seat.actor.outbox)
+                    except BaseException as problem:
+                        self._kill(seat, problem)
+                        raise
+            elif self._flushes:
+                self._flush()
+            elif now_ms == self._checked_ms or not self._wake_due(now_ms, ticked):
+                return
+
+    def _deliver(self, now_ms: int, last: int) -> None:
+        """Hand over every queued message, and what is said in return."""
+        queue, seats, dirty = self._queue, self._seats, self._dirty
+        while queue:
+            item = queue[0]
+            to, sender, message = item
+            seat = seats.get(to)
+            if seat is None:
+                queue.popleft()
+                if sender in seats and not isinstance(message, Disconnected):
+                    queue.append((sender, to, Disconnected(to)))
+                continue
+            self.delivered += 1
+            if self.delivered > last:
+                kinds = sorted({type(m).__name__ for _, _, m in queue})
+                queue.clear()  # or every later run would begin with the same loop
+                raise ReplogError(f"more than {self._messages_max} messages in one run: {', '.join(kinds)} go round in a loop")
+            try:
+                seat.actor.receive(sender, message, now_ms)
+                # Only now: an interrupt before the call delivers the message again, and every actor bears repetition.
+                queue.popleft()
+                dirty[seat] = None
+                outbox = seat.actor.outbox
+                if outbox.messages or outbox.calls or outbox.flushes or outbox.events:
+                    self._drain(seat, outbox)
+            except BaseException as problem:
+                if queue and queue[0] is item:
+                    queue.popleft()
+                self._kill(seat, problem)  # with what it was about to say: half of that may be said already
+                raise
+
+    def _drain(self, seat: Seat, outbox: Outbox) -> None:
+        if outbox.messages:
+            address, queue = seat.address, self._queue
+            for to, message in outbox.messages:
+                queue.append((to, address, message))
+            outbox.messages.clear()
+        if outbox.calls:
+            calls, outbox.calls = outbox.calls, []
+            for call in calls:
+                self._call(seat, call)
+        if outbox.flushes:
+            self._flushes.extend([(seat, token) for token in outbox.flushes])
+            outbox.flushes.clear()
+        if outbox.events:
+            for event in outbox.events:
+                _log.info("%s %s", event.name, event.fields)
+            outbox.events.clear()
+
+    def _call(self, seat: Seat, call: StoreCall) -> None:
+        """A private store answers at once and in memory, or with one fsync: no worker thread is needed."""
+        assert seat.store is not None, f"{seat.address} has no store"
+        store, address = seat.store, seat.address
+        result = StoreResult(call.call)
+        try:
+            if call.verb == "watch":
+                store.watch(call.argument, lambda path: self._queue.append((address, None, WatchFired(path))))
+            else:
+                result.value = getattr(store, call.verb)(call.argument)
+        except ReplogError as problem:
+            result.error = problem
+        self._queue.append((address, None, result))
+
+    def _flush(self) -> None:
+        """Every token that waits now: appends of a whole poll share one fsync per log."""
+        while self._flushes:
+            seat, token = self._flushes[0]
+            try:
+                if seat.alive:
+                    self._queue.append((seat.address, None, FlushDone(token.run())))
+            except BaseException as problem:
+                self._kill(seat, problem)  # it would wait for this flush for ever
+                raise
+            finally:
+                self._flushes.popleft()
+
+    def _wake_due(self, now_ms: int, ticked: set[Address]) -> bool:
+        """Timers come last, and each actor's once per run: a retry is never immediate. They count in ms, so once per ms is enough."""
+        found = False
+        for address, seat in list(self._seats.items()):
+            if address not in ticked:
+                due = seat.actor.deadline_ms()
+                if due is not None and due <= now_ms:
+                    ticked.add(address)
+                    self._dirty[seat] = None
+                    found = True
+        if not found:
+            self._checked_ms = now_ms
+        return found
+
+    def _kill(self, seat: Seat, problem: BaseException) -> None:
+        """An exception that leaves an actor, KeyboardInterrupt included, ends it as SIGKILL would: it may be half changed.
+
+        `died` is told now; if that is interrupted as well, it is told again before the next run.
+        """
+        died = seat.died
+        if died is not None:
+            self._repairs.append(lambda: died(problem))
+        self.unseat(seat.address)
+        self.repair()
+
+    # -------------------------------------------------------------------------------------------------------- waiting
+
+    def deadline_ms(self) -> int | None:
+        """When the next timer is due."""
+        times = [seat.actor.deadline_ms() for seat in self._seats.values()]
+        return min((t for t in times if t is not None), default=None)
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Run until `done()`; False when `timeout_s` has passed first. The lock is released while nothing can be done."""
+        with self.lock:
+            end_ms = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)
+            while True:
+                self.run()
+                if done():
+                    return True
+                now_ms = self.now_ms()
+                if end_ms is not None and now_ms >= end_ms:
+                    return False
+                due = self.deadline_ms()
+                until = min((t for t in (due, end_ms) if t is not None), default=now_ms + 1_000)
+                self._waiting += 1
+                try:
+                    self._moved.wait(max(until - now_ms, 1) / 1000)
+                except BaseException as problem:
+                    self.lock.handled = problem  # nobody was at work
+                    raise
+                finally:
+                    self._waiting -= 1
+
+
+def _nothing() -> None:
+    pass
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,201 @@
+"""Ctrl-C anywhere: whatever was acknowledged stays, the cluster goes on, and so does the next one on the same folder.
+
+The interrupt is raised at the n-th call of a function of the library, for a few hundred seeded n: on one thread, without a
+clock, so that each run is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import replog
+from replog.errors import Unavailable, UnknownTopicOrPartition
+
+LIBRARY = str(Path(replog.__file__).parent)
+TESTING = str(Path(replog.__file__).parent / "testing")
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the `at`-th call inside the library; counts calls."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+        self.calls = 0
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call" or not frame.f_code.co_filename.startswith(LIBRARY) or frame.f_code.co_name == "__del__":
+            return
+        self.calls += 1
+        if self.calls == self.at:
+            self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    def during(self, work: Callable[[], object]) -> bool:
+        """Run `work`; whether it was interrupted."""
+        sys.setprofile(self)
+        try:
+            work()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+
+class Session:
+    """What one user does: every record has its own number, and what was acknowledged is remembered."""
+
+    def __init__(self, cluster: replog.Cluster) -> None:
+        self.cluster = cluster
+        self.sent = 0
+        self.acknowledged: list[str] = []
+        self.producer = cluster.producer()
+
+    def next(self) -> str:
+        self.sent += 1
+        return f"record {self.sent}"
+
+    def append(self) -> None:
+        value = self.next()
+        self.cluster.append("t", 0, [value], timeout_s=5)
+        self.acknowledged.append(value)
+
+    def produce(self) -> None:
+        values = [self.next() for _ in range(3)]
+        deliveries = [self.producer.send("t", value) for value in values]
+        for value, delivery in zip(values, deliveries, strict=True):
+            delivery.result(timeout_s=5)
+            self.acknowledged.append(value)
+
+    def read(self) -> None:
+        list(self.cluster.read("t"))
+
+    def fail_over(self) -> None:
+        leader = self.cluster.describe("t").partitions[0].leader
+        if leader is not None:
+            self.cluster.kill_broker(leader)
+        self.append()
+
+    def come_back(self) -> None:
+        for broker in (1, 2, 3):
+            if broker not in self.cluster.brokers:
+                self.cluster.start_broker(broker, timeout_s=5)
+
+    def create_and_delete(self) -> None:
+        self.cluster.create_topic("other", partitions=2, exist_ok=True)
+        self.cluster.append("other", 1, ["x"])
+        self.cluster.delete_topic("other")
+
+    def restore(self) -> None:
+        """As the next turn wants to find it."""
+        self.come_back()
+        if "other" in self.cluster.topics():
+            with contextlib.suppress(UnknownTopicOrPartition):  # its deletion had begun
+                self.cluster.delete_topic("other", timeout_s=5)
+
+    def check(self, cluster: replog.Cluster | None = None) -> None:
+        """Everything acknowledged is there once, in order; what was interrupted is there once or not at all."""
+        found = [record.text() for record in (cluster or self.cluster).read("t")]
+        assert len(set(found)) == len(found)
+        known = set(self.acknowledged)
+        assert [value for value in found if value in known] == self.acknowledged
+
+
+WORK: dict[str, list[Callable[[Session], None]]] = {
+    "append": [Session.append],
+    "produce": [Session.produce],
+    "read": [Session.read],
+    "failover": [Session.fail_over, Session.come_back],
+    "topics": [Session.create_and_delete],
+}
+
+
+@pytest.mark.parametrize("name", list(WORK))
+def test_interrupted_anywhere(data: Path | None, name: str) -> None:
+    chance = random.Random(name)
+    turns = 60 if data is None else 40
+    with replog.Cluster(data) as cluster:
+        cluster.create_topic("t")
+        session = Session(cluster)
+        session.append()
+
+        counting = Interrupt(None)
+        for work in WORK[name]:
+            counting.during(lambda work=work: work(session))  # type: ignore[misc]
+        interrupted = 0
+        for turn in range(turns):
+            point = Interrupt(chance.randrange(1, counting.calls + 1))
+            try:
+                for work in WORK[name]:
+                    if point.during(lambda work=work: work(session)):  # type: ignore[misc]
+                        interrupted += 1
+                        break
+                session.restore()
+                session.append()
+                session.produce()
+                session.check()
+                if turn % 10 == 0:
+                    cluster.wait_until_in_sync(timeout_s=30)
+            except BaseException as failure:
+                failure.add_note(f"turn {turn}, interrupted at call {point.at}: {point.where}")
+                raise
+        cluster.wait_until_in_sync(timeout_s=30)
+        assert cluster.brokers == [1, 2, 3]
+        assert interrupted > turns * 0.7
+        with contextlib.suppress(Unavailable):  # what was interrupted, and nobody asked about
+            session.producer.close()
+    if data is not None:
+        with replog.Cluster(data) as reopened:
+            session.check(reopened)
+            reopened.wait_until_in_sync(timeout_s=30)
+            assert reopened.append("t", 0, ["goes on"]).base_offset is not None
+
+
+@pytest.mark.parametrize("turn", range(25))
+def test_interrupted_while_opening_and_closing(tmp_path: Path, turn: int) -> None:
+    """Opening undoes itself, closing can be repeated: the folder is free either way, and nothing is lost."""
+    chance = random.Random(turn)
+    data = tmp_path / "data"
+    with replog.Cluster(data) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, ["a", "b"])
+
+    def open_and_close() -> None:
+        replog.Cluster(data).start().close()
+
+    counting = Interrupt(None)
+    counting.during(open_and_close)
+    point = Interrupt(chance.randrange(1, counting.calls + 1))
+    opened = replog.Cluster(data)
+    try:
+        point.during(lambda: opened.start().close())
+        opened.close()
+        with replog.Cluster(data) as cluster:
+            assert [record.text() for record in cluster.read("t")] == ["a", "b"]
+            cluster.wait_until_in_sync(timeout_s=30)
+    except BaseException as failure:
+        failure.add_note(f"interrupted at call {point.at}: {point.where}")
+        raise
+
+
+def test_an_interrupted_append_says_that_its_outcome_is_unknown() -> None:
+    """Others who waited in the same actor hear so too, and nobody hangs."""
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        producer = cluster.producer(linger_ms=60_000)
+        waiting = producer.send("t", "lingers")
+        cluster._embedded._pump.repair_first(lambda: cluster._embedded._client_died(KeyboardInterrupt()))
+        with pytest.raises(Unavailable, match="interrupted"):
+            waiting.result(timeout_s=30)
+        assert producer.send("t", "next").result(timeout_s=30).offset == 0
+        producer.close()  # what failed was reported already

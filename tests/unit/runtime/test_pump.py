@@ -1,0 +1,208 @@
+"""The in-process driver: order, timers, bounds, and what becomes of an actor that an exception has left."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from replog.errors import ReplogError
+from replog.messages import Disconnected
+from replog.metadata.memory import MemoryStore
+from replog.model import PartitionId
+from replog.ports import Create, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
+from replog.runtime.pump import Pump, Seat
+
+
+class Echo:
+    """Keeps what it is told; `reply` says what to send on."""
+
+    def __init__(self, reply: Any = None) -> None:
+        self.outbox = Outbox()
+        self.heard: list[tuple[Any, Any]] = []
+        self.ticks = 0
+        self.due: int | None = None
+        self._reply = reply
+
+    def receive(self, sender: Any, message: Any, now_ms: int) -> None:
+        self.heard.append((sender, message))
+        if self._reply is not None:
+            self._reply(self, sender, message)
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        self.ticks += 1
+
+    def deadline_ms(self) -> int | None:
+        return self.due
+
+
+def make_pump(**actors: Echo) -> Pump:
+    pump = Pump(messages_max=1_000, now_ms=lambda: 5, wall_ms=lambda: 1_000)
+    for name, actor in actors.items():
+        pump.seat(Seat(name, actor))
+    return pump
+
+
+def test_messages_go_round_until_quiet() -> None:
+    def count_down(actor: Echo, sender: Any, message: int) -> None:
+        if message > 0:
+            actor.outbox.messages.append((sender, message - 1))
+
+    a, b = Echo(count_down), Echo(count_down)
+    pump = make_pump(a=a, b=b)
+    pump.post("a", 10, "b")
+    pump.run()
+    assert [m for _, m in a.heard] == [10, 8, 6, 4, 2, 0]
+    assert [m for _, m in b.heard] == [9, 7, 5, 3, 1]
+    assert pump.delivered == 11
+
+
+def test_an_endless_conversation_is_named() -> None:
+    def for_ever(actor: Echo, sender: Any, message: Any) -> None:
+        actor.outbox.messages.append((sender, message))
+
+    pump = make_pump(a=Echo(for_ever), b=Echo(for_ever))
+    pump.post("a", "ping", "b")
+    with pytest.raises(ReplogError, match="more than 1000 messages in one run: str"):
+        pump.run()
+
+
+def test_timers_run_after_messages_and_once_per_run() -> None:
+    now = 1
+    actor = Echo()
+    actor.due = 0
+    pump = Pump(messages_max=100, now_ms=lambda: now)
+    pump.seat(Seat("a", actor))
+    pump.run()
+    assert actor.ticks == 2  # seated, and due
+    pump.run()
+    assert actor.ticks == 2  # looked at in this millisecond already
+    now = 2
+    pump.run()
+    assert actor.ticks == 3
+
+
+def test_a_dead_address_is_told_to_the_sender_once() -> None:
+    def complain(actor: Echo, sender: Any, message: Any) -> None:
+        if message == "go":
+            actor.outbox.messages.append(("nobody", "hello"))
+
+    actor = Echo(complain)
+    pump = make_pump(a=actor)
+    pump.post("a", "go")
+    pump.run()
+    assert [m for _, m in actor.heard] == ["go", Disconnected("nobody")]
+
+
+def test_unseating_tells_the_others() -> None:
+    a, b = Echo(), Echo()
+    pump = make_pump(a=a, b=b)
+    pump.unseat("b")
+    pump.run()
+    assert [m for _, m in a.heard] == [Disconnected("b")]
+    assert b.heard == []
+
+
+@pytest.mark.parametrize("problem", [ValueError("bug"), KeyboardInterrupt(), MemoryError()])
+def test_an_exception_kills_its_actor_and_goes_on(problem: BaseException) -> None:
+    def fail(actor: Echo, sender: Any, message: Any) -> None:
+        raise problem
+
+    died: list[BaseException] = []
+    pump = Pump(messages_max=100, now_ms=lambda: 0)
+    pump.seat(Seat("a", Echo(fail), died=died.append))
+    pump.seat(Seat("b", Echo()))
+    pump.post("a", "now")
+    with pytest.raises(type(problem)):
+        pump.run()
+    assert died == [problem]
+    pump.post("a", "again", "b")
+    pump.run()  # nobody is there any more, and the pump is not stuck
+
+
+def test_an_interrupt_between_two_actors_loses_no_message() -> None:
+    class Interrupting(dict[Any, Any]):
+        armed = True
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            if self.armed:
+                self.armed = False
+                raise KeyboardInterrupt
+            return super().get(key, default)
+
+    actor = Echo()
+    pump = make_pump(a=actor)
+    pump._seats = Interrupting(pump._seats)
+    pump.post("a", "precious")
+    with pytest.raises(KeyboardInterrupt):
+        pump.run()
+    pump.run()
+    assert [m for _, m in actor.heard] == ["precious"]
+
+
+def test_flushes_that_wait_together_run_before_the_next_message() -> None:
+    ran: list[int] = []
+    identity = PartitionId(bytes(16), 0, 0)
+
+    def flush(actor: Echo, sender: Any, message: Any) -> None:
+        if isinstance(message, int):
+            actor.outbox.flushes.append(FlushToken(identity, 0, message, lambda: ran.append(message)))
+
+    actor = Echo(flush)
+    pump = make_pump(a=actor)
+    pump.post("a", 1)
+    pump.post("a", 2)
+    pump.run()
+    assert ran == [1, 2]
+    assert [type(m) for _, m in actor.heard] == [int, int, FlushDone, FlushDone]
+
+
+def test_store_calls_are_answered_and_watches_fire() -> None:
+    store = MemoryStore()
+
+    def ask(actor: Echo, sender: Any, message: Any) -> None:
+        if message == "go":
+            actor.outbox.calls += [
+                StoreCall(1, "watch", "/a"),
+                StoreCall(2, "commit", [Create("/a", b"1")]),
+                StoreCall(3, "commit", [Create("/a", b"2")]),
+            ]
+
+    actor = Echo(ask)
+    pump = Pump(messages_max=100, now_ms=lambda: 0)
+    pump.seat(Seat("a", actor, store.session()))
+    pump.post("a", "go")
+    pump.run()
+    results = {m.call: m for _, m in actor.heard if isinstance(m, StoreResult)}
+    assert results[2].error is None
+    assert type(results[3].error).__name__ == "Conflict"
+    assert [m.path for _, m in actor.heard if isinstance(m, WatchFired)] == ["/a"]
+
+
+def test_another_thread_can_bring_what_is_waited_for() -> None:
+    actor = Echo()
+    pump = make_pump(a=actor)
+    waiting = threading.Event()
+
+    def bring() -> None:
+        waiting.wait(5)
+        with pump.lock:
+            pump.post("a", "here")
+            pump.run()
+
+    thread = threading.Thread(target=bring)
+    thread.start()
+
+    def done() -> bool:
+        waiting.set()
+        return bool(actor.heard)
+
+    assert pump.wait(done, 10)
+    thread.join()
+
+
+def test_waiting_in_vain_ends() -> None:
+    clock = iter(range(0, 10_000, 50))
+    pump = Pump(messages_max=100, now_ms=lambda: next(clock))
+    assert not pump.wait(lambda: False, 0.2)
