@@ -35,9 +35,9 @@ def check_topic_name(name: object) -> str:
         raise UsageError(f"topic name {name[:40]!r}... has {len(name)} characters; allowed are 1 to {MAX_TOPIC_NAME}")
     if name in (".", ".."):
         raise UsageError(f"topic name {name!r} is not allowed: it names a folder")
-    bad = [c for c in name if c not in _TOPIC_CHARACTERS]
-    if bad:
-        raise UsageError(f"topic name {name!r} has {bad[0]!r}; allowed are letters, digits and . _ - (ASCII)")
+    if not _TOPIC_CHARACTERS.issuperset(name):
+        bad = next(c for c in name if c not in _TOPIC_CHARACTERS)
+        raise UsageError(f"topic name {name!r} has {bad!r}; allowed are letters, digits and . _ - (ASCII)")
     return name
 
 

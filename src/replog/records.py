@@ -128,6 +128,7 @@ class RecordBatch:
         "count",
         "extension_bytes",
         "front",
+        "identity",
         "leader_epoch",
         "length",
         "max_timestamp_ms",
@@ -150,6 +151,7 @@ class RecordBatch:
         """Read the header of a producer's body. Nothing is verified here: `check_body` does that, once, at the door."""
         self.body = body
         self.front = b""
+        self.identity: PartitionId | None = None
         self.base_offset = -1
         self.leader_epoch = -1
         self.length = FRONT_BYTES + len(body)
@@ -212,6 +214,7 @@ class RecordBatch:
 
     def stamp(self, identity: PartitionId, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place: a new front, so that a body in use elsewhere is not touched."""
+        self.identity = identity
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
         self.front = stamp(identity, base_offset, leader_epoch, self.length, self.payload_crc)
@@ -239,8 +242,9 @@ class RecordBatch:
         if crc32c(_U32.pack(batch.payload_crc), crc32c(front[: FRONT.size])) != header_crc or batch.count < 1 or base_offset < 0:
             read_header(view, at)
             raise BadBatch("the batch header does not match its checksum")
-        if identity is not None and (topic_id, partition, creation) != identity:
-            raise BadBatch(f"batch of log {PartitionId(topic_id, partition, creation)!r} found in log {identity!r}")
+        batch.identity = PartitionId(topic_id, partition, creation)
+        if identity is not None and batch.identity != identity:
+            raise BadBatch(f"batch of log {batch.identity!r} found in log {identity!r}")
         if batch.extension_bytes > length - HEADER_BYTES:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a batch of {length}")
         if crc32c(batch.body[4:]) != batch.payload_crc:
@@ -284,6 +288,9 @@ class MemorySlice:
     """A `ports.Slice` whose bytes are already in memory: what came over a wire, or the tail a log still holds."""
 
     __slots__ = ("base_offset", "data", "end_offset", "length")
+
+    batches: Final = None
+    """Bytes, of which nobody here knows that they are what they claim."""
 
     def __init__(self, base_offset: int, end_offset: int, data: bytes | memoryview) -> None:
         self.base_offset = base_offset

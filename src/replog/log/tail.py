@@ -13,6 +13,10 @@ TAIL_BYTES_MAX: Final = 1 << 20
 """Batches beyond this are read from where they are stored; the newest one is kept whatever its size."""
 
 
+_NONE: Final[deque[RecordBatch]] = deque()
+"""Of every log that never had an append: an empty deque costs more than the rest of an idle log."""
+
+
 class TailSlice:
     """A Slice of batches that are still in memory; their bytes are put together when somebody looks, once for all who look."""
 
@@ -49,12 +53,14 @@ class Tail:
     __slots__ = ("_batches", "_bytes", "_shared")
 
     def __init__(self) -> None:
-        self._batches: deque[RecordBatch] = deque()
+        self._batches = _NONE
         self._bytes = 0
         self._shared: TailSlice | None = None
 
     def add(self, batch: RecordBatch) -> None:
         """The log has grown by this batch."""
+        if self._batches is _NONE:
+            self._batches = deque()
         self._batches.append(batch)
         self._bytes += batch.length
         while self._bytes > TAIL_BYTES_MAX and len(self._batches) > 1:

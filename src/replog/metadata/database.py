@@ -110,6 +110,7 @@ class Database:
     def writing(self) -> Iterator[None]:
         """One transaction: on disk when the block ends, or nothing of it if the block or the commit raises."""
         with self.lock, self._errors():
+            self._roll_back()  # what an interrupt left open
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 self._cache.clear()
@@ -128,6 +129,7 @@ class Database:
     def reading(self) -> Iterator[None]:
         """One consistent view of the file."""
         with self.lock, self._errors():
+            self._roll_back()
             self.connection.execute("BEGIN")
             try:
                 yield

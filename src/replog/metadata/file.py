@@ -300,7 +300,7 @@ class FileStore(TreeSession):
     def session(self) -> FileStore:
         """Another session on the same open file. UsageError if this one is closed; it may have been lost."""
         self._fork.check(self._label)
-        if self._life == "closed":
+        if self._life in ("closing", "closed"):
             raise UsageError(f"{self._label} is closed")
         return FileStore(self.path, session_ms=self.session_ms, _file=self._file)
 
@@ -343,5 +343,7 @@ class FileStore(TreeSession):
     def _leave(self, *, lost: bool) -> None:
         try:
             super()._leave(lost=lost)
-        finally:
+        except Exception:
             self._file.release()
+            raise
+        self._file.release()  # not after an interrupt: then `close` is repeated

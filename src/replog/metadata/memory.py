@@ -27,6 +27,8 @@ class _Tree:
         self._owned: dict[str, dict[str, None]] = {}
         self._created = 0
         self._opened = 0
+        self._undone: tuple[dict[str, Node | None], Iterable[str]] | None = None
+        """What an interrupted transaction still has to write, and the paths it changes."""
 
     def join(self, store: MemoryStore) -> str:
         with self._lock:
@@ -47,16 +49,19 @@ class _Tree:
 
     def read_each(self, paths: Sequence[str]) -> Values:
         with self._lock:
+            self._finish()
             found = [self._nodes.get(path) for path in paths]
         return [None if node is None else node.versioned() for node in found]
 
     def list(self, path: str) -> Names:
         with self._lock:
+            self._finish()
             return sorted(self._children.get(path, ()))
 
     def transact(self, session: str, batches: Sequence[Sequence[Op]]) -> Results:
         results: Results = []
         with self._lock:
+            self._finish()
             for ops in batches:
                 if session not in self.sessions:
                     results.append(SessionLost(f"session {session} has ended"))
@@ -76,32 +81,42 @@ class _Tree:
 
     def leave(self, session: str) -> None:
         with self._lock:
-            if self.sessions.pop(session, None) is not None:
+            self._finish()
+            if session in self.sessions:
                 transaction = Transaction(self, session)
                 transaction.remove_ephemeral(sorted(self._owned.get(session, ())))
                 self._store(transaction)
+                self.sessions.pop(session)
         self.watches.deliver()
 
     def _store(self, transaction: Transaction) -> None:
-        for path, node in transaction.writes.items():
+        self._undone = (transaction.writes, transaction.changed())
+        self._finish()
+
+    def _finish(self) -> None:
+        """Apply a transaction; repeatable, because an interrupt in the middle leaves it to whoever looks next."""
+        if self._undone is None:
+            return
+        writes, changed = self._undone
+        for path, node in writes.items():
             before = self._nodes.pop(path, None)
             if before is not None and before.owner is not None:
-                self._owned[before.owner].pop(path)
-                if not self._owned[before.owner]:
+                self._owned.get(before.owner, {}).pop(path, None)
+                if not self._owned.get(before.owner, True):
                     del self._owned[before.owner]
             parent = parent_of(path)
             if node is None:
-                if before is not None:
-                    siblings = self._children[parent]
-                    del siblings[name_of(path)]
-                    if not siblings:
-                        del self._children[parent]
+                siblings = self._children.get(parent, {})
+                siblings.pop(name_of(path), None)
+                if not siblings:
+                    self._children.pop(parent, None)
                 continue
             self._nodes[path] = node
             self._children.setdefault(parent, {})[name_of(path)] = None
             if node.owner is not None:
                 self._owned.setdefault(node.owner, {})[path] = None
-        self.watches.fire(transaction.changed())
+        self.watches.fire(changed)
+        self._undone = None
 
 
 class MemoryStore(TreeSession):

@@ -47,7 +47,7 @@ class TreeSession(MetadataStore):
         self._backend = backend
         self._session_id = session_id
         self._label = label
-        self._life: Literal["open", "lost", "closed"] = "open"
+        self._life: Literal["open", "lost", "closing", "closed"] = "open"
         self._listeners: list[Callable[[SessionState], None]] = []
         self._fork = ForkGuard()
 
@@ -100,14 +100,26 @@ class TreeSession(MetadataStore):
         self._alive()
         self._listeners.append(changed)
 
+    def fire_all(self) -> None:
+        """Fire every watch on this tree: after an interrupt, which changes were not told is no longer known."""
+        self._backend.watches.fire_all()
+        self._backend.watches.deliver()
+
     def close(self) -> None:
-        """End the session. Idempotent; in a forked child it only forgets."""
+        """End the session. Idempotent, and to be repeated after an interrupt; in a forked child it only forgets."""
         if self._life == "closed":
             return
-        was, self._life = self._life, "closed"
+        lost = self._life == "lost"
+        if not lost:
+            self._life = "closing"
         if not self._fork.forked:
             self._backend.watches.drop(self._session_id)
-            self._leave(lost=was == "lost")
+            try:
+                self._leave(lost=lost)
+            except Exception:
+                self._life = "closed"
+                raise
+        self._life = "closed"
 
     def _leave(self, *, lost: bool) -> None:
         if not lost:
@@ -115,7 +127,7 @@ class TreeSession(MetadataStore):
 
     def _alive(self) -> None:
         self._fork.check(self._label)
-        if self._life == "closed":
+        if self._life in ("closing", "closed"):
             raise UsageError(f"{self._label} is closed")
         if self._life == "lost":
             raise SessionLost(f"{self._label}: session {self._session_id} has ended; open another one")

@@ -63,15 +63,23 @@ class Watches:
             if self._delivering:
                 return
             self._delivering = True
-        while True:
-            with self._lock:
-                if not self._ready:
-                    self._delivering = False
-                    return
-                _session, changed, argument = self._ready.popleft()
-            try:
-                changed(argument)
-            except BaseException:
+        try:
+            while True:
                 with self._lock:
-                    self._delivering = False
-                raise
+                    if not self._ready:
+                        return
+                    call = self._ready[0]
+                _session, changed, argument = call
+                try:
+                    changed(argument)
+                except Exception:
+                    self._told(call)
+                    raise
+                self._told(call)  # only now: an interrupt has it told once more, and a hint bears that
+        finally:
+            self._delivering = False
+
+    def _told(self, call: _Call) -> None:
+        with self._lock:
+            if self._ready and self._ready[0] is call:
+                self._ready.popleft()

@@ -54,6 +54,11 @@ class Slice(Protocol):
     length: int
     """Bytes."""
 
+    @property
+    def batches(self) -> Sequence[RecordBatch] | None:
+        """The batches themselves, where they were made or verified in this process and never left it: nobody need check their bytes
+        again. None: what `view()` gives must be parsed."""
+
     def view(self) -> memoryview:
         """The bytes. Read at most once from the file; the same view afterwards."""
 

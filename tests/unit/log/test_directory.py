@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -387,6 +388,17 @@ def test_a_crash_in_the_very_first_open() -> None:
             again = FileLogDirectory("/d", fs=fs)
             assert again.loss.lossy == ()
             assert directory is None or again.directory_id == directory.directory_id
+
+
+def test_an_idle_log_costs_little_memory() -> None:
+    directory = open_directory(MemoryFs())
+    starts = [LogStart(PartitionId(TOPIC_ID, n, 0), "t", SMALL) for n in range(1_000)]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    directory.create(starts)
+    used = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert used / len(starts) < 1_024
 
 
 def test_ten_thousand_logs_are_one_write() -> None:
