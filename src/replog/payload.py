@@ -229,7 +229,8 @@ def checked_cells(what: str, cells: Sequence[Any]) -> list[Any]:
 def time_deltas(timestamps_ms: Sequence[int | None] | None, now_ms: int) -> tuple[int, int, list[int] | None]:
     """Base, maximum, and what each record adds to the base; None when none adds anything. Raises UsageError."""
     if timestamps_ms is None:
-        as_timestamp(now_ms)
+        if type(now_ms) is not int or not 0 <= now_ms <= TIMESTAMP_MAX:
+            as_timestamp(now_ms)
         return now_ms, now_ms, None
     times = [now_ms if time is None else time for time in timestamps_ms]
     for time in times if set(map(type, times)) != {int} else (min(times), max(times)):
@@ -248,8 +249,11 @@ def pack_columns(
     packer = Packer(autoreset=False)  # its buffer is read in place: bulk packing otherwise ends with a copy
     try:
         packer.pack(values)
+        cells = packer.getbuffer()
+        if keys is None and deltas is None and headers is None:
+            return [DIRECTORY.pack(len(cells), 0, 0, 0), cells]
         parts: list[Buffer] = [
-            packer.getbuffer(),
+            cells,
             packb(keys) if keys is not None else b"",
             packb(deltas) if deltas is not None else b"",
             packb([_pack_headers(pairs) for pairs in headers]) if headers is not None else b"",

@@ -298,9 +298,9 @@ def test_an_open_that_fails_undoes_itself(tmp_path: Path) -> None:
 
 
 def test_an_exception_in_with_closes(data: Path | None, tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), replog.Cluster(data) as cluster:
-        cluster.create_topic("t")
-        cluster.append("t", 0, [str(1 // 0)])
+    cluster = replog.Cluster(data)
+    with pytest.raises(ZeroDivisionError), cluster:
+        cluster.create_topic("t", partitions=1 // 0)
     with pytest.raises(UsageError):
         cluster.topics()
     assert open_descriptors(tmp_path) == []
@@ -423,3 +423,18 @@ def test_fork(data: Path | None) -> None:
         producer.close()
         cluster.kill_broker(cluster.leader("t", 0) or 1)
         assert values(cluster, "t") == ["before", "also before", "after", "also after"]
+
+
+def test_only_an_empty_last_broker_can_be_removed(tmp_path: Path) -> None:
+    with replog.Cluster(tmp_path / "data", brokers=3) as cluster:
+        assert cluster.add_broker() == 4
+        cluster.create_topic("spread", assignment={0: [4, 1]})
+        with pytest.raises(replog.UsageError, match="broker 4 holds copies of spread-0"):
+            cluster.remove_broker(4)
+        with pytest.raises(replog.UsageError, match=r"brokers are \[1, 2, 3, 4\]"):
+            cluster.remove_broker(2)
+        cluster.delete_topic("spread")
+        cluster.remove_broker(4)
+        assert cluster.brokers == [1, 2, 3]
+    with replog.Cluster(tmp_path / "data", brokers=3) as cluster:
+        assert cluster.brokers == [1, 2, 3]

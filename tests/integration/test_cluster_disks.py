@@ -261,7 +261,8 @@ def test_flush_error(tmp_path: Path, broker: int) -> None:
         assert broker not in (cluster.leader("t", 0), cluster.leader("other", 0))
         assert broker not in cluster.describe("t").partitions[0].isr
         assert (values(cluster), values(cluster, "other")) == (["a", "b", "c"], ["x", "y"])
-        with pytest.raises(replog.TimedOut, match=r"missing 2: t-0 \(leader [12], ISR \[.*\] of \[1, 2, 3\]\), other-0 \(leader 2, ISR \[2\] "):
+        missing = r"missing 2: t-0 \(leader [12], ISR \[.*\] of \[1, 2, 3\]\), other-0 \(leader 2, ISR \[2\] "
+        with pytest.raises(replog.TimedOut, match=missing):
             cluster.wait_until_in_sync(timeout_s=0.05)
         cluster.kill_broker(broker)
         cluster.start_broker(broker)

@@ -7,6 +7,7 @@ clock, so that each run is the same.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 import sys
 from collections.abc import Callable
@@ -20,7 +21,6 @@ import replog
 from replog.errors import Unavailable, UnknownTopicOrPartition
 
 LIBRARY = str(Path(replog.__file__).parent)
-TESTING = str(Path(replog.__file__).parent / "testing")
 
 
 class Interrupt:
@@ -32,11 +32,14 @@ class Interrupt:
         self.where = ""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call" or not frame.f_code.co_filename.startswith(LIBRARY) or frame.f_code.co_name == "__del__":
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(LIBRARY):
             return
+        if code.co_name == "__del__" or code.co_flags & inspect.CO_GENERATOR:
+            return  # what the interpreter calls to clean up: an exception in there leads nowhere
         self.calls += 1
         if self.calls == self.at:
-            self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+            self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_name}"
             sys.setprofile(None)
             raise KeyboardInterrupt
 

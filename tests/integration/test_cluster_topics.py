@@ -98,7 +98,7 @@ def test_retention_by_size(data: Path | None) -> None:
         assert values(cluster, "t") == sent[first:]
         described = cluster.describe("t").partitions[0]
         assert (described.start_offset, described.high_watermark) == (first, 100)
-        with pytest.raises(replog.Rejected, match="OffsetOutOfRange|outside|0"):
+        with pytest.raises(replog.Rejected, match="offset 0"):
             cluster.fetch("t", 0, 0)
         for broker in (1, 2):  # the other copies start there too
             cluster.kill_broker(broker)

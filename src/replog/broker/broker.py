@@ -27,6 +27,7 @@ from replog.messages import (
     Disconnected,
     Fetch,
     Fetched,
+    FetchedEntry,
     Flushed,
     Heartbeat,
     LeaderAndIsr,
@@ -40,7 +41,6 @@ from replog.messages import (
     ProduceEntry,
     Registered,
     ReplicasFailed,
-    ReplicaState,
     ReplicaStates,
     ReplicaStatesAnswer,
     StopEntry,
@@ -75,6 +75,8 @@ class Broker:
         self._offsets = Offsets(self.partitions, self.routing)
         self._forwarding = Forwarding(self.outbox)
         self._metadata_asked = False
+        self._failed = ""
+        """Why copies here failed last; empty while none has."""
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self.on_produce,
@@ -141,9 +143,8 @@ class Broker:
             self._event("directory_full", problem=str(problem))
         except LogDamaged as problem:
             self._fail_all(str(problem))
-        damaged, self._upkeep.damaged = self._upkeep.damaged, []
-        for partition, reason in damaged:
-            self._fail(partition, reason)
+        while self._upkeep.damaged:
+            self._fail(*self._upkeep.damaged.pop())
 
     def save(self) -> None:
         """Write what the next start may use: called before a clean stop."""
@@ -233,30 +234,29 @@ class Broker:
             return
         for entry in message.entries:
             partition = self.partitions.get(entry.partition)
-            if partition is None or fetching.is_late(entry.partition, message):
-                for piece in entry.slices:
-                    piece.release()
-                continue
-            before = partition.high_watermark
-            try:
-                outcome = partition.take(entry)
-            except LogFull as problem:
-                self._event("log_full", partition=repr(partition), problem=str(problem))
-                outcome = Followed.RETRY
-            except (LogDamaged, LogCorrupt) as problem:
-                self._fail(partition, str(problem))
-                continue
+            if partition is not None and not fetching.is_late(entry.partition, message):
+                self._take(partition, entry, now_ms)
             for piece in entry.slices:
                 piece.release()
-            if outcome is Followed.APPENDED:
-                self._upkeep.appended(partition)
-            if partition.high_watermark != before:
-                self._upkeep.committed(partition)
-                self._sessions.committed(partition)
-            self._flush_reports.owe(partition)
-            fetching.took(partition, entry, outcome, now_ms)
         self._flush_reports.send(fetcher.leader, fetching.broker_epoch)
         fetching.send_due(now_ms)
+
+    def _take(self, partition: Partition, entry: FetchedEntry, now_ms: int) -> None:
+        before, end = partition.high_watermark, partition.log.end_offset
+        try:
+            outcome = partition.take(entry)
+        except LogFull as problem:
+            self._event("log_full", partition=repr(partition), problem=str(problem))
+            outcome = Followed.RETRY
+        except (LogDamaged, LogCorrupt) as problem:
+            return self._fail(partition, str(problem))
+        if outcome is Followed.APPENDED or partition.log.end_offset > end:
+            self._upkeep.appended(partition)
+        if partition.high_watermark != before:
+            self._upkeep.committed(partition)
+            self._sessions.committed(partition)
+        self._flush_reports.owe(partition)
+        self._fetching.took(partition, entry, outcome, now_ms)
 
     def on_flushed(self, sender: Address, message: Flushed, now_ms: int) -> None:
         """A follower's flushed ends (flush="ack")."""
@@ -279,7 +279,7 @@ class Broker:
         except LogDamaged as problem:
             self._fail_all(str(problem))
             return
-        self._upkeep.recovered(partition)  # the flush may have been of a tail that was cut meanwhile
+        self._upkeep.recovered(partition)  # the flush may have been of what was cut meanwhile
         self._moved(partition, before, now_ms)
         self._waiting.wake(partition)
         self._flush_reports.owe(partition)
@@ -303,7 +303,7 @@ class Broker:
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
-            # Only now has the controller dealt with what this directory lost: a restart before this reports it again.
+            # Only now has the controller dealt with what was lost here: a restart before this reports it again.
             self.directory.registered(message.broker_epoch)
             for identity in reply.strays:
                 self._idle(identity)
@@ -388,16 +388,7 @@ class Broker:
         """How far copies here reach: the controller chooses among a last-known set by it (KIP-966)."""
         if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
             return
-        states: list[ReplicaState] = []
-        for identity in message.partitions:
-            partition = self.partitions.get(identity)
-            log = partition.log if partition is not None else self.directory.get(identity)
-            if log is None or (partition is not None and partition.failed):
-                states.append(ReplicaState(identity, -1, 0))
-                continue
-            latest = log.epochs.latest
-            watermark = partition.high_watermark if partition is not None else -1
-            states.append(ReplicaState(identity, -1 if latest is None else latest.epoch, log.end_offset, watermark))
+        states = self._offsets.states(message.partitions, self.directory)
         self.outbox.messages.append((sender, ReplicaStatesAnswer(self.broker_id, self.broker_epoch, message.request, states)))
 
     def on_alter_isr_answer(self, sender: Address, message: AlterIsrAnswer, now_ms: int) -> None:
@@ -472,6 +463,9 @@ class Broker:
         if commands.controller is not None and commands.broker_epoch >= 0:
             beat = Heartbeat(self.broker_id, commands.broker_epoch, commands.controller_epoch, commands.notice)
             self.outbox.messages.append((("controller", commands.controller), beat))
+            failed = [identity for identity, partition in self.partitions.items() if partition.failed] if self._failed else []
+            if failed:  # said again as long as it is true: a report may be lost, and controllers change
+                self._report_failed(failed)
 
     # ------------------------------------------------------------------------------------------------------- failures
 
@@ -484,9 +478,7 @@ class Broker:
         self._fail_each(list(self.partitions.values()), reason)
 
     def _fail_each(self, partitions: list[Partition], reason: str) -> None:
-        """End these copies. The controller moves what is led here, and takes the others out of the ISR: under flush="ack" a
-        follower that has fetched everything, and will never flush it, would otherwise be waited for and not lag.
-        """
+        """The controller is told of followed copies, too: one that has fetched everything but cannot flush it would never lag."""
         failed = [partition for partition in partitions if not partition.failed]
         for partition in failed:
             partition.fail(reason)
@@ -495,8 +487,13 @@ class Broker:
             self._sessions.changed(partition)
             self._upkeep.forget(partition.identity)
             self._event("replica_failed", partition=repr(partition), reason=reason)
-        if failed and self._commands.controller is not None:
-            message = ReplicasFailed(self.broker_id, self.broker_epoch, reason, [partition.identity for partition in failed])
+        if failed:
+            self._failed = reason
+            self._report_failed([partition.identity for partition in failed])
+
+    def _report_failed(self, partitions: list[PartitionId]) -> None:
+        if self._commands.controller is not None:
+            message = ReplicasFailed(self.broker_id, self.broker_epoch, self._failed, partitions)
             self.outbox.messages.append((("controller", self._commands.controller), message))
 
     def _event(self, name: str, **fields: Any) -> None:

@@ -35,6 +35,8 @@ class Commands:
         self._ahead: set[int] = set()
         self._stopped: dict[PartitionId, tuple[int, int]] = {}
         """Copies taken away, and by which notice: an older command must not bring them back (P-69b)."""
+        self._named: dict[PartitionId, tuple[int, int]] = {}
+        """The newest notice that named each copy: an older complete one proves nothing by leaving it out (P-62)."""
 
     def fence(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> int:
         """Whether this controller may command this life of the broker; remembers the newest controller (KIP-380).
@@ -59,6 +61,8 @@ class Commands:
         self.broker_epoch = broker_epoch
         self.notice = -1
         self._ahead.clear()
+        self._stopped.clear()  # numbers start again with each life
+        self._named.clear()
 
     def _applied(self, notice: int, *, complete: bool) -> None:
         if complete:
@@ -85,12 +89,14 @@ class Commands:
                 self._directory.create(missing)
         for entry in entries:
             self._stopped.pop(entry.partition, None)
+            self._named[entry.partition] = max(mark, self._named.get(entry.partition, mark))
             error = become(entry)
             if error and error not in (Code.FENCED_LEADER_EPOCH, Code.INVALID_UPDATE_VERSION):
                 answer.errors.append((entry.partition, error))
         if message.complete:
             named = {entry.partition for entry in message.entries}
-            answer.strays = [identity for identity in self._directory.identities() if identity not in named]
+            here = [identity for identity in self._directory.identities() if identity not in named]
+            answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
         self._applied(message.notice, complete=message.complete)
         return answer
 
@@ -107,6 +113,7 @@ class Commands:
                 answer.errors.append((entry.partition, error))
                 continue
             self._stopped.pop(entry.partition, None)
+            self._named.pop(entry.partition, None)
             self._stopped[entry.partition] = (message.controller_epoch, message.notice)
         while len(self._stopped) > _STOPS_REMEMBERED:
             del self._stopped[next(iter(self._stopped))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,9 +17,11 @@ from replog.messages import (
     ListOffsets,
     ListOffsetsEntry,
     OffsetsForLeaderEpoch,
+    ReplicaState,
 )
 from replog.model import PartitionId
 from replog.partition.partition import Partition
+from replog.ports import LogDirectory
 
 __all__ = ["EARLIEST", "LATEST", "Offsets"]
 
@@ -77,6 +80,19 @@ class Offsets:
             return EpochsResult(entry.partition, error)
         found = partition.log.epochs.end_offset_for(entry.epoch, partition.log.end_offset)
         return EpochsResult(entry.partition) if found is None else EpochsResult(entry.partition, Code.NONE, found.epoch, found.end)
+
+    def states(self, identities: builtins.list[PartitionId], directory: LogDirectory) -> builtins.list[ReplicaState]:
+        """How far copies here reach, served or not; -1 and 0 for one that is missing or failed (KIP-966)."""
+        states: builtins.list[ReplicaState] = []
+        for identity in identities:
+            partition = self._partitions.get(identity)
+            log = partition.log if partition is not None else directory.get(identity)
+            if log is None or (partition is not None and partition.failed):
+                states.append(ReplicaState(identity, -1, 0))
+                continue
+            watermark = partition.high_watermark if partition is not None else -1
+            states.append(ReplicaState(identity, log.last_epoch, log.end_offset, watermark))
+        return states
 
     def unknown(self, identity: PartitionId) -> int:
         """Why there is no such partition here: its topic is gone, the number means another log now, or it lives elsewhere (P-82)."""

@@ -46,6 +46,8 @@ class Session:
     number: int
     contact: Contact
     epoch: int = 0
+    opened: int = -1
+    """The follower's fetch that opened this session: an older one, arriving late, must not replace it."""
     asked: dict[PartitionId, _Asked] = field(factory=dict)
     ready: dict[PartitionId, None] = field(factory=dict)
     """Partitions with something to tell, in the order they became so."""
@@ -104,7 +106,7 @@ class Sessions:
         session.request = fetch.request
         session.deadline_ms = now_ms + fetch.max_wait_ms
         session.min_bytes = fetch.min_bytes
-        session.max_bytes = min(fetch.max_bytes, self._config.fetch_bytes_max)
+        session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
         session.contact.parked += 1
         session.contact.last_fetch_ms = now_ms
         for entry in fetch.entries:
@@ -121,7 +123,11 @@ class Sessions:
             self._clients[session] = None
             return session
         key = (fetch.replica, fetch.catch_up)
-        if key in self._followers:
+        known = self._followers.get(key)
+        if known is not None:
+            late = fetch.broker_epoch < known.broker_epoch or (fetch.broker_epoch == known.broker_epoch and fetch.request <= known.opened)
+            if late or (fetch.session_epoch < 0 and fetch.session != known.number):
+                return None  # about a session that has been replaced
             self.close(key)
         if fetch.session_epoch < 0:
             return None
@@ -131,6 +137,7 @@ class Sessions:
         self._numbers += 1
         contact = self._contacts.setdefault(fetch.replica, Contact())
         session = self._followers[key] = Session(sender, fetch.replica, fetch.broker_epoch, self._numbers, contact)
+        session.opened = fetch.request
         return session
 
     def _resume(self, sender: Address, fetch: Fetch) -> Session | None:
@@ -267,8 +274,10 @@ class Sessions:
             asked.welcome = not refused
             entries.append(entry)
         if session.is_follower and session.news:
-            # Those that were told data are named again soon, and may need it then: their news is kept.
-            for identity in [i for i in session.news if not session.asked[i].told][: self._config.slice_partitions_max]:
+            # Those that were told data are named again soon, and may need it then: their news is kept. Those that are still
+            # ready wait for room: a divergence must be heard before any high watermark (KAFKA-14704).
+            limit = self._config.slice_partitions_max
+            for identity in [i for i in session.news if i not in session.ready and not session.asked[i].told][:limit]:
                 del session.news[identity]
                 partition = self._partitions.get(identity)
                 if partition is not None:
@@ -296,11 +305,13 @@ class Sessions:
         entry = self._error(partition, asked, error)
         if error:
             return entry
+        if budget > asked.max_bytes:
+            budget = asked.max_bytes
         try:
             if session.is_follower:
-                entry.slices = partition.read_as_leader(asked.offset, min(asked.max_bytes, budget))
+                entry.slices = partition.read_as_leader(asked.offset, budget)
             else:
-                entry.slices, entry.high_watermark = partition.read_committed(asked.offset, min(asked.max_bytes, budget))
+                entry.slices, entry.high_watermark = partition.read_committed(asked.offset, budget)
         except (LogCorrupt, LogDamaged) as problem:
             self._failed(partition, str(problem))
             entry.error = Code.STORAGE_ERROR

@@ -53,7 +53,12 @@ class WaitingAppends:
             queue = partition.waiting = _Queue()
         if not queue.committed and not queue.flushed:
             self._partitions[partition.identity] = partition
-        (queue.committed if append.acks == ACKS_ALL else queue.flushed).append(append)
+        waiting = queue.committed if append.acks == ACKS_ALL else queue.flushed
+        # In offset order: only a repetition, which waits for its original's end, has others behind that end before it.
+        place = len(waiting)
+        while place and waiting[place - 1].end_offset > append.end_offset:
+            place -= 1
+        waiting.insert(place, append)
         self.count += 1
         return True
 

@@ -22,7 +22,7 @@ _ACKS: Mapping[object, int] = {"all": ACKS_ALL, ACKS_ALL: ACKS_ALL, ACKS_NONE: A
 
 def parse_acks(acks: object) -> int:
     """0, 1 or "all" (or -1) as the protocol's number."""
-    if isinstance(acks, int | str) and not isinstance(acks, bool) and acks in _ACKS:
+    if (isinstance(acks, str) or (isinstance(acks, int) and not isinstance(acks, bool))) and acks in _ACKS:
         return _ACKS[acks]
     raise UsageError(f'acks is {acks!r}; allowed are 0, 1, "all"')
 
@@ -69,6 +69,6 @@ def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:
     """Seconds, at least 0; None: as long as it takes."""
     if timeout_s is None:
         return None
-    if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or not timeout_s >= 0:
+    if (type(timeout_s) is not int and (not isinstance(timeout_s, float | int) or isinstance(timeout_s, bool))) or not timeout_s >= 0:
         raise UsageError(f"{name} is {timeout_s!r}; allowed are seconds from 0 up, or None for no limit")
     return float(timeout_s)

@@ -395,7 +395,7 @@ def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescript
 
 
 def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
-    if isinstance(records, str | bytes | bytearray | Record):
+    if type(records) is not list and isinstance(records, str | bytes | bytearray | Record):
         raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
     made = [record if type(record) is bytes or isinstance(record, Record) else as_bytes("value", record) for record in records]
     if not made:

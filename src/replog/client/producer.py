@@ -199,27 +199,35 @@ class Producer:
             sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
         ends = list(accumulate(sizes))
         at = 0
-        while at < len(values):
-            before = ends[at - 1] if at else 0
-            self._make_room(topic, sizes[at])
-            route = self._find_route(topic)
-            with self._lock:
-                queue = route.sticky if partition is None else self._queue_of(topic, partition)
-                if partition is None and queue.open is None:
-                    queue = route.next_sticky()
-                batch = queue.open
-                if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
-                    batch = self._begin(queue)
-                room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered)
-                stop = max(at + 1, bisect_right(ends, before + room, at))
-                first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
-                batch.size += ends[stop - 1] - before
-                self._writer.buffered += ends[stop - 1] - before
-                parts.append((batch, first, stop - at))
-                last = stop == len(values)
-                if not last or (not self._linger_ms and len(queue.batches) < self._in_flight_max):
-                    self._go(queue)
-            at = stop
+        sealed: list[PartitionQueue] = []
+        try:
+            while at < len(values):
+                before = ends[at - 1] if at else 0
+                if self._writer.buffered + sizes[at] > self._config.buffer_bytes:
+                    self._go_all(sealed)
+                self._make_room(topic, sizes[at])
+                route = self._find_route(topic)
+                with self._lock:
+                    queue = route.sticky if partition is None else self._queue_of(topic, partition)
+                    if partition is None and queue.open is None:
+                        queue = route.next_sticky()
+                    batch = queue.open
+                    if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
+                        batch = self._begin(queue)
+                    room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered)
+                    stop = max(at + 1, bisect_right(ends, before + room, at))
+                    first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
+                    batch.size += ends[stop - 1] - before
+                    self._writer.buffered += ends[stop - 1] - before
+                    parts.append((batch, first, stop - at))
+                    if stop < len(values) or (not self._linger_ms and len(queue.batches) < self._in_flight_max):
+                        queue.seal()
+                        sealed.append(queue)
+                        if len(sealed) == self._config.max_in_flight:  # as many as may be under way share their messages
+                            self._go_all(sealed)
+                at = stop
+        finally:
+            self._go_all(sealed)
 
     def _begin(self, queue: PartitionQueue) -> Batch:
         """A new open batch; a full one before it is sent."""
@@ -232,6 +240,15 @@ class Producer:
         elif self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
         return batch
+
+    def _go_all(self, sealed: list[PartitionQueue]) -> None:
+        """Send what was sealed, all at once; empties the list."""
+        if sealed:
+            with self._lock:
+                for queue in dict.fromkeys(sealed):
+                    self._core.kick(queue, self._driver.now_ms())
+                sealed.clear()
+                self._driver.run()
 
     def _go(self, queue: PartitionQueue) -> None:
         queue.seal()

@@ -302,6 +302,9 @@ class Controller:
         if event.partitions:
             named = set(event.partitions)
             held = [p for p in held if p in named]
+        held = [p for p in held if not cluster.is_broken(p, event.broker_id)]  # brokers repeat it with every heartbeat
+        if not held:
+            return Decision()
         broken = [ReplicaBroken(p, event.broker_id, event.broker_epoch) for p in held]
         due = Due(tuple(p for p in held if self._concerns(p, event.broker_id)))
         told = Told("replicas_failed", {"broker": event.broker_id, "reason": event.reason, "partitions": len(held)})

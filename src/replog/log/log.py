@@ -188,7 +188,8 @@ class FileLog(SegmentedLog):
     def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
         if self._refusal is not None:
             self._check_readable()
-        limit = min(limit, self.end_offset)
+        if limit > self.end_offset:
+            limit = self.end_offset
         if offset >= limit:
             return []
         tail = self._tail.slice_at(offset, limit, max_bytes)

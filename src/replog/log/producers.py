@@ -6,7 +6,8 @@ leader accepted, KAFKA-6003), cut back with the log, and rebuilt from batch head
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from replog.ports import Writer
@@ -17,6 +18,7 @@ __all__ = ["BATCHES_KEPT", "Producer", "ProducerTable"]
 BATCHES_KEPT: Final = 5
 """Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
 _WRAP: Final = 0x7FFF_FFFF
+_as_writer: Final[Callable[[tuple[int, ...]], Writer]] = partial(tuple.__new__, Writer)  # once per append and copy: a third of the time
 
 
 class Producer:
@@ -65,7 +67,7 @@ class ProducerTable:
             producers[producer_id] = producer
         first = batch.base_sequence
         last = (first + batch.count - 1) & _WRAP
-        writer = Writer(first, last, batch.base_offset, batch.payload_crc, batch.max_timestamp_ms)
+        writer = _as_writer((first, last, batch.base_offset, batch.payload_crc, batch.max_timestamp_ms))
         producer.recent = (*producer.recent[1 - BATCHES_KEPT :], writer)
         if len(producers) > self.limit:
             del producers[next(iter(producers))]

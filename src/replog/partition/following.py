@@ -65,7 +65,9 @@ class Following:
         if entry.slices:
             outcome = self._append(entry)
         # The leader's high watermark may be beyond what has arrived here (V3 G: S5), and never moves a follower back.
-        high_watermark = max(high_watermark, min(entry.high_watermark, log.end_offset))
+        theirs = entry.high_watermark if entry.high_watermark < log.end_offset else log.end_offset
+        if theirs > high_watermark:
+            high_watermark = theirs
         if entry.start_offset > log.start_offset:
             log.trim_to(min(entry.start_offset, high_watermark))
         return outcome, high_watermark

@@ -10,7 +10,7 @@ from replog.errors import Code
 from replog.messages import AlterIsrResult, FetchEntry
 from replog.model import Assignment, BrokerInfo, PartitionState
 from replog.partition.isr import CommitPolicy, Committed, InSyncCommit, IsrChange, IsrState, PendingExpand, PendingShrink, refusal_to_join
-from replog.partition.replica import UNKNOWN, Contact, Replica
+from replog.partition.replica import NEVER, UNKNOWN, Contact, Replica
 from replog.ports import EpochEnd, Log
 
 __all__ = ["Leading"]
@@ -91,7 +91,7 @@ class Leading:
         """The store has moved on within this leader epoch: whatever was proposed is decided now."""
         for broker_id in assignment.replicas:
             if broker_id != self.leader_id and broker_id not in self.replicas:
-                self.replicas[broker_id] = Replica(broker_id, 0)
+                self.replicas[broker_id] = Replica(broker_id, NEVER)
         for broker_id in [b for b in self.replicas if b not in assignment.replicas]:
             del self.replicas[broker_id]
         self.assignment = assignment
@@ -145,7 +145,9 @@ class Leading:
                 return Code.OFFSET_OUT_OF_RANGE, None
             if parted.epoch < entry.last_epoch or parted.end < offset:
                 return Code.NONE, parted
-        if broker_epoch > replica.broker_epoch:
+        if replica.broker_epoch < 0:
+            replica.broker_epoch = broker_epoch  # its first fetch here: a member of the ISR keeps the time it was given
+        elif broker_epoch > replica.broker_epoch:
             replica.restarted(broker_epoch)
         replica.contact = contact
         replica.fetched(offset, leader_end, now_ms)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["UNKNOWN", "Contact", "Replica"]
+__all__ = ["NEVER", "UNKNOWN", "Contact", "Replica"]
 
 UNKNOWN: Final = -1
 """No fetch of this leader epoch has come: not 0, and not what was true in an earlier leadership (PROTOCOL S3)."""
+
+
+NEVER: Final = -(2**62)
+"""Longer ago than any lag time, also on a clock that has just begun."""
 
 
 class Contact:
@@ -69,7 +73,7 @@ class Replica:
         """A new life of the broker: nothing its earlier life stored is known to be there any more (KIP-903)."""
         self.broker_epoch = broker_epoch
         self.end_offset = self.position = self.fetch_end = UNKNOWN
-        self.caught_up_ms = 0
+        self.caught_up_ms = NEVER
         self.fetch_ms = 0
 
     def __repr__(self) -> str:

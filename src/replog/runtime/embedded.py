@@ -105,6 +105,10 @@ class Cluster(Client):
         """Start one more broker and return its id. It holds nothing until topics are created on it."""
         return self._embedded.add(rack, timeout_s)
 
+    def remove_broker(self, broker_id: int) -> None:
+        """Remove a broker that `add_broker` added last and that holds no copies. UsageError names what it still holds."""
+        self._embedded.remove(broker_id)
+
     def wait_until_in_sync(self, *, timeout_s: float = 60.0) -> None:
         """Wait until every partition has a leader and its full ISR. Raises TimedOut naming those that have not."""
         if not self._embedded.wait(lambda: not self._embedded.out_of_sync(), timeout_s):

@@ -122,6 +122,7 @@ class EmbeddedBrokers:
     def ensure_started(self) -> None:
         """Open the folder and start every broker, unless that is done. Raises UsageError, Unavailable, LogCorrupt, StoreCorrupt."""
         if self._state == "started":
+            self._pump.repair()
             return
         self.check_usable()
         with self.lock:
@@ -285,6 +286,29 @@ class EmbeddedBrokers:
             self._start(broker_id)
         self._wait_unfenced(broker_id, timeout_s)
         return broker_id
+
+    def remove(self, broker_id: int) -> None:
+        """Take the newest broker out for good; only one that holds no copy may go."""
+        with self.lock:
+            self.ensure_started()
+            known = sorted([*self.running, *self.stopped])
+            if broker_id != known[-1] or len(known) == 1:
+                raise UsageError(f"broker {broker_id!r} cannot be removed: brokers are {known}, and the last may go, if another stays")
+            held = [
+                f"{topic.topic}-{partition.partition}"
+                for embedded in list(self.running.values())[:1]
+                for topic in embedded.broker.routing.topics.values()
+                for partition in topic.partitions
+                if broker_id in partition.replicas
+            ]
+            if held or not self.running:
+                raise UsageError(f"broker {broker_id} holds copies of {', '.join(held[:5]) or 'what is not known while no broker runs'}")
+            if broker_id in self.running:
+                self.end(broker_id, clean=True)
+            self.stopped.discard(broker_id)
+            self._kept.pop(broker_id, None)
+            if self._folder is not None:
+                self._folder.remove_directory(broker_id)
 
     def _wait_unfenced(self, broker_id: int, timeout_s: float) -> None:
         if not self.wait(lambda: self._are_unfenced([broker_id]), timeout_s):

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from replog.config import BrokerConfig
-from replog.errors import StoreCorrupt, UsageError
+from replog.errors import LogDamaged, LogFull, StoreCorrupt, UsageError
 from replog.log.directory import FileLogDirectory
 from replog.log.files import OS, Fs
+from replog.log.segmented import PASSING
 from replog.metadata.file import FileStore
 
 __all__ = ["ClusterFolder"]
@@ -63,8 +65,17 @@ class ClusterFolder:
         return FileStore(str(self.path / _STORE), private=True)
 
     def open_directory(self, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
-        """The log directory of a broker, made if it is missing."""
-        return FileLogDirectory(str(self.path / f"broker-{broker_id}"), limits=limits, fs=self._fs_of(broker_id))
+        """The log directory of a broker, made if it is missing. Raises LogFull or LogDamaged if its disk is full or broken."""
+        path = str(self.path / f"broker-{broker_id}")
+        try:
+            return FileLogDirectory(path, limits=limits, fs=self._fs_of(broker_id))
+        except OSError as problem:
+            kind = LogFull if problem.errno in PASSING else LogDamaged
+            raise kind(f"{path} cannot be opened: {problem}") from problem
+
+    def remove_directory(self, broker_id: int) -> None:
+        """Delete the log directory of a broker that is stopped and holds no copy of anything."""
+        shutil.rmtree(self.path / f"broker-{broker_id}", ignore_errors=True)
 
     def close(self) -> None:
         """Let others have it. Idempotent."""

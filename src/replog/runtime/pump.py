@@ -116,6 +116,8 @@ class Pump:
 
     def repair(self) -> None:
         """Do the repairs that wait, under the lock."""
+        if not self._repairs:
+            return
         with self.lock:
             while self._repairs:
                 self._interrupted = True
@@ -148,8 +150,7 @@ class Pump:
                 return
             self._running = True
             try:
-                if self._repairs:
-                    self.repair()
+                self.repair()
                 if self._interrupted:  # whose turn it was, and whom a watch should have told, is forgotten
                     self.after_interrupt()
                     self._dirty.update(dict.fromkeys(self._seats.values()))
@@ -168,9 +169,9 @@ class Pump:
         now_ms, wall_ms = self.now_ms(), self.wall_ms()
         last = self.delivered + self._messages_max
         ticked: set[Address] = set()
-        dirty = self._dirty
+        dirty, queue = self._dirty, self._queue
         while True:
-            if self._queue:
+            if queue:
                 self._deliver(now_ms, last)
             if dirty:
                 seat = next(iter(dirty))
@@ -178,7 +179,9 @@ class Pump:
                 if seat.alive:
                     try:
                         seat.actor.tick(now_ms, wall_ms)
-                        self._drain(seat, seat.actor.outbox)
+                        outbox = seat.actor.outbox
+                        if outbox.messages or outbox.calls or outbox.flushes or outbox.events:
+                            self._drain(seat, outbox)
                     except BaseException as problem:
                         self._kill(seat, problem)
                         raise

@@ -197,6 +197,26 @@ def test_send_many_fills_batches_in_order() -> None:
     assert max(b.count for p in cluster.partitions.values() for b in p.log) == 10
 
 
+def test_as_many_batches_as_may_be_under_way_share_a_message() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(batch_bytes=1_000) as producer:
+        producer.send_many("t", ["first"]).result()
+        before = cluster.counts["Produce"]
+        producer.send_many("t", [b"%080d" % n for n in range(120)]).result()
+    assert cluster.counts["Produce"] - before == 3
+    assert [b.count for b in next(iter(cluster.partitions.values())).log] == [1] + [10] * 12
+
+
+def test_what_send_many_could_not_take_does_not_hold_back_what_it_took() -> None:
+    cluster, _, client = make({"t": 1}, max_record_bytes=100)
+    producer = client.producer(batch_bytes=300)
+    values = [b"x" * 90] * 8
+    with pytest.raises(MessageTooLarge):
+        producer.send_many("t", [*values, b"x" * 101])
+    assert everything(cluster) == values
+    producer.close()
+
+
 def test_send_many_with_keys_keeps_each_key_in_order() -> None:
     _, _, client = make({"t": 3})
     keys = [f"k{n % 7}" if n % 5 else None for n in range(60)]

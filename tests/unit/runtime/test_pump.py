@@ -202,7 +202,139 @@ def test_another_thread_can_bring_what_is_waited_for() -> None:
     thread.join()
 
 
+def test_who_waits_is_told_at_once() -> None:
+    actor = Echo()
+    actor.due = 3_600_000
+    pump = make_pump(a=actor)
+    waiting = threading.Event()
+
+    def done() -> bool:
+        waiting.set()
+        return bool(actor.heard)
+
+    thread = threading.Thread(target=lambda: pump.wait(done, None), daemon=True)
+    thread.start()
+    assert waiting.wait(30)
+    with pump.lock:
+        pump.post("a", "here")
+        pump.run()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 def test_waiting_in_vain_ends() -> None:
     clock = iter(range(0, 10_000, 50))
     pump = Pump(messages_max=100, now_ms=lambda: next(clock))
     assert not pump.wait(lambda: False, 0.2)
+
+
+def test_after_an_exception_everyone_gets_a_turn_and_watches_are_told() -> None:
+    def fail(actor: Echo, sender: Any, message: Any) -> None:
+        raise KeyboardInterrupt
+
+    other = Echo()
+    pump = make_pump(a=Echo(fail), b=other)
+    pump.run()
+    told: list[int] = []
+    pump.after_interrupt = lambda: told.append(other.ticks)
+    pump.post("a", "now")
+    with pytest.raises(KeyboardInterrupt):
+        pump.run()
+    ticks = other.ticks
+    pump.run()
+    assert told == [ticks]  # before anybody's turn
+    assert other.ticks > ticks
+    pump.run()
+    assert told == [ticks]
+
+
+def test_a_killed_actor_is_missed_by_the_others() -> None:
+    def fail(actor: Echo, sender: Any, message: Any) -> None:
+        raise KeyboardInterrupt
+
+    other = Echo()
+    pump = make_pump(a=Echo(fail), b=other)
+    pump.post("a", "now")
+    with pytest.raises(KeyboardInterrupt):
+        pump.run()
+    pump.run()
+    assert [m for _, m in other.heard] == [Disconnected("a")]
+
+
+def test_an_exception_in_a_store_call_kills_who_asked() -> None:
+    """Its answer would never come, and it would wait for ever."""
+
+    class Interrupted(MemoryStore):
+        def list(self, path: str) -> Any:
+            raise KeyboardInterrupt
+
+    def ask(actor: Echo, sender: Any, message: Any) -> None:
+        actor.outbox.calls.append(StoreCall(1, "list", "/a"))
+
+    died: list[BaseException] = []
+    pump = Pump(messages_max=100, now_ms=lambda: 0)
+    pump.seat(Seat("a", Echo(ask), Interrupted(), died.append))
+    pump.post("a", "go")
+    with pytest.raises(KeyboardInterrupt):
+        pump.run()
+    assert len(died) == 1
+
+
+def test_a_repair_is_repeated_until_it_is_done() -> None:
+    attempts: list[int] = []
+
+    def repair() -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise KeyboardInterrupt
+
+    actor = Echo()
+    pump = make_pump(a=actor)
+    pump.post("a", "later")
+    pump.repair_first(repair)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            pump.run()
+        assert actor.heard == []
+    pump.run()
+    assert [m for _, m in actor.heard] == ["later"]
+    assert len(attempts) == 3
+
+
+def test_work_under_the_lock_that_is_interrupted_is_reported() -> None:
+    pump = make_pump()
+    heard: list[BaseException] = []
+    pump.lock.interrupted = heard.append
+
+    def work(problem: BaseException) -> None:
+        with pump.lock:
+            raise problem
+
+    with pytest.raises(ValueError, match="a bug"):
+        work(ValueError("a bug"))
+    assert heard == []
+    with pytest.raises(KeyboardInterrupt):
+        work(KeyboardInterrupt())
+    assert len(heard) == 1
+    with pump.lock:  # and the lock is free
+        pass
+
+
+def test_an_actor_that_was_interrupted_is_not_reported_twice() -> None:
+    """The pump has dealt with it: whoever called it did nothing halfway."""
+
+    def fail(actor: Echo, sender: Any, message: Any) -> None:
+        raise KeyboardInterrupt
+
+    pump = make_pump(a=Echo(fail))
+    heard: list[BaseException] = []
+    pump.lock.interrupted = heard.append
+    pump.post("a", "now")
+
+    def call() -> None:
+        with pump.lock:
+            pump.run()
+
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    assert heard == []

@@ -1,0 +1,282 @@
+"""An embedded cluster against its limits: each figure is a ratio of two loops that take turns in one run.
+
+Run with `pytest benchmarks/test_cluster.py --benchmark-enable -s`. A ratio of 0.7 says: 0.7 of the rate of the limit. The
+median of the rounds is reported, because neighbours on the machine disturb single rounds.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import replog
+from replog.config import BrokerConfig, TopicConfig
+from replog.log.memory import MemoryLog
+from replog.messages import FetchEntry
+from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.partition.leading import Leading
+from replog.partition.replica import Contact
+from replog.records import RecordBatch, encode_records
+
+ROUNDS = 7
+ROUND_BYTES = 16 << 20  # little enough that the disk's own speed does not come into it: the limit is the page cache
+
+
+def timed(loop: Callable[[], object]) -> float:
+    """Seconds that a loop takes."""
+    started = time.perf_counter()
+    loop()
+    return time.perf_counter() - started
+
+
+def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float]) -> None:
+    """Print the figures, and leave them in the benchmark's report."""
+    rounded = {key: round(value, 3) for key, value in figures.items()}
+    benchmark.extra_info.update(rounded)
+    with capsys.disabled():
+        print(f"\n{name}: {rounded}")
+
+
+def in_turns(
+    ours: Callable[[], object], limit: Callable[[], object], before: Callable[[], object] = lambda: None
+) -> list[tuple[float, float]]:
+    """(seconds of ours, seconds of the limit) per round; the first, which warms up, is dropped."""
+    pairs = []
+    for number in range(ROUNDS + 1):
+        seconds = {}
+        for loop in (ours, limit) if number % 2 else (limit, ours):
+            before()
+            seconds[loop] = timed(loop)
+        pairs.append((seconds[ours], seconds[limit]))
+    return pairs[1:]
+
+
+# ------------------------------------------------------------------------------------------------------------ three replicas
+
+
+@pytest.mark.parametrize("how", ["pipelined", "one at a time"])
+@pytest.mark.parametrize("size", [16 << 10, 1 << 20], ids=["16 KiB", "1 MiB"])
+def test_three_replicas(benchmark: Any, capsys: Any, tmp_path: Path, size: int, how: str) -> None:
+    """acks=all on three copies, against three bare os.write of the same bytes. Targets: 0.70 at 16 KiB, 0.80 at 1 MiB."""
+    count = ROUND_BYTES // size
+    bodies = [os.urandom(size) for _ in range(count)]
+    files = [os.open(tmp_path / f"bare-{n}", os.O_RDWR | os.O_CREAT) for n in range(3)]
+    with replog.Cluster(tmp_path / "data", config={"checkpoint_interval_ms": 600_000}) as cluster:
+        cluster.create_topic("t", segment_bytes=64 << 20, retention_bytes=1)
+        producer = cluster.producer(compression=None, batch_bytes=size + 200, buffer_bytes=8 * size + (1 << 20))
+
+        def pipelined() -> None:
+            for body in bodies:
+                producer.send("t", body, partition=0)
+            producer.flush()
+
+        def one_at_a_time() -> None:
+            for body in bodies:
+                producer.send("t", body, partition=0).result()
+
+        def bare() -> None:
+            for body in bodies:
+                for file in files:
+                    os.write(file, body)
+
+        def empty() -> None:
+            for file in files:
+                os.ftruncate(file, 0)
+                os.lseek(file, 0, os.SEEK_SET)
+
+        ours = pipelined if how == "pipelined" else one_at_a_time
+        pairs = in_turns(ours, bare, empty)
+        producer.close()
+        benchmark.pedantic(lambda: None, rounds=1)
+    for file in files:
+        os.close(file)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+    figures = {
+        "ratio": statistics.median(limit / mine for mine, limit in pairs),
+        "over_us": statistics.median((mine - limit) / count for mine, limit in pairs) * 1e6,
+        "mb_per_s": ROUND_BYTES / 1e6 / statistics.median(mine for mine, _ in pairs),
+    }
+    report(benchmark, capsys, f"RF 3, acks=all, {size >> 10} KiB, {how} / three os.write", figures)
+
+
+ECHO = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+peer, _ = server.accept()
+peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+while data := peer.recv(4096):
+    peer.sendall(data)
+"""
+
+
+def test_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
+    """100 bytes appended and acknowledged by three copies, against a TCP round trip between two processes. Target: at most 1.2."""
+    body = os.urandom(100)
+    process = subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    peer = socket.create_connection(("127.0.0.1", int(process.stdout.readline())))
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    samples: dict[str, list[float]] = {"append": [], "send": [], "tcp": []}
+    with replog.Cluster(tmp_path / "data") as cluster:
+        cluster.create_topic("t")
+        producer = cluster.producer(compression=None)
+
+        def trip() -> None:
+            peer.sendall(body)
+            peer.recv(4096)
+
+        calls = {
+            "append": lambda: cluster.append("t", 0, [body]),
+            "send": lambda: producer.send("t", body, partition=0).result(),
+            "tcp": trip,
+        }
+        for _ in range(10):
+            for name, call in calls.items():
+                samples[name] += [timed(call) for _ in range(300)]
+        producer.close()
+    peer.close()
+    process.wait(30)
+    process.stdout.close()
+    p50 = {name: statistics.median(values[300:]) * 1e6 for name, values in samples.items()}
+    p99 = {name: statistics.quantiles(values[300:], n=100)[98] * 1e6 for name, values in samples.items()}
+    benchmark.pedantic(lambda: None, rounds=1)
+    report(benchmark, capsys, "100 bytes, acks=all, RF 3 / a TCP round trip", {
+        "send_ratio": p50["send"] / p50["tcp"],
+        "append_ratio": p50["append"] / p50["tcp"],
+        **{f"{name}_us": value for name, value in p50.items()},
+        **{f"{name}_p99_us": value for name, value in p99.items()},
+    })
+
+
+# ------------------------------------------------------------------------------------------------------------- high watermark
+
+
+def leading(number: int, brokers: dict[int, BrokerInfo]) -> Leading:
+    """A leader of three replicas with a long log."""
+    identity = PartitionId(bytes(16), number, 0)
+    log = MemoryLog(identity)
+    state = PartitionState(1, 1, (1, 2, 3))
+    config = TopicConfig(min_isr=2)
+    lead = Leading(
+        1,
+        log,
+        state=state,
+        assignment=Assignment((1, 2, 3)),
+        config=config,
+        limits=BrokerConfig(),
+        brokers=brokers,
+        high_watermark=0,
+        now_ms=0,
+    )
+    batch = RecordBatch(encode_records([b"x"] * 10, now_ms=0))
+    batch.stamp(identity, 0, 1)
+    log.append(batch)
+    return lead
+
+
+def test_high_watermark(benchmark: Any, capsys: Any) -> None:
+    """Follower positions applied per second, against the bare loop of two comparisons. Target: 0.20."""
+    brokers = {b: BrokerInfo(b, 1) for b in (1, 2, 3)}
+    contact = Contact()
+    rates: dict[str, list[float]] = {"10": [], "10000": [], "bare": []}
+    count = 20_000
+    leads = {"10": [leading(n, brokers) for n in range(10)], "10000": [leading(n, brokers) for n in range(10_000)]}
+
+    def positions(name: str) -> float:
+        group = leads[name]
+        entries = [FetchEntry(lead.log.identity, 1, 10, 1, 1 << 20) for lead in group]
+        work = [(group[i % len(group)], entries[i % len(group)], 2 + i // len(group) % 2) for i in range(count)]
+        for lead in group:
+            lead.high_watermark = 0
+
+        def loop() -> None:
+            for lead, entry, broker in work:
+                lead.acknowledge(broker, 1, entry, contact, 5)
+                lead.advance(5)
+
+        return count / timed(loop)
+
+    def bare() -> float:
+        ends = [(10, 10, 10)] * count
+
+        def loop() -> int:
+            moved = 0
+            for mine, second, third in ends:
+                low = mine
+                if second < low:
+                    low = second
+                if third < low:
+                    low = third
+                moved = low
+            return moved
+
+        return count / timed(loop)
+
+    for _ in range(ROUNDS):
+        for name in leads:
+            rates[name].append(positions(name))
+        rates["bare"].append(bare())
+    benchmark.pedantic(lambda: None, rounds=1)
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    report(benchmark, capsys, "follower positions applied / the bare two-compare loop", {
+        "ratio": middle["10"] / middle["bare"],
+        "millions_per_s": middle["10"] / 1e6,
+        "cost_10000_over_10": middle["10"] / middle["10000"],
+    })
+
+
+# ---------------------------------------------------------------------------------------------------------------- partitions
+
+
+def test_many_partitions(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
+    """10,000 partitions on three brokers: created, idle, and what an append costs beside them, against ten."""
+    figures: dict[str, float] = {}
+    few = replog.Cluster(tmp_path / "few").start()
+    many = replog.Cluster(tmp_path / "many").start()
+    few.create_topic("t", partitions=10)
+    before = resident()
+    figures["create_s"] = timed(lambda: many.create_topic("t", partitions=10_000, timeout_s=120))
+    figures["in_sync_s"] = timed(lambda: many.wait_until_in_sync(timeout_s=120))
+    figures["kib_per_partition"] = (resident() - before) / 10_000 / 1024  # three copies each, and what client and controller know
+    producers = [(cluster, cluster.producer(compression=None)) for cluster in (many, few)]
+
+    def appends(producer: replog.Producer) -> None:
+        for _ in range(500):
+            producer.send("t", b"x" * 100, partition=7).result()
+
+    pairs = in_turns(lambda: appends(producers[0][1]), lambda: appends(producers[1][1]))
+    figures["append_cost_10000_over_10"] = statistics.median(mine / limit for mine, limit in pairs)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    many._driver.wait(lambda: False, 3)  # as somebody does who waits for a record that does not come
+    idle = resource.getrusage(resource.RUSAGE_SELF)
+    figures["idle_cpu_percent"] = (idle.ru_utime + idle.ru_stime - used.ru_utime - used.ru_stime) / 3 * 100
+    for cluster, producer in producers:
+        producer.close()
+        figures["close_s"] = timed(cluster.close)
+    with replog.Cluster(tmp_path / "many") as cluster:
+        pass
+    reopened = replog.Cluster(tmp_path / "many")
+    figures["reopen_s"] = timed(reopened.start)
+    leader = reopened.leader("t", 0)
+    figures["failover_s"] = timed(lambda: (reopened.kill_broker(leader), reopened.append("t", 0, [b"x"])))
+    reopened.close()
+    benchmark.pedantic(lambda: None, rounds=1)
+    report(benchmark, capsys, "10,000 partitions, RF 3", figures)
+
+
+def resident() -> int:
+    """Bytes of memory this process has."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()

@@ -1,0 +1,83 @@
+"""The way between nodes: messages are late, lost, repeated and overtaken; links break one way or both."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from replog.messages import Fetched
+from replog.model import Address
+from replog.testing.shuffle_plan import Shape
+
+__all__ = ["Network", "node_of"]
+
+_COPIES_MAX: Final = 3
+
+
+def node_of(address: Address) -> Address:
+    """Who carries an actor: the broker's id for its three actors, the client itself for a client."""
+    if isinstance(address, tuple) and address[0] != "client":
+        return address[1]  # type: ignore[no-any-return]
+    return address
+
+
+class Network:
+    """Decides the fate of each message. Faults nest: a link works again when every fault on it has ended."""
+
+    def __init__(self, shape: Shape, chance: random.Random) -> None:
+        self._shape = shape
+        self._chance = chance
+        self._cuts: dict[tuple[Address, Address], int] = {}
+        self._isolated: dict[Address, int] = {}
+        self._lagging: dict[Address, int] = {}
+        self.calm = False
+        """No faults any more: every message arrives, soon and once."""
+        self.lost = 0
+        self.repeated = 0
+
+    def cut(self, one: Address, other: Address, step: int, *, both: bool) -> None:
+        """Cut (step 1) or mend (step -1) the link from `one` to `other`."""
+        for link in ((one, other), (other, one)) if both else ((one, other),):
+            self._cuts[link] = self._cuts.get(link, 0) + step
+
+    def isolate(self, node: Address, step: int) -> None:
+        """Cut all links of a node, or mend them."""
+        self._isolated[node] = self._isolated.get(node, 0) + step
+
+    def lag(self, node: Address, step: int) -> None:
+        """Lose, or no longer lose, the fetch answers to a node."""
+        self._lagging[node] = self._lagging.get(node, 0) + step
+
+    def heal(self) -> None:
+        """End every fault."""
+        self.calm = True
+        self._cuts.clear()
+        self._isolated.clear()
+        self._lagging.clear()
+
+    def reaches(self, one: Address, other: Address) -> bool:
+        """Whether a message could pass now."""
+        return not (self._cuts.get((one, other)) or self._isolated.get(one) or self._isolated.get(other))
+
+    def delays(self, sender: Address, to: Address, message: Any) -> list[int]:
+        """After how many ms each copy of a message arrives; empty if it is lost."""
+        one, other = node_of(sender), node_of(to)
+        if one == other:
+            return [0]
+        chance, shape = self._chance, self._shape
+        if self.calm:
+            return [chance.randint(1, 5)]
+        if not self.reaches(one, other) or (self._lagging.get(other) and isinstance(message, Fetched)) or chance.random() < shape.drop:
+            self.lost += 1
+            return []
+        delays = [self._delay()]
+        while len(delays) < _COPIES_MAX and chance.random() < shape.repeat:
+            delays.append(self._delay())
+            self.repeated += 1
+        return delays
+
+    def _delay(self) -> int:
+        chance, shape = self._chance, self._shape
+        if chance.random() < shape.slow:
+            return chance.randint(shape.delay_ms, shape.slow_ms)
+        return chance.randint(1, shape.delay_ms)

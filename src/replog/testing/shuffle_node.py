@@ -1,0 +1,259 @@
+"""One broker of the simulated cluster: its data directory outlives it, its three actors and their memory do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from replog.broker.broker import Broker
+from replog.broker.membership import Membership
+from replog.controller.executor import ControllerExecutor
+from replog.log.memory import MemoryLogDirectory
+from replog.messages import Disconnected, Produce, Registered
+from replog.model import Address
+from replog.ports import Actor, FlushDone, FlushToken, LossReport, SessionChanged
+from replog.testing.clock import SeededIds
+from replog.testing.shuffle_ledger import Violation
+from replog.testing.shuffle_plan import stream
+from replog.testing.shuffle_store import StoreLine
+
+if TYPE_CHECKING:
+    from replog.testing.shuffle_world import World
+
+__all__ = ["Node"]
+
+
+class Node:
+    """A machine that runs one broker process at a time. `life` counts the processes."""
+
+    def __init__(self, world: World, broker_id: int) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.life = 0
+        self.alive = False
+        self.actors: dict[Address, Actor] = {}
+        self.directory = self._new_directory(LossReport())
+        self.directory_lives = 1
+        self.paused = 0
+        self.slow_flushes = 0
+        self.store_cuts = 0
+        self.unsure = 0
+        self.line: StoreLine | None = None
+        self.broker: Broker | None = None
+        self.controller: ControllerExecutor | None = None
+        self._backlog: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
+        self._wakes: dict[Address, int] = {}
+        self._chance = stream(world.plan.seed, f"node {broker_id}")
+
+    def _new_directory(self, loss: LossReport) -> MemoryLogDirectory:
+        self.directory_lives = getattr(self, "directory_lives", 0) + 1
+        name = stream(self.world.plan.seed, f"directory {self.broker_id} {self.directory_lives}").randbytes(16).hex()
+        return MemoryLogDirectory(limits=self.world.config, directory_id=name, loss=loss)
+
+    # ------------------------------------------------------------------------------------------------------- its life
+
+    def start(self) -> None:
+        """A new process on what the data directory holds."""
+        if self.alive:
+            return
+        world, broker_id = self.world, self.broker_id
+        self.life += 1
+        self.alive = True
+        config = world.config
+        ids = SeededIds(stream(world.plan.seed, f"ids {broker_id} {self.life}").getrandbits(63))
+        directory = self.directory
+        self.broker = Broker(broker_id, directory, config=config, ids=ids)
+        membership = Membership(broker_id, config=config, ids=ids, directory_id=directory.directory_id, loss=directory.loss)
+        self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
+        self.actors = {broker_id: self.broker, ("membership", broker_id): membership, ("controller", broker_id): self.controller}
+        self._wakes = {}
+        world.note(f"broker {broker_id} starts, life {self.life}, loss {directory.loss.kind}")
+        self._connect()
+        for address in self.actors:
+            self._soon(0, self._tick, address)
+
+    def kill(self, *, power: bool = False, wipe: bool = False) -> None:
+        """The process ends; the store finds out by its session, the others by silence."""
+        if not self.alive:
+            return
+        world = self.world
+        self.alive = False
+        self.actors, self.broker, self.controller = {}, None, None
+        self._backlog.clear()
+        if self.line is not None:
+            world.at(world.plan.shape.session_ms, self.line.expire)
+            self.line = None
+        self.directory.crash(power=power)
+        self.directory = self._new_directory(LossReport("replaced")) if wipe else self.directory.reopened()
+        world.note(f"broker {self.broker_id} ends{' without power' if power else ' and its disk is gone' if wipe else ''}")
+        world.checks.reopened(self, lossy=power or wipe)
+        for node in world.nodes.values():
+            if node is not self and node.alive and self._chance.random() < 0.5 and world.network.reaches(self.broker_id, node.broker_id):
+                for address in (self.broker_id, ("controller", self.broker_id)):
+                    node.later(self._chance.randint(0, 40), node.broker_id, None, Disconnected(address))
+
+    def _restart(self) -> None:
+        self.kill()
+        self.world.at(300, self.start)
+
+    def _connect(self) -> None:
+        world = self.world
+        life = self.life
+        line = StoreLine(
+            world,
+            f"{self.broker_id}.{life}",
+            world.root.session(),
+            lambda address, message: self.deliver(life, address, None, message),
+            chance=stream(world.plan.seed, f"store {self.broker_id} {world.sessions}"),
+            unsure=0.0 if world.calm else 0.5 if self.unsure else world.plan.shape.unsure,
+        )
+        world.sessions += 1
+        line.reachable = not self.store_cuts and not world.outages
+        self.line = line
+        self._tell_session("connected")
+
+    def _tell_session(self, state: Any) -> None:
+        for address in (("membership", self.broker_id), ("controller", self.broker_id)):
+            self._soon(0, self._handle, address, None, SessionChanged(state))
+
+    # ------------------------------------------------------------------------------------------------------- the store
+
+    def expire(self) -> None:
+        """The store ends the session of the running process, which hears of it when it reaches the store again."""
+        line = self.line
+        if line is None or line.ended:
+            return
+        line.expire()
+        self._soon(self._chance.randint(1, 300), self._hear_of_the_end, line)
+
+    def _hear_of_the_end(self, line: StoreLine) -> None:
+        if line is self.line and line.ended and line.reachable:
+            self._tell_session("lost")
+            self._soon(self._chance.randint(1, 300), self._reconnect, line)
+
+    def _reconnect(self, line: StoreLine) -> None:
+        if line is self.line:
+            self._connect()
+
+    def cut_store(self, step: int) -> None:
+        """Begin (1) or end (-1) a time in which the store is not reached; a session does not survive a long one."""
+        self.store_cuts += step
+        line = self.line
+        if line is None:
+            return
+        if step > 0:
+            line.reachable = False
+            self._tell_session("suspended")
+        elif not self.store_cuts and not self.world.outages and not line.reachable:
+            self._mend(line)
+
+    def outage(self, *, over: bool) -> None:
+        """The store is down for everybody: no session ends meanwhile."""
+        line = self.line
+        if line is None:
+            return
+        if not over:
+            line.reachable = False
+            self._tell_session("suspended")
+        elif not self.store_cuts and not line.reachable:
+            self._mend(line)
+
+    def _mend(self, line: StoreLine) -> None:
+        line.mend()
+        if line.ended:
+            self._soon(self._chance.randint(1, 100), self._hear_of_the_end, line)
+        else:
+            self._tell_session("connected")
+
+    # ------------------------------------------------------------------------------------------------------ its actors
+
+    def pause(self, step: int) -> None:
+        """Stand still (1), or go on (-1) with all that has come meanwhile."""
+        self.paused += step
+        if not self.paused:
+            backlog, self._backlog = self._backlog, []
+            for life, what, args in backlog:
+                self.world.at(0, self._run, life, what, *args)
+
+    def later(self, delay_ms: int, address: Address, sender: Address, message: Any) -> None:
+        """Deliver a message to the present process after a delay."""
+        self.world.at(delay_ms, self.deliver, self.life, address, sender, message)
+
+    def deliver(self, life: int, address: Address, sender: Address, message: Any) -> None:
+        """A message arrives; it was meant for one process, and is lost with it."""
+        self._run(life, self._handle, address, sender, message)
+
+    def _soon(self, delay_ms: int, what: Callable[..., None], *args: Any) -> None:
+        self.world.at(delay_ms, self._run, self.life, what, *args)
+
+    def _run(self, life: int, what: Callable[..., None], *args: Any) -> None:
+        if not self.alive or life != self.life:
+            return
+        if self.paused:
+            self._backlog.append((life, what, args))
+        else:
+            what(*args)
+
+    def _handle(self, address: Address, sender: Address, message: Any) -> None:
+        world = self.world
+        world.trace_message(address, sender, message)
+        if isinstance(message, Produce):
+            world.checks.asked(sender, message)
+        elif isinstance(message, Registered):
+            world.checks.registered(self.broker_id, message.broker_epoch)
+        actor = self.actors[address]
+        try:
+            actor.receive(sender, message, world.now_ms)
+        except Exception as problem:
+            raise Violation("crash", f"{address} at {type(message).__name__}: {problem!r}") from problem
+        self._tick(address)
+
+    def _tick(self, address: Address) -> None:
+        world = self.world
+        actor = self.actors[address]
+        try:
+            actor.tick(world.now_ms, world.wall_ms)
+        except Exception as problem:
+            raise Violation("crash", f"{address} at a tick: {problem!r}") from problem
+        if actor is self.broker:
+            world.checks.look(self)
+        self._drain(address, actor)
+        due = actor.deadline_ms()
+        if due is not None:
+            due = max(due, world.now_ms + 1)
+            wake = self._wakes.get(address)
+            if wake is None or due < wake:
+                self._wakes[address] = due
+                self._soon(due - world.now_ms, self._wake, address, due)
+
+    def _wake(self, address: Address, due_ms: int) -> None:
+        if self._wakes.get(address) == due_ms:
+            del self._wakes[address]
+            self._tick(address)
+
+    def _drain(self, address: Address, actor: Actor) -> None:
+        outbox, world = actor.outbox, self.world
+        messages, outbox.messages = outbox.messages, []
+        for to, message in messages:
+            if actor is self.broker:
+                world.checks.sent(self, to, message)
+            world.send(address, to, message)
+        calls, outbox.calls = outbox.calls, []
+        for call in calls:
+            assert self.line is not None
+            self.line.call(address, call)
+        flushes, outbox.flushes = outbox.flushes, []
+        for token in flushes:
+            self._flush(token)
+        events, outbox.events = outbox.events, []
+        for event in events:
+            world.note_event(self.broker_id, event)
+            if event.name == "membership_refused":  # its process ends with an error, and something starts it again
+                self._soon(300, self._restart)
+
+    def _flush(self, token: FlushToken) -> None:
+        delay = self._chance.randint(100, 2_000) if self.slow_flushes else self._chance.randint(0, 10)
+        self._soon(delay, self._flushed, token)
+
+    def _flushed(self, token: FlushToken) -> None:
+        self._handle(self.broker_id, None, FlushDone(token.run()))

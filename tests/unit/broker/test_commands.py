@@ -1,0 +1,161 @@
+"""Who may command a broker, which notices count as applied, and what becomes of copies (KIP-380, KIP-570)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.partition.copies import IDENTITY, notice
+
+from replog.broker.commands import TOPIC_DELETED, Commands
+from replog.errors import Code
+from replog.log.memory import MemoryLogDirectory
+from replog.messages import LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
+from replog.model import PartitionId
+
+
+def commands(life: int = 3) -> Commands:
+    made = Commands(MemoryLogDirectory(directory_id="d"))
+    made.registered(life)
+    return made
+
+
+def told(
+    number: int, *, complete: bool = False, epoch: int = 1, life: int = 3, entries: list[PartitionNotice] | None = None
+) -> LeaderAndIsr:
+    return LeaderAndIsr(9, epoch, life, number, complete, 1_000, entries or [])
+
+
+def apply(to: Commands, message: LeaderAndIsr, error: int = 0) -> list[PartitionId]:
+    """Deliver a notice; the partitions it reached."""
+    reached: list[PartitionId] = []
+
+    def become(entry: PartitionNotice) -> int:
+        reached.append(entry.partition)
+        return error
+
+    to.on_leader_and_isr(message, become)
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("controller_epoch", "broker_epoch", "code"),
+    [
+        (5, 3, Code.NONE),
+        (4, 3, Code.STALE_CONTROLLER_EPOCH),
+        (5, 2, Code.STALE_BROKER_EPOCH),
+        (5, 4, Code.NONE),  # the broker may be the last to learn its own epoch (KAFKA-9839)
+        (6, 3, Code.NONE),
+    ],
+)
+def test_who_may_command(controller_epoch: int, broker_epoch: int, code: int) -> None:
+    to = commands()
+    assert to.fence(9, 5, 3) == Code.NONE
+    assert to.fence(8, controller_epoch, broker_epoch) == code
+    assert to.controller == (8 if code == 0 else 9)
+    assert to.controller_epoch == (controller_epoch if code == 0 else 5)
+
+
+def test_a_process_that_was_never_registered_obeys_nobody() -> None:
+    to = Commands(MemoryLogDirectory(directory_id="d"))
+    assert to.fence(9, 1, 1) == Code.STALE_BROKER_EPOCH
+
+
+def test_a_refusal_names_the_controller_epoch_that_it_obeys() -> None:
+    to = commands()
+    to.fence(9, 7, 3)
+    answer = to.on_leader_and_isr(told(0, epoch=6), lambda entry: pytest.fail("not for this controller"))
+    assert (answer.error, answer.controller_epoch) == (Code.STALE_CONTROLLER_EPOCH, 7)
+    stopped = to.on_stop_replica(StopReplica(9, 6, 3, 0, []), lambda entry: pytest.fail("not for this controller"))
+    assert (stopped.error, stopped.controller_epoch) == (Code.STALE_CONTROLLER_EPOCH, 7)
+
+
+@pytest.mark.parametrize(
+    ("notices", "applied"),
+    [
+        ([(0, True)], 0),
+        ([(0, False)], -1),  # nothing counts before the first complete one
+        ([(0, True), (1, False), (2, False)], 2),
+        ([(0, True), (2, False)], 0),  # 1 is missing
+        ([(0, True), (2, False), (3, False), (1, False)], 3),
+        ([(0, True), (2, False), (5, True)], 5),  # a complete one closes every gap before it
+        ([(1, False), (0, True)], 1),
+        ([(5, True), (0, True)], 5),
+        ([(0, True), (1, False), (1, False)], 1),
+    ],
+)
+def test_notices_count_without_a_gap(notices: list[tuple[int, bool]], applied: int) -> None:
+    to = commands()
+    for number, complete in notices:
+        apply(to, told(number, complete=complete))
+    assert to.notice == applied
+
+
+def test_stops_are_notices_too() -> None:
+    to = commands()
+    apply(to, told(0, complete=True))
+    apply(to, told(2))
+    to.on_stop_replica(StopReplica(9, 1, 3, 1, []), lambda entry: 0)
+    assert to.notice == 2
+
+
+def test_another_controller_or_another_life_counts_from_the_start() -> None:
+    to = commands()
+    apply(to, told(0, complete=True))
+    apply(to, told(7, epoch=2))
+    assert to.notice == -1
+    apply(to, told(6, epoch=2, complete=True))
+    assert to.notice == 7
+    to.registered(4)
+    assert to.notice == -1
+
+
+def test_logs_are_made_before_anybody_leads_them() -> None:
+    to = commands()
+    directory = to._directory
+    entry = notice(1, 0, (1,))
+
+    def become(_: PartitionNotice) -> int:
+        assert directory.get(IDENTITY) is not None
+        return 0
+
+    assert to.on_leader_and_isr(told(0, entries=[entry]), become).errors == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [(0, False), (Code.FENCED_LEADER_EPOCH, False), (Code.INVALID_UPDATE_VERSION, False), (Code.STORAGE_ERROR, True)],
+)
+def test_old_news_is_no_failure(error: int, reported: bool) -> None:
+    answer = commands().on_leader_and_isr(told(0, entries=[notice(1, 0, (1,))]), lambda entry: error)
+    assert answer.errors == ([(IDENTITY, error)] if reported else [])
+
+
+def test_a_complete_notice_reports_what_it_did_not_name() -> None:
+    to = commands()
+    other = IDENTITY._replace(partition=4)
+    apply(to, told(0, entries=[notice(1, 0, (1,))]))
+    answer = to.on_leader_and_isr(told(1, complete=True, entries=[PartitionNotice(other, *_rest())]), lambda entry: 0)
+    assert answer.strays == [IDENTITY]
+    assert to.on_leader_and_isr(told(2), lambda entry: 0).strays == []
+
+
+def _rest() -> tuple[object, ...]:
+    made = notice(1, 0, (1,))
+    return made.topic, made.state, made.assignment, made.config
+
+
+def test_an_older_notice_does_not_bring_a_stopped_copy_back() -> None:
+    to = commands()
+    apply(to, told(0, complete=True))
+    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda entry: 0)
+    entry = notice(1, 0, (1,))
+    assert apply(to, told(4, entries=[entry])) == []
+    assert apply(to, told(5, entries=[entry])) == []
+    assert apply(to, told(6, entries=[entry])) == [IDENTITY]
+    assert apply(to, told(4, entries=[entry])) == [IDENTITY]  # what was named since is fenced by its epochs
+
+
+def test_a_stop_that_was_refused_is_not_remembered() -> None:
+    to = commands()
+    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 3, True)])
+    assert to.on_stop_replica(stop, lambda entry: Code.FENCED_LEADER_EPOCH).errors == [(IDENTITY, Code.FENCED_LEADER_EPOCH)]
+    assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == [IDENTITY]

@@ -1,0 +1,293 @@
+"""Fetches as a leader serves them: incremental sessions, their epochs, and what is told when (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.partition.copies import IDENTITY, LIMITS, batch, leading, log_of, notice
+
+from replog.broker.sessions import Sessions
+from replog.config import BrokerConfig
+from replog.errors import Code
+from replog.messages import Fetch, Fetched, FetchEntry
+from replog.model import ACKS_LEADER, PartitionId
+from replog.partition.partition import Partition
+from replog.ports import Outbox
+
+
+class Leader:
+    """A broker reduced to its sessions and one partition it leads in epoch 5."""
+
+    def __init__(self, partition: Partition | None = None, config: BrokerConfig = LIMITS) -> None:
+        self.partition = partition or leading(log_of(("a", 1)))
+        self.outbox = Outbox()
+        self.partitions: dict[PartitionId, Partition] = {IDENTITY: self.partition}
+        self.moves: list[tuple[int, int]] = []
+        self.failures: list[str] = []
+        self.sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=lambda p, why: self.failures.append(why))
+        self.requests = 0
+
+    def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
+        if partition.high_watermark != before:
+            self.moves.append((before, partition.high_watermark))
+            self.sessions.committed(partition)
+
+    def fetch(
+        self,
+        *entries: tuple[int, int],
+        session: int = 0,
+        epoch: int = 0,
+        replica: int = 2,
+        life: int | None = None,
+        catch_up: bool = False,
+        wait_ms: int = 500,
+        now_ms: int = 0,
+        leader_epoch: int = 5,
+        max_bytes: int = 1 << 20,
+        identity: PartitionId = IDENTITY,
+        forgotten: tuple[PartitionId, ...] = (),
+    ) -> list[Fetched]:
+        """A fetch with (offset, last epoch) entries, to the end of the poll; the answers that went out."""
+        self.requests += 1
+        asked = [FetchEntry(identity, leader_epoch, offset, last, max_bytes) for offset, last in entries]
+        head = (self.requests, replica, (replica if life is None else life) if replica >= 0 else -1, session, epoch, wait_ms, 1, max_bytes)
+        self.sessions.on_fetch("reader", Fetch(*head, asked, list(forgotten), catch_up), now_ms)
+        return self.poll(now_ms)
+
+    def poll(self, now_ms: int = 0) -> list[Fetched]:
+        self.sessions.answer_ready(now_ms)
+        sent = [message for _, message in self.outbox.messages]
+        self.outbox.messages.clear()
+        return sent
+
+    def append(self, text: str) -> None:
+        assert self.partition.append(batch(text, 0, 0), ACKS_LEADER, 0).error == 0
+        self.sessions.appended(self.partition)
+
+    def opened(self, offset: int = 1, last: int = 1) -> int:
+        """Open a session; its number."""
+        (answer,) = self.fetch((offset, last))
+        return answer.session
+
+
+def told(answers: list[Fetched]) -> list[list[tuple[int, int, int, int]]]:
+    """Per answer: (error, offset, high watermark, records' end or -1) of each entry."""
+    return [
+        [(entry.error, entry.offset, entry.high_watermark, entry.slices[-1].end_offset if entry.slices else -1) for entry in answer.entries]
+        for answer in answers
+    ]
+
+
+def test_the_first_answer_comes_at_once_then_only_news() -> None:
+    leader = Leader()
+    assert told(leader.fetch((1, 1))) == [[(0, 1, 0, -1)]]
+    assert leader.fetch(session=1, epoch=1) == []  # parked
+    leader.append("b")
+    assert told(leader.poll()) == [[(0, 1, 0, 2)]]
+    assert told(leader.fetch((2, 5), session=1, epoch=2)) == []
+
+
+def test_what_was_told_is_not_told_again_until_it_is_named() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1)
+    leader.append("b")
+    leader.poll()
+    leader.append("c")
+    assert leader.fetch(session=number, epoch=2) == []
+    assert told(leader.fetch((2, 5), session=number, epoch=3)) == [[], [(0, 2, 0, 3)]]
+
+
+def test_a_superseded_fetch_is_answered_with_nothing() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1)
+    first = leader.requests
+    (answer,) = leader.fetch((1, 1), session=number, epoch=2)
+    assert (answer.request, answer.entries, answer.error) == (first, [], 0)
+    leader.append("b")
+    assert [a.request for a in leader.poll()] == [first + 1]
+
+
+def test_a_fetch_waits_no_longer_than_it_says() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1, now_ms=100)
+    assert leader.sessions.deadline_ms() == 600
+    leader.sessions.expire(599)
+    assert leader.poll() == []
+    leader.sessions.expire(600)
+    assert told(leader.poll()) == [[]]
+    assert leader.sessions.deadline_ms() is None
+
+
+@pytest.mark.parametrize(
+    ("session", "epoch", "life", "catch_up", "code"),
+    [
+        (1, 1, 2, False, None),
+        (1, 2, 2, False, Code.INVALID_FETCH_SESSION_EPOCH),  # one was lost
+        (2, 1, 2, False, Code.FETCH_SESSION_ID_NOT_FOUND),
+        (1, 1, 3, False, Code.FETCH_SESSION_ID_NOT_FOUND),  # of another life
+        (1, 1, 2, True, Code.FETCH_SESSION_ID_NOT_FOUND),  # of the other lane
+    ],
+)
+def test_a_session_is_checked(session: int, epoch: int, life: int, catch_up: bool, code: int | None) -> None:
+    leader = Leader()
+    assert leader.opened() == 1
+    answers = leader.fetch((1, 1), session=session, epoch=epoch, life=life, catch_up=catch_up)
+    assert [a.error for a in answers] == ([] if code is None else [code])
+
+
+def test_a_repeated_fetch_is_refused_and_does_not_count_twice() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1)
+    assert [a.error for a in leader.fetch(session=number, epoch=1)] == [Code.INVALID_FETCH_SESSION_EPOCH]
+
+
+def test_opening_again_replaces_the_session() -> None:
+    leader = Leader()
+    leader.opened()
+    leader.fetch(session=1, epoch=1)
+    assert leader.opened() == 2
+    assert [a.error for a in leader.fetch(session=1, epoch=2)] == [Code.FETCH_SESSION_ID_NOT_FOUND]
+    assert len(leader.partition.sessions) == 1
+    leader.append("b")
+    assert leader.fetch(session=2, epoch=1) != []
+
+
+def test_two_lanes_of_one_follower_do_not_wait_for_each_other() -> None:
+    leader = Leader()
+    other = IDENTITY._replace(partition=1)
+    leader.partitions[other] = leading(log_of(("x", 1), ("y", 1)))
+    (tail,) = leader.fetch((1, 1))
+    (behind,) = leader.fetch((0, -1), identity=other, catch_up=True)
+    assert behind.entries[0].slices
+    assert tail.session != behind.session
+    leader.fetch(session=tail.session, epoch=1)
+    leader.append("b")
+    assert told(leader.poll()) == [[(0, 1, 0, 2)]]
+
+
+def test_closing_ends_what_waits() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1)
+    assert leader.fetch(session=number, epoch=-1) == []
+    leader.append("b")
+    assert leader.poll() == []
+    assert leader.partition.sessions == ()
+
+
+def test_forgotten_partitions_are_no_news() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1, forgotten=(IDENTITY,))
+    leader.append("b")
+    assert leader.poll() == []
+    assert leader.partition.sessions == ()
+
+
+def test_an_epoch_is_welcomed_once_and_each_epoch_anew() -> None:
+    leader = Leader()
+    number = leader.opened()
+    assert leader.fetch((1, 1), session=number, epoch=1) == []
+    leader.partition.become(notice(1, 6, (1, 2, 3), partition_epoch=1), 0)
+    leader.sessions.changed(leader.partition)
+    assert [[entry[0] for entry in answer] for answer in told(leader.poll())] == [[Code.FENCED_LEADER_EPOCH]]
+    assert told(leader.fetch((1, 1), session=number, epoch=2, leader_epoch=6)) == [[(0, 1, 0, -1)]]
+
+
+def test_a_diverging_fetch_is_answered_and_counts_for_nothing() -> None:
+    leader = Leader(leading(log_of(("a", 1), ("b", 3))))
+    ((entry,),) = [answer.entries for answer in leader.fetch((2, 2))]
+    assert (entry.diverging_epoch, entry.diverging_end, entry.slices) == (1, 1, [])
+    assert leader.moves == []
+
+
+def test_the_high_watermark_alone_wakes_no_follower_and_comes_with_the_next_answer() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1, 2)))
+    (third,) = leader.fetch((1, 1), replica=3)
+    assert leader.fetch(replica=3, session=third.session, epoch=1) == []
+    leader.opened()  # follower 2 acknowledges: the high watermark moves
+    assert leader.moves == [(0, 1)]
+    assert leader.poll() == []  # KAFKA-9952
+    leader.sessions.expire(500)
+    assert told(leader.poll()) == [[(0, 1, 1, -1)]]
+
+
+def test_a_client_is_woken_by_the_high_watermark_and_is_answered_once() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1, 2)))
+    leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1)
+    answers = leader.fetch((1, 1))
+    assert sorted(told(answers)) == [[(0, 0, 1, 1)], [(0, 1, 1, -1)]]
+    assert leader.poll() == []
+    assert len(leader.partition.sessions) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "leader_epoch", "code"),
+    [
+        (0, 5, 0),
+        (2, 5, Code.OFFSET_OUT_OF_RANGE),
+        (0, 4, Code.FENCED_LEADER_EPOCH),
+        (0, 6, Code.UNKNOWN_LEADER_EPOCH),
+        (0, -1, 0),
+    ],
+)
+def test_a_client_is_refused_at_once(offset: int, leader_epoch: int, code: int) -> None:
+    leader = Leader()
+    answers = leader.fetch((offset, -1), replica=-1, epoch=-1, leader_epoch=leader_epoch, wait_ms=0)
+    assert [[entry[0] for entry in answer] for answer in told(answers)] == [[code] if code else []]
+
+
+def test_an_unknown_partition_is_said_to_be_unknown() -> None:
+    leader = Leader()
+    stranger = IDENTITY._replace(creation=9)
+    assert told(leader.fetch((0, -1), identity=stranger)) == [[(Code.UNKNOWN_TOPIC_ID, 0, -1, -1)]]
+
+
+def test_who_waits_for_a_partition_that_leaves_hears_it() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1)
+    del leader.partitions[IDENTITY]
+    leader.sessions.dropped(leader.partition)
+    assert told(leader.poll()) == [[(Code.UNKNOWN_TOPIC_ID, 1, -1, -1)]]
+
+
+def test_a_follower_that_waits_is_present() -> None:
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1, now_ms=70)
+    assert leader.partition.leading is not None
+    contact = leader.partition.leading.replicas[2].contact
+    assert (contact.parked, contact.last_fetch_ms) == (1, 70)
+    leader.append("b")
+    leader.poll()
+    assert contact.parked == 0
+    leader.fetch(session=number, epoch=2)
+    leader.sessions.disconnected("reader")
+    assert contact.parked == 0
+
+
+def test_limits_are_kept() -> None:
+    leader = Leader(config=BrokerConfig(fetch_sessions_max=1, waiting_fetches_max=1))
+    leader.opened()
+    assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
+    assert leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1) == []
+    assert [a.error for a in leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1)] == [Code.QUOTA_EXCEEDED]
+
+
+def test_an_answer_has_as_many_bytes_as_asked_and_goes_on_next_time() -> None:
+    one = len(batch("x" * 200, 0, 0).to_bytes())
+    leader = Leader(leading(log_of(*[("x" * 200, 1)] * 4)))
+    other = IDENTITY._replace(partition=1)
+    leader.partitions[other] = leading(log_of(*[("x" * 200, 1)] * 4))
+    leader.partitions[other].identity = other
+    leader.requests += 1
+    entries = [FetchEntry(i, 5, 0, -1, 1 << 20) for i in (IDENTITY, other)]
+    leader.sessions.on_fetch("reader", Fetch(1, 2, 2, 0, 0, 500, 1, 2 * one, entries, [], False), 0)
+    (first,) = leader.poll()
+    assert [(e.partition, e.slices[-1].end_offset) for e in first.entries] == [(IDENTITY, 2)]
+    (second,) = leader.fetch(session=first.session, epoch=1, max_bytes=1 << 20)
+    assert [(e.partition, e.slices[-1].end_offset) for e in second.entries] == [(other, 4)]

@@ -1,0 +1,345 @@
+"""A leader: what it counts, what it commits, what it asks for, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetch, leading, log_of, notice, partition_of
+
+from replog.config import BrokerConfig
+from replog.errors import Code
+from replog.messages import AlterIsrResult
+from replog.model import ACKS_ALL, ACKS_LEADER, BrokerInfo, PartitionState
+from replog.partition.isr import Committed, PendingExpand, PendingShrink
+from replog.partition.leading import Leading
+from replog.partition.partition import Partition
+from replog.partition.replica import UNKNOWN
+from replog.ports import EpochEnd, FlushToken
+
+
+def led(partition: Partition) -> Leading:
+    assert partition.leading is not None
+    return partition.leading
+
+
+def append(partition: Partition, text: str = "x", now_ms: int = 0) -> None:
+    assert partition.append(batch(text, 0, 0), ACKS_LEADER, now_ms).error == 0
+
+
+# --------------------------------------------------------------------------------------------------------- taking over
+
+
+def test_the_epoch_begins_before_the_first_write() -> None:
+    partition = leading(log_of(("a", 1)))
+    assert partition.log.epochs.entries() == ((1, 0), (5, 1))
+
+
+def test_nothing_is_known_of_the_others() -> None:
+    partition = leading(log_of(("a", 1)))
+    assert [r.position for r in led(partition).replicas.values()] == [UNKNOWN, UNKNOWN]
+    assert fetch(partition, 2, 1, 1) == (0, None)
+    partition.become(notice(1, 6, (1, 2, 3), partition_epoch=1), 10)
+    assert [r.position for r in led(partition).replicas.values()] == [UNKNOWN, UNKNOWN]  # not even in the next epoch of the same leader
+
+
+def test_a_broker_does_not_lead_an_epoch_again_of_which_it_has_records() -> None:
+    partition = partition_of(log_of(("a", 5)))
+    assert partition.become(notice(1, 5, (1, 2)), 0) == Code.FENCED_LEADER_EPOCH
+    assert partition.role == "idle"
+    assert partition.become(notice(1, 6, (1, 2), partition_epoch=1), 0) == 0
+    assert partition.role == "leader"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "partition_epoch", "code"),
+    [(4, 9, Code.FENCED_LEADER_EPOCH), (5, 2, Code.INVALID_UPDATE_VERSION), (5, 3, 0), (5, 4, 0), (6, 4, 0)],
+)
+def test_older_news_is_refused(epoch: int, partition_epoch: int, code: int) -> None:
+    partition = partition_of(log_of())
+    partition.become(notice(1, 5, (1, 2, 3), partition_epoch=3), 0)
+    assert partition.become(notice(1, epoch, (1, 2), partition_epoch=partition_epoch), 1) == code
+    grew = code == 0 and (epoch, partition_epoch) > (5, 3)
+    assert led(partition).isr.isr == ((1, 2) if grew else (1, 2, 3))
+
+
+def test_a_leader_that_is_not_assigned_does_not_lead() -> None:
+    partition = partition_of(log_of())
+    partition.become(notice(1, 5, (1, 2), replicas=(2, 3)), 0)
+    assert partition.role == "follower"
+
+
+# ----------------------------------------------------------------------------------------------------- acknowledgement
+
+
+@pytest.mark.parametrize(
+    ("offset", "last", "code", "parted"),
+    [
+        (3, 1, 0, None),
+        (2, 1, 0, None),
+        (0, -1, 0, None),
+        (4, 1, 0, EpochEnd(1, 3)),
+        (4, 0, 0, EpochEnd(0, 1)),
+        (2, 0, 0, EpochEnd(0, 1)),
+        (3, 7, Code.OFFSET_OUT_OF_RANGE, None),  # beyond everything here: with fencing it cannot be
+        (4, -1, Code.OFFSET_OUT_OF_RANGE, None),
+    ],
+)
+def test_a_fetch_is_compared_before_it_counts(offset: int, last: int, code: int, parted: EpochEnd | None) -> None:
+    partition = leading(log_of(("a", 0), ("b", 1), ("c", 1)), epoch=5)
+    assert fetch(partition, 2, offset, last) == (code, parted)
+    counted = code == 0 and parted is None
+    assert led(partition).replicas[2].position == (offset if counted else UNKNOWN)
+
+
+def test_below_the_start_of_the_log_comes_before_divergence() -> None:
+    log = log_of(("a", 0), ("b", 1))
+    log.trim_to(1)
+    assert fetch(leading(log), 2, 0, 0) == (Code.OFFSET_OUT_OF_RANGE, None)  # KAFKA-12996
+
+
+@pytest.mark.parametrize(
+    ("replica", "epoch", "code"),
+    [(2, 4, Code.FENCED_LEADER_EPOCH), (2, 6, Code.UNKNOWN_LEADER_EPOCH), (9, 5, Code.UNKNOWN_LEADER_EPOCH)],
+)
+def test_who_may_fetch(replica: int, epoch: int, code: int) -> None:
+    partition = leading(log_of(("a", 1)))
+    assert fetch(partition, replica, 1, 1, epoch=epoch) == (code, None)
+    assert partition.high_watermark == 0
+    assert sorted(led(partition).replicas) == [2, 3]
+
+
+def test_a_stale_life_does_not_count() -> None:
+    partition = leading(log_of(("a", 1)))
+    assert fetch(partition, 2, 1, 1, life=1) == (Code.STALE_BROKER_EPOCH, None)  # broker 2 is registered under 2
+    assert fetch(partition, 2, 1, 1, life=3) == (0, None)  # ahead of what this leader has heard
+    assert fetch(partition, 2, 1, 1, life=2) == (Code.STALE_BROKER_EPOCH, None)
+
+
+def test_the_first_fetch_of_a_member_does_not_cost_it_the_time_it_was_given() -> None:
+    partition = partition_of(log_of(("a", 1), ("b", 1)))
+    partition.become(notice(1, 5, (1, 2, 3)), 100_000)
+    fetch(partition, 2, 1, 1, 100_001)  # behind, as after every election under load
+    assert led(partition).change(110_000) is None
+    change = led(partition).change(110_001)
+    assert isinstance(change, PendingShrink)
+    assert change.leaving == (2, 3)
+
+
+def test_news_of_another_life_takes_the_acknowledgement_back() -> None:
+    partition = leading(log_of(("a", 1)))
+    fetch(partition, 2, 1, 1)
+    led(partition).forget_life(2, 2)
+    assert led(partition).replicas[2].position == 1
+    led(partition).forget_life(2, 3)
+    assert led(partition).replicas[2].position == UNKNOWN
+    led(partition).forget_life(9, 3)  # of no concern here
+
+
+# ------------------------------------------------------------------------------------------------------ high watermark
+
+
+def test_everyone_in_sync_has_to_have_it() -> None:
+    partition = leading(log_of(("a", 1), ("b", 1)))
+    assert partition.high_watermark == 0
+    fetch(partition, 2, 2, 1)
+    assert partition.high_watermark == 0
+    fetch(partition, 3, 1, 1)
+    assert partition.high_watermark == 1
+    fetch(partition, 3, 2, 1)
+    assert partition.high_watermark == 2
+
+
+def test_alone_it_commits_what_it_appends() -> None:
+    partition = leading(log_of(), (1,))
+    append(partition)
+    assert partition.high_watermark == 1
+
+
+def test_below_min_isr_it_stands_still() -> None:
+    partition = leading(log_of(), (1,), min_isr=2)
+    append(partition)
+    assert partition.high_watermark == 0
+    assert partition.append(batch("y", 0, 0), ACKS_ALL, 0).error == Code.NOT_ENOUGH_REPLICAS
+    assert partition.log.end_offset == 1
+
+
+def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+    partition = partition_of(log_of())
+    partition.become(notice(1, 5, (1,), min_isr=2, replicas=(1,)), 0)
+    append(partition)
+    assert partition.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("broker", "position", "held"),
+    [
+        (BrokerInfo(3, 3), 1, True),
+        (BrokerInfo(3, 3), 0, False),  # out of the ISR, and it has not caught up for a long time
+        (BrokerInfo(3, 3, fenced=True), 1, False),
+        (BrokerInfo(3, 3, draining=True), 1, False),
+        (BrokerInfo(3, 4), 1, False),
+    ],
+)
+def test_one_who_is_about_to_join_holds_it_too(broker: BrokerInfo, position: int, held: bool) -> None:
+    partition = leading(log_of(("a", 1)), (1, 2))
+    fetch(partition, 2, 1, 1, 20_000)
+    fetch(partition, 3, position, 1 if position else -1, 20_000)
+    append(partition, now_ms=20_000)
+    partition.brokers[3] = broker  # type: ignore[index]
+    fetch(partition, 2, 2, 5, 20_001)
+    assert partition.high_watermark == (1 if held else 2)
+
+
+def test_a_replica_that_was_just_assigned_holds_nobody_up() -> None:
+    partition = partition_of(log_of(("a", 1)))
+    partition.become(notice(1, 5, (1, 2), replicas=(1, 2)), 0)
+    partition.become(notice(1, 5, (1, 2), partition_epoch=1), 0)
+    fetch(partition, 3, 0, -1)
+    fetch(partition, 2, 1, 1)
+    assert partition.high_watermark == 1
+
+
+def test_durable_positions_are_flushed_ones() -> None:
+    partition = leading(log_of(), (1, 2), flush="ack")
+    append(partition)
+    fetch(partition, 2, 1, 5)
+    token = partition.log.flush()
+    assert isinstance(token, FlushToken)
+    partition.flushed(token.run(), 0)
+    assert partition.high_watermark == 0  # broker 2 has it, and has not flushed it
+    partition.acknowledge_flush(2, 1, 5, 1, 0)  # of another life
+    partition.acknowledge_flush(2, 2, 4, 1, 0)  # of another epoch
+    partition.acknowledge_flush(3, 3, 5, 1, 0)  # who has not fetched
+    assert partition.high_watermark == 0
+    partition.acknowledge_flush(2, 2, 5, 9, 0)  # never beyond what it has fetched
+    assert (led(partition).replicas[2].position, partition.high_watermark) == (1, 1)
+
+
+# ----------------------------------------------------------------------------------------------------------- proposals
+
+
+def test_one_change_per_proposal_and_a_shrink_first() -> None:
+    partition = leading(log_of(("a", 1)), (1, 2))
+    append(partition)
+    fetch(partition, 3, 2, 5, 20_000)
+    change = led(partition).change(20_000)
+    assert isinstance(change, PendingShrink)
+    assert change.leaving == (2,)
+    led(partition).propose(change)
+    assert led(partition).change(20_000) is None
+
+
+def test_below_min_isr_speed_counts_too() -> None:
+    partition = leading(log_of(("a", 1)), (1,), min_isr=2)
+    fetch(partition, 2, 1, 1, 0)
+    append(partition, now_ms=0)
+    assert isinstance(led(partition).change(10_000), PendingExpand)
+    replica = led(partition).replicas[2]
+    assert led(partition).refusal(replica, 10_001) == "the ISR is below min_isr, and it has lagged for more than 10000 ms"
+    assert led(partition).change(10_001) is None  # KAFKA-19996
+
+
+def test_recovering_ends_before_anybody_joins() -> None:
+    partition = partition_of(log_of(("a", 1)))
+    partition.become(notice(1, 5, (1,), recovering=True), 0)
+    fetch(partition, 2, 1, 1)
+    change = led(partition).change(0)
+    assert isinstance(change, PendingShrink)
+    assert (change.proposed, change.recovered) == ((1,), True)
+
+
+def proposing() -> tuple[Partition, PendingExpand]:
+    partition = leading(log_of(("a", 1)), (1, 2))
+    fetch(partition, 3, 1, 1)
+    change = led(partition).change(0)
+    assert isinstance(change, PendingExpand)
+    led(partition).propose(change)
+    return partition, change
+
+
+STORED = PartitionState(1, 5, (1, 2, 3), partition_epoch=1)
+STAYS = object()
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "isr"),
+    [
+        (Code.NONE, STORED, (1, 2, 3)),
+        (Code.NONE, evolve(STORED, isr=(1, 2), partition_epoch=0), (1, 2)),  # an equal partition epoch: nothing had to change
+        (Code.NONE, evolve(STORED, leader_epoch=6), STAYS),
+        (Code.NONE, evolve(STORED, leader=2), STAYS),
+        (Code.NONE, None, STAYS),
+        (Code.INELIGIBLE_REPLICA, None, (1, 2)),
+        (Code.OPERATION_NOT_ATTEMPTED, None, (1, 2)),
+        (Code.FENCED_LEADER_EPOCH, None, STAYS),
+        (Code.INVALID_UPDATE_VERSION, None, STAYS),
+        (Code.INVALID_UPDATE_VERSION, evolve(STORED, isr=(1,)), (1,)),  # it brought newer state along
+        (Code.INVALID_UPDATE_VERSION, evolve(STORED, partition_epoch=0), STAYS),
+        (Code.UNKNOWN_TOPIC_ID, None, STAYS),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, None, STAYS),
+        (Code.INVALID_REQUEST, None, STAYS),
+        (Code.NEW_LEADER_ELECTED, None, STAYS),
+        (Code.NOT_CONTROLLER, STORED, STAYS),
+        (Code.REQUEST_TIMED_OUT, None, STAYS),
+        (Code.UNKNOWN_SERVER_ERROR, None, STAYS),
+    ],
+)
+def test_each_answer(error: int, state: PartitionState | None, isr: object) -> None:
+    partition, change = proposing()
+    moved = partition.answered(change, AlterIsrResult(IDENTITY, error, state), 0)
+    assert moved == (isr is not STAYS)
+    if isr is STAYS:
+        assert led(partition).isr is change
+    else:
+        assert led(partition).isr == Committed(isr)  # type: ignore[arg-type]
+
+
+def test_an_answer_that_comes_late_changes_nothing() -> None:
+    partition, change = proposing()
+    assert partition.answered(change, AlterIsrResult(IDENTITY, Code.NONE, STORED), 0)
+    assert not partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA), 0)
+    assert not led(partition).answered(change, AlterIsrResult(IDENTITY, Code.NONE, evolve(STORED, isr=(1,), partition_epoch=2)), 0)
+    assert led(partition).isr == Committed((1, 2, 3))
+
+
+def test_after_a_refusal_it_waits() -> None:
+    partition, change = proposing()
+    partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA), 1_000)
+    pause = LIMITS.retry_backoff_ms_max
+    assert led(partition).change(1_000 + pause - 1) is None
+    assert isinstance(led(partition).change(1_000 + pause), PendingExpand)
+    assert BrokerConfig().retry_backoff_ms_max == pause
+
+
+# --------------------------------------------------------------------------------------------------------------- reads
+
+
+def test_a_client_reads_below_the_high_watermark() -> None:
+    partition = leading(log_of(("a", 1), ("b", 1)))
+    fetch(partition, 2, 1, 1)
+    fetch(partition, 3, 1, 1)
+    slices, watermark = partition.read_committed(0, 1 << 20)
+    assert (watermark, [(s.base_offset, s.end_offset) for s in slices]) == (1, [(0, 1)])
+    assert partition.read_committed(1, 1 << 20) == ([], 1)
+    assert [s.end_offset for s in partition.read_as_leader(0, 1 << 20)] == [2]
+
+
+def test_the_latest_offset_waits_for_the_start_of_the_epoch() -> None:
+    partition = leading(log_of(("a", 1), ("b", 1)))
+    assert partition.latest_offset() is None
+    for replica in (2, 3):
+        fetch(partition, replica, 1, 1)
+    assert partition.latest_offset() is None
+    for replica in (2, 3):
+        fetch(partition, replica, 2, 1)
+    assert partition.latest_offset() == 2
+
+
+@pytest.mark.parametrize(("offset", "leader", "follower"), [(2, 0, 0), (3, Code.OFFSET_OUT_OF_RANGE, Code.OFFSET_NOT_AVAILABLE)])
+def test_beyond_the_end(offset: int, leader: int, follower: int) -> None:
+    partition = leading(log_of(("a", 1), ("b", 1)))
+    assert partition.check_read(offset) == leader
+    partition.become(notice(2, 6, (1, 2), partition_epoch=1), 0)
+    assert partition.check_read(offset) == follower
+    partition.log.trim_to(1)
+    assert partition.check_read(0) == Code.OFFSET_OUT_OF_RANGE
