@@ -39,7 +39,7 @@ LANES = (
     ),
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
-    Lane("processes", ((*PYTEST,),), ("tests/integration",)),
+    Lane("processes", ((*PYTEST, *PARALLEL),), ("tests/integration",)),
 )
 
 

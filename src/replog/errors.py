@@ -8,8 +8,8 @@ The tree has three branches, because a caller has three things to do::
     └── Unavailable     the outcome is unknown: it may or may not have happened
         └── TimedOut    ... because time ran out (also a TimeoutError)
 
-Leaves of `Rejected` carry Kafka's names and numbers (Kafka protocol guide, "Error codes"). The wire carries the
-number alone; names may change, numbers never do: a test holds the table.
+Leaves of `Rejected` carry Kafka's names and numbers (Kafka protocol guide, "Error codes"); those that Kafka has no
+number for are counted from 1001. The wire carries the number alone; names may change, numbers never do: a test holds the table.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ __all__ = [
     "LogClosed",
     "LogCorrupt",
     "LogDamaged",
+    "LogDirectoryFull",
     "LogFull",
     "LogTruncated",
     "MessageTooLarge",
@@ -384,6 +385,10 @@ class NewLeaderElected(Rejected, code=108, retriable=True):
     """Applied, and leadership moved to another replica."""
 
 
+class LogDirectoryFull(Rejected, code=1001, retriable=True):
+    """The broker's disk is full; nothing was stored."""
+
+
 def error_name(code: int) -> str:
     """The name of a code, for people: `error_name(6) == "NotLeaderOrFollower"`."""
     if code == NONE:
@@ -451,3 +456,4 @@ class Code:
     INCONSISTENT_CLUSTER_ID = 104
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
+    LOG_DIRECTORY_FULL = 1001

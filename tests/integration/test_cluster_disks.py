@@ -136,7 +136,7 @@ def test_all_lose_power_and_had_flushed(tmp_path: Path, keep: str) -> None:
         assert cluster._embedded._store.read(loss_path(bytes.fromhex(cluster.describe("t").topic_id), 0)) is None
 
 
-def test_all_lose_power_and_had_not_flushed(tmp_path: Path) -> None:
+def test_all_lose_power_and_had_not_flushed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """flush="os" may lose what everybody lost at once: the longest copy leads, and what may be missing is on record."""
     machines = Machines(tmp_path / "data")
     cluster = machines.cluster().start()
@@ -156,6 +156,10 @@ def test_all_lose_power_and_had_not_flushed(tmp_path: Path) -> None:
         loss = decode_loss("loss", stored.value)
         assert (loss.topic, loss.kind, loss.leader, loss.missing) == ("t", "last_known", 2, ())
         assert sorted((c.broker, c.end_offset) for c in loss.candidates) == [(1, 1), (2, 3), (3, 1)]
+        (warned,) = [r for r in caplog.records if r.getMessage().startswith("records_may_be_lost")]
+        assert (warned.levelname, warned.name) == ("WARNING", "replog")
+        for said in ("'topic': 't', 'partition': 0", "'lost': 'records from offset 3 on'", loss_path(bytes.fromhex(described.topic_id), 0)):
+            assert said in warned.getMessage()
         cluster.append("t", 0, ["c"])
         cluster.kill_broker(2)
         assert values(cluster) == ["flushed", "a", "b", "c"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import replog
-from replog.errors import LogCorrupt, LogFull, Rejected, ReplogError, StoreCorrupt, UsageError
+from replog.errors import LogCorrupt, LogDirectoryFull, LogFull, Rejected, ReplogError, StoreCorrupt, UsageError
 from replog.log.files import OS
 from replog.testing.disk import FaultyFs
 
@@ -44,6 +44,9 @@ def cluster() -> Iterator[replog.Cluster]:
         (lambda c: c.append("orders", 2, ["x"]), Rejected, "orders-2"),
         (lambda c: c.append("orders", 0, ["x"], acks=7), UsageError, "acks is 7"),
         (lambda c: c.append("orders", 0, ["x"], timeout_s=-1), UsageError, "timeout_s is -1"),
+        (lambda c: c.wait_until_in_sync(timeout_s=-1), UsageError, "timeout_s is -1"),
+        (lambda c: c.start_broker(1, timeout_s="1"), UsageError, "timeout_s is '1'"),
+        (lambda c: c.add_broker(timeout_s=float("nan")), UsageError, "timeout_s is nan"),
         (lambda c: c.append("nowhere", 0, ["x"]), Rejected, "nowhere.*orders, payments"),
         (lambda c: c.producer().send("nowhere", "x"), Rejected, "nowhere.*orders, payments"),
         (lambda c: list(c.read("nowhere")), Rejected, "nowhere.*orders, payments"),
@@ -211,6 +214,23 @@ def test_a_damaged_log_is_filled_again(filled: Path, tmp_path: Path) -> None:
     assert len(copies) == 1
 
 
+@pytest.mark.parametrize("path", ["", "a\0b", b"bytes", 7, Path("a\0b")])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(UsageError, match=r"data is .*; name a folder, or leave it out"):
+        replog.Cluster(path)
+    with pytest.raises(UsageError, match=r"path is .*; name a folder"):
+        replog.Log.open(path)
+
+
+def test_a_log_needs_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a folder named None."""
+    monkeypatch.chdir(tmp_path)
+    nothing: Any = None
+    with pytest.raises(UsageError, match="path is None; name a folder"):
+        replog.Log.open(nothing)
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("mine")
@@ -281,8 +301,10 @@ def test_full_disk(tmp_path: Path) -> None:
         cluster.append("orders", 0, STORED)
         disk.full = True
         for _ in range(3):
-            with pytest.raises(ReplogError, match="StorageError"):
+            with pytest.raises(LogDirectoryFull, match="LogDirectoryFull, waited") as refused:
                 cluster.append("orders", 0, ["refused"], timeout_s=0.1)
+            assert (refused.value.topic, refused.value.partition, refused.value.retriable) == ("orders", 0, True)
+            assert "orders-0" in str(refused.value)
             assert [record.text() for record in cluster.read("orders")] == STORED
         assert cluster.brokers == [1, 2, 3]
         disk.full = False

@@ -45,7 +45,7 @@ def test_scenario_on_files(path: Path) -> None:
 
 
 def test_no_scenario_is_lost() -> None:
-    assert sorted({int(number(path)[2:].rstrip("b")) for path in FILES}) == sorted(IN_FILES)
+    assert sorted({int(number(path)[2:].rstrip("b")) for path in FILES if path.name.startswith("P-")}) == sorted(IN_FILES)
 
 
 @pytest.mark.parametrize(("scenario", "path"), IN_TESTS.items())

@@ -57,6 +57,7 @@ TABLE = """
 104 InconsistentClusterId no
 107 IneligibleReplica yes
 108 NewLeaderElected yes
+1001 LogDirectoryFull yes
 """
 
 

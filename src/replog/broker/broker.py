@@ -185,7 +185,7 @@ class Broker:
             return ProducedEntry(entry.request, problem.code)
         except LogFull as problem:
             self._event("log_full", partition=repr(partition), problem=str(problem))
-            return ProducedEntry(entry.request, Code.STORAGE_ERROR)
+            return ProducedEntry(entry.request, Code.LOG_DIRECTORY_FULL)
         except LogDamaged as problem:
             self._fail(partition, str(problem))
             return ProducedEntry(entry.request, Code.STORAGE_ERROR)

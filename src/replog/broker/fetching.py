@@ -185,6 +185,7 @@ class Fetching:
             entries,
             list(fetcher.forgotten),
             fetcher.catch_up,
+            bool(self._attempts) and any(entry.partition in self._attempts for entry in entries),
         )
         fetcher.forgotten.clear()
         if fetcher.session_epoch > 0:

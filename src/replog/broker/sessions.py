@@ -14,9 +14,11 @@ from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged
 from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry
 from replog.model import Address, PartitionId
+from replog.partition.following import parsed
 from replog.partition.partition import Partition
 from replog.partition.replica import Contact
 from replog.ports import Outbox
+from replog.records import BadBatch
 
 __all__ = ["Session", "Sessions"]
 
@@ -57,6 +59,8 @@ class Session:
     deadline_ms: int = 0
     min_bytes: int = 1
     max_bytes: int = 0
+    verify: bool = False
+    """The reader got damaged bytes last time: check them before they go out again."""
     is_follower: bool = field(init=False)
     """A replica's session, as against a client's fetch."""
 
@@ -107,6 +111,7 @@ class Sessions:
         session.deadline_ms = now_ms + fetch.max_wait_ms
         session.min_bytes = fetch.min_bytes
         session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
+        session.verify = fetch.verify
         session.contact.parked += 1
         session.contact.last_fetch_ms = now_ms
         for entry in fetch.entries:
@@ -312,9 +317,17 @@ class Sessions:
                 entry.slices = partition.read_as_leader(asked.offset, budget)
             else:
                 entry.slices, entry.high_watermark = partition.read_committed(asked.offset, budget)
-        except (LogCorrupt, LogDamaged) as problem:
+            if session.verify:
+                for piece in entry.slices:
+                    for _ in parsed(piece.view(), identity):
+                        pass
+        except (LogCorrupt, LogDamaged, BadBatch) as problem:
+            # Found when read: this copy leads no longer, and an intact one takes over.
             self._failed(partition, str(problem))
             entry.error = Code.STORAGE_ERROR
+            for piece in entry.slices:
+                piece.release()
+            entry.slices = []
         return entry
 
     # ------------------------------------------------------------------------------------------------------- endings

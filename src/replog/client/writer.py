@@ -44,6 +44,7 @@ _GO_BACK: Final = frozenset(
         Code.NOT_ENOUGH_REPLICAS,
         Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         Code.STORAGE_ERROR,
+        Code.LOG_DIRECTORY_FULL,
         Code.FENCED_LEADER_EPOCH,
         Code.UNKNOWN_LEADER_EPOCH,
         Code.QUOTA_EXCEEDED,
@@ -56,6 +57,7 @@ _NOT_STORED: Final = frozenset(
         Code.CORRUPT_MESSAGE,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.NOT_ENOUGH_REPLICAS,
+        Code.LOG_DIRECTORY_FULL,
         Code.QUOTA_EXCEEDED,
         Code.UNKNOWN_TOPIC_ID,
         Code.INCONSISTENT_TOPIC_ID,
@@ -64,7 +66,13 @@ _NOT_STORED: Final = frozenset(
 """Refusals before anything was appended. The others leave doubt: so does NotLeaderOrFollower, the answer of a leader that
 steps down while an append waits."""
 _SAME_LEADER: Final = frozenset(
-    {Code.NOT_ENOUGH_REPLICAS, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.QUOTA_EXCEEDED, Code.CORRUPT_MESSAGE}
+    {
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.LOG_DIRECTORY_FULL,
+        Code.QUOTA_EXCEEDED,
+        Code.CORRUPT_MESSAGE,
+    }
 )
 """Refusals that do not put the leader in doubt: no need to ask for metadata."""
 

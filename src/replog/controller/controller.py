@@ -173,7 +173,8 @@ class Controller:
         ops.append(Create(path, value) if version is None else Put(path, value, version))
         changes.append(LossNoted(path, 0 if version is None else version + 1))
         fields = {"topic": topic, "partition": partition.partition, "kind": loss.kind, "leader": loss.leader}
-        told.append(Told("records_may_be_lost", {**fields, "candidates": loss.candidates, "missing": loss.missing}))
+        fields |= {"candidates": loss.candidates, "missing": loss.missing, "recorded_at": path, "lost": lost(loss)}
+        told.append(Told("records_may_be_lost", fields))
 
     def _last_known_answered(self, event: LastKnownAnswered) -> Decision:
         cluster = self.cluster

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from replog.model import PartitionState
 
-__all__ = ["Choice", "Loss", "choose", "effective_min_isr", "initial", "longest", "recover", "with_isr"]
+__all__ = ["Choice", "Loss", "choose", "effective_min_isr", "initial", "longest", "lost", "recover", "with_isr"]
 
 
 @frozen
@@ -123,6 +123,13 @@ def longest(answers: Mapping[int, tuple[int, int]], replicas: Sequence[int]) -> 
     """The replica with the largest (last epoch, end offset); of equals the first in replica order."""
     assert answers, "somebody must have answered"
     return max((r for r in replicas if r in answers), key=lambda r: answers[r])
+
+
+def lost(loss: Loss) -> str:
+    """What may be lost, for people."""
+    end = next((end for broker, _, end in loss.candidates if broker == loss.leader), -1)
+    more = f"; brokers {', '.join(map(str, loss.missing))} are away and may hold more" if loss.missing else ""
+    return (f"records from offset {end} on" if end >= 0 else f"every record that broker {loss.leader} does not hold") + more
 
 
 def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], replicas: Sequence[int]) -> Choice:

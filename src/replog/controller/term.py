@@ -30,7 +30,7 @@ from replog.controller.lastknown import LastKnown
 from replog.controller.outboxes import Outboxes
 from replog.controller.reading import Reader, Script
 from replog.controller.views import Views
-from replog.errors import Code, ReplogError
+from replog.errors import Code, ReplogError, StoreFull
 from replog.messages import (
     AdminAnswer,
     AlterIsrAnswer,
@@ -67,6 +67,15 @@ class _Queued:
     tries: int = 0
 
 
+def _why(error: ReplogError | None, asked: str) -> str:
+    """Why an event was given up, for people; `error` is what the store said last."""
+    if isinstance(error, StoreFull):
+        return f"the metadata store's disk is full: {asked} was not done ({error})"
+    if error is None or isinstance(error, Conflict):
+        return f"the store kept changing under {asked}; try again"
+    return f"the store failed under {asked}, which may have been done: {error}"
+
+
 class Term:
     """The state of one term, and the scripts that its executor runs."""
 
@@ -87,6 +96,8 @@ class Term:
         """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
         self._rechecking = False
         """Whether a Recheck is queued: in turn with other urgent events, so that neither waits for all of the other."""
+        self._failure: ReplogError | None = None
+        """What the store said to the last step that it did not commit."""
         self.loaded = False
         self._now_ms = 0
         self._begin()
@@ -221,7 +232,9 @@ class Term:
             result = outcome.get(id(step), [])
             if isinstance(result, list):
                 self._applied(step)
-            elif isinstance(result, Conflict):
+                continue
+            self._failure = result
+            if isinstance(result, Conflict):
                 if result.path == layout.CONTROLLER_EPOCH:
                     raise Deposed
                 self._unsure[result.path] = None
@@ -274,9 +287,10 @@ class Term:
             self._unsure[layout.partition_state_path(topic.topic, partition.partition)] = None
 
     def _give_up(self, event: Event) -> None:
-        self._tell("decision_given_up", event=type(event).__name__)
+        name = type(event).__name__
+        self._tell("decision_given_up", event=name, why=_why(self._failure, name))
         if isinstance(event, AdminAsked):
-            text = f"the store kept changing under {event.request.verb}; try again"
+            text = _why(self._failure, event.request.verb)
             answer = AdminAnswer(event.request.request, Code.UNKNOWN_SERVER_ERROR, text, origin=event.request.origin)
             self._outbox.messages.append((event.sender, answer))
 

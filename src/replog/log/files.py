@@ -14,7 +14,9 @@ import time
 from typing import Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["BUFFERS_MAX", "OS", "DiesInChild", "Fs", "kill_in_child"]
+from replog.errors import UsageError
+
+__all__ = ["BUFFERS_MAX", "OS", "DiesInChild", "Fs", "check_path", "kill_in_child"]
 
 BUFFERS_MAX: Final = 1024
 """IOV_MAX on Linux: most buffers that one `pwritev` takes."""
@@ -94,6 +96,14 @@ class Fs:
 
 OS: Final = Fs()
 """The real one."""
+
+
+def check_path(path: object, name: str = "path", hint: str = "name a folder") -> str:
+    """The path of a folder as a str. UsageError if it is no path, is empty, or has a NUL: no system takes that."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise UsageError(f"{name} is {path!r}; {hint}")
+    return text
 
 
 class DiesInChild(Protocol):

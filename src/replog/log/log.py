@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogCorrupt
-from replog.log.files import BUFFERS_MAX, OS, Fs
+from replog.log.files import BUFFERS_MAX, OS, Fs, check_path
 from replog.log.producers import Producer
 from replog.log.reading import batch_from_time, batch_holding, headers_from, load_index, slice_from
 from replog.log.recovery import LogState
@@ -51,12 +51,12 @@ class FileLog(SegmentedLog):
     ) -> Self:
         """A log of its own under the folder `path`, made if it is missing; closing it saves the next open a scan.
 
-        Raises UsageError if somebody has it open, or if a broker's directory is there; LogCorrupt if what is there
+        Raises UsageError if `path` is no path, if somebody has it open, or if a broker's directory is there; LogCorrupt if what is there
         cannot be read.
         """
         from replog.log.alone import open_alone  # a directory makes logs, and this log makes itself a directory
 
-        log, close = open_alone(str(path), config, fs, limits)
+        log, close = open_alone(check_path(path), config, fs, limits)
         assert isinstance(log, cls)
         log._close_directory = close
         return log

@@ -110,6 +110,8 @@ class Fetch:
     forgotten: list[PartitionId] = field(factory=list)
     catch_up: bool = False
     """The follower's catch-up session: its megabytes must not delay the tail's acknowledgements."""
+    verify: bool = False
+    """The last answer was damaged: the leader is to check what it reads, and give its copy up if that is where the damage is."""
 
 
 @define

@@ -13,7 +13,7 @@ from replog.model import PartitionId
 from replog.ports import EpochEnd, Log
 from replog.records import BadBatch, RecordBatch
 
-__all__ = ["Followed", "Following"]
+__all__ = ["Followed", "Following", "parsed"]
 
 
 class Followed(Enum):

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from replog.client.arguments import check_timeout
 from replog.client.client import Client
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import TimedOut, UsageError
-from replog.log.files import Fs
+from replog.log.files import Fs, check_path
 from replog.metadata.memory import MemoryStore
 from replog.ports import MetadataStore
 from replog.runtime.embedded_brokers import EmbeddedBrokers
@@ -44,8 +45,8 @@ class Cluster(Client):
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
         if not isinstance(brokers, int) or isinstance(brokers, bool) or not 1 <= brokers <= 100:
             raise UsageError(f"brokers is {brokers!r}; a cluster has 1 to 100")
-        if data is not None and (not isinstance(data, str | os.PathLike) or not os.fspath(data)):
-            raise UsageError(f"data is {data!r}; name a folder, or leave it out to keep everything in memory")
+        if data is not None:
+            data = check_path(data, "data", "name a folder, or leave it out to keep everything in memory")
         if listen is not None:
             raise UsageError(f"listen={listen!r}: this version serves its own process only; other processes cannot connect yet")
         if store is not None and not isinstance(store, MemoryStore):
@@ -97,20 +98,20 @@ class Cluster(Client):
         """Stop a broker cleanly: its logs are flushed and marked, then its session ends."""
         self._embedded.end(broker_id, clean=True)
 
-    def start_broker(self, broker_id: int, *, timeout_s: float = 30.0) -> None:
+    def start_broker(self, broker_id: int, *, timeout_s: float | None = 30.0) -> None:
         """Start a stopped or killed broker; returns once the controller has unfenced it (it may still have to catch up)."""
-        self._embedded.start_again(broker_id, timeout_s)
+        self._embedded.start_again(broker_id, check_timeout(timeout_s))
 
-    def add_broker(self, rack: str | None = None, *, timeout_s: float = 30.0) -> int:
+    def add_broker(self, rack: str | None = None, *, timeout_s: float | None = 30.0) -> int:
         """Start one more broker and return its id. It holds nothing until topics are created on it."""
-        return self._embedded.add(rack, timeout_s)
+        return self._embedded.add(rack, check_timeout(timeout_s))
 
     def remove_broker(self, broker_id: int) -> None:
         """Remove a broker that `add_broker` added last and that holds no copies. UsageError names what it still holds."""
         self._embedded.remove(broker_id)
 
-    def wait_until_in_sync(self, *, timeout_s: float = 60.0) -> None:
+    def wait_until_in_sync(self, *, timeout_s: float | None = 60.0) -> None:
         """Wait until every partition has a leader and its full ISR. Raises TimedOut naming those that have not."""
-        if not self._embedded.wait(lambda: not self._embedded.out_of_sync(), timeout_s):
+        if not self._embedded.wait(lambda: not self._embedded.out_of_sync(), check_timeout(timeout_s)):
             missing = self._embedded.out_of_sync()
             raise TimedOut(f"waited {timeout_s} s for every replica to be in sync; missing {len(missing)}: {', '.join(missing[:5])}")

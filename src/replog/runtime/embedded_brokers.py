@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from replog.client.core import ClientCore
+from replog.client.delivery import run_callbacks
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import ReplogError, Unavailable, UsageError
 from replog.log.files import Fs, kill_in_child
@@ -217,7 +218,10 @@ class EmbeddedBrokers:
                     del self.running[broker_id]
             self._abandon()
             self._state = "closed"
+            # What was on its way, or still lingering, will never be answered: nobody must wait for it, or think it stored.
+            self.core.crash(UsageError("the cluster was closed"))
             self._pump.wake()
+        run_callbacks(self.core)
 
     def _abandon(self) -> None:
         """Let go of everything, as a killed process would."""
@@ -266,7 +270,7 @@ class EmbeddedBrokers:
             self.stopped.add(broker_id)
             del self.running[broker_id]
 
-    def start_again(self, broker_id: int, timeout_s: float) -> None:
+    def start_again(self, broker_id: int, timeout_s: float | None) -> None:
         """Start a stopped or killed broker, and wait until it is unfenced."""
         with self.lock:
             self.ensure_started()
@@ -277,7 +281,7 @@ class EmbeddedBrokers:
             self._start(broker_id)
         self._wait_unfenced(broker_id, timeout_s)
 
-    def add(self, rack: str | None, timeout_s: float) -> int:
+    def add(self, rack: str | None, timeout_s: float | None) -> int:
         """Start one more broker; returns its id."""
         with self.lock:
             self.ensure_started()
@@ -310,7 +314,7 @@ class EmbeddedBrokers:
             if self._folder is not None:
                 self._folder.remove_directory(broker_id)
 
-    def _wait_unfenced(self, broker_id: int, timeout_s: float) -> None:
+    def _wait_unfenced(self, broker_id: int, timeout_s: float | None) -> None:
         if not self.wait(lambda: self._are_unfenced([broker_id]), timeout_s):
             refused = self.running[broker_id].membership.refused if broker_id in self.running else None
             why = f": {refused}" if refused else ""

@@ -14,7 +14,7 @@ from _thread import RLock
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
 
@@ -23,9 +23,25 @@ from replog.messages import Disconnected
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 
-__all__ = ["InterruptLock", "Pump", "Seat"]
+__all__ = ["LOUD", "InterruptLock", "Pump", "Seat"]
 
 _log = logging.getLogger("replog")
+
+LOUD: Final = frozenset(
+    {
+        "records_may_be_lost",
+        "replicas_failed",
+        "replica_failed",
+        "log_full",
+        "directory_full",
+        "stray_kept",
+        "topic_vanished",
+        "store_value_unreadable",
+        "decision_given_up",
+        "membership_refused",
+    }
+)
+"""Events that somebody should look at: data is or may be lost, or something waits for a person. Logged as warnings."""
 
 
 @define(eq=False)
@@ -236,7 +252,7 @@ class Pump:
             outbox.flushes.clear()
         if outbox.events:
             for event in outbox.events:
-                _log.info("%s %s", event.name, event.fields)
+                _log.log(logging.WARNING if event.name in LOUD else logging.INFO, "%s %s", event.name, event.fields)
             outbox.events.clear()
 
     def _call(self, seat: Seat, call: StoreCall) -> None:

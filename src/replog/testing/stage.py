@@ -35,6 +35,9 @@ SCRIPT = "ctl"
 class Stage(CommonCommands):
     """Brokers A, B, C ... (ids 1, 2, 3 ...), a client, and the script."""
 
+    _fakes = 1_000_000
+    """Requests of brokers that are not on stage; beyond any number that a real one reaches here."""
+
     def home_of_other(self, address: Address) -> str:
         """The client, the script, or somebody who is not there."""
         return CLIENT if address == CLIENT else SCRIPT if isinstance(address, tuple) else str(address)
@@ -223,7 +226,8 @@ class Stage(CommonCommands):
         source, target = link(command.word("the link"))
         identity = self.of(command)
         entry = FetchEntry(identity, command.number("epoch", 0), command.number("offset", 0), command.number("last", -1), 1 << 20)
-        fetch = Fetch(1, broker_id(source), command.number("life", 1), 0, 0, 0, 1, 1 << 20, [entry])
+        self._fakes += 1
+        fetch = Fetch(self._fakes, broker_id(source), command.number("life", 1), 0, 0, 0, 1, 1 << 20, [entry])
         self.hand_over(broker_id(target), f"fake {source}", fetch)
 
     def do_trickle(self, command: Command) -> None:

@@ -47,6 +47,7 @@ def refuse(cluster: Any, *codes: int, store: bool = False) -> None:
         Code.CORRUPT_MESSAGE,
         Code.REQUEST_TIMED_OUT,
         Code.STORAGE_ERROR,
+        Code.LOG_DIRECTORY_FULL,
         Code.LEADER_NOT_AVAILABLE,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.QUOTA_EXCEEDED,

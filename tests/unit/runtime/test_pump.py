@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -11,7 +12,7 @@ from replog.errors import ReplogError
 from replog.messages import Disconnected
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
-from replog.ports import Create, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
+from replog.ports import Create, Event, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
 from replog.runtime.pump import Pump, Seat
 
 
@@ -56,6 +57,21 @@ def test_messages_go_round_until_quiet() -> None:
     assert [m for _, m in a.heard] == [10, 8, 6, 4, 2, 0]
     assert [m for _, m in b.heard] == [9, 7, 5, 3, 1]
     assert pump.delivered == 11
+
+
+def test_loss_is_logged_as_a_warning_and_the_rest_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    def tell(actor: Echo, sender: Any, message: str) -> None:
+        actor.outbox.events.append(Event(message, {"broker": 1}))
+
+    caplog.set_level(logging.INFO, "replog")
+    pump = make_pump(a=Echo(tell))
+    names = ["broker_registered", "records_may_be_lost", "replicas_failed", "replica_failed", "log_full", "directory_full", "stray_kept"]
+    for name in names:
+        pump.post("a", name, "b")
+    pump.run()
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("INFO" if name == "broker_registered" else "WARNING", f"{name} {{'broker': 1}}") for name in names
+    ]
 
 
 def test_an_endless_conversation_is_named() -> None:

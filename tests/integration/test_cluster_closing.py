@@ -1,0 +1,58 @@
+"""Closing a cluster settles everything that was on its way: nobody waits for ever, nobody believes a lie."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import replog
+
+
+def test_closing_fails_what_lingers() -> None:
+    cluster = replog.Cluster().start()
+    cluster.create_topic("t")
+    called: list[bool] = []
+    producer = cluster.producer(linger_ms=60_000)
+    delivery = producer.send("t", "x")
+    delivery.add_done_callback(lambda done: called.append(True))
+    future = delivery.future()
+    cluster.close()
+    assert delivery.done()
+    assert isinstance(delivery.exception(), replog.ReplogError)
+    assert future.done()
+    assert called == [True]
+
+
+def test_a_thread_that_waits_for_a_delivery_hears_of_the_close() -> None:
+    cluster = replog.Cluster(brokers=3).start()
+    cluster.create_topic("t", replication_factor=3, min_isr=2)
+    cluster.kill_broker(2)
+    cluster.kill_broker(3)
+    producer = cluster.producer(linger_ms=60_000)
+    future = producer.send("t", "x").future()
+    seen: list[BaseException | None] = []
+    thread = threading.Thread(target=lambda: seen.append(future.exception(timeout=30)))
+    thread.start()
+    cluster.close()
+    thread.join()
+    assert isinstance(seen[0], replog.ReplogError)
+
+
+def test_damage_found_by_reading_is_left_behind(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with replog.Cluster(data) as cluster:
+        cluster.create_topic("t", replication_factor=3, min_isr=2)
+        for n in range(100):
+            cluster.append("t", 0, [f"record {n}"])
+        leader = cluster.leader("t", 0)
+    (segment,) = (data / f"broker-{leader}").glob("logs/*/*.log")
+    content = bytearray(segment.read_bytes())
+    content[3000:3003] = bytes(b ^ 255 for b in content[3000:3003])
+    segment.write_bytes(content)
+    with replog.Cluster(data) as cluster:
+        assert [record.text() for record in cluster.read("t")] == [f"record {n}" for n in range(100)]
+        assert cluster.leader("t", 0) != leader
+        with pytest.raises(replog.Unavailable, match="t-0"):
+            cluster.wait_until_in_sync(timeout_s=0.2)

@@ -1,0 +1,121 @@
+"""Late, repeated and damaged: schedules that must not leave a broker in a state it never gets out of."""
+
+from __future__ import annotations
+
+from replog.broker.sessions import Sessions
+from replog.broker.waiting import WaitingAppend, WaitingAppends
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import Code
+from replog.log.memory import MemoryLog
+from replog.messages import Fetch, Fetched, FetchEntry, PartitionNotice, Produced
+from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.partition.partition import Partition
+from replog.ports import Outbox
+from replog.records import Record, RecordBatch, encode_records
+
+P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
+
+
+def led(identity: PartitionId, *values: str, min_isr: int = 2) -> Partition:
+    """A partition that broker 1 leads in epoch 5 with 2 and 3, holding these records of epoch 3."""
+    log = MemoryLog(identity)
+    for value in values:
+        batch = RecordBatch(encode_records([Record(value)], now_ms=0))
+        batch.stamp(identity, log.end_offset, 3)
+        log.append(batch)
+    brokers = {n: BrokerInfo(n, n) for n in (1, 2, 3)}
+    partition = Partition(identity, "t", log, broker_id=1, limits=BrokerConfig(), brokers=brokers)
+    state = PartitionState(leader=1, leader_epoch=5, isr=(1, 3))
+    notice = PartitionNotice(identity, "t", state, Assignment((1, 2, 3)), TopicConfig(min_isr=min_isr))
+    assert partition.become(notice, 0) == Code.NONE
+    return partition
+
+
+class Desk:
+    """Sessions over some partitions, and what went out."""
+
+    def __init__(self, *partitions: Partition, bytes_max: int = 4096) -> None:
+        self.outbox = Outbox()
+        self.failed: list[str] = []
+        by_identity = {partition.identity: partition for partition in partitions}
+        self.sessions = Sessions(
+            self.outbox, by_identity, BrokerConfig(fetch_bytes_max=bytes_max), moved=self._moved, failed=self._fail
+        )
+
+    def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
+        if partition.high_watermark != before:
+            self.sessions.committed(partition)
+
+    def _fail(self, partition: Partition, reason: str) -> None:
+        partition.fail(reason)
+        self.failed.append(reason)
+
+    def ask(self, request: int, replica: int, *entries: FetchEntry, session: tuple[int, int] = (0, 0), verify: bool = False) -> None:
+        fetch = Fetch(request, replica, replica, *session, 500, 1, 4096, list(entries), verify=verify)
+        self.sessions.on_fetch(replica, fetch, 0)
+
+    def answers(self, reader: int) -> list[Fetched]:
+        self.sessions.answer_ready(0)
+        found = [message for to, message in self.outbox.messages if to == reader]
+        self.outbox.messages = [(to, message) for to, message in self.outbox.messages if to != reader]
+        return found
+
+
+def test_a_divergence_is_heard_before_any_high_watermark() -> None:
+    big, forked = led(P, *["x" * 5000] * 3), led(Q, "m0", "new1", "new2")
+    desk = Desk(big, forked)
+    # Broker 2 asks for the big one, and for the other with a record of epoch 4 that this leader never had.
+    desk.ask(1, 2, FetchEntry(P, 5, 0, -1, 4096), FetchEntry(Q, 5, 3, 4, 4096))
+    desk.ask(1, 3, FetchEntry(Q, 5, 3, 3, 4096))  # in the same poll broker 3 commits all of it
+    assert forked.high_watermark == 3
+    (first,) = desk.answers(2)
+    assert [entry.partition for entry in first.entries] == [P]  # the answer is full
+    desk.ask(2, 2, FetchEntry(P, 5, 1, 3, 10), session=(first.session, 1))
+    (second,) = desk.answers(2)
+    assert [(e.partition, e.diverging_epoch) for e in second.entries if e.partition == Q] == [(Q, 3)]
+
+
+def test_late_requests_about_a_replaced_session_change_nothing() -> None:
+    partition = led(P, "m0")
+    desk = Desk(partition)
+    desk.ask(1, 2, FetchEntry(P, 5, 0, -1, 4096))
+    (opened,) = desk.answers(2)
+    desk.ask(2, 2, FetchEntry(P, 5, 1, 3, 4096), session=(opened.session, 1))
+    desk.ask(1, 2, FetchEntry(P, 5, 0, -1, 4096))  # the opening fetch again
+    desk.ask(3, 2, session=(opened.session + 7, -1))  # a close of another session
+    batch = RecordBatch(encode_records([Record("m1")], now_ms=0))
+    assert partition.append(batch, 1, 0).error == Code.NONE
+    desk.sessions.appended(partition)
+    (answer,) = desk.answers(2)
+    assert (answer.request, answer.error, len(answer.entries)) == (2, Code.NONE, 1)
+
+
+def test_a_repetition_waits_for_its_original_only() -> None:
+    partition = led(P, "m0", "m1", min_isr=1)
+    outbox = Outbox()
+    waiting = WaitingAppends(outbox, 10)
+    for request, end in ((1, 1), (2, 2), (3, 1)):  # the third repeats the first
+        assert waiting.park(partition, WaitingAppend("c", request, ACKS_ALL, end - 1, end, 1_000))
+    partition.high_watermark = 1
+    waiting.wake(partition)
+    answered = [entry.request for _, message in outbox.messages if isinstance(message, Produced) for entry in message.entries]
+    assert answered == [1, 3]
+
+
+def test_a_leader_that_reads_damage_gives_its_copy_up() -> None:
+    partition = led(P, "m0")
+    log = partition.log
+    assert isinstance(log, MemoryLog)
+    damaged = bytearray(log._frames[0])
+    damaged[-1] ^= 1
+    log._frames[0] = bytes(damaged)
+    log.forget_tail()
+    log._tail.clear()
+    desk = Desk(partition)
+    desk.ask(1, 2, FetchEntry(P, 5, 0, -1, 4096))
+    (unchecked,) = desk.answers(2)
+    assert unchecked.entries[0].error == Code.NONE  # the follower will find out
+    desk.ask(2, 2, FetchEntry(P, 5, 0, -1, 4096), session=(unchecked.session, 1), verify=True)
+    (checked,) = desk.answers(2)
+    assert (checked.entries[0].error, checked.entries[0].slices) == (Code.STORAGE_ERROR, [])
+    assert "checksum" in desk.failed[0]
