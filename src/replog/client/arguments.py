@@ -5,17 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.errors import UsageError
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
-__all__ = ["Acks", "Position", "check_choice", "check_count", "check_timeout", "parse_acks", "parse_position"]
+__all__ = ["Acks", "Position", "check_choice", "check_count", "check_list", "check_timeout", "parse_acks", "parse_position"]
 
 Acks = int | Literal["all"]
 Position = int | Literal["earliest", "latest"] | datetime
 """An offset, an end of the log, or a time."""
+
+FOREVER_S: Final = 10**9
+"""More than thirty years: no clock or lock has to count further."""
 
 _ACKS: Mapping[object, int] = {"all": ACKS_ALL, ACKS_ALL: ACKS_ALL, ACKS_NONE: ACKS_NONE, ACKS_LEADER: ACKS_LEADER}
 
@@ -55,6 +58,13 @@ def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> in
     return value
 
 
+def check_list(name: str, value: object, of: str) -> Iterable[Any]:
+    """Something to iterate, and no text or bytes, which would fall apart into characters."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | bytearray):
+        raise UsageError(f"{name} is a list of {of}, not {value!r}")
+    return value
+
+
 def check_choice(name: str, value: object, allowed: Iterable[Any]) -> Any:
     """One of a few values; the nearest one is named when a str is misspelt."""
     choices = list(allowed)
@@ -66,9 +76,9 @@ def check_choice(name: str, value: object, allowed: Iterable[Any]) -> Any:
 
 
 def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:
-    """Seconds, at least 0; None: as long as it takes."""
+    """Seconds, at least 0; None, and more than anybody can wait: as long as it takes."""
     if timeout_s is None:
         return None
     if (type(timeout_s) is not int and (not isinstance(timeout_s, float | int) or isinstance(timeout_s, bool))) or not timeout_s >= 0:
         raise UsageError(f"{name} is {timeout_s!r}; allowed are seconds from 0 up, or None for no limit")
-    return float(timeout_s)
+    return float(timeout_s) if timeout_s <= FOREVER_S else None

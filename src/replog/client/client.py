@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve
 
-from replog.client.arguments import Acks, Position, check_choice, check_count, check_timeout, parse_acks, parse_position
+from replog.client.arguments import Acks, Position, check_choice, check_count, check_list, check_timeout, parse_acks, parse_position
 from replog.client.consumer import Consumer
 from replog.client.delivery import run_callbacks
 from replog.client.driver import Driver
@@ -69,8 +69,9 @@ class Client:
         if replication_factor is not None:
             check_count("replication_factor", replication_factor, 1, 64)
         placed = _checked_assignment(assignment, partitions) if assignment is not None else None
+        if config is not None and not isinstance(config, Mapping):
+            raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
         settings = TopicConfig.from_mapping({**(config or {}), **config_keys}).to_mapping()
-        check_timeout(timeout_s)
         arguments = {
             "name": name,
             "partitions": len(placed) if placed is not None else partitions,
@@ -97,7 +98,7 @@ class Client:
     def delete_topic(self, name: str, *, timeout_s: float | None = 30) -> None:
         """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""
         check_topic_name(name)
-        deadline_ms = self._deadline(check_timeout(timeout_s))
+        deadline_ms = self._deadline(timeout_s)
         with self._driver.lock:
             known = self._core.view.topics.get(name)
             self._core.created.pop(name, None)
@@ -170,7 +171,7 @@ class Client:
         check_topic_name(topic)
         check_partition_number(partition)
         number = parse_acks(acks)
-        check_timeout(timeout_s)
+        timeout_s = check_timeout(timeout_s)
         made = _checked_records(records)
         size = self._check_sizes(topic, made)
         self._check_open()
@@ -234,20 +235,27 @@ class Client:
 
     # ----------------------------------------------------------------------------------------------------------- reading
 
-    def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int = 1 << 20, wait_s: float = 0) -> list[Record]:
+    def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int = 1 << 20, wait_s: float | None = 0) -> list[Record]:
         """Committed records from `offset` on: at least one batch if there is one, about `max_bytes` at most.
 
-        Waits up to `wait_s` for the first one. Raises OffsetOutOfRange naming the offset and what the partition holds.
+        Waits up to `wait_s` for the first one (None: as long as it takes). Raises OffsetOutOfRange naming the offset and what the
+        partition holds.
         """
         check_topic_name(topic)
         check_partition_number(partition)
         check_count("offset", offset, 0)
         check_count("max_bytes", max_bytes, 1, 2**31 - 1)
-        wait_ms = int((check_timeout(wait_s, "wait_s") or 0) * 1000)
-        deadline_ms = self._deadline(None) if wait_s is None else self._driver.now_ms() + wait_ms + self._core.config.request_timeout_ms
-        op = FetchOp(topic, partition, offset, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=deadline_ms)
-        result: Fetch = self._do(op)
-        return result.records
+        wait_s = check_timeout(wait_s, "wait_s")
+        patience_ms = self._core.config.request_timeout_ms
+        wait_ms = patience_ms if wait_s is None else int(wait_s * 1000)
+        expected, position = None, offset
+        while True:
+            deadline_ms = FOREVER_MS if wait_s is None else self._driver.now_ms() + wait_ms + patience_ms
+            op = FetchOp(topic, partition, position, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=deadline_ms, expected=expected)
+            result: Fetch = self._do(op)
+            if result.records or wait_s is not None:
+                return result.records
+            expected, position = op.place.identity if op.place is not None else None, result.next_offset
 
     def read(
         self,
@@ -266,7 +274,7 @@ class Client:
         check_topic_name(topic)
         begin, end = parse_position(start, "start"), parse_position(stop, "stop")
         chosen = None if partitions is None else _checked_partitions(partitions)
-        check_timeout(timeout_s)
+        timeout_s = check_timeout(timeout_s)
         numbers = self.partitions_for(topic, timeout_s=timeout_s) if chosen is None else chosen
         return Reading(self, topic, numbers, begin, end, timeout_s).records()
 
@@ -279,7 +287,7 @@ class Client:
         offset, wanted = parse_position(at, "at")
         if wanted is None:
             raise UsageError(f'at is {offset}; allowed are "earliest", "latest" or a datetime')
-        listed: ListedOffset = self._do(OffsetOp(topic, partition, wanted, self._deadline(check_timeout(timeout_s))))
+        listed: ListedOffset = self._do(OffsetOp(topic, partition, wanted, self._deadline(timeout_s)))
         return listed.offset if listed.offset >= 0 else None
 
     def consumer(self, *topics: str, partitions: Iterable[int] | None = None, start: Position = "latest") -> Consumer:
@@ -320,7 +328,8 @@ class Client:
             raise UsageError(f"this {type(self).__name__} is closed")
 
     def _deadline(self, timeout_s: float | None) -> int:
-        return FOREVER_MS if timeout_s is None else self._driver.now_ms() + int(timeout_s * 1000)
+        seconds = check_timeout(timeout_s)
+        return FOREVER_MS if seconds is None else self._driver.now_ms() + int(seconds * 1000)
 
     def _do(self, op: Operation) -> Any:
         """Run an operation to its end; its result, or its error raised."""
@@ -352,7 +361,6 @@ class Client:
         return finished
 
     def _view(self, timeout_s: float | None) -> View:
-        check_timeout(timeout_s)
         view: View = self._do(MetadataOp(self._deadline(timeout_s)))
         return view
 
@@ -397,6 +405,7 @@ def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescript
 def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
     if type(records) is not list and isinstance(records, str | bytes | bytearray | Record):
         raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
+    check_list("records", records, "values or Records")
     made = [record if type(record) is bytes or isinstance(record, Record) else as_bytes("value", record) for record in records]
     if not made:
         raise UsageError("records is empty; a batch has at least one record")
@@ -404,16 +413,17 @@ def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Rec
 
 
 def _checked_partitions(partitions: Iterable[int]) -> list[int]:
-    if isinstance(partitions, int | str | bytes):
-        raise UsageError(f"partitions is a list of partition numbers, not {partitions!r}")
-    return sorted({check_partition_number(partition) for partition in partitions})
+    return sorted({check_partition_number(partition) for partition in check_list("partitions", partitions, "partition numbers")})
 
 
 def _checked_assignment(assignment: Mapping[int, Sequence[int]], partitions: int) -> dict[int, list[int]]:
     if not isinstance(assignment, Mapping) or not assignment:
         raise UsageError(f"assignment is a mapping of partition number to broker ids, not {assignment!r}")
     placed = {
-        check_partition_number(number): [check_count("broker id", b, 0, 2**31 - 1) for b in ids] for number, ids in assignment.items()
+        check_partition_number(number): [
+            check_count("broker id", b, 0, 2**31 - 1) for b in check_list(f"the assignment of partition {number}", ids, "broker ids")
+        ]
+        for number, ids in assignment.items()
     }
     if partitions not in (1, len(placed)):
         raise UsageError(f"partitions is {partitions}, but the assignment names {len(placed)}")

@@ -16,6 +16,7 @@ from replog.client.results import Fetch
 from replog.config import check_partition_number
 from replog.errors import Code, TimedOut, Unavailable, UsageError, rejection
 from replog.messages import ListedOffset
+from replog.model import PartitionId
 from replog.records import Record
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["Consumer"]
 class _Partition:
     """How far one partition has been read, what is buffered, and what is being asked."""
 
-    __slots__ = ("buffer", "fetch_offset", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "topic", "wanted")
+    __slots__ = ("buffer", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "topic", "wanted")
 
     def __init__(self, topic: str, number: int, start: tuple[int | None, int | None]) -> None:
         self.topic = topic
@@ -44,13 +45,19 @@ class _Partition:
         self.wanted = wanted
         self.fetch_offset = offset or 0
         self.last_epoch = self.known_epoch = -1
+        self.identity: PartitionId | None = None
+        """The log that the position belongs to; None until a leader has answered."""
         self.buffer.clear()
         self.op = None
 
     def located(self, listed: ListedOffset) -> None:
-        """The leader has said where `wanted` is."""
+        """The leader has said where `wanted` is, or that no record is as young: then "latest" is to be asked for."""
+        if listed.offset < 0:
+            self.wanted = AT_LATEST
+            return
         self.offset = self.fetch_offset = listed.offset
         self.wanted = None
+        self.identity = listed.partition
 
     def fetched(self, result: Fetch) -> None:
         """Records have come, or only control batches to be passed over."""
@@ -71,7 +78,7 @@ class Consumer:
     """Follows topics: iterate it, or `poll`. Committed records only, in order within each partition.
 
     It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
-    what was read, `poll` raises LogTruncated; `seek` to go on.
+    what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId. `seek` to go on.
     """
 
     def __init__(self, client: Client, topics: list[str], partitions: list[int] | None, start: Position) -> None:
@@ -90,7 +97,7 @@ class Consumer:
     def poll(self, max_records: int = 500, timeout_s: float | None = 0) -> list[Record]:
         """Up to `max_records`, as soon as there are any; an empty list after `timeout_s` without one (None: wait for ever)."""
         check_count("max_records", max_records, 1)
-        check_timeout(timeout_s)
+        timeout_s = check_timeout(timeout_s)
         self._enter()
         driver = self._client._driver
         deadline_ms = None if timeout_s is None else driver.now_ms() + int(timeout_s * 1000)
@@ -150,6 +157,7 @@ class Consumer:
             deadline_ms=deadline_ms,
             last_epoch=partition.last_epoch,
             known_epoch=partition.known_epoch,
+            expected=partition.identity,
         )
 
     def _collect(self, partition: _Partition) -> None:
@@ -163,11 +171,10 @@ class Consumer:
             raise op.error
         if isinstance(op, OffsetOp):
             listed: ListedOffset = op.result
-            if listed.offset < 0:  # nothing at or after that time yet
-                partition.wanted = AT_LATEST
-            else:
-                partition.located(listed)
+            partition.located(listed)
         else:
+            if op.place is not None:
+                partition.identity = op.place.identity
             partition.fetched(op.result)
 
     def _take(self, max_records: int) -> list[Record]:
@@ -217,16 +224,14 @@ class Consumer:
         self._find(topic, partition).paused = False
 
     def _settle(self, partition: _Partition, timeout_s: float | None) -> None:
-        deadline_ms = self._client._deadline(check_timeout(timeout_s))
+        timeout_s = check_timeout(timeout_s)
+        deadline_ms = self._client._deadline(timeout_s)
         while partition.wanted is not None:
             if not isinstance(partition.op, OffsetOp):
                 self._drop(partition)
                 op = OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
                 result: ListedOffset = self._client._do(op)
-                if result.offset < 0:
-                    partition.wanted = AT_LATEST
-                else:
-                    partition.located(result)
+                partition.located(result)
                 continue
             asked = partition.op
             left_s = None if timeout_s is None else max(0.0, (deadline_ms - self._client._driver.now_ms()) / 1000)

@@ -331,7 +331,7 @@ class ClientCore:
         if waiter.floor < 0:
             waiter.floor = self.refresh(now_ms)
         elif self.answered_metadata >= waiter.floor:
-            if self.created.get(topic, now_ms) > now_ms:
+            if topic not in self.view.topics and self.created.get(topic, now_ms) > now_ms:
                 waiter.floor = -1
                 self._pause(waiter, now_ms)
             else:

@@ -8,15 +8,13 @@ from replog.client.operations import PartitionOp
 from replog.client.results import Fetch as FetchResult
 from replog.errors import Code, LogTruncated, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
+from replog.model import PartitionId
 from replog.records import BadBatch, Record, RecordBatch, decode_records
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
 __all__ = ["FetchOp"]
-
-CORRUPT_TRIES = 3
-"""A batch that does not match its checksum is fetched again, and after this many tries reported."""
 
 
 class FetchOp(PartitionOp):
@@ -25,6 +23,9 @@ class FetchOp(PartitionOp):
     `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
     confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
     (KIP-320): a log that grew past the position with other records is found out too (P-47).
+
+    A damaged answer is asked for again until time runs out, with the wish that the leader check its disk: it may then give the
+    lead to another broker. In the end the error is CorruptMessage.
     """
 
     def __init__(
@@ -38,8 +39,9 @@ class FetchOp(PartitionOp):
         deadline_ms: int,
         last_epoch: int = -1,
         known_epoch: int = -1,
+        expected: PartitionId | None = None,
     ) -> None:
-        super().__init__(f"a fetch at offset {offset}", topic, partition, deadline_ms)
+        super().__init__(f"a fetch at offset {offset}", topic, partition, deadline_ms, expected)
         self.offset = offset
         self.max_bytes = max_bytes
         self.max_wait_ms = wait_ms
@@ -47,7 +49,8 @@ class FetchOp(PartitionOp):
         self.known_epoch = known_epoch
         self.doubtful = False
         """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below."""
-        self.corrupt = 0
+        self.damage = ""
+        """What was wrong with the last answer that was damaged; empty: none was."""
 
     def wait_ms(self) -> int:
         """The leader may hold an empty fetch."""
@@ -64,7 +67,7 @@ class FetchOp(PartitionOp):
         if self._validating:
             return OffsetsForLeaderEpoch(self.request, [EpochsEntry(place.identity, place.leader_epoch, self.last_epoch)])
         entry = FetchEntry(place.identity, place.leader_epoch, self.offset, -1, self.max_bytes)
-        return Fetch(self.request, -1, -1, 0, -1, self.max_wait_ms, 1, self.max_bytes, [entry])
+        return Fetch(self.request, -1, -1, 0, -1, self.max_wait_ms, 1, self.max_bytes, [entry], verify=bool(self.damage))
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
         """Records, the verdict on our epoch, or a refusal."""
@@ -111,15 +114,21 @@ class FetchOp(PartitionOp):
                 return Code.NONE
             self.finish(self._decode(entry, leader_epoch))
         except BadBatch as bad:
-            self.corrupt += 1
-            if self.corrupt < CORRUPT_TRIES:
-                return Code.CORRUPT_MESSAGE
             broker = self.place.leader if self.place is not None else None
-            self.fail(rejection(Code.CORRUPT_MESSAGE, str(bad), topic=self.topic, partition=self.partition, broker=broker))
+            self.damage = f"broker {broker} answered with a damaged batch: {bad}"
+            return Code.CORRUPT_MESSAGE
         finally:
             for piece in entry.slices:
                 piece.release()
         return Code.NONE
+
+    def expire(self, core: ClientCore, now_ms: int) -> None:
+        """Out of time: damage that nobody could mend is what the caller has to know."""
+        if not self.damage:
+            return super().expire(core, now_ms)
+        text = f"{self.damage} (tried for {(now_ms - self.started_ms) / 1000:g} s)"
+        broker = self.place.leader if self.place is not None else None
+        self.fail(rejection(Code.CORRUPT_MESSAGE, text, topic=self.topic, partition=self.partition, broker=broker))
 
     def _out_of_range(self, entry: FetchedEntry) -> Exception:
         held = f"it holds [{entry.start_offset}, {entry.high_watermark})" if entry.start_offset >= 0 else "it holds others"

@@ -19,12 +19,12 @@ from replog.messages import (
     ListOffsets,
     ListOffsetsEntry,
 )
-from replog.model import Address
+from replog.model import Address, PartitionId
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
-__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "OffsetOp", "Operation", "PartitionOp"]
+__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "OffsetOp", "Operation", "PartitionOp", "recreated"]
 
 AT_EARLIEST = -2
 AT_LATEST = -1
@@ -122,19 +122,28 @@ class Operation:
 
 
 class PartitionOp(Operation):
-    """An operation that the leader of one partition answers."""
+    """An operation that the leader of one partition answers.
 
-    def __init__(self, what: str, topic: str, partition: int, deadline_ms: int) -> None:
+    `expected` is the log that the caller means: if another one has taken its name, the operation fails with UnknownTopicId.
+    """
+
+    def __init__(self, what: str, topic: str, partition: int, deadline_ms: int, expected: PartitionId | None = None) -> None:
         super().__init__(what, deadline_ms)
         self.topic = topic
         self.partition = partition
+        self.expected = expected
         self.place: Place | None = None
         """As of the last request."""
 
     def target(self, core: ClientCore, now_ms: int) -> Address | None:
         """The leader."""
         self.place = core.locate(self, self.topic, self.partition, now_ms)
-        return self.place.leader if self.place is not None else None
+        if self.place is None:
+            return None
+        if self.expected is not None and self.place.identity != self.expected:
+            self.fail(recreated(self.topic, self.partition))
+            return None
+        return self.place.leader
 
     def refuse_all(self, error: ReplogError) -> None:
         """The partition does not exist."""
@@ -152,6 +161,12 @@ class PartitionOp(Operation):
         """The error, naming the partition and the broker."""
         broker = self.place.leader if self.place is not None else None
         return rejection(code, topic=self.topic, partition=self.partition, broker=broker)
+
+
+def recreated(topic: str, partition: int) -> ReplogError:
+    """The error of a reader whose log is gone, while another one has its name: offsets of the one mean nothing in the other (KIP-516)."""
+    text = f"{topic}-{partition}: the topic was deleted and created again; a position in the old one means nothing in the new one"
+    return rejection(Code.UNKNOWN_TOPIC_ID, text, topic=topic, partition=partition)
 
 
 class OffsetOp(PartitionOp):

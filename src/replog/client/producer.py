@@ -9,6 +9,7 @@ from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from replog.client.arguments import check_list, check_timeout
 from replog.client.batches import Batch
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.writer import PartitionQueue
@@ -113,7 +114,8 @@ class Producer:
         if headers is not None or timestamp_ms is not None:
             kept, more = _extras(headers, timestamp_ms)
             size += more
-        if self._closed or size > self._config.max_record_bytes or self._writer.buffered + size > self._config.buffer_bytes:
+        config = self._config
+        if self._closed or self._driver.closed or size > config.max_record_bytes or self._writer.buffered + size > config.buffer_bytes:
             self._make_room(topic, size)
         route = self._routes.get(topic)
         if route is None or route.serial != self._core.view.serial:
@@ -283,6 +285,7 @@ class Producer:
         """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
         if self._closed:
             raise UsageError("this Producer is closed")
+        self._client._check_open()
         config = self._config
         limit = min(config.max_record_bytes, config.buffer_bytes)
         if size - ROW_BYTES > config.max_record_bytes or size > config.buffer_bytes:
@@ -301,9 +304,19 @@ class Producer:
     # ------------------------------------------------------------------------------------------------------------ waiting
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send everything and wait until every outcome is known. Raises the first failure that was not reported yet, or TimedOut."""
-        batches = self._send_open()
-        self._await_all(batches, timeout_s)
+        """Send everything and wait until every outcome is known. Raises the first failure that was not reported yet, or TimedOut.
+
+        When the client itself was closed meanwhile, Unavailable says how many records were lost by that.
+        """
+        timeout_s = check_timeout(timeout_s)
+        if self._driver.closed:
+            self._raise_lost()
+        else:
+            self._await_all(self._send_open(), timeout_s)
+        self._raise_failed()
+
+    def _raise_failed(self) -> None:
+        """The first failure that nobody was told of yet."""
         with self._lock:
             failed, self._writer.failed = list(self._writer.failed), {}
         if failed:
@@ -318,10 +331,22 @@ class Producer:
         if self._closed:
             return
         try:
-            if not self._driver.closed:
-                self.flush(timeout_s)
+            self.flush(timeout_s)
         finally:
             self._closed = True
+
+    def _raise_lost(self) -> None:
+        """Nothing can be sent any more: Unavailable with the number of records whose outcome nobody has been told of."""
+        with self._lock:
+            failed = self._writer.failed
+            lost = [*self._writer.unsettled(), *(batch for batch in failed if isinstance(batch.error, Unavailable))]
+            for batch in lost:
+                failed.pop(batch, None)
+        if lost:
+            unsent, unknown = _records(b for b in lost if b.sent_ms < 0), _records(b for b in lost if b.sent_ms >= 0)
+            parts = [f"{unsent} records were not sent"] if unsent else []
+            parts += [f"{unknown} records were sent, but whether they were stored is unknown"] if unknown else []
+            raise Unavailable(f"the client was closed before this Producer: {', '.join(parts)}")
 
     def __enter__(self) -> Self:
         return self
@@ -330,17 +355,32 @@ class Producer:
         if error is None:
             self.close()
             return
-        try:  # what can be delivered is; what cannot must not hide the error that is under way
-            self.close()
+        # What can be delivered is; what cannot must not hide the error that is under way, nor hold it up for ever.
+        try:
+            if isinstance(error, Exception) or self._driver.closed:
+                self.close(self._config.max_block_ms / 1000)
+            else:
+                self._leave()
         except Exception as failure:
             error.add_note(f"while closing the producer: {type(failure).__name__}: {failure}")
+
+    def _leave(self) -> None:
+        """Close without waiting, for somebody who presses Ctrl-C: what can go at once goes. Raises Unavailable if something is left."""
+        if self._closed:
+            return
+        self._closed = True
+        left = [batch for batch in self._send_open() if not batch.done]
+        run_callbacks(self._core)
+        if left:
+            raise Unavailable(f"{_records(left)} records had no outcome yet and were not waited for")
+        self._raise_failed()
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True) or self._driver.closed:
             return
         batches = list(self._writer.unsettled())
         if batches:
-            count = sum(batch.count or len(batch.values) for batch in batches)
+            count = _records(batches)
             text = f"a Producer was dropped with {count} records ({len(batches)} batches) not flushed; use `with` or call flush()"
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
@@ -361,6 +401,7 @@ class Producer:
 
     def _await_all(self, batches: Sequence[Batch], timeout_s: float | None) -> None:
         """Wait for outcomes, sending what lingers. Whoever asks is told of failures, so flush need not repeat them."""
+        timeout_s = check_timeout(timeout_s)
         with self._lock:
             for batch in batches:
                 if batch is batch.queue.open:
@@ -376,6 +417,11 @@ class Producer:
         self._writer.failed.pop(batch, None)
 
 
+def _records(batches: Iterable[Batch]) -> int:
+    """How many records they have, sealed or open."""
+    return sum(batch.count or len(batch.values) for batch in batches)
+
+
 def _extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int]:
     """Headers as they are kept, and their size; the timestamp is checked."""
     as_timestamp(timestamp_ms)
@@ -387,4 +433,5 @@ def _cells(name: str, cells: Sequence[bytes | str | None]) -> list[bytes | None]
     """A column as bytes. Raises UsageError naming what is not allowed."""
     if isinstance(cells, str | bytes | bytearray):
         raise UsageError(f"{name}s is a list of {name}s, not one {type(cells).__name__}: put it into a list")
+    check_list(f"{name}s", cells, f"{name}s")
     return [cell if type(cell) is bytes else as_bytes(name, cell) for cell in cells]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_LATEST, OffsetOp
+from replog.client.operations import AT_LATEST, OffsetOp, recreated
 from replog.client.results import Fetch
 from replog.errors import Code, TimedOut, rejection
 from replog.messages import ListedOffset
+from replog.model import PartitionId
 from replog.records import Record
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Reading:
         self._timeout_s = timeout_s
         self._ranges = self._resolve(partitions, start, stop)
 
-    def _resolve(self, partitions: Sequence[int], start: Bound, stop: Bound) -> list[tuple[int, int, int]]:
+    def _resolve(self, partitions: Sequence[int], start: Bound, stop: Bound) -> list[tuple[PartitionId, int, int]]:
         """(partition, first offset, offset after the last) for each; one round of questions to the leaders."""
         deadline_ms = self._client._deadline(self._timeout_s)
         asked: dict[tuple[int, int], OffsetOp] = {}
@@ -57,28 +58,41 @@ class Reading:
             if first > latest:
                 text = f"offset {first} of {self._topic}-{partition} is out of range: records end at {latest}"
                 raise rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self._topic, partition=partition)
-            ranges.append((partition, first, min(offset(partition, stop, latest), latest)))
+            ranges.append((self._identity(partition, asked), first, min(offset(partition, stop, latest), latest)))
         return ranges
 
-    def records(self) -> Iterator[Record]:
-        """The records, in order within each partition. Raises LogTruncated, OffsetOutOfRange (trimmed meanwhile) or TimedOut."""
-        for partition, first, stop in self._ranges:
-            yield from self._partition(partition, first, stop)
+    def _identity(self, partition: int, asked: dict[tuple[int, int], OffsetOp]) -> PartitionId:
+        """The one log that all answers about a partition came from."""
+        places = [op.place for (number, _), op in asked.items() if number == partition]
+        first = places[0]
+        assert first is not None
+        if any(place is None or place.identity != first.identity for place in places):
+            raise recreated(self._topic, partition)
+        return first.identity
 
-    def _partition(self, partition: int, offset: int, stop: int) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
+        """The records, in order within each partition.
+
+        Raises LogTruncated, OffsetOutOfRange (trimmed meanwhile), UnknownTopicId (deleted and created again) or TimedOut.
+        """
+        for identity, first, stop in self._ranges:
+            yield from self._partition(identity, first, stop)
+
+    def _partition(self, identity: PartitionId, offset: int, stop: int) -> Iterator[Record]:
         last_epoch = known_epoch = -1
         config = self._client._core.config
         waiting_since = -1
         while offset < stop:
             op = FetchOp(
                 self._topic,
-                partition,
+                identity.partition,
                 offset,
                 max_bytes=config.fetch_bytes,
                 wait_ms=config.fetch_wait_ms,
                 deadline_ms=self._client._deadline(self._timeout_s),
                 last_epoch=last_epoch,
                 known_epoch=known_epoch,
+                expected=identity,
             )
             result: Fetch = self._client._do(op)
             for record in result.records:
@@ -90,7 +104,7 @@ class Reading:
                 now_ms = self._client._driver.now_ms()
                 waiting_since = now_ms if waiting_since < 0 else waiting_since
                 if self._timeout_s is not None and now_ms - waiting_since >= self._timeout_s * 1000:
-                    place = f"{self._topic}-{partition}"
+                    place = f"{self._topic}-{identity.partition}"
                     raise TimedOut(f"waited {self._timeout_s:g} s for {place} to serve offset {offset}, which was committed before")
             else:
                 waiting_since = -1

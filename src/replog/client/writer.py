@@ -440,7 +440,8 @@ class PartitionQueue:
         self.draining, self.timer_ms, self.floor = "", None, -1
         for batch in batches:
             if not batch.done:
-                batch.seal()
+                if not batch.count:
+                    batch.seal()  # a batch with a body has been counted, and no longer has its values
                 batch.done, batch.error, batch.flying = True, error, None
                 self.writer.failed[batch] = None
                 if batch.callbacks:

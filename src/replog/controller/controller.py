@@ -27,7 +27,7 @@ from replog.controller.cluster import (
     Topic,
 )
 from replog.controller.decision import Ask, Decision, Piece, Step, pack
-from replog.controller.election import Choice, Loss, choose, initial, recover
+from replog.controller.election import Choice, Loss, choose, initial, lost, recover
 from replog.controller.events import (
     AdminAsked,
     BrokerAcknowledged,

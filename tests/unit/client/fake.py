@@ -114,8 +114,11 @@ class FakeCluster:
         topic_id = self._topic_ids.to_bytes(16, "big")
         self.topics[topic] = (topic_id, TopicConfig(**config))
         for n in range(partitions):
-            identity = PartitionId(topic_id, n, 0)
-            self.partitions[identity] = FakePartition(topic, identity, leader=1 + n % len(self.brokers))
+            self.add_partition(topic, n)
+
+    def add_partition(self, topic: str, number: int) -> None:
+        identity = PartitionId(self.topics[topic][0], number, 0)
+        self.partitions[identity] = FakePartition(topic, identity, leader=1 + number % len(self.brokers))
         self.version += 1
 
     def delete(self, topic: str) -> None:

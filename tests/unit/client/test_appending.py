@@ -10,6 +10,7 @@ from tests.unit.client.fake import CLIENT, make
 
 from replog.errors import (
     Code,
+    LogDirectoryFull,
     MessageTooLarge,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -204,6 +205,25 @@ def test_not_enough_replicas_to_the_end_is_a_definite_refusal() -> None:
     assert client.append("t", 0, ["b"]).base_offset == 0
     driver.pass_time(60_000)
     assert cluster.partition("t").values() == [b"b"]
+
+
+def test_a_full_disk_to_the_end_is_a_definite_refusal() -> None:
+    cluster, driver, client = make({"t": 1})
+    refuse(cluster, *[Code.LOG_DIRECTORY_FULL] * 1_000)
+    with pytest.raises(LogDirectoryFull, match=r"^LogDirectoryFull, waited 5 s .*t-0"):
+        client.append("t", 0, ["a"], timeout_s=5)
+    cluster.override = None
+    assert client.append("t", 0, ["b"]).base_offset == 0
+    driver.pass_time(60_000)
+    assert cluster.partition("t").values() == [b"b"]
+
+
+def test_a_full_disk_after_a_lost_answer_settles_nothing() -> None:
+    """The first copy may be stored: the refusal of the second says nothing about it."""
+    cluster, _, client = make({"t": 1})
+    refuse(cluster, Code.REQUEST_TIMED_OUT, *[Code.LOG_DIRECTORY_FULL] * 1_000)
+    with pytest.raises(TimedOut, match="the last answer was LogDirectoryFull; whether it was stored is unknown"):
+        client.append("t", 0, ["a"], timeout_s=5)
 
 
 def test_giving_up_an_unknown_outcome_raises_the_epoch_and_starts_at_sequence_0() -> None:

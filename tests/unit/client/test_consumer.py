@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 import pytest
 from tests.unit.client.fake import make
 
-from replog.errors import OffsetOutOfRange, UnknownTopicOrPartition, UsageError
+from replog.errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
 from replog.messages import ListOffsets
+from replog.records import RecordBatch, encode_records
 
 
 def test_latest_begins_at_first_use_and_follows() -> None:
@@ -105,10 +107,61 @@ def test_added_partitions_are_read_from_their_beginning() -> None:
     cluster, _, client = make({"t": 1})
     consumer = client.consumer("t")
     assert consumer.poll() == []
-    cluster.delete("t")
-    cluster.create("t", 2)
+    cluster.add_partition("t", 1)
+    client.topics()
     client.append("t", 1, ["first"])
     assert [r.text() for r in consumer.poll(timeout_s=5)] == ["first"]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", 0])
+def test_a_position_ends_with_its_topic(start: Any) -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["old 0", "old 1"])
+    consumer = client.consumer("t", start=start)
+    assert len(consumer.poll()) == (0 if start == "latest" else 2)
+    cluster.delete("t")
+    cluster.create("t")
+    client.topics()
+    for n in range(4):
+        client.append("t", 0, [f"new {n}"])
+    for _ in range(2):
+        with pytest.raises(UnknownTopicId, match="t-0: the topic was deleted and created again") as caught:
+            consumer.poll(timeout_s=5)
+    assert (caught.value.topic, caught.value.partition) == ("t", 0)
+    consumer.seek("t", 0, 1)
+    assert [r.text() for r in consumer.poll()] == ["new 1", "new 2", "new 3"]
+    cluster.delete("t")
+    cluster.create("t")
+    client.topics()
+    client.append("t", 0, ["newest"])
+    with pytest.raises(UnknownTopicId):
+        consumer.poll(timeout_s=5)
+    consumer.seek_to_beginning()
+    assert [r.text() for r in consumer.poll()] == ["newest"]
+
+
+def test_what_was_fetched_of_a_deleted_topic_is_still_handed_out() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["old 0", "old 1"])
+    consumer = client.consumer("t", start="earliest")
+    assert [r.text() for r in consumer.poll(max_records=1)] == ["old 0"]
+    cluster.delete("t")
+    cluster.create("t")
+    client.topics()
+    client.append("t", 0, ["new"])
+    assert [r.text() for r in consumer.poll(max_records=1)] == ["old 1"]
+    with pytest.raises(UnknownTopicId):
+        consumer.poll(timeout_s=5)
+
+
+def test_a_wait_without_end_is_inf_or_none() -> None:
+    cluster, driver, client = make({"t": 1})
+    for forever in (None, float("inf"), 1e300):
+        consumer = client.consumer("t")
+        assert consumer.poll() == []
+        driver.events = [*[lambda: None] * 50, lambda: cluster.partition("t").append(RecordBatch(encode_records([b"late"], now_ms=1)))]
+        assert [r.text() for r in consumer.poll(timeout_s=forever)] == ["late"]
+        consumer.close()
 
 
 def test_an_unavailable_leader_is_waited_out() -> None:

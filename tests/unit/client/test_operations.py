@@ -217,6 +217,17 @@ def test_a_late_broker_is_forgiven_for_topics_this_client_created() -> None:
         client.append("t", 0, ["b"])
 
 
+def test_a_partition_that_a_new_topic_does_not_have_is_refused_at_once() -> None:
+    _, driver, client = make()
+    client.create_topic("t", partitions=2)
+    started = driver.now_ms()
+    with pytest.raises(UnknownTopicOrPartition, match="topic 't' has no partition 7; it has 0, 1"):
+        client.append("t", 7, ["a"])
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 7"):
+        client.fetch("t", 7, 0)
+    assert driver.now_ms() == started
+
+
 def test_a_broker_that_was_not_reached_is_left_alone_for_a_while() -> None:
     _, driver, client = make({"t": 1})
     client.topics()

@@ -448,3 +448,81 @@ def test_partitions_that_appear_are_used() -> None:
         client.topics()
         assert {producer.send("t", "v", key=f"{n}").result().partition for n in range(20)} == {0, 1, 2}
         assert {producer.send("t", "v").result().partition for _ in range(6)} == {0, 1, 2}
+
+
+def interrupt_after(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def close_driver(driver: Any) -> None:
+    with driver.lock:
+        driver.closed = True
+        driver.core.crash(UsageError("closed"))
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_client_closed_first_is_no_silent_loss(crashed: bool) -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(linger_ms=60_000)
+    told: list[Any] = []
+    for n in range(3):
+        producer.send("t", str(n)).add_done_callback(told.append)
+    driver.closed = True
+    if crashed:
+        close_driver(driver)
+    with pytest.raises(UsageError, match="this Client is closed"):
+        producer.send("t", "late")
+    with pytest.raises(UsageError, match="this Client is closed"):
+        producer.send_many("t", ["late"])
+    with pytest.raises(Unavailable, match=r"the client was closed before this Producer: 3 records were not sent$"):
+        producer.close()
+    producer.close()
+    with pytest.raises(UsageError, match="this Producer is closed"):
+        producer.send("t", "later")
+    assert everything(cluster) == []
+
+
+def test_leaving_the_block_after_the_client_says_what_is_unknown() -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    producer = client.producer(linger_ms=60_000)
+    producer.send_many("t", ["a", "b"])
+    producer._send_open()
+    producer.send("t", "c")
+    close_driver(driver)
+    with pytest.raises(Unavailable, match="1 records were not sent, 2 records were sent, but whether they were stored is unknown"):
+        producer.__exit__(None, None, None)
+    _, driver, client = make({"t": 1})
+    with client.producer() as producer:
+        producer.send("t", "a").result()
+        close_driver(driver)
+
+
+def test_an_error_in_the_block_is_not_held_up_for_ever() -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    started = driver.now_ms()
+    with pytest.raises(ZeroDivisionError) as caught, client.producer(max_block_ms=3_000) as producer:
+        _ = producer.send("t", "stuck").done() or 1 // 0
+    assert driver.now_ms() - started == 3_000
+    assert "while closing the producer: TimedOut: waited 3 s" in caught.value.__notes__[0]
+    producer._writer.failed.clear()
+
+
+def test_an_interrupt_in_the_block_is_not_held_up_at_all() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    with pytest.raises(KeyboardInterrupt) as caught, client.producer(linger_ms=60_000) as producer:
+        interrupt_after(producer.send("t", "goes at once"))
+    assert everything(cluster) == [b"goes at once"]
+    assert not hasattr(caught.value, "__notes__")
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    started = driver.now_ms()
+    with pytest.raises(KeyboardInterrupt) as caught, client.producer(linger_ms=60_000) as producer:
+        interrupt_after(producer.send("t", "stuck"))
+    assert driver.now_ms() == started
+    assert "1 records had no outcome yet and were not waited for" in caught.value.__notes__[0]
+    with pytest.raises(UsageError, match="this Producer is closed"):
+        producer.send("t", "later")

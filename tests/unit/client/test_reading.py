@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import make
 
-from replog.errors import Code, CorruptMessage, LogTruncated, OffsetOutOfRange, TimedOut, UnknownTopicOrPartition
+from replog.errors import Code, CorruptMessage, LogTruncated, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition
 from replog.messages import Fetch, Fetched, FetchedEntry
 from replog.model import PartitionId
 from replog.ports import MemorySlice
@@ -67,11 +67,12 @@ def test_control_batches_are_passed_over() -> None:
 
 
 def test_a_damaged_or_foreign_batch_is_fetched_again_and_then_reported() -> None:
-    cluster, _, client = make({"t": 1})
+    cluster, driver, client = make({"t": 1}, request_timeout_ms=5_000)
     client.append("t", 0, ["a"])
     wrong = RecordBatch(bytes(cluster.partition("t").log[0].body))
     wrong.stamp(PartitionId(b"x" * 16, 0, 0), 0, 0)
     released: list[MemorySlice] = []
+    asked: list[tuple[bool, int]] = []
 
     class Slice(MemorySlice):
         def release(self) -> None:
@@ -84,6 +85,7 @@ def test_a_damaged_or_foreign_batch_is_fetched_again_and_then_reported() -> None
             if not isinstance(message, Fetch) or not left[0]:
                 return None
             left[0] -= 1
+            asked.append((message.verify, driver.now_ms()))
             entry = message.entries[0]
             answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, 0, 1, 0, 1, slices=[Slice(0, 1, wrong.to_bytes())])
             return [Fetched(message.request, 0, -1, 0, [answer])]
@@ -92,10 +94,76 @@ def test_a_damaged_or_foreign_batch_is_fetched_again_and_then_reported() -> None
 
     cluster.override = damage(2)
     assert texts(client.fetch("t", 0, 0)) == ["a"]
-    cluster.override = damage(3)
-    with pytest.raises(CorruptMessage, match="found in log"):
+    assert [verify for verify, _ in asked] == [False, True]
+    asked.clear()
+    cluster.override = damage(1_000)
+    with pytest.raises(CorruptMessage, match=r"broker 1 answered with a damaged batch: .*found in log.* \(tried for 5 s\)") as caught:
         client.fetch("t", 0, 0)
-    assert len(released) == 5
+    assert caught.value.broker == 1
+    assert [verify for verify, _ in asked] == [False] + [True] * (len(asked) - 1)
+    times = [at for _, at in asked]
+    assert 8 < len(asked) < 20
+    assert times[-1] - times[-2] > 4 * (times[1] - times[0])
+    assert len(released) == 2 + len(asked)
+
+
+def test_another_leader_ends_the_damage() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    damaged = bytearray(cluster.partition("t").log[0].to_bytes())
+    damaged[-1] ^= 1
+    asked: list[int] = []
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch) or broker != 1:
+            return None
+        asked.append(broker)
+        if len(asked) == 8:  # it has found out that its disk is bad
+            cluster.move("t", 0, 2)
+        entry = message.entries[0]
+        pieces = [MemorySlice(0, 1, bytes(damaged))]
+        answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, 0, 1, 0, 1, slices=pieces)
+        return [Fetched(message.request, 0, -1, 0, [answer])]
+
+    cluster.override = override
+    assert texts(client.read("t")) == ["a"]
+    assert len(asked) == 8
+
+
+def test_a_read_ends_with_its_topic() -> None:
+    cluster, _, client = make({"t": 1}, fetch_bytes=1024)
+    for n in range(40):
+        client.append("t", 0, [f"old {n:0100}"])
+    reading = client.read("t")
+    seen = [next(reading).text()]
+    cluster.delete("t")
+    cluster.create("t")
+    client.topics()
+    for n in range(60):
+        client.append("t", 0, [f"new {n:0100}"])
+    with pytest.raises(UnknownTopicId, match="t-0: the topic was deleted and created again"):
+        seen.extend(record.text() for record in reading)
+    assert seen == [f"old {n:0100}" for n in range(len(seen))]
+    assert len(seen) < 40
+    assert len(texts(client.read("t"))) == 60
+
+
+def test_a_fetch_may_wait_without_end() -> None:
+    cluster, driver, client = make({"t": 1}, request_timeout_ms=500)
+    for forever in (None, float("inf")):
+        offset = cluster.partition("t").end
+        original, left = cluster._fetched, [5]
+
+        def held(broker: int, entry: Any, original: Any = original, left: list[int] = left) -> Any:
+            driver.clock.advance(500)
+            left[0] -= 1
+            if not left[0]:
+                cluster.partition("t").append(RecordBatch(encode_records([b"late"], now_ms=1)))
+            return original(broker, entry)
+
+        cluster._fetched = held  # type: ignore[method-assign]
+        assert texts(client.fetch("t", 0, offset, wait_s=forever)) == ["late"]
+        cluster._fetched = original  # type: ignore[method-assign]
 
 
 def test_a_read_ends_at_the_latest_offset_of_its_start_p108() -> None:

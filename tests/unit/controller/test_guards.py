@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from attrs import evolve
 from tests.unit.controller.harness import World, pid
@@ -14,7 +16,7 @@ from replog.controller.election import choose
 from replog.controller.events import BrokerAcknowledged, IsrProposed, ReplicasLost
 from replog.controller.lastknown import LastKnown
 from replog.controller.topics import strays
-from replog.errors import Code
+from replog.errors import Code, StoreFull
 from replog.messages import (
     AlterIsr,
     AlterIsrAnswer,
@@ -28,7 +30,7 @@ from replog.messages import (
 )
 from replog.metadata import layout
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
-from replog.ports import Create, LossReport, Put
+from replog.ports import Conflict, Create, LossReport, Put, UnknownOutcome
 
 T = b"t" * 16
 P = PartitionId(T, 0, 3)
@@ -159,6 +161,27 @@ def test_a_state_that_somebody_else_changed_is_read_again_and_decided_again():
     world.kill(2)
     state = world.state()
     assert (state.leader, state.leader_epoch, state.isr, state.elr, state.partition_epoch) == (1, 1, (1,), (2,), 2)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "says"),
+    [
+        (StoreFull("no space"), r"^the metadata store's disk is full: create_topic was not done \(no space\)$"),
+        (Conflict("/brokers/topics/t"), "^the store kept changing under create_topic; try again$"),
+        (UnknownOutcome("gone"), "^the store failed under create_topic, which may have been done: gone$"),
+    ],
+)
+def test_a_wish_that_is_given_up_says_what_the_store_said_last(monkeypatch, refusal, says):
+    world = World(3)
+    session = type(world.nodes[1].session)
+    monkeypatch.setattr(session, "commit_each", lambda self, batches: [refusal] * len(batches))
+    answer = world.admin("create_topic", name="t")
+    assert answer.error == Code.UNKNOWN_SERVER_ERROR
+    assert re.search(says, answer.message), answer.message
+    (told,) = [event for event in world.events if event.name == "decision_given_up"]
+    assert told.fields["event"] == "AdminAsked"
+    monkeypatch.undo()
+    world.create("t")
 
 
 def test_a_leader_that_knows_more_makes_the_controller_look_again():

@@ -1,0 +1,81 @@
+"""What callers pass by mistake is refused with its name and what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.client.fake import make
+
+from replog.client.arguments import check_timeout
+from replog.errors import TimedOut, UsageError
+
+
+@pytest.mark.parametrize(("given", "kept"), [(None, None), (float("inf"), None), (1e300, None), (10**400, None), (0, 0.0), (1.5, 1.5)])
+def test_a_timeout_that_nobody_lives_to_see_is_none(given: Any, kept: float | None) -> None:
+    assert check_timeout(given) == kept
+
+
+@pytest.mark.parametrize("given", [float("nan"), -1, -0.1, float("-inf"), "1", True, []])
+def test_other_timeouts_are_refused_everywhere(given: Any) -> None:
+    cluster, _, client = make({"t": 1})
+    producer = client.producer()
+    delivery = producer.send("t", "a")
+    before = dict(cluster.counts)
+    calls: list[Any] = [
+        lambda: client.append("t", 0, ["a"], timeout_s=given),
+        lambda: client.create_topic("u", timeout_s=given),
+        lambda: client.delete_topic("t", timeout_s=given),
+        lambda: client.topics(timeout_s=given),
+        lambda: client.read("t", timeout_s=given),
+        lambda: client.offset("t", 0, "latest", timeout_s=given),
+        lambda: client.consumer("t").poll(timeout_s=given),
+        lambda: producer.flush(timeout_s=given),
+        lambda: delivery.result(timeout_s=given),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match=r"timeout_s is .*; allowed are seconds from 0 up, or None for no limit"):
+            call()
+    with pytest.raises(UsageError, match="wait_s is"):
+        client.fetch("t", 0, 0, wait_s=given)
+    assert cluster.counts == before
+
+
+def test_inf_is_taken_everywhere() -> None:
+    _, driver, client = make({"t": 1})
+    inf = float("inf")
+    client.create_topic("u", timeout_s=inf)
+    assert client.append("t", 0, ["a"], timeout_s=inf).base_offset == 0
+    assert client.topics(timeout_s=inf) == ["t", "u"]
+    assert client.describe("t", timeout_s=inf).partitions[0].high_watermark == 1
+    assert [r.text() for r in client.read("t", timeout_s=inf)] == ["a"]
+    assert client.offset("t", 0, "latest", timeout_s=inf) == 1
+    assert client.consumer("t").position("t", 0, timeout_s=inf) == 1
+    with client.producer() as producer:
+        assert producer.send("t", "b").result(timeout_s=inf).offset == 1
+        producer.flush(timeout_s=inf)
+    client.delete_topic("u", timeout_s=inf)
+    driver.filter = lambda to, message: True
+    with pytest.raises(TimedOut, match="waited 1 s"):
+        client.append("t", 0, ["a"], timeout_s=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda c: c.create_topic("u", config=5), "config is a mapping of configuration keys to values, not 5"),
+        (lambda c: c.create_topic("u", assignment={0: 1}), "the assignment of partition 0 is a list of broker ids, not 1"),
+        (lambda c: c.create_topic("u", assignment={0: "12"}), "the assignment of partition 0 is a list of broker ids, not '12'"),
+        (lambda c: c.create_topic("u", assignment=[1]), "assignment is a mapping"),
+        (lambda c: c.append("t", 0, None), "records is a list of values or Records, not None"),
+        (lambda c: c.append("t", 0, 5), "records is a list of values or Records, not 5"),
+        (lambda c: c.producer().send_many("t", None), "values is a list of values, not None"),
+        (lambda c: c.read("t", partitions=1), "partitions is a list of partition numbers, not 1"),
+        (lambda c: c.consumer("t", partitions=1.5), "partitions is a list of partition numbers, not 1.5"),
+    ],
+)
+def test_the_wrong_kind_is_refused_before_anything_is_sent(call: Any, match: str) -> None:
+    cluster, _, client = make({"t": 1})
+    with pytest.raises(UsageError, match=match):
+        call(client)
+    assert not cluster.counts
