@@ -11,7 +11,7 @@ from replog.log.directory import FileLogDirectory
 from replog.log.files import Fs
 from replog.log.log import FileLog
 from replog.model import PartitionId
-from replog.ports import LogStart
+from replog.ports import Location, LogStart
 
 __all__ = ["open_alone"]
 
@@ -19,7 +19,7 @@ _TOPIC: Final = "(alone)"
 """No topic can have this name, so that a broker's directory is never taken for a log on its own, nor the other way round."""
 
 
-def open_alone(path: str, config: TopicConfig | None, fs: Fs, limits: BrokerConfig | None) -> tuple[FileLog, Callable[[], None]]:
+def open_alone(path: str | Location, config: TopicConfig | None, fs: Fs, limits: BrokerConfig | None) -> tuple[FileLog, Callable[[], None]]:
     """The log under `path`, and what closes its directory. `config` None keeps the configuration it has."""
     directory = FileLogDirectory(path, limits=limits, fs=fs)
     try:

@@ -29,7 +29,7 @@ from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
 from replog.log.storage import Storage, folder_name
 from replog.model import PartitionId
-from replog.ports import Log, LogDirectory, LogStart
+from replog.ports import Location, Log, LogDirectory, LogStart
 
 __all__ = ["FileLogDirectory", "Recovered"]
 
@@ -65,7 +65,7 @@ class FileLogDirectory(LogDirectory):
     library made it; LogCorrupt if what it says about itself is damaged (nothing is deleted then).
     """
 
-    def __init__(self, path: str, *, limits: BrokerConfig | None = None, fs: Fs = OS) -> None:
+    def __init__(self, path: str | Location, *, limits: BrokerConfig | None = None, fs: Fs = OS) -> None:
         self.path = str(path).rstrip("/") or "/"
         self.fs = fs
         self.high_watermarks: dict[PartitionId, int] = {}

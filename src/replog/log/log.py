@@ -23,7 +23,7 @@ from replog.log.segment import Segment
 from replog.log.segmented import SegmentedLog
 from replog.log.storage import Storage
 from replog.model import PartitionId
-from replog.ports import LossReport, Slice
+from replog.ports import Location, LossReport, Slice
 from replog.records import BadBatch, BatchHeader, RecordBatch
 
 __all__ = ["FileLog"]
@@ -47,7 +47,7 @@ class FileLog(SegmentedLog):
 
     @classmethod
     def open(  # type: ignore[override]  # the port takes any options; these are the ones of files
-        cls, path: str, *, config: TopicConfig | None = None, fs: Fs = OS, limits: BrokerConfig | None = None
+        cls, path: str | Location, *, config: TopicConfig | None = None, fs: Fs = OS, limits: BrokerConfig | None = None
     ) -> Self:
         """A log of its own under the folder `path`, made if it is missing; closing it saves the next open a scan.
 

@@ -17,6 +17,7 @@ __all__ = [
     "EpochStart",
     "EpochTable",
     "FlushToken",
+    "Location",
     "Log",
     "LogDirectory",
     "LogStart",
@@ -28,6 +29,12 @@ __all__ = [
     "Slice",
     "Writer",
 ]
+
+
+class Location(Protocol):
+    """A path-like object, `pathlib.Path` for one."""
+
+    def __fspath__(self) -> str: ...
 
 
 class EpochStart(NamedTuple):
@@ -153,7 +160,7 @@ class Log(ABC):
     """May be replaced at any time; takes effect at the next append or `retain`."""
 
     @classmethod
-    def open(cls, path: str, **options: Any) -> Any:
+    def open(cls, path: str | Location, **options: Any) -> Any:
         """A log of its own under the folder `path`, created if missing: a `FileLog` ready for `append_records` and `read`."""
         from replog.log.log import FileLog  # the port knows its default backend only when asked
 
