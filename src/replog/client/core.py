@@ -132,7 +132,8 @@ class ClientCore:
 
     def crash(self, error: BaseException) -> None:
         """The core may be half-changed: whatever was under way has an unknown outcome. What it knows of the cluster is dropped too."""
-        unknown = Unavailable(f"the client was interrupted ({type(error).__name__}); whether this was carried out is unknown")
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        unknown = Unavailable(f"the client was interrupted ({why}); whether this was carried out is unknown")
         for op in self._ops:
             op.fail(unknown)
         self._ops, self._requests, self._ready, self._stalled, self._timers, self._down = {}, {}, {}, {}, [], {}

@@ -55,8 +55,9 @@ class EmbeddedBroker:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.
 
         Idempotent. A stop that cannot be clean, because the disk is full or broken, is one that is not: the log says so, and
-        the next start finds out what is missing.
+        the next start finds out what is missing. Nor is it while a copy has failed: after a clean stop nobody would read it.
         """
+        clean = clean and not any(partition.failed for partition in self.broker.partitions.values())
         for address in self._addresses:
             self._pump.unseat(address)
         try:
