@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define
 
 from replog.config import BrokerConfig
 from replog.messages import AlterIsr, AlterIsrAnswer, AlterIsrEntry
@@ -22,11 +22,6 @@ class _Pending:
     sent_ms: int
 
 
-@define
-class _Request:
-    proposals: dict[PartitionId, IsrChange] = field(factory=dict)
-
-
 class Proposals:
     """The wishes of this broker's leaders."""
 
@@ -39,7 +34,8 @@ class Proposals:
         """Where proposals go; None while no controller is known."""
         self._wanted: dict[PartitionId, Partition] = {}
         self._pending: dict[PartitionId, _Pending] = {}
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, dict[PartitionId, IsrChange]] = {}
+        """What each request under way proposed: an answer decides only that."""
         self._number = 0
         self.due_ms: int | None = None
         """When `send_due` has something to do; 0: now."""
@@ -91,9 +87,9 @@ class Proposals:
         if self.controller is None:
             return  # overdue as soon as one is known
         self._number += 1
-        request = self._requests[self._number] = _Request()
+        proposed = self._requests[self._number] = {}
         for entry, pending in entries:
-            request.proposals[entry.partition] = pending.proposal
+            proposed[entry.partition] = pending.proposal
             pending.sent_ms = now_ms
         while len(self._requests) > 1_000:  # answers that old are of no use: the proposals were sent again since
             del self._requests[next(iter(self._requests))]
@@ -106,12 +102,12 @@ class Proposals:
         An answer to the whole request (not the controller, stale broker epoch) decides nothing: the same proposals go
         out again later, to whoever is the controller then.
         """
-        request = self._requests.pop(answer.request, None)
-        if request is None or answer.error:
+        proposed = self._requests.pop(answer.request, None)
+        if proposed is None or answer.error:
             return []
         changed: list[Partition] = []
         for result in answer.entries:
-            proposal = request.proposals.get(result.partition)
+            proposal = proposed.get(result.partition)
             pending = self._pending.get(result.partition)
             if proposal is None or pending is None or pending.proposal is not proposal:
                 continue

@@ -57,7 +57,6 @@ class Session:
     """Partitions whose high watermark moved: told along with the next answer, never worth one by themselves (KAFKA-9952)."""
     request: int | None = None
     deadline_ms: int = 0
-    min_bytes: int = 1
     max_bytes: int = 0
     verify: bool = False
     """The reader got damaged bytes last time: check them before they go out again."""
@@ -109,7 +108,6 @@ class Sessions:
             self._outbox.messages.append((session.reader, empty))
         session.request = fetch.request
         session.deadline_ms = now_ms + fetch.max_wait_ms
-        session.min_bytes = fetch.min_bytes
         session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
         session.verify = fetch.verify
         session.contact.parked += 1

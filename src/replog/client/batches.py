@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from crc32c import crc32c
-
 from replog.payload import Headers
-from replog.records import BODY_HEADER, encode_values
+from replog.records import encode_values, with_producer
 
-__all__ = ["Batch", "with_sequence"]
+__all__ = ["Batch"]
 
 Cell = bytes | str | None
-
-_SEQUENCE_BYTES = slice(BODY_HEADER.size - 8, BODY_HEADER.size)
 
 
 class Batch:
@@ -128,7 +124,7 @@ class Batch:
         """Make the body, once; later numbers are written over the old ones."""
         if self.body is not None:
             if (epoch, sequence) != (self.epoch, self.sequence):
-                self.body = with_sequence(self.body, epoch, sequence)
+                self.body = with_producer(self.body, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         else:
             self.body = encode_values(
                 self.values,
@@ -144,11 +140,3 @@ class Batch:
             )
             self.values, self.keys = [], None
         self.epoch, self.sequence = epoch, sequence
-
-
-def with_sequence(body: bytes, epoch: int, sequence: int) -> bytes:
-    """The same records under another producer epoch and sequence: a new body with a new checksum."""
-    changed = bytearray(body)
-    changed[_SEQUENCE_BYTES] = epoch.to_bytes(4, "little", signed=True) + sequence.to_bytes(4, "little", signed=True)
-    changed[:4] = crc32c(memoryview(changed)[4:]).to_bytes(4, "little")
-    return bytes(changed)

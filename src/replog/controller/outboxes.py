@@ -153,7 +153,6 @@ class Outboxes:
         self._look = look
         self._brokers: dict[int, BrokerOutbox] = {}
         self._changed: dict[int, None] = {}
-        self.resent = 0
         """Notices sent again, for metrics."""
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
@@ -232,7 +231,6 @@ class Outboxes:
             notice = box.entries(number)
             assert notice is not None
             notice.sent_ms = now_ms
-            self.resent += 1
             yield broker_id, self._message(box, number)
 
     def _message(self, box: BrokerOutbox, number: int) -> LeaderAndIsr | StopReplica:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, Self
 
@@ -10,8 +11,9 @@ from replog.errors import LogClosed, LogCorrupt, LogDamaged, ReplogError, UsageE
 from replog.log.epochs import EpochTable
 from replog.log.files import OS
 from replog.log.producers import ProducerTable
+from replog.log.tail import Tail
 from replog.model import PartitionId
-from replog.ports import Log
+from replog.ports import Log, Slice
 from replog.records import BadBatch, Record, RecordBatch, decode_records, encode_records
 
 __all__ = ["JoinedSlice", "StoredLog"]
@@ -51,6 +53,7 @@ class StoredLog(Log):
 
     __slots__ = (
         "_refusal",
+        "_tail",
         "config",
         "end_offset",
         "epochs",
@@ -71,6 +74,7 @@ class StoredLog(Log):
         self.start_offset = self.end_offset = self.flushed_end = start_offset
         self.epochs = EpochTable()
         self.producers = ProducerTable(producers_max)
+        self._tail = Tail()
         self.generation = 0
         """Raised whenever records are taken away: a flush begun before that proves nothing."""
         self.last_epoch = -1
@@ -81,6 +85,26 @@ class StoredLog(Log):
         assert epoch >= self.last_epoch, f"epoch {epoch} after {self.last_epoch}"
         self.epochs.assign(epoch, self.end_offset)
         self.last_epoch = epoch
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        if self._refusal is not None:
+            self._check_readable()
+        if limit > self.end_offset:
+            limit = self.end_offset
+        if offset >= limit:
+            return []
+        tail = self._tail.slice_at(offset, limit, max_bytes)
+        if tail is not None:
+            return [tail]
+        assert offset >= self.start_offset, f"read at {offset}, the log starts at {self.start_offset}"
+        return self._read_stored(offset, limit, max_bytes)
+
+    @abstractmethod
+    def _read_stored(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        """What `read` returns where the tail has no answer; `offset` is stored, `limit` not beyond the end."""
+
+    def forget_tail(self) -> None:
+        self._tail.clear()
 
     def append_records(
         self, records: Iterable[Record | bytes | str | None], *, now_ms: int | None = None, compression: Literal["lz4"] | None = None

@@ -185,17 +185,7 @@ class FileLog(SegmentedLog):
 
     # -------------------------------------------------------------------------------------------------------- reading
 
-    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
-        if self._refusal is not None:
-            self._check_readable()
-        if limit > self.end_offset:
-            limit = self.end_offset
-        if offset >= limit:
-            return []
-        tail = self._tail.slice_at(offset, limit, max_bytes)
-        if tail is not None:
-            return [tail]
-        assert offset >= self.start_offset, f"read at {offset}, the log starts at {self.start_offset}"
+    def _read_stored(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
         slices: list[Slice] = []
         try:
             while offset < limit:
@@ -213,9 +203,6 @@ class FileLog(SegmentedLog):
                 taken.release()
             raise
         return slices
-
-    def forget_tail(self) -> None:
-        self._tail.clear()
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         self._check_readable()

@@ -22,7 +22,6 @@ from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
 from replog.log.producers import ProducerTable
 from replog.log.retention import expired, is_full
-from replog.log.tail import Tail
 from replog.model import PartitionId
 from replog.ports import FlushToken, Log, LogDirectory, LogStart, LossKind, LossReport, MemorySlice, Slice
 from replog.records import BatchHeader, RecordBatch, read_header
@@ -46,7 +45,7 @@ class MemorySegment:
 class MemoryLog(StoredLog):
     """A log in memory. Its flushes run like those of a file, so that a simulated power cut can lose what was not flushed."""
 
-    __slots__ = ("_bases", "_fail_directory", "_frames", "_producer_expiry_ms", "_segments", "_tail", "_times", "flushes_fail", "full")
+    __slots__ = ("_bases", "_fail_directory", "_frames", "_producer_expiry_ms", "_segments", "_times", "flushes_fail", "full")
 
     def __init__(
         self,
@@ -64,7 +63,6 @@ class MemoryLog(StoredLog):
         self._bases: list[int] = []
         self._times: list[int] = []  # newest record of each batch
         self._segments: list[MemorySegment] = []
-        self._tail = Tail()
         self._fail_directory = fail_directory or self.fail
         self.full = False
         """Set it to have appends refused with LogFull, as on a disk without space."""
@@ -109,17 +107,7 @@ class MemoryLog(StoredLog):
 
     # -------------------------------------------------------------------------------------------------------- reading
 
-    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
-        if self._refusal is not None:
-            self._check_readable()
-        if limit > self.end_offset:
-            limit = self.end_offset
-        if offset >= limit:
-            return []
-        tail = self._tail.slice_at(offset, limit, max_bytes)
-        if tail is not None:
-            return [tail]
-        assert offset >= self.start_offset, f"read at {offset}, the log starts at {self.start_offset}"
+    def _read_stored(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
         first = self._find(offset)
         stop, size = first, 0
         while stop < len(self._frames) and self._end_of(stop) <= limit:
@@ -132,9 +120,6 @@ class MemoryLog(StoredLog):
             return []
         base, end, frames = self._bases[first], self._end_of(stop - 1), self._frames[first:stop]
         return [MemorySlice(base, end, frames[0]) if len(frames) == 1 else JoinedSlice(base, end, size, list(frames))]
-
-    def forget_tail(self) -> None:
-        self._tail.clear()
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         self._check_readable()

@@ -19,7 +19,6 @@ from replog.log.flushing import FlushRun
 from replog.log.recovery import LogState, to_plain
 from replog.log.segment import Segment, SparseIndex, segment_name
 from replog.log.storage import OFFSET_MAX, Marker, Storage, remove_marker, remove_summary, write_marker, write_summary
-from replog.log.tail import Tail
 from replog.model import PartitionId
 from replog.ports import FlushToken
 
@@ -32,13 +31,12 @@ PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE})
 class SegmentedLog(StoredLog):
     """What a FileLog has on disk, and how that grows and shrinks."""
 
-    __slots__ = ("_active", "_marker", "_names", "_names_synced", "_recorded_flush", "_segments", "_storage", "_tail", "_unlinked")
+    __slots__ = ("_active", "_marker", "_names", "_names_synced", "_recorded_flush", "_segments", "_storage", "_unlinked")
 
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None) -> None:
         super().__init__(identity, config, storage.limits.producers_max)
         self._storage = storage
         self._segments: list[Segment] = []
-        self._tail = Tail()
         self._names = self._names_synced = 0  # how many segments were begun, and how many of their names are durable
         self._unlinked = False  # a name was removed, and that is not durable yet
         self._recorded_flush = 0  # the flushed end that the directory's checkpoint knows

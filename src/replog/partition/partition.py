@@ -282,7 +282,7 @@ class Partition:
     def latest_offset(self) -> int | None:
         """The high watermark, once it is known to cover what earlier leaders committed (LESO); None until then (P-48)."""
         leading = self.leading
-        if leading is None or self.high_watermark < min(leading.epoch_start, self.log.end_offset):
+        if leading is None or self.high_watermark < leading.epoch_start:
             return None
         return self.high_watermark
 
