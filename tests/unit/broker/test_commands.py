@@ -154,6 +154,13 @@ def test_an_older_notice_does_not_bring_a_stopped_copy_back() -> None:
     assert apply(to, told(4, entries=[entry])) == [IDENTITY]  # what was named since is fenced by its epochs
 
 
+def test_a_new_life_forgets_what_was_stopped_in_the_last_one() -> None:
+    to = commands()
+    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda entry: 0)
+    to.registered(4)  # its notices count from 0 again
+    assert apply(to, told(0, life=4, complete=True, entries=[notice(1, 0, (1,))])) == [IDENTITY]
+
+
 def test_a_stop_that_was_refused_is_not_remembered() -> None:
     to = commands()
     stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 3, True)])

@@ -264,6 +264,24 @@ def test_newer_metadata_ends_a_pause() -> None:
     assert head(fetch)[2] == [0]
 
 
+def test_what_came_in_vain_is_asked_again_with_a_check() -> None:
+    partition = follower(0)
+    one = Follower(partition)
+    ((_, first),) = one.poll()
+    assert not first.verify
+    assert one.answer(first)
+    one.fetching.took(partition, entry(partition, end=1), Followed.RETRY, 0)
+    one.fetching.send_due(0)  # as after every answer
+    one.poll()
+    ((_, again),) = one.poll(1_000)
+    assert (head(again)[2], again.verify) == ([0], True)
+    assert one.answer(again)
+    one.fetching.took(partition, entry(partition, end=1), Followed.APPENDED, 1_000)
+    one.fetching.send_due(1_000)
+    ((_, after),) = one.poll(1_000)
+    assert not after.verify
+
+
 def test_a_disconnect_restarts_what_was_under_way() -> None:
     one = Follower(follower(0))
     one.opened()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from replog.broker.broker import Broker
 from replog.broker.sessions import Sessions
 from replog.broker.waiting import WaitingAppend, WaitingAppends
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code
-from replog.log.memory import MemoryLog
-from replog.messages import Fetch, Fetched, FetchEntry, PartitionNotice, Produced
+from replog.log.memory import MemoryLog, MemoryLogDirectory
+from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry, LeaderAndIsr, PartitionNotice, Produced, Registered
 from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.ports import Outbox
+from replog.ports import MemorySlice, Outbox
 from replog.records import Record, RecordBatch, encode_records
+from replog.testing.clock import SeededIds
 
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
@@ -100,6 +102,26 @@ def test_a_repetition_waits_for_its_original_only() -> None:
     waiting.wake(partition)
     answered = [entry.request for _, message in outbox.messages if isinstance(message, Produced) for entry in message.entries]
     assert answered == [1, 3]
+
+
+def test_what_came_before_the_damage_is_flushed() -> None:
+    directory = MemoryLogDirectory(directory_id="d")
+    broker = Broker(2, directory, config=BrokerConfig(), ids=SeededIds(1))
+    broker.receive("membership", Registered(2, 2), 0)
+    state = PartitionState(leader=1, leader_epoch=5, isr=(1, 2))
+    config = TopicConfig(min_isr=1, flush="ack")
+    notice = PartitionNotice(P, "t", state, Assignment((1, 2)), config)
+    broker.receive(("controller", 1), LeaderAndIsr(1, 1, 2, 0, True, 1_000, [notice]), 0)
+    broker.tick(0, 0)
+    (fetch,) = [message for _, message in broker.outbox.messages if isinstance(message, Fetch)]
+    batch = RecordBatch(encode_records([Record("m0")], now_ms=0))
+    batch.stamp(P, 0, 5)
+    piece = MemorySlice(0, 2, batch.to_bytes() + b"damage" * 20)
+    entry = FetchedEntry(P, 5, 0, high_watermark=0, start_offset=0, end_offset=2, slices=[piece])
+    broker.receive(1, Fetched(fetch.request, 7, 0, Code.NONE, [entry]), 0)
+    broker.tick(0, 0)
+    assert broker.partitions[P].log.end_offset == 1
+    assert [token.end for token in broker.outbox.flushes] == [1]
 
 
 def test_a_leader_that_reads_damage_gives_its_copy_up() -> None:

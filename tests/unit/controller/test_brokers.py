@@ -324,6 +324,17 @@ def test_a_failed_disk_hands_leadership_over_and_is_not_trusted_again_in_this_li
     assert facts(world, 1)[0] == 2
 
 
+def test_a_failure_that_is_reported_again_is_no_news():
+    world = World(3)
+    topic = world.create(assignment={0: [3, 2]}, config={"min_isr": 1})
+    report = ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "fsync", [pid(topic, 0)])
+    for _ in range(3):
+        world.send(3, ("controller", 1), report)
+        world.settle()
+    assert facts(world) == (2, 1, (2,), (), ())
+    assert len(world.told("replicas_failed")) == 1
+
+
 def test_a_log_that_could_not_be_opened_is_a_failed_disk():
     world = World(3)
     topic = world.create(assignment={0: [3, 2]}, config={"min_isr": 1})
