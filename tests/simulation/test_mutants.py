@@ -28,6 +28,7 @@ from replog.partition.isr import Committed, PendingExpand, PendingShrink
 from replog.partition.leading import Leading
 from replog.partition.partition import Partition
 from replog.partition.replica import Replica
+from replog.ports import Log
 from replog.testing.shuffle import run
 from replog.testing.shuffle_plan import draw
 
@@ -91,18 +92,18 @@ def applies_stale_notices(patch: Patch) -> None:
 def keeps_positions(patch: Patch) -> None:
     """M08: what followers acknowledged in an earlier leadership of the same process still counts."""
     lead = Partition._lead
-    remembered: dict[int, dict[int, int]] = {}
+    remembered: dict[Log, dict[int, int]] = {}
     acknowledge = Leading.acknowledge
 
     def noting(self: Leading, replica_id: int, *args: Any) -> Any:
         found = acknowledge(self, replica_id, *args)
-        remembered[id(self.log)] = {r.broker_id: r.position for r in self.replicas.values()}
+        remembered[self.log] = {r.broker_id: r.position for r in self.replicas.values()}
         return found
 
     def mutant(self: Partition, state: Any, notice: Any, now_ms: int) -> None:
         lead(self, state, notice, now_ms)
         assert self.leading is not None
-        for broker_id, position in remembered.get(id(self.log), {}).items():
+        for broker_id, position in remembered.get(self.log, {}).items():
             if broker_id in self.leading.replicas:
                 self.leading.replicas[broker_id].position = min(position, self.log.end_offset)
         self._advance(now_ms)
@@ -285,7 +286,7 @@ _CASES: tuple[tuple[Callable[[Patch], None], range, dict[str, Any], tuple[str, .
     (forgets_its_expansion, range(1, 60), {}, ("S4",)),
     (fences_no_fetch, range(340, 420), {}, _SAFETY),
     (applies_stale_notices, range(1, 60), {}, ("S6",)),
-    (keeps_positions, range(1, 60), {}, (*_SAFETY, "S4")),
+    (keeps_positions, range(19, 80), {"only": ("lag", "kill", "expire", "churn", "isolate"), **WIDE}, (*_SAFETY, "S4")),
     (joins_below_the_epoch, range(20, 80), {"only": ("lag", "kill", "expire", "churn", "isolate"), **WIDE}, _SAFETY),
     (shows_uncommitted, range(1, 10), {}, ("S13",)),
     (elects_uncleanly, range(1, 40), {}, (*_SAFETY, "S15")),

@@ -44,4 +44,5 @@ class FlushRun:
             self._files.unpin(segment)
 
     def __del__(self) -> None:
-        self.release()
+        if hasattr(self, "_segments"):  # an interrupt may come before the first line of __init__
+            self.release()

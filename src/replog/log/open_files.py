@@ -140,7 +140,8 @@ class FileSlice:
             self._files.unpin(self.segment)
 
     def __del__(self) -> None:
-        self.release()
+        if not getattr(self, "_released", True):  # an interrupt may come before the first line of __init__
+            self.release()
 
     def __repr__(self) -> str:
         return f"FileSlice([{self.base_offset}, {self.end_offset}), {self.length} bytes)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -11,6 +12,8 @@ import pytest
 from tests.unit.log.lives import IDENTITY, kill, open_directory, open_log
 
 from replog.config import TopicConfig
+from replog.log.flushing import FlushRun
+from replog.log.open_files import FileSlice
 from replog.ports import Log
 from replog.testing.disk import MemoryFs
 from replog.testing.log_contract import append, batch_of, shown
@@ -83,3 +86,16 @@ def test_an_interrupt_at_every_line(action: Callable[[Log], Callable[[], object]
         assert len(shown(found)) == found.end_offset
     assert line > 15
     assert {6, 8 if action is one else 14} <= ends, "interrupted before the write, and after it"
+
+
+@pytest.mark.parametrize("kind", [FileSlice, FlushRun])
+def test_an_interrupt_before_the_first_line_of_a_pin_leaves_nothing_to_release(kind: type) -> None:
+    """The object exists, and is cleaned up, although `__init__` never ran."""
+    raised: list[sys.UnraisableHookArgs] = []
+    hook, sys.unraisablehook = sys.unraisablehook, raised.append
+    try:
+        kind.__new__(kind)
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert raised == []
