@@ -38,7 +38,7 @@ bench: .venv/.dev
 	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)
 
 sim: .venv/.dev
-	@$(PY) -m replog.testing.shuffle $(SEED)
+	@$(PY) -m replog.testing.simulator $(SEED)
 
 fix: .venv/.dev
 	$(PY) -m ruff check --fix .

@@ -62,7 +62,15 @@ OPTIONAL = {  # optional dependency -> the only places that may import it
     "rich": ("src/replog/cli",),
 }
 SLEEPS = "src/replog/testing/eventually.py"
-SPEAKS = ("src/replog/cli", "src/replog/__main__.py", "src/replog/testing/shuffle.py")  # programs: they print
+SPEAKS = (  # programs: they print
+    "src/replog/cli",
+    "src/replog/__main__.py",
+    "src/replog/testing/disk/__main__.py",
+    "src/replog/testing/exploration/__main__.py",
+    "src/replog/testing/exploration/real_command.py",
+    "src/replog/testing/history/__main__.py",
+    "src/replog/testing/simulator/__main__.py",
+)
 UNSAFE_MODULES = frozenset({"dill", "marshal", "pickle", "shelve"})
 ANY_ORDER = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})  # calls that a set's order cannot reach
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from replog.errors import UsageError
-from replog.testing.scenarios import check_file, replay_scenario
-from replog.testing.stage_disks import FileDisks
+from replog.testing.scenario.disks import FileDisks
+from replog.testing.scenario.files import check_file, replay_scenario
 
 HERE = Path(__file__).parent
 UNIT = HERE.parent / "unit"

@@ -15,8 +15,8 @@ from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.ports import Put
 from replog.records import Record, RecordBatch, encode_records
-from replog.testing import shuffle_checks
-from replog.testing.shuffle_invariants import (
+from replog.testing.simulator import checks as checks_module
+from replog.testing.simulator.invariants import (
     AcknowledgedIsCommitted,
     Asked,
     CandidatesAreComplete,
@@ -31,10 +31,10 @@ from replog.testing.shuffle_invariants import (
     ReadersSeeCommitted,
     StatesAreSound,
 )
-from replog.testing.shuffle_ledger import Copy, Entry, Ledger, Violation
-from replog.testing.shuffle_liveness import boot
-from replog.testing.shuffle_plan import draw
-from replog.testing.shuffle_world import World
+from replog.testing.simulator.ledger import Copy, Entry, Ledger, Violation
+from replog.testing.simulator.liveness import boot
+from replog.testing.simulator.plan import draw
+from replog.testing.simulator.world import World
 
 pytestmark = pytest.mark.simulation
 
@@ -251,7 +251,7 @@ def test_s14_an_old_controller_writes() -> None:
 
 
 def test_s21_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffle_checks, "EVENTS_MAX", 5)
+    monkeypatch.setattr(checks_module, "EVENTS_MAX", 5)
     violates("S21", boot, World(draw(1)))
 
 

@@ -29,8 +29,8 @@ from replog.partition.leading import Leading
 from replog.partition.partition import Partition
 from replog.partition.replica import Replica
 from replog.ports import Log
-from replog.testing.shuffle import run
-from replog.testing.shuffle_plan import draw
+from replog.testing.simulator.plan import draw
+from replog.testing.simulator.run import run
 
 pytestmark = pytest.mark.simulation
 

@@ -21,11 +21,11 @@ from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.model import Address, PartitionId, PartitionState
 from replog.ports import Actor, Delete, LogDirectory, SessionChanged, StoreCall, StoreResult, UnknownOutcome, WatchFired
-from replog.testing.stage_commands import CommonCommands
-from replog.testing.stage_disks import Disks
-from replog.testing.stage_links import Envelope
-from replog.testing.stage_names import Command, broker_id, broker_ids, code_name, letter, letters, milliseconds
-from replog.testing.stage_play import CLIENT, COMMIT, STORE, Place
+from replog.testing.scenario.commands import CommonCommands
+from replog.testing.scenario.disks import Disks
+from replog.testing.scenario.links import Envelope
+from replog.testing.scenario.names import Command, broker_id, broker_ids, code_name, letter, letters, milliseconds
+from replog.testing.scenario.play import CLIENT, COMMIT, STORE, Place
 
 __all__ = ["ClusterStage"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from replog.errors import UsageError
 from replog.log.memory import MemoryLog
 from replog.model import PartitionId
-from replog.testing.stage_client import Client
-from replog.testing.stage_disks import Disks
-from replog.testing.stage_links import link
-from replog.testing.stage_names import Command, milliseconds
-from replog.testing.stage_play import Play
-from replog.testing.stage_telling import shown
+from replog.testing.scenario.client import Client
+from replog.testing.scenario.disks import Disks
+from replog.testing.scenario.links import link
+from replog.testing.scenario.names import Command, milliseconds
+from replog.testing.scenario.play import Play
+from replog.testing.scenario.telling import shown
 
 __all__ = ["CommonCommands"]
 

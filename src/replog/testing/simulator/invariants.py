@@ -9,7 +9,7 @@ from replog.messages import Fetched, Produced
 from replog.model import ACKS_ALL, Address, PartitionState
 from replog.partition.partition import Partition
 from replog.records import RecordBatch, read_header
-from replog.testing.shuffle_ledger import Copy, Ledger, Violation
+from replog.testing.simulator.ledger import Copy, Ledger, Violation
 
 __all__ = ["INVARIANTS", "Asked", "CandidatesAreComplete", "Invariant"]
 

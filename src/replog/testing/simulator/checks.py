@@ -9,12 +9,12 @@ from replog.messages import Fetched, Produce, Produced
 from replog.metadata import judgements, layout
 from replog.model import Address, PartitionId
 from replog.partition.partition import Partition
-from replog.testing.shuffle_invariants import INVARIANTS, Asked, CandidatesAreComplete, Invariant
-from replog.testing.shuffle_ledger import Copy, Ledger, Violation
+from replog.testing.simulator.invariants import INVARIANTS, Asked, CandidatesAreComplete, Invariant
+from replog.testing.simulator.ledger import Copy, Ledger, Violation
 
 if TYPE_CHECKING:
-    from replog.testing.shuffle_node import Node
-    from replog.testing.shuffle_world import World
+    from replog.testing.simulator.node import Node
+    from replog.testing.simulator.world import World
 
 __all__ = ["Checks"]
 

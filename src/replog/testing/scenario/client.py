@@ -25,8 +25,8 @@ from replog.messages import (
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, PartitionId
 from replog.partition.partition import Partition
 from replog.records import RecordBatch, decode_records, encode_records
-from replog.testing.stage_names import Command, code_name, letter, milliseconds
-from replog.testing.stage_play import CLIENT, Play
+from replog.testing.scenario.names import Command, code_name, letter, milliseconds
+from replog.testing.scenario.play import CLIENT, Play
 
 __all__ = ["Client", "batch_of"]
 

@@ -22,7 +22,7 @@ from replog.messages import (
     UpdateMetadata,
 )
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
-from replog.testing.stage_names import Command, Names, broker_id, broker_ids
+from replog.testing.scenario.names import Command, Names, broker_id, broker_ids
 
 __all__ = ["Script"]
 

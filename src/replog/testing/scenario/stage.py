@@ -20,12 +20,12 @@ from replog.messages import Fetch, FetchEntry, Registered, StopEntry, StopReplic
 from replog.model import Address, BrokerInfo, PartitionId
 from replog.ports import LogDirectory, LogStart
 from replog.records import RecordBatch
-from replog.testing.stage_client import batch_of
-from replog.testing.stage_commands import CommonCommands
-from replog.testing.stage_links import link
-from replog.testing.stage_names import Command, broker_id, code, code_name, letter, letters, milliseconds
-from replog.testing.stage_play import CLIENT, Place
-from replog.testing.stage_script import Script
+from replog.testing.scenario.client import batch_of
+from replog.testing.scenario.commands import CommonCommands
+from replog.testing.scenario.links import link
+from replog.testing.scenario.names import Command, broker_id, code, code_name, letter, letters, milliseconds
+from replog.testing.scenario.play import CLIENT, Place
+from replog.testing.scenario.script import Script
 
 __all__ = ["Stage"]
 

@@ -12,11 +12,11 @@ from replog.messages import AlterIsr, AlterIsrAnswer, Fetch, Fetched, FetchedEnt
 from replog.metadata.memory import MemoryStore
 from replog.model import Address
 from replog.ports import Event, StoreResult, WatchFired
-from replog.testing.shuffle_checks import Checks
-from replog.testing.shuffle_clients import SimulatedClient
-from replog.testing.shuffle_network import Network, node_of
-from replog.testing.shuffle_node import Node
-from replog.testing.shuffle_plan import Fault, Plan, stream
+from replog.testing.simulator.checks import Checks
+from replog.testing.simulator.clients import SimulatedClient
+from replog.testing.simulator.network import Network, node_of
+from replog.testing.simulator.node import Node
+from replog.testing.simulator.plan import Fault, Plan, stream
 
 __all__ = ["World"]
 

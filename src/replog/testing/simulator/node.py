@@ -13,12 +13,12 @@ from replog.messages import Disconnected, Produce, Registered
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, LossReport, SessionChanged
 from replog.testing.clock import SeededIds
-from replog.testing.shuffle_ledger import Violation
-from replog.testing.shuffle_plan import stream
-from replog.testing.shuffle_store import StoreLine
+from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.plan import stream
+from replog.testing.simulator.store import StoreLine
 
 if TYPE_CHECKING:
-    from replog.testing.shuffle_world import World
+    from replog.testing.simulator.world import World
 
 __all__ = ["Node"]
 

@@ -11,7 +11,7 @@ from replog.broker.broker import Broker
 from replog.messages import AlterIsr, Fetched, LeaderAndIsrAnswer, ReplicasFailed, StopReplicaAnswer
 from replog.model import PartitionId
 from replog.partition.partition import Partition
-from replog.testing.stage_names import Names, code_name, letter, letters
+from replog.testing.scenario.names import Names, code_name, letter, letters
 
 __all__ = ["Telling", "shown"]
 

@@ -18,10 +18,10 @@ from replog.metadata.memory import MemoryStore
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, StoreCall
 from replog.testing.clock import ManualClock, SeededIds
-from replog.testing.stage_disks import Disks, MemoryDisks
-from replog.testing.stage_links import Envelope, Links
-from replog.testing.stage_names import Command, Names, letter
-from replog.testing.stage_telling import Telling
+from replog.testing.scenario.disks import Disks, MemoryDisks
+from replog.testing.scenario.links import Envelope, Links
+from replog.testing.scenario.names import Command, Names, letter
+from replog.testing.scenario.telling import Telling
 
 __all__ = ["Place", "Play"]
 

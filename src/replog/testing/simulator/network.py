@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from replog.messages import Fetched
 from replog.model import Address
-from replog.testing.shuffle_plan import Shape
+from replog.testing.simulator.plan import Shape
 
 __all__ = ["Network", "node_of"]
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from replog.testing import shuffle
-from replog.testing.shuffle import Outcome, main, run
-from replog.testing.shuffle_plan import KINDS, Fault, draw
+from replog.testing.simulator import run as running
+from replog.testing.simulator.__main__ import main
+from replog.testing.simulator.plan import KINDS, Fault, draw
+from replog.testing.simulator.run import Outcome, run
 
 pytestmark = pytest.mark.simulation
 
@@ -51,7 +52,7 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
     told = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "replog.testing.shuffle", "7", "--runs", "3"]
+        command = [sys.executable, "-m", "replog.testing.simulator", "7", "--runs", "3"]
         told.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert told[0] == told[1]
     assert told[0].count("trace") == 3
@@ -83,19 +84,19 @@ def test_the_time_of_faults_can_be_cut_short() -> None:
 
 
 def test_command_line_explains_a_violation(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(shuffle, "boot", lambda world: world.note("a line") or shuffle_fails())
+    monkeypatch.setattr(running, "boot", lambda world: world.note("a line") or it_fails())
     assert main(["4"]) == 1
     told = capsys.readouterr().out
     assert str(draw(4)) in told
     assert "a line" in told
     assert "violated S0: on purpose" in told
-    assert "replay: python -m replog.testing.shuffle 4" in told
+    assert "replay: python -m replog.testing.simulator 4" in told
     assert told.splitlines()[-1].endswith("violated S0")
 
 
-def shuffle_fails() -> None:
+def it_fails() -> None:
     """What the patched boot does."""
-    raise shuffle.Violation("S0", "on purpose")
+    raise running.Violation("S0", "on purpose")
 
 
 def test_command_line_sums_up(capsys: pytest.CaptureFixture[str]) -> None:

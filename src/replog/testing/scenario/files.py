@@ -1,4 +1,4 @@
-"""Scenarios: small plays about brokers, written as transcripts (see `stage` and `stage_cluster` for the commands).
+"""Scenarios: small plays about brokers, written as transcripts (see `stage` and `cluster` for the commands).
 
 A file holds comments that tell the story, commands after `> `, and under each command what is seen. A command `brokers` or
 `cluster` begins anew, so one file may hold several cases.
@@ -24,11 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from replog.errors import UsageError
-from replog.testing.stage import Stage
-from replog.testing.stage_cluster import ClusterStage
-from replog.testing.stage_disks import Disks, MemoryDisks
-from replog.testing.stage_play import Play
-from replog.testing.transcript import difference, replay
+from replog.testing.scenario.cluster import ClusterStage
+from replog.testing.scenario.disks import Disks, MemoryDisks
+from replog.testing.scenario.play import Play
+from replog.testing.scenario.stage import Stage
+from replog.testing.scenario.transcript import difference, replay
 
 __all__ = ["check_file", "replay_scenario"]
 

@@ -14,11 +14,11 @@ from replog.client.writer import Writer
 from replog.messages import Disconnected
 from replog.model import ACKS_ALL, ACKS_LEADER, Address
 from replog.testing.clock import SeededIds
-from replog.testing.shuffle_ledger import Violation
-from replog.testing.shuffle_plan import stream
+from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.plan import stream
 
 if TYPE_CHECKING:
-    from replog.testing.shuffle_world import World
+    from replog.testing.simulator.world import World
 
 __all__ = ["TOPIC", "Acknowledged", "SimulatedClient"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from replog.client.fetching import FetchOp
 from replog.metadata import layout
-from replog.testing.shuffle_clients import TOPIC
-from replog.testing.shuffle_ledger import Violation
+from replog.testing.simulator.clients import TOPIC
+from replog.testing.simulator.ledger import Violation
 
 if TYPE_CHECKING:
-    from replog.testing.shuffle_world import World
+    from replog.testing.simulator.world import World
 
 __all__ = ["boot", "recover"]
 

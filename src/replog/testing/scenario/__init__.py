@@ -1,0 +1,1 @@
+"""Readable scenarios: what is commanded, and what is then seen."""
