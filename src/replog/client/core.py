@@ -225,6 +225,8 @@ class ClientCore:
             self._settle(op)
         elif op.address is not None and now_ms >= op.patience_at:
             self._unanswered(op, now_ms)
+        elif op.address is not None:  # sent again before its pause was over: the timer was that of the pause
+            self._arm(op, min(op.deadline_ms, op.patience_at))
         else:
             self._advance(op, now_ms)
 

@@ -126,6 +126,25 @@ def test_a_disconnect_is_noticed_at_once() -> None:
     assert driver.now_ms() - started < 200
 
 
+def test_a_request_sent_again_before_its_pause_was_over_is_repeated_when_it_is_lost() -> None:
+    """News of a leader end the pause; the timer that was set for it must then not be the last one."""
+    cluster, driver, client = make({"t": 1}, request_timeout_ms=500)
+    client.topics()
+    asked: list[int] = []
+
+    def lose_one(to: Any, message: Any) -> bool:
+        if isinstance(message, ListOffsets):
+            asked.append(to)
+            if len(asked) < 6:  # the longer the pauses, the surer news comes before their end
+                cluster.move("t", 0, 3 - to)
+            return len(asked) == 6
+        return False
+
+    driver.filter = lose_one
+    assert client.offset("t", 0, "latest", timeout_s=10) == 0
+    assert len(asked) == 7
+
+
 def test_offset_not_available_is_asked_again_p48() -> None:
     cluster, driver, client = make({"t": 1})
     client.append("t", 0, ["a"])
