@@ -331,6 +331,15 @@ def test_wrong_arguments(arguments: dict[str, Any], says: str) -> None:
 # ----------------------------------------------------------------------------------------------------------- threads, callbacks
 
 
+@pytest.mark.parametrize("wait_s", [0, 0.05])
+def test_a_fetch_at_the_end_finds_nothing(data: Path | None, wait_s: float) -> None:
+    with replog.Cluster(data, client_config={"request_timeout_ms": 2_000}) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, ["a"])
+        assert cluster.fetch("t", 0, 1, wait_s=wait_s) == []
+        assert [record.text() for record in cluster.fetch("t", 0, 0, wait_s=wait_s)] == ["a"]
+
+
 def test_two_threads_append_and_read(data: Path | None) -> None:
     count = 150
     with replog.Cluster(data) as cluster:

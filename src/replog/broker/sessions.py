@@ -30,6 +30,8 @@ class _Asked:
     leader_epoch: int
     offset: int
     max_bytes: int
+    request: int = -1
+    """Of the fetch that named the partition last. A broker numbers its fetches over both lanes."""
     answer: FetchedEntry | None = None
     """An error or a divergence to be told; the reader will ask again."""
     told: bool = False
@@ -113,7 +115,8 @@ class Sessions:
         session.contact.parked += 1
         session.contact.last_fetch_ms = now_ms
         for entry in fetch.entries:
-            self._ask(session, entry, now_ms)
+            if not self._is_late(session, fetch, entry.partition):
+                self._ask(session, entry, fetch.request, now_ms)
         if session.ready or fetch.max_wait_ms <= 0:
             self.dirty[session] = None
 
@@ -158,7 +161,16 @@ class Sessions:
     def _refuse(self, sender: Address, fetch: Fetch, error: int) -> None:
         self._outbox.messages.append((sender, Fetched(fetch.request, fetch.session, fetch.session_epoch, error, [])))
 
-    def _ask(self, session: Session, entry: FetchEntry, now_ms: int) -> None:
+    def _is_late(self, session: Session, fetch: Fetch, identity: PartitionId) -> bool:
+        """Whether the follower has named this partition in its other lane since: what it says here is not true any more.
+
+        Such a fetch opens a lane again that was closed before it came; it would take back what the follower has acknowledged.
+        """
+        other = self._followers.get((session.replica, not fetch.catch_up)) if session.is_follower else None
+        known = None if other is None or other.broker_epoch != session.broker_epoch else other.asked.get(identity)
+        return known is not None and known.request > fetch.request
+
+    def _ask(self, session: Session, entry: FetchEntry, request: int, now_ms: int) -> None:
         identity = entry.partition
         asked = session.asked.get(identity)
         if asked is None:
@@ -169,6 +181,7 @@ class Sessions:
             asked.offset = entry.offset
             asked.max_bytes = entry.max_bytes
             asked.told = False
+        asked.request = request
         asked.answer = None
         partition = self._partitions.get(identity)
         if partition is None:
@@ -263,10 +276,11 @@ class Sessions:
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
         budget = session.max_bytes
-        for identity in list(session.ready):
+        # A follower hears what is new, from then on; a client asks once, and hears of everything that it asked for.
+        for identity in list(session.ready if session.is_follower else session.asked):
             if budget <= 0 or len(entries) >= self._config.slice_partitions_max:
                 break
-            del session.ready[identity]
+            session.ready.pop(identity, None)
             session.news.pop(identity, None)
             asked = session.asked[identity]
             entry = self._entry(session, identity, asked, budget)

@@ -168,6 +168,23 @@ def test_two_lanes_of_one_follower_do_not_wait_for_each_other() -> None:
     assert told(leader.poll()) == [[(0, 1, 0, 2)]]
 
 
+def test_a_late_opening_fetch_of_a_closed_lane_takes_nothing_back() -> None:
+    leader = Leader()
+    leader.append("b")
+    leader.requests = 9
+    leader.fetch((1, 1), catch_up=True)  # 10: the catch-up lane opens at 1
+    leader.fetch((2, 5))  # 11: at the end, in the other lane
+    leader.fetch(session=1, epoch=-1, catch_up=True)  # 12: the catch-up lane is closed
+    assert leader.partition.leading is not None
+    assert leader.partition.leading.replicas[2].end_offset == 2
+    leader.requests = 8
+    leader.fetch((1, 1), catch_up=True)  # 9: sent before all of them, arrives now
+    assert leader.partition.leading.replicas[2].end_offset == 2
+    leader.requests = 12
+    leader.fetch((1, 1), catch_up=True)  # 13: it fell behind, and says so
+    assert leader.partition.leading.replicas[2].end_offset == 1
+
+
 def test_closing_ends_what_waits() -> None:
     leader = Leader()
     number = leader.opened()
@@ -237,7 +254,19 @@ def test_a_client_is_woken_by_the_high_watermark_and_is_answered_once() -> None:
 def test_a_client_is_refused_at_once(offset: int, leader_epoch: int, code: int) -> None:
     leader = Leader()
     answers = leader.fetch((offset, -1), replica=-1, epoch=-1, leader_epoch=leader_epoch, wait_ms=0)
-    assert [[entry[0] for entry in answer] for answer in told(answers)] == [[code] if code else []]
+    assert [[entry[0] for entry in answer] for answer in told(answers)] == [[code]]
+
+
+@pytest.mark.parametrize("wait_ms", [0, 100])
+def test_a_client_at_the_end_is_told_that_there_is_nothing(wait_ms: int) -> None:
+    """An answer that does not name the partition would say nothing about it."""
+    leader = Leader()
+    answers = leader.fetch((1, -1), replica=-1, wait_ms=wait_ms)
+    if wait_ms:
+        assert answers == []
+        leader.sessions.expire(wait_ms)
+        answers = leader.poll(wait_ms)
+    assert told(answers) == [[(0, 1, 0, -1)]]
 
 
 def test_an_unknown_partition_is_said_to_be_unknown() -> None:
