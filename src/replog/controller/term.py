@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from attrs import define
 
 from replog.config import BrokerConfig
+from replog.controller import topics
 from replog.controller.campaign import Won, still_seated
 from replog.controller.cluster import BrokerGone, BrokerSet, Due, Settled, StateSet
 from replog.controller.controller import Controller
@@ -19,6 +20,7 @@ from replog.controller.events import (
     AdminAsked,
     BrokerAcknowledged,
     CopiesGone,
+    DeletionsSeen,
     Event,
     FinishDeletion,
     IsrProposed,
@@ -195,7 +197,7 @@ class Term:
             raise Deposed
         paths = list(self._unsure)
         changes = yield from self._reader.again(self.cluster, paths)
-        self._applied(Step(changes=tuple(changes)))
+        self._applied(Step(changes=tuple(changes), stops=topics.stops_of(self.cluster, changes)))
         for path in paths:
             self._unsure.pop(path, None)
 
@@ -214,6 +216,8 @@ class Term:
         self._rechecking = self._rechecking and not isinstance(queued.event, Recheck)
         if stored:
             self._conclude(queued.event, decision)
+        elif isinstance(queued.event, DeletionsSeen):
+            self._looks["deletions"] = None  # what was seen is true no more: look again
         elif queued.tries < _TRIES_MAX:
             queue.appendleft(_Queued(queued.event, queued.tries + 1))
             self._rechecking = self._rechecking or isinstance(queued.event, Recheck)

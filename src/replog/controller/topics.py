@@ -268,6 +268,17 @@ def _stops(topic: Topic, *, delete: bool) -> tuple[tuple[int, StopEntry], ...]:
     )
 
 
+def stops_of(cluster: Cluster, changes: Sequence[Change]) -> tuple[tuple[int, StopEntry], ...]:
+    """What brokers are to be told of topics that turn out to be gone: a deletion was stored, and nobody heard that it was.
+
+    Asked before the changes are applied. Copies are deleted only where the store says so; else they are kept.
+    """
+    gone = [change.topic_id for change in changes if isinstance(change, TopicGone)]
+    removed = {change.topic_id for change in changes if isinstance(change, RemovedSet)} | set(cluster.removed)
+    known = [cluster.topics[topic_id] for topic_id in gone if topic_id in cluster.topics]
+    return tuple(stop for topic in known for stop in _stops(topic, delete=topic.topic_id in removed))
+
+
 def copies_gone(controller: Controller, event: CopiesGone) -> Decision:
     """Strike a broker off the list of those that hold copies of a deleted topic; the list goes with the last of them."""
     removed = controller.cluster.removed.get(event.topic_id)

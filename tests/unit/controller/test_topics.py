@@ -310,3 +310,45 @@ def test_a_proposal_whose_controller_dies_after_the_commit_is_told_by_the_next_o
     assert world.nodes[2].broker.states[pid(topic)].state == world.state()
     assert not any(isinstance(m, AlterIsr) for m in world.nodes[2].broker.received)
     assert [m.controller_epoch for m in world.nodes[2].broker.received if isinstance(m, LeaderAndIsr)][-1] == 2
+
+
+@pytest.mark.parametrize("outcome", ["applied", "lost"])
+def test_copies_of_a_topic_whose_deletion_nobody_heard_of_are_deleted(outcome: str):
+    """The store has it; the brokers must hear of it without being registered anew."""
+    world = World(3)
+    topic = world.create(partitions=2)
+    done = []
+
+    def lose(address, call):
+        ops = [op for batch in call.argument for op in batch] if call.verb == "commit_each" else []
+        if not done and any(isinstance(op, Create) and op.path == layout.removed_path(topic) for op in ops):
+            done.append(outcome)
+            return outcome
+        return None
+
+    world.before_store = lose
+    world.admin("delete_topic", name="t")
+    world.settle()
+    assert done == [outcome]
+    assert world.store.list(layout.TOPICS) == []
+    assert world.store.read(layout.removed_path(topic)) is None
+    assert all(pid(topic, n) not in node.broker.copies for node in world.nodes.values() for n in (0, 1))
+
+
+def test_a_wish_that_went_away_while_it_was_looked_at_is_looked_at_once_more_and_no_more():
+    world = World(3)
+    path = layout.delete_topic_path("ghost")
+    asked = []
+
+    def take_away(address, call):
+        ops = [op for batch in call.argument for op in batch] if call.verb == "commit_each" else []
+        if any(isinstance(op, Delete) and op.path == path for op in ops):
+            asked.append(None)
+            if world.store.read(path) is not None:
+                world.store.commit([Delete(path)])
+
+    world.before_store = take_away
+    world.store.commit([Create(path, layout.encode_delete_topic(b"g" * 16))])
+    world.settle()
+    assert len(asked) == 1
+    assert world.told("decision_given_up") == []
