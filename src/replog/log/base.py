@@ -132,7 +132,7 @@ class StoredLog(Log):
             slices = self.read(offset, self.end_offset, _READ_BYTES)
             for part in slices:
                 try:
-                    batches = list(self._batches(part.view()))
+                    batches = list(self._batches(part))
                 finally:
                     part.release()
                 for batch in batches:
@@ -142,16 +142,19 @@ class StoredLog(Log):
             if not slices:
                 return
 
-    def _batches(self, data: memoryview) -> Iterator[RecordBatch]:
-        """Stored batches, each verified in full."""
-        at = 0
+    def _batches(self, part: Slice) -> Iterator[RecordBatch]:
+        """Stored batches, each verified in full and to be the next: one that is intact may still lie at another's place."""
+        data, at, expected = part.view(), 0, part.base_offset
         while at < len(data):
             try:
                 batch = RecordBatch.parse(data, at, identity=self.identity)
             except BadBatch as error:
                 raise LogCorrupt(f"log {self.identity!r}: {error}") from error
+            if batch.base_offset != expected:
+                raise LogCorrupt(f"log {self.identity!r}: the batch at offset {batch.base_offset} is where that at {expected} should be")
             yield batch
             at += batch.length
+            expected = batch.end_offset
 
     @property
     def is_damaged(self) -> bool:

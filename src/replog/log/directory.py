@@ -77,6 +77,7 @@ class FileLogDirectory(LogDirectory):
         self._broker_epoch = -1
         self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, self._fail)
         self._logs: dict[PartitionId, FileLog] = {}
+        self._checkpointed: frozenset[PartitionId] = frozenset()
         self._lock = self._take_lock()
         try:
             self._open()
@@ -120,6 +121,7 @@ class FileLogDirectory(LogDirectory):
         clean = read_plain(self.fs, f"{self.path}/{_CLEAN}")
         checkpoint = self._read_checkpoint()
         known = checkpoint or {}
+        self._checkpointed = frozenset(known)
         life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}"))
         boot_id = self.fs.boot_id()
         power = clean is None and life.boot_id != boot_id
@@ -217,6 +219,8 @@ class FileLogDirectory(LogDirectory):
         changed = [
             start for start in starts if (old := live.get(start[0])) is None or old.topic != start[1] or old.config != start[2]
         ]
+        if any(start[0] in self._checkpointed and start[0] not in live for start in changed):
+            self.checkpoint()  # the last one speaks of a deleted log of the same identity: its flushed end is not that of a new one
         self._on_disk(lambda: self._catalogue.add(changed))
         logs: list[Log] = []
         for identity, _, config in starts:
@@ -283,6 +287,7 @@ class FileLogDirectory(LogDirectory):
 
         def write() -> None:
             write_plain(self.fs, self.path, _CHECKPOINT, entries)
+            self._checkpointed = frozenset(log.identity for log in logs)
             for log, end in zip(logs, flushed, strict=True):
                 log.recorded(end)
 

@@ -181,7 +181,7 @@ class FileLog(SegmentedLog):
                     raise OSError(ENOSPC, "nothing more was written")
                 written += more
         except OSError as error:
-            self._undo_write(segment, error)
+            self._undo_write(segment, error, written)
 
     # -------------------------------------------------------------------------------------------------------- reading
 

@@ -121,7 +121,8 @@ class FileSlice:
         return self.segment.is_cut_below(self.position + self.length, self._cuts)
 
     def view(self) -> memoryview:
-        """The bytes; none if they cannot be had: truncated away meanwhile, or unreadable (reading the log says why)."""
+        """The bytes; none if they were truncated away meanwhile. In place of what cannot be read there are zeros, which no checksum
+        matches: so whoever looks finds damage, and not a log that seems to end."""
         if self._view is None:
             fd = self.fileno()
             if fd < 0 or self.stale:
@@ -129,8 +130,8 @@ class FileSlice:
             try:
                 data = self._files.fs.pread(fd, self.length, self.position)
             except OSError:
-                return memoryview(b"")
-            self._view = memoryview(data if len(data) == self.length else b"")
+                data = b""
+            self._view = memoryview(data if len(data) == self.length else data.ljust(self.length, b"\0"))
         return self._view
 
     def release(self) -> None:

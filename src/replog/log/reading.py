@@ -75,14 +75,16 @@ def batch_holding(storage: Storage, identity: PartitionId, segment: Segment, off
 
     def find(fd: int, index: SparseIndex) -> tuple[int, BatchHeader]:
         position, base = _position_of(storage, segment, fd, index, offset)
-        return position, _header(storage, fd, position, base, offset, identity)
+        return position, _header(storage, segment, position, base, offset, identity)
 
     return _trusting(storage, identity, segment, find)
 
 
-def _header(storage: Storage, fd: int, position: int, base: int, offset: int, identity: PartitionId) -> BatchHeader:
-    header = read_header(storage.fs.pread(fd, HEADER_BYTES, position))
-    if header.identity != identity or header.base_offset != base or not base <= offset < header.end_offset:
+def _header(storage: Storage, segment: Segment, position: int, base: int, offset: int, identity: PartitionId) -> BatchHeader:
+    """The header of the batch that begins with `base`, holds `offset`, and does not reach beyond its segment. Raises BadBatch."""
+    header = read_header(storage.fs.pread(segment.fd, HEADER_BYTES, position))
+    held = base <= offset < header.end_offset <= segment.end_offset  # the header's checksum does not cover the count
+    if header.identity != identity or header.base_offset != base or not held:
         raise BadBatch(f"at position {position} is the batch at offset {header.base_offset} of log {header.identity!r}")
     return header
 
@@ -98,7 +100,7 @@ def slice_from(
     def find(fd: int, index: SparseIndex) -> FileSlice | None:
         resumed = segment.resume.get(offset)
         start, base = (resumed, offset) if resumed is not None else _position_of(storage, segment, fd, index, offset)
-        header = _header(storage, fd, start, base, offset, identity)
+        header = _header(storage, segment, start, base, offset, identity)
         stop, end = start + header.length, header.end_offset
         if end > limit or (header.length > max_bytes and not first):
             return None

@@ -177,7 +177,7 @@ class _Recovery:
         fd = self.storage.files.descriptor(segment)
         segment.size = size
         summary = read_summary(self.fs, fd, segment, next_base, self.identity)
-        if summary is not None:
+        if summary is not None and self._covers(summary.epochs):
             segment.index, self.state.epochs = summary.index, summary.epochs
             self.state.producers.load(summary.producers)
             return Stop(size, next_base, "")
@@ -188,6 +188,11 @@ class _Recovery:
         except BadBatch as error:
             return Stop(segment.size, segment.end_offset, str(error))
         return Stop(segment.size, segment.end_offset, "")
+
+    def _covers(self, epochs: EpochTable) -> bool:
+        """Whether a summary knows the epochs of all that is kept: it was written after a trim that has not come as far on the disk."""
+        entries = epochs.entries()
+        return not entries or entries[0].start <= max(self.start, self.state.segments[0].base_offset)
 
     def _take_verified(self, segment: Segment) -> Stop:
         """A segment that may be unfinished: every byte."""
@@ -236,6 +241,7 @@ class _Recovery:
         if segment is not None:
             remove_summary(fs, segment)
             fs.ftruncate(self.storage.files.descriptor(segment), stop.position)
+            fs.fsync(segment.fd)  # what is cut must not come back behind what is appended next
 
     def _keep_evidence(self, segment: Segment | None, later: list[Segment], stop: Stop) -> None:
         """What does not fit is copied aside before it is cut: it may be the last copy of something. As far as the disk allows."""

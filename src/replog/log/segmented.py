@@ -2,6 +2,8 @@
 
 * Segments are removed from one end only: the newest first when truncating, the oldest first when trimming; and no name
   is removed before the removal in front of it is durable. A power cut can then not leave a hole (P-14).
+* A truncation is durable before anything is written behind it. Else a power cut can keep the new end and lose what
+  came between, and the old records there join what is before and behind them: a log that nobody ever had.
 * A truncation below what the checkpoint calls flushed leaves a marker first, so that recovery does not miss what was
   dropped on purpose (KAFKA-10101). A reset leaves one before and after, because its new start is in no file's name.
 """
@@ -76,10 +78,12 @@ class SegmentedLog(StoredLog):
             write_summary(fs, sealed, self.epochs, self.producers)
         return segment
 
-    def _undo_write(self, segment: Segment, error: OSError) -> NoReturn:
-        """A write failed: nothing of it may stay in the file."""
+    def _undo_write(self, segment: Segment, error: OSError, written: int = 0) -> NoReturn:
+        """A write failed after so many bytes: nothing of it may stay in the file, nor come back behind what is written instead."""
         try:
             self._storage.fs.ftruncate(segment.fd, segment.size)
+            if written:
+                self._storage.fs.fsync(segment.fd)
         except OSError as again:
             self._damaged(f"a write failed ({error}) and could not be taken back: {again}", again)
         self._refuse_append(error)
@@ -113,6 +117,10 @@ class SegmentedLog(StoredLog):
             if position < segment.size:
                 remove_summary(fs, segment)
                 fs.ftruncate(files.descriptor(segment), position)
+                fs.fsync(segment.fd)
+            if self._unlinked:
+                fs.fsync_dir(self._storage.folder_of(self.identity))
+                self._unlinked = False
         except OSError as error:
             self._damaged(str(error), error)
         segment.cut(base, position)
@@ -140,7 +148,10 @@ class SegmentedLog(StoredLog):
         self.flushed_end = min(self.flushed_end, offset)
 
     def _start_at(self, offset: int) -> None:
-        """The log starts at `offset`: segments that lie wholly below go, except the last. Raises LogDamaged."""
+        """The log starts at `offset`: segments that lie wholly below go, except the last. Raises LogDamaged.
+
+        On a full disk they stay, and the next call tries again.
+        """
         self.start_offset = offset
         self.flushed_end = max(self.flushed_end, offset)  # what was trimmed needs no flush
         self.epochs.trim(offset)
@@ -152,7 +163,8 @@ class SegmentedLog(StoredLog):
             while len(self._segments) > 1 and self._segments[0].end_offset <= offset:
                 self._remove_segment(self._segments[0])
         except OSError as error:
-            self._damaged(str(error), error)
+            if error.errno not in PASSING:  # else the files stay until there is room to say that they may go
+                self._damaged(str(error), error)
 
     def reset_to(self, offset: int) -> None:
         self._check_open()
