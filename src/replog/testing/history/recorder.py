@@ -1,0 +1,124 @@
+"""Recording a history while it happens, and putting histories of several processes together."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from replog.testing.history.events import Acks, Mark, Poll, Send, Settings, Value
+
+__all__ = ["History"]
+
+_Op = TypeVar("_Op", Send, Poll)
+
+
+class History:
+    """Calls in the order in which they started. One recorder may serve all clients of a process, threads included.
+
+        history = History()
+        op = history.invoke_send("writer 1", key_of("orders", topic_id, 0), ["a", "b"])
+        ...                     # call the log
+        op.ok(base_offset)      # or op.info(), op.fail()
+
+    `clock` gives the time that people are shown; without one it is the number of the event. The order of events is always
+    the order of the calls of this object, never the clock's.
+    """
+
+    def __init__(self, *, idempotent: bool = True, stale_reads: bool = False, clock: Callable[[], float] | None = None) -> None:
+        self.settings = Settings(idempotent, stale_reads)
+        self.sends: list[Send] = []
+        self.polls: list[Poll] = []
+        self.marks: list[Mark] = []
+        self._clock = clock
+        self._rank: Callable[[], int] = count(1).__next__
+        self._reading: dict[str, set[str]] = {}  # process -> keys of which it has a position
+
+    def invoke_send(self, process: str, key: str, values: Sequence[Value], acks: Acks = "all") -> Send:
+        """A process starts to append a batch. `values` is kept, not copied."""
+        send = Send(self._rank, self._clock, process, key, values, acks)
+        self.sends.append(send)
+        return send
+
+    def invoke_poll(self, process: str, key: str, position: int | None, *, final: bool = False) -> Poll:
+        """A process starts to read from `position`."""
+        reading = self._reading.get(process)
+        if reading is None:
+            reading = self._reading[process] = set()
+        fresh = key not in reading
+        if fresh:
+            reading.add(key)
+        poll = Poll(self._rank, self._clock, process, key, position, final, fresh)
+        self.polls.append(poll)
+        return poll
+
+    def assign(self, process: str, key: str, position: int | None = None) -> None:
+        """A process will go on reading `key` from elsewhere."""
+        self._reading.get(process, set()).discard(key)
+        self._mark(process, "assign", key, position)
+
+    def crash(self, process: str) -> None:
+        """A process died and forgot its positions; what it had under way stays open."""
+        self._reading.pop(process, None)
+        self._mark(process, "crash", "", None)
+
+    def trim(self, key: str, start: int, process: str = "retention") -> None:
+        """The log may start at `start` from now on. To be called before it does."""
+        self._mark(process, "trim", key, start)
+
+    def _mark(self, process: str, f: Literal["assign", "crash", "trim"], key: str, value: int | None) -> None:
+        rank = self._rank()
+        self.marks.append(Mark(rank, rank if self._clock is None else self._clock(), process, f, key, value))
+
+    def operations(self) -> int:
+        """How many calls it holds."""
+        return len(self.sends) + len(self.polls)
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write it as JSON lines (see `replog.testing.history.events`)."""
+        from replog.testing.history import jsonl
+
+        jsonl.write(self, path)
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path) -> History:
+        """Read JSON lines. BadHistory, naming the line, if they are none."""
+        from replog.testing.history import jsonl
+
+        return jsonl.read(path)
+
+    @classmethod
+    def merge(cls, histories: Iterable[History]) -> History:
+        """One history of several that were recorded apart, at the same time, by clocks that agree.
+
+        Only times compare: two calls are taken as one after the other if one ended at an earlier time than the other began,
+        and as concurrent at equal times. A process belongs to one history.
+        """
+        parts = list(histories)
+        times = {op.started for part in parts for op in (*part.sends, *part.polls)} | {m.time for part in parts for m in part.marks}
+        times |= {op.ended for part in parts for op in (*part.sends, *part.polls)}
+        number = {time: 2 * index for index, time in enumerate(sorted(times))}
+        whole = cls()
+        for part in parts:
+            whole.settings = part.settings
+            whole.sends += [_at(op, number) for op in part.sends]
+            whole.polls += [_at(op, number) for op in part.polls]
+            for mark in part.marks:
+                whole.marks.append(Mark(number[mark.time], mark.time, mark.process, mark.f, mark.key, mark.value))
+            for process, keys in part._reading.items():
+                whole._reading.setdefault(process, set()).update(keys)
+        whole.sends.sort(key=lambda op: op.invoked)
+        whole.polls.sort(key=lambda op: op.invoked)
+        whole.marks.sort(key=lambda mark: mark.rank)
+        whole._rank = count(2 * len(times) + 2).__next__
+        return whole
+
+
+def _at(op: _Op, number: dict[float, int]) -> _Op:
+    moved = copy.copy(op)
+    moved.invoked = number[op.started]
+    if op.outcome != "open":
+        moved.completed = number[op.ended] + 1
+    return moved
