@@ -1,0 +1,98 @@
+"""The command line of the exploration of the real code."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from attrs import fields
+
+from replog.testing.exploration.real_budgets import Budgets
+from replog.testing.exploration.real_cluster import RealCluster, State
+from replog.testing.exploration.real_snapshot import Frozen
+from replog.testing.exploration.real_text import show, text
+from replog.testing.exploration.search import Result, explore
+
+__all__ = ["explore_real", "main"]
+
+Say = Callable[[str], None]
+
+_HELP = {
+    "replicas": "brokers, each with a copy",
+    "min_isr": "smallest ISR that commits",
+    "records": "so many are ever appended",
+    "epochs": "leader epochs",
+    "crashes": "processes killed and sessions ended, together",
+    "powers": "power failures, which take what was not flushed (min_isr - 1 of them may lose nothing)",
+    "unknown": "ISR changes of which the controller does not hear whether they were stored",
+    "copies": "messages that arrive and stay under way",
+    "shrinks": "proposals of a smaller ISR",
+}
+
+
+def explore_real(
+    cluster: RealCluster, *, states: int | None = None, depth: int | None = None, progress: Callable[[int, int, int], None] | None = None
+) -> Result[State, Frozen]:
+    """Every state of the cluster's space, nearest first, until one is wrong, none is left, or a bound is met."""
+    return explore(
+        cluster.initial,
+        cluster.successors,
+        cluster.wrong,
+        fingerprint=cluster.fingerprint,
+        states_max=states,
+        depth_max=depth,
+        progress=progress,
+        action_text=text,
+        state_text=lambda state: show(cluster.view(state)),
+    )
+
+
+def main(arguments: Sequence[str], say: Say = print) -> int:
+    """Returns 1 if something was found to be wrong."""
+    given = _parser().parse_args(arguments)
+    plan = tuple((what, int(n)) for what, _, n in (one.partition(":") for one in given.plan.split(",") if one))
+    isr = tuple(int(n) for n in given.isr.split(",") if n)
+    cluster = RealCluster(Budgets(**{name: getattr(given, name) for name in _HELP}, isr=isr, plan=plan, piecemeal=given.piecemeal))
+    cluster.begin(*(name.strip() for name in given.begin.split(",") if name))
+    return _search(cluster, given, say)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m replog.testing.exploration real", description="What a tiny cluster of the real code can do, in every order."
+    )
+    defaults = {one.name: one.default for one in fields(Budgets)}
+    for name, what in _HELP.items():
+        option = "--" + name.replace("_", "-")
+        parser.add_argument(option, type=int, default=defaults[name], metavar="N", help=f"{what} (default {defaults[name]})")
+    for option, metavar, what in (
+        ("--isr", "IDS", "in sync at the beginning, the leader first, as 1,2 (default: all)"),
+        ("--plan", "CRASHES", "these crashes, in this order, instead: kill:1,restart:2,expire:3"),
+        ("--begin", "STEPS", 'begin after these steps, as "append 1, fetch 2 to 1", each the first that fits'),
+    ):
+        parser.add_argument(option, default="", metavar=metavar, help=what)
+    parser.add_argument("--piecemeal", action="store_true", help="leaders answer with one batch at a time")
+    parser.add_argument("--states", type=int, default=100_000, metavar="N", help="stop after the level that reaches N (default 100000)")
+    parser.add_argument("--depth", type=int, default=None, metavar="N", help="stop at so many steps")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each level")
+    return parser
+
+
+def _search(cluster: RealCluster, given: argparse.Namespace, say: Say) -> int:
+    def progress(depth: int, states: int, level: int) -> None:
+        if given.verbose:
+            say(f"  depth {depth:3}: {level:9,} states, {states:10,} in all, {perf_counter() - start:6.1f} s")
+
+    say(str(cluster.budgets))
+    start = perf_counter()
+    result = explore_real(cluster, states=given.states, depth=given.depth, progress=progress)
+    seconds = perf_counter() - start
+    end = "all of them" if result.exhausted else "not all"
+    say(f"{result.states:,} states ({end}), {result.transitions:,} transitions, depth {result.depth}")
+    say(f"{1 if result.violation else 0} violations, {seconds:.1f} s, {result.states / max(seconds, 1e-9):,.0f} states/s")
+    of = f"{len(cluster.brokers):,} states of brokers and {len(cluster.controllers):,} of the controller"
+    say(f"the real code ran {cluster.steps_run:,} times, for {of}")
+    if result.violation is not None:
+        say(str(result.violation))
+    return 1 if result.violation is not None else 0
