@@ -182,6 +182,8 @@ class BrokerConfig:
     outstanding_messages_max: int = field(default=1_000_000, validator=_whole(100, 100_000_000))
     """The in-process driver raises, naming the loop, when one pump passes more messages than this."""
     topic_partitions_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
+    self_checks: bool = field(default=False, validator=_flag)
+    """Check invariants while running, of whatever a message was about; a broker in which one does not hold stops (InvariantViolated)."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:

@@ -42,6 +42,7 @@ __all__ = [
     "InvalidRequiredAcks",
     "InvalidTopic",
     "InvalidUpdateVersion",
+    "InvariantViolated",
     "LeaderNotAvailable",
     "LogClosed",
     "LogCorrupt",
@@ -136,6 +137,19 @@ class LogTruncated(ReplogError):
 
 class LogFull(ReplogError):
     """No space is left for an append. Nothing of it was stored; appends work again once space returns."""
+
+
+class InvariantViolated(ReplogError):
+    """A broker found its own state to be impossible, and stopped before it acted on it (`BrokerConfig.self_checks`).
+
+    Nothing that is stored was touched. `invariant` is its number in the table of `replog.partition.self_checks`, `partition` which
+    one it is about.
+    """
+
+    def __init__(self, invariant: str, partition: str, why: str) -> None:
+        super().__init__(f"{partition}: invariant {invariant} does not hold: {why}")
+        self.invariant = invariant
+        self.partition = partition
 
 
 class StoreCorrupt(ReplogError):

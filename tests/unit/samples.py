@@ -87,7 +87,7 @@ def messages() -> dict[str, Any]:
         m.StopReplica(1, 3, 2**40, 13, [m.StopEntry(P0, -2, True)]),
         m.StopReplicaAnswer(2, 2**40, 3, 13, 11, [(P0, 6)]),
         m.Heartbeat(2, 2**40, 3, 12),
-        m.AlterIsr(14, 2, 2**40, [m.AlterIsrEntry(P0, 9, 11, [(2, 2**40), (3, -1)], True)]),
+        m.AlterIsr(14, 2, 2**40, [m.AlterIsrEntry(P0, 9, 11, [(2, 2**40), (3, -1)], True, 33)], 3),
         m.AlterIsrAnswer(14, 77, [m.AlterIsrResult(P0, 95, STATE), m.AlterIsrResult(P1, 3), m.AlterIsrResult(P1, 0, IDLE)]),
         m.ReplicasFailed(2, 2**40, "I/O error", [P0]),
         m.ReplicaStates(1, 3, 2**40, 15, [P0, P1]),

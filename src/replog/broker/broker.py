@@ -6,6 +6,7 @@ controller's first notice it leads and follows nothing (V3 E would let it lead b
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from replog.broker.commands import TOPIC_DELETED, Commands
@@ -14,12 +15,13 @@ from replog.broker.fetching import Fetching
 from replog.broker.forwarding import Forwarding
 from replog.broker.offsets import Offsets
 from replog.broker.proposals import Proposals
+from replog.broker.reports import Reports
 from replog.broker.routing import Routing
 from replog.broker.sessions import Sessions
 from replog.broker.upkeep import Upkeep
 from replog.broker.waiting import WaitingAppend, WaitingAppends, answer
 from replog.config import BrokerConfig
-from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
+from replog.errors import Code, LogClosed, LogCorrupt, LogDamaged, LogFull
 from replog.messages import (
     Admin,
     AdminAnswer,
@@ -29,7 +31,6 @@ from replog.messages import (
     Fetched,
     FetchedEntry,
     Flushed,
-    Heartbeat,
     LeaderAndIsr,
     ListOffsets,
     Metadata,
@@ -40,7 +41,6 @@ from replog.messages import (
     ProducedEntry,
     ProduceEntry,
     Registered,
-    ReplicasFailed,
     ReplicaStates,
     ReplicaStatesAnswer,
     StopEntry,
@@ -50,7 +50,8 @@ from replog.messages import (
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.partition.following import Followed
 from replog.partition.partition import Partition
-from replog.ports import Event, FlushDone, Ids, LogDirectory, Outbox
+from replog.partition.self_checks import SelfChecks
+from replog.ports import Event, FlushDone, FlushToken, Ids, Log, LogDirectory, Outbox
 from replog.records import BadBatch, RecordBatch
 
 __all__ = ["Broker"]
@@ -74,9 +75,8 @@ class Broker:
         self._upkeep = Upkeep(directory, self.partitions, config)
         self._offsets = Offsets(self.partitions, self.routing)
         self._forwarding = Forwarding(self.outbox)
+        self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
-        self._failed = ""
-        """Why copies here failed last; empty while none has."""
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self.on_produce,
@@ -97,6 +97,7 @@ class Broker:
             Registered: self.on_registered,
             Disconnected: self.on_disconnected,
         }
+        self._checks = SelfChecks(broker_id, self.partitions, self.outbox, self._handlers) if config.self_checks else None
 
     @property
     def broker_epoch(self) -> int:
@@ -115,8 +116,11 @@ class Broker:
         """End of a poll: answer what became ready, ask for more, run the timers that are due."""
         upkeep = self._upkeep
         upkeep.wall_ms = wall_ms
-        if self._sessions.dirty:
-            self._sessions.answer_ready(now_ms)
+        sessions = self._sessions
+        if sessions.dirty:
+            sessions.answer_ready(now_ms)
+        if sessions.due_ms is not None and now_ms >= sessions.due_ms:
+            sessions.expire(now_ms)
         if now_ms >= upkeep.next_ms:
             self._timers(now_ms)
         if upkeep.unflushed:
@@ -127,22 +131,24 @@ class Broker:
         due = self._proposals.due_ms
         if due is not None and now_ms >= due:
             self._proposals.send_due(now_ms)
+        if self._checks is not None:
+            self._checks.run()
 
     def _timers(self, now_ms: int) -> None:
-        self._sessions.expire(now_ms)
         self._waiting.expire(now_ms)
         if now_ms >= self._upkeep.lag_check_ms:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
         if self._upkeep.heartbeat_due(now_ms):
-            self._heartbeat()
+            self._metadata_asked = False  # an answer that has not come by now is lost
+            self._reports.heartbeat()
         try:
             for partition in self._upkeep.run(now_ms):
                 self._sessions.committed(partition)
         except LogFull as problem:
             self._event("directory_full", problem=str(problem))
         except LogDamaged as problem:
-            self._fail_all(str(problem))
+            self._fail_each([*self.partitions.values()], str(problem))
         while self._upkeep.damaged:
             self._fail(*self._upkeep.damaged.pop())
 
@@ -152,7 +158,7 @@ class Broker:
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
-        times = (self._sessions.deadline_ms(), self._fetching.due_ms, self._proposals.due_ms, self._upkeep.deadline_ms())
+        times = (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._upkeep.deadline_ms())
         return min((t for t in times if t is not None), default=None)
 
     # -------------------------------------------------------------------------------------------------------- produce
@@ -269,21 +275,30 @@ class Broker:
 
     def on_flush_done(self, sender: Address, message: FlushDone, now_ms: int) -> None:
         """A flush has run. One that failed is final for the whole directory: no retry, no further acknowledgement (R14)."""
-        partition = self.partitions.get(message.token.identity)
-        self._upkeep.flush_done(message.token)
-        if partition is None or partition.failed:
+        token = message.token
+        partition, log = self.partitions.get(token.identity), self._upkeep.flush_done(token)
+        if partition is None or partition.failed or partition.log is not log:
+            self._flushed_aside(log, token)
             return
         before = partition.high_watermark
         try:
-            partition.flushed(message.token, now_ms)
+            partition.flushed(token, now_ms)
         except LogDamaged as problem:
-            self._fail_all(str(problem))
+            self._fail_each([*self.partitions.values()], str(problem))
             return
         self._upkeep.recovered(partition)  # the flush may have been of what was cut meanwhile
         self._moved(partition, before, now_ms)
         self._waiting.wake(partition)
         self._flush_reports.owe(partition)
         self._flush_reports.send(partition.leader, self.broker_epoch)
+
+    def _flushed_aside(self, log: Log | None, token: FlushToken) -> None:
+        """The flush was of a copy that is not served now, put away or failed: its disk is the others' disk all the same."""
+        if log is not None:
+            with suppress(LogDamaged, LogClosed):
+                log.flushed(token)
+        if token.error is not None:
+            self._fail_each([*self.partitions.values()], f"a flush failed: {token.error}")
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
@@ -303,8 +318,13 @@ class Broker:
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
-            # Only now has the controller dealt with what was lost here: a restart before this reports it again.
-            self.directory.registered(message.broker_epoch)
+            # Only now has the controller dealt with what was lost here: a restart before this, or without room, reports it again.
+            try:
+                self.directory.registered(message.broker_epoch)
+            except LogFull as problem:
+                self._event("directory_full", problem=str(problem))
+            except LogDamaged as problem:
+                self._fail_each([*self.partitions.values()], str(problem))
             for identity in reply.strays:
                 self._idle(identity)
         self.outbox.messages.append((sender, reply))
@@ -314,8 +334,7 @@ class Broker:
         partition = self.partitions.get(identity)
         if partition is None:
             log = self.directory.get(identity)
-            if log is None:
-                return Code.STORAGE_ERROR
+            assert log is not None, "made before it is given to anybody"
             partition = self.partitions[identity] = Partition(
                 identity,
                 notice.topic,
@@ -367,7 +386,7 @@ class Broker:
             except LogFull:
                 return Code.STORAGE_ERROR
             except LogDamaged as problem:
-                self._fail_all(str(problem))
+                self._fail_each([*self.partitions.values()], str(problem))
                 return Code.STORAGE_ERROR
         return Code.NONE
 
@@ -388,6 +407,7 @@ class Broker:
         """How far copies here reach: the controller chooses among a last-known set by it (KIP-966)."""
         if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
             return
+        self._controller_known()
         states = self._offsets.states(message.partitions, self.directory)
         self.outbox.messages.append((sender, ReplicaStatesAnswer(self.broker_id, self.broker_epoch, message.request, states)))
 
@@ -455,17 +475,7 @@ class Broker:
 
     def _controller_known(self) -> None:
         controller = self._commands.controller
-        self._proposals.controller_changed(None if controller is None else ("controller", controller))
-
-    def _heartbeat(self) -> None:
-        self._metadata_asked = False  # an answer that has not come by now is lost
-        commands = self._commands
-        if commands.controller is not None and commands.broker_epoch >= 0:
-            beat = Heartbeat(self.broker_id, commands.broker_epoch, commands.controller_epoch, commands.notice)
-            self.outbox.messages.append((("controller", commands.controller), beat))
-            failed = [identity for identity, partition in self.partitions.items() if partition.failed] if self._failed else []
-            if failed:  # said again as long as it is true: a report may be lost, and controllers change
-                self._report_failed(failed)
+        self._proposals.controller_changed(None if controller is None else ("controller", controller), self._commands.controller_epoch)
 
     # ------------------------------------------------------------------------------------------------------- failures
 
@@ -473,12 +483,8 @@ class Broker:
         """An I/O error ends one copy (P-54)."""
         self._fail_each([partition], reason)
 
-    def _fail_all(self, reason: str) -> None:
-        """A failed flush ends every copy here (R14)."""
-        self._fail_each(list(self.partitions.values()), reason)
-
     def _fail_each(self, partitions: list[Partition], reason: str) -> None:
-        """The controller is told of followed copies, too: one that has fetched everything but cannot flush it would never lag."""
+        """All of them after a failed flush (R14). Also told of those followed: one that cannot flush what it has would never lag."""
         failed = [partition for partition in partitions if not partition.failed]
         for partition in failed:
             partition.fail(reason)
@@ -488,13 +494,7 @@ class Broker:
             self._upkeep.forget(partition.identity)
             self._event("replica_failed", partition=repr(partition), reason=reason)
         if failed:
-            self._failed = reason
-            self._report_failed([partition.identity for partition in failed])
-
-    def _report_failed(self, partitions: list[PartitionId]) -> None:
-        if self._commands.controller is not None:
-            message = ReplicasFailed(self.broker_id, self.broker_epoch, self._failed, partitions)
-            self.outbox.messages.append((("controller", self._commands.controller), message))
+            self._reports.failed([partition.identity for partition in failed], reason)
 
     def _event(self, name: str, **fields: Any) -> None:
         self.outbox.events.append(Event(name, {"broker": self.broker_id, **fields}))

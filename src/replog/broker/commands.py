@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from replog.errors import Code, LogDamaged, LogFull
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica, StopReplicaAnswer
@@ -74,7 +73,11 @@ class Commands:
         self._ahead = {n for n in self._ahead if n > self.notice}
 
     def on_leader_and_isr(self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int]) -> LeaderAndIsrAnswer:
-        """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state."""
+        """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state.
+
+        Without room for those logs the others go on, and the notice does not count as applied: it is to come again. A complete
+        one counts all the same, because what is here can be served; the controller says the rest with another (L2).
+        """
         answer = LeaderAndIsrAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
         answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
         if answer.error:
@@ -83,11 +86,11 @@ class Commands:
         mark = (message.controller_epoch, message.notice)
         entries = [entry for entry in message.entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
         missing = [LogStart(e.partition, e.topic, e.config) for e in entries if self._directory.get(e.partition) is None]
-        if missing:
-            # Without room for them these copies fail one by one below; the others go on.
-            with suppress(LogFull, LogDamaged):
-                self._directory.create(missing)
+        why = self._create(missing) if missing else Code.NONE
         for entry in entries:
+            if self._directory.get(entry.partition) is None:
+                answer.errors.append((entry.partition, why))
+                continue
             self._stopped.pop(entry.partition, None)
             self._named[entry.partition] = max(mark, self._named.get(entry.partition, mark))
             error = become(entry)
@@ -97,8 +100,19 @@ class Commands:
             named = {entry.partition for entry in message.entries}
             here = [identity for identity in self._directory.identities() if identity not in named]
             answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
-        self._applied(message.notice, complete=message.complete)
+        if message.complete or why != Code.LOG_DIRECTORY_FULL:
+            self._applied(message.notice, complete=message.complete)
         return answer
+
+    def _create(self, missing: list[LogStart]) -> int:
+        """Make logs; why it could not be done, if it could not."""
+        try:
+            self._directory.create(missing)
+        except LogFull:
+            return Code.LOG_DIRECTORY_FULL
+        except LogDamaged:
+            return Code.STORAGE_ERROR
+        return Code.NONE
 
     def on_stop_replica(self, message: StopReplica, stop: Callable[[StopEntry], int]) -> StopReplicaAnswer:
         """Stop copies, each only if the command is not older than the copy's leader epoch (KIP-570, P-69)."""

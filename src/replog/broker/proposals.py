@@ -1,4 +1,9 @@
-"""ISR proposals: at most one in flight per partition, batched over partitions, repeated unchanged until answered (KIP-497)."""
+"""ISR proposals: at most one in flight per partition, batched over partitions, repeated unchanged until answered (KIP-497).
+
+A refusal lets the leader count without those it wished for, so it must never come true after all. What makes it final: each
+wish has a number, and a controller that has refused a number refuses it for good; each request names the controller epoch it
+is meant for, and no other answers it; and a refusal counts only if it is of the newest controller that was asked.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from replog.config import BrokerConfig
 from replog.messages import AlterIsr, AlterIsrAnswer, AlterIsrEntry
 from replog.model import Address, PartitionId
 from replog.partition.isr import IsrChange
+from replog.partition.leading import NOT_APPLIED
 from replog.partition.partition import Partition
 from replog.ports import Outbox
 
@@ -20,6 +26,14 @@ class _Pending:
     proposal: IsrChange
     entry: AlterIsrEntry
     sent_ms: int
+    asked: int = -1
+    """Epoch of the newest controller that it was sent to."""
+
+
+@define
+class _Request:
+    controller_epoch: int
+    proposed: dict[PartitionId, IsrChange]
 
 
 class Proposals:
@@ -32,11 +46,13 @@ class Proposals:
         self.broker_epoch = -1
         self.controller: Address | None = None
         """Where proposals go; None while no controller is known."""
+        self.controller_epoch = -1
         self._wanted: dict[PartitionId, Partition] = {}
         self._pending: dict[PartitionId, _Pending] = {}
-        self._requests: dict[int, dict[PartitionId, IsrChange]] = {}
+        self._requests: dict[int, _Request] = {}
         """What each request under way proposed: an answer decides only that."""
         self._number = 0
+        self._wishes = 0
         self.due_ms: int | None = None
         """When `send_due` has something to do; 0: now."""
 
@@ -78,7 +94,9 @@ class Proposals:
             return
         isr = [(b, self.broker_epoch if b == self._broker_id else leading.replicas[b].broker_epoch) for b in change.proposed]
         recovering = leading.recovering and not change.recovered
-        entry = AlterIsrEntry(partition.identity, partition.leader_epoch, partition.partition_epoch, isr, recovering)
+        self._wishes += 1
+        epochs = (partition.leader_epoch, partition.partition_epoch)
+        entry = AlterIsrEntry(partition.identity, *epochs, isr, recovering, self._wishes)
         leading.propose(change)
         # Overdue from the start: it goes out below, or as soon as a controller is known.
         self._pending[partition.identity] = _Pending(partition, change, entry, now_ms - self._config.proposal_timeout_ms)
@@ -87,13 +105,14 @@ class Proposals:
         if self.controller is None:
             return  # overdue as soon as one is known
         self._number += 1
-        proposed = self._requests[self._number] = {}
-        for entry, pending in entries:
-            proposed[entry.partition] = pending.proposal
+        self._requests[self._number] = _Request(self.controller_epoch, {e.partition: p.proposal for e, p in entries})
+        for _, pending in entries:
             pending.sent_ms = now_ms
+            pending.asked = self.controller_epoch
         while len(self._requests) > 1_000:  # answers that old are of no use: the proposals were sent again since
             del self._requests[next(iter(self._requests))]
-        message = AlterIsr(self._number, self._broker_id, self.broker_epoch, [entry for entry, _ in entries])
+        wishes = [entry for entry, _ in entries]
+        message = AlterIsr(self._number, self._broker_id, self.broker_epoch, wishes, self.controller_epoch)
         self._outbox.messages.append((self.controller, message))
 
     def answered(self, answer: AlterIsrAnswer, now_ms: int) -> list[Partition]:
@@ -102,15 +121,17 @@ class Proposals:
         An answer to the whole request (not the controller, stale broker epoch) decides nothing: the same proposals go
         out again later, to whoever is the controller then.
         """
-        proposed = self._requests.pop(answer.request, None)
-        if proposed is None or answer.error:
+        request = self._requests.pop(answer.request, None)
+        if request is None or answer.error:
             return []
         changed: list[Partition] = []
         for result in answer.entries:
-            proposal = proposed.get(result.partition)
+            proposal = request.proposed.get(result.partition)
             pending = self._pending.get(result.partition)
             if proposal is None or pending is None or pending.proposal is not proposal:
                 continue
+            if result.error in NOT_APPLIED and request.controller_epoch < pending.asked:
+                continue  # a later controller was asked since, and may have granted it
             if pending.partition.answered(proposal, result, now_ms):
                 changed.append(pending.partition)
             if not self._is_current(pending):
@@ -121,10 +142,10 @@ class Proposals:
         leading = pending.partition.leading
         return leading is not None and leading.isr is pending.proposal
 
-    def controller_changed(self, controller: Address | None) -> None:
-        """Proposals under way go to the new controller at once."""
-        if controller != self.controller:
-            self.controller = controller
+    def controller_changed(self, controller: Address | None, controller_epoch: int) -> None:
+        """Proposals under way go to the new controller at once, also to one of another epoch on the same broker."""
+        if (controller, controller_epoch) != (self.controller, self.controller_epoch):
+            self.controller, self.controller_epoch = controller, controller_epoch
             for pending in self._pending.values():
                 pending.sent_ms -= self._config.proposal_timeout_ms
             self.due_ms = 0

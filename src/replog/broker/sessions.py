@@ -6,7 +6,7 @@ partitions cost nothing. A client's fetch is a session that is answered once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field
 
@@ -17,7 +17,7 @@ from replog.model import Address, PartitionId
 from replog.partition.following import parsed
 from replog.partition.partition import Partition
 from replog.partition.replica import Contact
-from replog.ports import Outbox
+from replog.ports import Outbox, Slice
 from replog.records import BadBatch
 
 __all__ = ["Session", "Sessions"]
@@ -93,6 +93,8 @@ class Sessions:
         self.dirty: dict[Session, None] = {}
         """Sessions that may have something to tell at the end of the poll."""
         self._numbers = 0
+        self.due_ms: int | None = None
+        """No fetch that waits here has waited long enough before this; None: none waits."""
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -110,6 +112,8 @@ class Sessions:
             self._outbox.messages.append((session.reader, empty))
         session.request = fetch.request
         session.deadline_ms = now_ms + fetch.max_wait_ms
+        if self.due_ms is None or session.deadline_ms < self.due_ms:
+            self.due_ms = session.deadline_ms
         session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
         session.verify = fetch.verify
         session.contact.parked += 1
@@ -264,14 +268,11 @@ class Sessions:
 
     def expire(self, now_ms: int) -> None:
         """Answer what has waited long enough, with whatever is there."""
-        for session in [*self._followers.values(), *self._clients]:
-            if session.request is not None and session.deadline_ms <= now_ms:
+        waiting = [session for session in (*self._followers.values(), *self._clients) if session.request is not None]
+        self.due_ms = min((session.deadline_ms for session in waiting if session.deadline_ms > now_ms), default=None)
+        for session in waiting:
+            if session.deadline_ms <= now_ms:
                 self._answer(session)
-
-    def deadline_ms(self) -> int | None:
-        """When the next waiting fetch has waited long enough."""
-        waiting = [s.deadline_ms for s in (*self._followers.values(), *self._clients) if s.request is not None]
-        return min(waiting, default=None)
 
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
@@ -330,9 +331,7 @@ class Sessions:
             else:
                 entry.slices, entry.high_watermark = partition.read_committed(asked.offset, budget)
             if session.verify:
-                for piece in entry.slices:
-                    for _ in parsed(piece.view(), identity):
-                        pass
+                _verify(entry.slices, identity, asked.offset)
         except (LogCorrupt, LogDamaged, BadBatch) as problem:
             # Found when read: this copy leads no longer, and an intact one takes over.
             self._failed(partition, str(problem))
@@ -380,3 +379,12 @@ class Sessions:
         partition = self._partitions.get(identity)
         if partition is not None:
             partition.sessions = tuple(s for s in partition.sessions if s is not session)
+
+
+def _verify(slices: Sequence[Slice], identity: PartitionId, offset: int) -> None:
+    """Raise BadBatch unless these are whole batches of one log, one after the other, from the one that holds `offset`."""
+    for piece in slices:
+        for batch in parsed(piece.view(), identity):
+            if batch.base_offset > offset:
+                raise BadBatch(f"a batch at offset {batch.base_offset} where {offset} is expected")
+            offset = batch.end_offset

@@ -12,7 +12,7 @@ from replog.config import BrokerConfig
 from replog.errors import LogDamaged
 from replog.model import PartitionId
 from replog.partition.partition import Partition
-from replog.ports import FlushToken, LogDirectory
+from replog.ports import FlushToken, Log, LogDirectory
 
 __all__ = ["Upkeep"]
 
@@ -30,7 +30,8 @@ class Upkeep:
         self.wall_ms = 0
         self.unflushed: dict[PartitionId, Partition] = {}
         """Appended to under flush "ack" or "interval" since their last flush was asked for."""
-        self._flushing: dict[PartitionId, FlushToken] = {}
+        self._flushing: dict[PartitionId, Log] = {}
+        """Logs with a flush under way; kept until it has run, whatever becomes of the copy."""
         self._flush_due: dict[PartitionId, int] = {}
         self._unequal: dict[PartitionId, Partition] = {}
         """Led here, with a follower that is not at the end: only these can lag."""
@@ -74,7 +75,7 @@ class Upkeep:
 
     def forget(self, identity: PartitionId) -> None:
         """No longer served here."""
-        for kept in (self.unflushed, self._flushing, self._flush_due, self._unequal, self._outsiders, self._unsaved):
+        for kept in (self.unflushed, self._flush_due, self._unequal, self._outsiders, self._unsaved):
             kept.pop(identity, None)
 
     def with_outsiders(self) -> list[Partition]:
@@ -99,13 +100,13 @@ class Upkeep:
             del self.unflushed[identity]
             token = partition.log.flush()
             if token is not None:
-                self._flushing[identity] = token
+                self._flushing[identity] = partition.log
                 tokens.append(token)
         return tokens
 
-    def flush_done(self, token: FlushToken) -> None:
-        """The flush has run: what was appended meanwhile may be flushed next."""
-        self._flushing.pop(token.identity, None)
+    def flush_done(self, token: FlushToken) -> Log | None:
+        """The flush has run: what was appended meanwhile may be flushed next. Returns the log that it was of."""
+        return self._flushing.pop(token.identity, None)
 
     # ---------------------------------------------------------------------------------------------------------- timers
 

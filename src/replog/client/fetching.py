@@ -148,6 +148,8 @@ class FetchOp(PartitionOp):
                 at += batch.length
                 if batch.end_offset <= position:
                     continue
+                if batch.base_offset > position:
+                    raise BadBatch(f"a batch at offset {batch.base_offset} where {position} is expected")
                 if batch.end_offset > entry.high_watermark:
                     return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)
                 if not batch.is_control:

@@ -23,9 +23,11 @@ __all__ = [
     "DeletionSet",
     "Due",
     "LossNoted",
+    "ProposalRefused",
     "RemovedGone",
     "RemovedSet",
     "ReplicaBroken",
+    "RoomSet",
     "Settled",
     "StateGone",
     "StateSet",
@@ -176,6 +178,25 @@ class ReplicaBroken:
 
 
 @frozen
+class RoomSet:
+    """Whether a broker has room for its copy. Without it counts as dead for that partition, but nothing that it held is lost."""
+
+    partition: PartitionId
+    broker_id: int
+    broker_epoch: int
+    has_room: bool
+
+
+@frozen
+class ProposalRefused:
+    """A leader is told that its proposal was not stored: it never will be, whatever becomes of the reason."""
+
+    partition: PartitionId
+    partition_epoch: int
+    proposal: int
+
+
+@frozen
 class Due:
     """These partitions have to be decided again."""
 
@@ -203,6 +224,8 @@ Change = (
     | RemovedGone
     | LossNoted
     | ReplicaBroken
+    | RoomSet
+    | ProposalRefused
     | Due
     | Settled
 )
@@ -224,6 +247,9 @@ class Cluster:
     partitions_total: int = 0
     _by_broker: dict[int, dict[PartitionId, None]] = field(factory=dict)
     _broken: dict[PartitionId, dict[int, int]] = field(factory=dict)
+    _roomless: dict[PartitionId, dict[int, int]] = field(factory=dict)
+    _refused: dict[PartitionId, tuple[int, int]] = field(factory=dict)
+    """Partition -> (partition epoch, number) of the newest proposal that was refused."""
 
     # ---- questions
 
@@ -232,11 +258,13 @@ class Cluster:
         return {b: self.brokers[b].info for b in sorted(self.brokers) if not self.brokers[b].info.fenced}
 
     def live(self, partition: PartitionId) -> dict[int, BrokerInfo]:
-        """The replicas of a partition that may lead it or be in sync: unfenced, and their disk works."""
+        """The replicas of a partition that may lead it or be in sync: unfenced, their disk works, and it has room for them."""
         found = {}
         for broker_id in self.replicas(partition):
             broker = self.brokers.get(broker_id)
-            if broker is not None and not broker.info.fenced and not broker.info.draining and not self.is_broken(partition, broker_id):
+            if broker is None or broker.info.fenced or broker.info.draining:
+                continue
+            if not self.is_broken(partition, broker_id) and not self.is_roomless(partition, broker_id):
                 found[broker_id] = broker.info
         return found
 
@@ -264,6 +292,17 @@ class Cluster:
         broker = self.brokers.get(broker_id)
         epoch = self._broken.get(partition, {}).get(broker_id)
         return epoch is not None and broker is not None and epoch == broker.info.broker_epoch
+
+    def is_roomless(self, partition: PartitionId, broker_id: int) -> bool:
+        """Whether the broker had no room, in its present life, to make this replica."""
+        broker = self.brokers.get(broker_id)
+        epoch = self._roomless.get(partition, {}).get(broker_id)
+        return epoch is not None and broker is not None and epoch == broker.info.broker_epoch
+
+    def is_refused(self, partition: PartitionId, partition_epoch: int, proposal: int) -> bool:
+        """Whether this proposal, or a later one for the same state, was refused: its leader no longer reckons with it."""
+        epoch, number = self._refused.get(partition, (-1, -1))
+        return epoch == partition_epoch and proposal <= number
 
     def topic_of(self, partition: PartitionId) -> Topic | None:
         """The topic a partition belongs to, if topic id, number and creation number are all right."""
@@ -333,6 +372,13 @@ class Cluster:
                 self.removed.pop(topic_id, None)
             case LossNoted(path, version):
                 self.losses[path] = version
+            case RoomSet(partition, broker_id, _, True):
+                self._roomless.get(partition, {}).pop(broker_id, None)
+            case RoomSet(partition, broker_id, epoch):
+                self._roomless.setdefault(partition, {})[broker_id] = epoch
+            case ProposalRefused(partition, partition_epoch, proposal):
+                if not self.is_refused(partition, partition_epoch, proposal):
+                    self._refused[partition] = (partition_epoch, proposal)
             case _:
                 raise AssertionError(f"unknown change {change!r}")
 
@@ -365,6 +411,8 @@ class Cluster:
             if not keep_states:
                 self.states.pop(partition, None)
                 self.due.pop(partition, None)
+                self._roomless.pop(partition, None)
+                self._refused.pop(partition, None)
 
 
 def _drop(due: dict[PartitionId, None], partitions: Iterable[PartitionId]) -> None:

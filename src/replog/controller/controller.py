@@ -21,7 +21,9 @@ from replog.controller.cluster import (
     Cluster,
     Due,
     LossNoted,
+    ProposalRefused,
     ReplicaBroken,
+    RoomSet,
     Settled,
     StateSet,
     Topic,
@@ -40,6 +42,7 @@ from replog.controller.events import (
     LastKnownAnswered,
     Recheck,
     ReplicasLost,
+    RoomChanged,
     TopicsSeen,
 )
 from replog.controller.isr_change import change_isr
@@ -78,6 +81,8 @@ class Controller:
                 return self._broker_acknowledged(event)
             case ReplicasLost():
                 return self._replicas_lost(event)
+            case RoomChanged():
+                return self._room_changed(event)
             case LastKnownAnswered():
                 return self._last_known_answered(event)
             case TopicsSeen():
@@ -193,7 +198,11 @@ class Controller:
     # ---- proposals
 
     def _isr_proposed(self, event: IsrProposed) -> Decision:
-        """Each entry is judged by itself; what is accepted goes into one transaction, as long as it fits."""
+        """Each entry is judged by itself; what is accepted goes into one transaction, as long as it fits.
+
+        A refusal lets the leader commit without those it wished for. It is remembered before it is told: a copy of the same
+        request may come later, when its reason is gone, with the same partition epoch.
+        """
         proposal = event.proposal
         sender = self.cluster.brokers.get(proposal.broker_id)
         if sender is None or sender.info.broker_epoch != proposal.broker_epoch:
@@ -201,17 +210,21 @@ class Controller:
         results: list[AlterIsrResult] = []
         pieces: list[Piece] = []
         doubt: list[PartitionId] = []
+        refused: list[Change] = []
         seen: set[PartitionId] = set()
         for entry in proposal.entries:
             code, state = self._judge(entry, proposal.broker_id, seen)
             if code == Code.NOT_CONTROLLER:
                 doubt.append(entry.partition)
+            if code == Code.INELIGIBLE_REPLICA:
+                refused.append(ProposalRefused(entry.partition, entry.partition_epoch, entry.proposal))
             if code == Code.NONE and state is not None and state != self.cluster.states[entry.partition]:
                 pieces.append(self.store_state(entry.partition, self.cluster.topics[entry.partition.topic_id], state))
                 state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=state.partition_epoch + 1)
             results.append(AlterIsrResult(entry.partition, code, state))
         answer = AlterIsrAnswer(proposal.request, Code.NONE, results)
-        return Decision(pack(self.guard, pieces), answers=((event.sender, answer),), doubt=tuple(doubt))
+        steps = (*pack(self.guard, pieces), *([Step(changes=tuple(refused))] if refused else []))
+        return Decision(steps, answers=((event.sender, answer),), doubt=tuple(doubt))
 
     def _judge(self, entry: AlterIsrEntry, sender: int, seen: set[PartitionId]) -> tuple[int, PartitionState | None]:
         cluster = self.cluster
@@ -230,7 +243,10 @@ class Controller:
             return Code.INVALID_REQUEST, state  # two wishes for one partition in one request
         seen.add(partition)
         replicas, min_isr = cluster.replicas(partition), cluster.min_isr(partition)
-        return change_isr(entry, sender, state, replicas=replicas, min_isr=min_isr, brokers=cluster.live(partition))
+        code, changed = change_isr(entry, sender, state, replicas=replicas, min_isr=min_isr, brokers=cluster.live(partition))
+        if code == Code.NONE and cluster.is_refused(partition, entry.partition_epoch, entry.proposal):
+            return Code.INELIGIBLE_REPLICA, state
+        return code, changed
 
     # ---- brokers
 
@@ -310,3 +326,17 @@ class Controller:
         due = Due(tuple(p for p in held if self._concerns(p, event.broker_id)))
         told = Told("replicas_failed", {"broker": event.broker_id, "reason": event.reason, "partitions": len(held)})
         return Decision((Step(changes=(*broken, due), told=(told,)),))
+
+    def _room_changed(self, event: RoomChanged) -> Decision:
+        """A full disk heals (R14): meanwhile others lead what this broker could not make, and it is let in again afterwards."""
+        cluster, broker_id, epoch = self.cluster, event.broker_id, event.broker_epoch
+        broker = cluster.brokers.get(broker_id)
+        if broker is None or broker.info.broker_epoch != epoch:
+            return Decision()
+        news = [(p, has_room) for p, has_room in event.partitions if cluster.is_roomless(p, broker_id) == has_room and cluster.topic_of(p)]
+        if not news:
+            return Decision()
+        changes = [RoomSet(p, broker_id, epoch, has_room) for p, has_room in news]
+        due = tuple(p for p, has_room in news if (self._leaderless(p) if has_room else self._concerns(p, broker_id)))
+        told = Told("room_changed", {"broker": broker_id, "made": sum(r for _, r in news), "roomless": sum(not r for _, r in news)})
+        return Decision((Step(changes=(*changes, Due(due)), told=(told,)),))

@@ -23,6 +23,7 @@ __all__ = [
     "LastKnownAnswered",
     "Recheck",
     "ReplicasLost",
+    "RoomChanged",
     "TopicsSeen",
     "is_urgent",
 ]
@@ -64,6 +65,16 @@ class IsrProposed:
 
     sender: Address
     proposal: AlterIsr
+
+
+@frozen
+class RoomChanged:
+    """A broker has no room to make copies of some partitions (its disk is full), or has made them at last."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[tuple[PartitionId, bool], ...]
+    """(partition, whether the broker has a copy of it now)."""
 
 
 @frozen
@@ -130,6 +141,7 @@ Event = (
     | Recheck
     | IsrProposed
     | ReplicasLost
+    | RoomChanged
     | LastKnownAnswered
     | BrokerAcknowledged
     | CopiesGone

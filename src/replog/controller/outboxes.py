@@ -22,10 +22,13 @@ Look = Callable[[PartitionId], PartitionNotice | None]
 @define
 class _Notice:
     sent_ms: int
+    """Unanswered since then; later than now while it waits, because the broker had no room for copies that it names."""
     complete: bool = False
     keys: dict[PartitionId, None] = field(factory=dict)
     stops: dict[PartitionId, StopEntry] = field(factory=dict)
     is_stop: bool = False
+    refusals: int = 0
+    """How often the broker had no room."""
 
 
 @define
@@ -33,6 +36,8 @@ class BrokerOutbox:
     """What one life of one broker has been told, and has yet to acknowledge."""
 
     broker_epoch: int
+    pause_ms: int = 0
+    """Doubled each time that the broker has no room for what a notice names."""
     announced: bool = False
     """Whether the complete notice has been made; before it nothing else is sent."""
     complete_notice: int = -1
@@ -46,6 +51,9 @@ class BrokerOutbox:
     _news: dict[PartitionId, None] = field(factory=dict)
     _stops: dict[PartitionId, StopEntry] = field(factory=dict)
     _heartbeat_ms: int = -1
+    _roomless: dict[PartitionId, None] = field(factory=dict)
+    """Copies that the broker had no room for, and has not made since."""
+    _room_news: dict[PartitionId, bool] = field(factory=dict)
 
     def note(self, partition: PartitionId) -> None:
         """The state of a partition changed."""
@@ -97,21 +105,51 @@ class BrokerOutbox:
         """The notice under a number; None once it is acknowledged."""
         return self._notices.get(number)
 
-    def answered(self, number: int) -> bool:
-        """The broker has applied a notice. True if it was the complete one, for the first time."""
+    def answered(self, number: int, roomless: tuple[PartitionId, ...] = (), now_ms: int = 0) -> bool:
+        """The broker has applied a notice. True if it was the complete one, for the first time.
+
+        All of it but `roomless`: the notice goes on with these, under its number, since the broker does not count it. The
+        complete one is over, and another goes on with them.
+        """
         notice = self._notices.get(number)
         if notice is None:
             return False
+        missing = dict.fromkeys(key for key in roomless if self._newest.get(key) == number)
+        for key in missing:
+            self._roomless[key] = None
+            self._room_news[key] = False
+            del self._newest[key]
         self._forget(number)
+        if number == self.complete_notice:
+            if missing:
+                self._hold(self._notices[self._open(_Notice(now_ms), missing)], now_ms)
+        elif roomless:
+            self._notices[number] = notice
+            notice.keys = missing
+            self._newest.update(dict.fromkeys(missing, number))
+            self._hold(notice, now_ms)
         if number != self.complete_notice or self.acknowledged:
             return False
         self.acknowledged = True
         return True
 
+    def _hold(self, notice: _Notice, now_ms: int) -> None:
+        """Overdue one ack timeout after this; the first time at once, then ever later, up to a limit."""
+        notice.sent_ms = now_ms + self.pause_ms * ((1 << min(notice.refusals, 2)) - 1)
+        notice.refusals += 1
+
+    def room_news(self) -> dict[PartitionId, bool]:
+        """Whether there is room for a copy now, where that has changed since this was asked last."""
+        news, self._room_news = self._room_news, {}
+        return news
+
     def _forget(self, number: int) -> None:
         for key in self._notices.pop(number).keys:
             if self._newest.get(key) == number:
                 del self._newest[key]
+                if key in self._roomless:
+                    del self._roomless[key]
+                    self._room_news[key] = True
 
     def stopped(self, number: int) -> list[StopEntry]:
         """The stops under a number, which the broker has answered."""
@@ -157,7 +195,7 @@ class Outboxes:
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
         """A broker's life begins: what an earlier one was told counts no more."""
-        self._brokers[broker_id] = BrokerOutbox(broker_epoch)
+        self._brokers[broker_id] = BrokerOutbox(broker_epoch, self._ack_timeout_ms)
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone."""

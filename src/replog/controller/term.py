@@ -26,6 +26,7 @@ from replog.controller.events import (
     IsrProposed,
     Recheck,
     ReplicasLost,
+    RoomChanged,
     is_urgent,
 )
 from replog.controller.lastknown import LastKnown
@@ -204,7 +205,9 @@ class Term:
     # ---- one event
 
     def ask(self, event: Event) -> None:
-        """Queue an event in its class."""
+        """Queue an event in its class; what finishes a deletion once, however often the wish is seen."""
+        if isinstance(event, FinishDeletion) and any(queued.event == event for queued in self._background):
+            return
         (self._urgent if is_urgent(event) else self._background).append(_Queued(event))
 
     def _perform(self, queue: deque[_Queued]) -> Script:
@@ -324,8 +327,9 @@ class Term:
         self._outbox.messages.append((broker_id, self.outboxes.announce(broker_id, partitions, removals, self._now_ms)))
 
     def _newest(self, partition: PartitionId) -> PartitionNotice | None:
+        """What brokers are to know of a partition. Nothing of one that is being deleted: nobody gives it a new epoch any more."""
         topic, state = self.cluster.topic_of(partition), self.cluster.states.get(partition)
-        if topic is None or state is None:
+        if topic is None or state is None or partition.topic_id in self.cluster.deletions:
             return None
         return PartitionNotice(partition, topic.topic, state, topic.assignments[partition.partition], topic.config)
 
@@ -351,18 +355,28 @@ class Term:
         """How far a broker is with the notices of this term."""
         if message.controller_epoch == self._won.controller_epoch:
             self._send(self.outboxes.heartbeat(message.broker_id, message.broker_epoch, message.notice, self._now_ms))
+            self._room_changed(message.broker_id, message.broker_epoch)
 
     def on_leader_and_isr_answer(self, message: LeaderAndIsrAnswer) -> None:
         """A notice was applied, or refused."""
         box = self.outboxes.get(message.broker_id, message.broker_epoch)
         if self._refused(message.error, message.controller_epoch) or box is None:
             return
-        if box.answered(message.notice):
+        roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
+        if box.answered(message.notice, roomless, self._now_ms):
             strays = tuple(message.strays)
             self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, strays, box.removals))
         failed = tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR)
         if failed:
             self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
+        self._room_changed(message.broker_id, message.broker_epoch)
+
+    def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
+        """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""
+        box = self.outboxes.get(broker_id, broker_epoch)
+        news = {} if box is None else box.room_news()
+        if news:
+            self.ask(RoomChanged(broker_id, broker_epoch, tuple(news.items())))
 
     def on_stop_replica_answer(self, message: StopReplicaAnswer) -> None:
         """Copies were taken out of service; what failed is sent again after the timeout."""
@@ -393,7 +407,16 @@ class Term:
                 self.ask(event)
 
     def on_proposal(self, event: IsrProposed) -> None:
-        """A leader's wish; one from a life that is not known yet makes the controller look first."""
+        """A leader's wish; one from a life that is not known yet makes the controller look first.
+
+        One that is meant for another controller is not decided: what that one may have refused is not known here.
+        """
+        meant_for = event.proposal.controller_epoch
+        if meant_for != self._won.controller_epoch:
+            if meant_for > self._won.controller_epoch:
+                self._looks["seat"] = None
+            self._outbox.messages.append((event.sender, AlterIsrAnswer(event.proposal.request, Code.NOT_CONTROLLER, [])))
+            return
         known = self.cluster.brokers.get(event.proposal.broker_id)
         if known is None or known.info.broker_epoch < event.proposal.broker_epoch:
             self._looks["brokers"] = None

@@ -219,9 +219,9 @@ def deletions_seen(controller: Controller, event: DeletionsSeen) -> Decision:
     steps: list[Step] = []
     after: list[FinishDeletion] = []
     for name, topic_id, version in event.wishes:
-        if topic_id in cluster.deletions:
-            continue
-        if cluster.names.get(name) == topic_id:
+        if topic_id in cluster.deletions:  # under way, or given up after too many conflicts
+            after.append(FinishDeletion(topic_id))
+        elif cluster.names.get(name) == topic_id:
             steps.append(Step(changes=(DeletionSet(name, topic_id, version),)))
             after.append(FinishDeletion(topic_id))
         else:

@@ -195,6 +195,8 @@ class AlterIsrEntry:
     isr: list[tuple[int, int]]
     """(broker id, broker epoch); epoch -1: a member no fetch came from yet (KIP-903)."""
     recovering: bool = False
+    proposal: int = -1
+    """The leader's number for this wish: grows with each, stays the same when it is sent again. Refused once is refused for good."""
 
 
 @define
@@ -205,6 +207,8 @@ class AlterIsr:
     broker_id: int
     broker_epoch: int
     entries: list[AlterIsrEntry]
+    controller_epoch: int = -1
+    """Of the controller it is meant for. Any other answers NOT_CONTROLLER: it does not know what this one has refused."""
 
 
 @define

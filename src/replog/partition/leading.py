@@ -13,10 +13,10 @@ from replog.partition.isr import CommitPolicy, Committed, InSyncCommit, IsrChang
 from replog.partition.replica import NEVER, UNKNOWN, Contact, Replica
 from replog.ports import EpochEnd, Log
 
-__all__ = ["Leading"]
+__all__ = ["NOT_APPLIED", "Leading"]
 
-_NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
-"""Errors that prove a proposal was not stored: the only ones that let the leader take it back (PROTOCOL 4.3)."""
+NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
+"""Errors that prove a proposal was not stored and never will be: the only ones that let the leader take it back (PROTOCOL 4.3)."""
 _SUPERSEDED: Final = (
     Code.FENCED_LEADER_EPOCH,
     Code.INVALID_UPDATE_VERSION,
@@ -236,7 +236,7 @@ class Leading:
         if self.isr is not proposal:
             return False
         state = result.state
-        if result.error in _NOT_APPLIED:
+        if result.error in NOT_APPLIED:
             self.retry_at_ms = now_ms + self.limits.retry_backoff_ms_max  # do not spin (KIP-841, P-27)
             self._settle(Committed(proposal.isr))
             return True

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
+from attrs import evolve
 from tests.unit.partition.copies import IDENTITY, notice
 
 from replog.broker.commands import TOPIC_DELETED, Commands
-from replog.errors import Code
+from replog.config import TopicConfig
+from replog.errors import Code, LogDamaged, LogFull
 from replog.log.memory import MemoryLogDirectory
 from replog.messages import LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
 from replog.model import PartitionId
+from replog.ports import Log, LogStart
 
 
 def commands(life: int = 3) -> Commands:
@@ -106,6 +111,68 @@ def test_another_controller_or_another_life_counts_from_the_start() -> None:
     assert to.notice == 7
     to.registered(4)
     assert to.notice == -1
+
+
+class FullDirectory(MemoryLogDirectory):
+    """Makes no log while there is no room, or after that never again."""
+
+    problem: type[Exception] | None = LogFull
+
+    def create(self, starts: Iterable[LogStart]) -> list[Log]:
+        if self.problem is not None:
+            raise self.problem("no room")
+        return super().create(starts)
+
+
+def test_without_room_a_notice_does_not_count_and_the_copies_that_are_here_go_on() -> None:
+    directory = FullDirectory(directory_id="d")
+    MemoryLogDirectory.create(directory, [LogStart(IDENTITY, "t", TopicConfig(min_isr=1))])
+    to = Commands(directory)
+    to.registered(3)
+    apply(to, told(0, complete=True))
+    other = IDENTITY._replace(partition=7)
+    entries = [notice(1, 0, (1,)), evolve(notice(1, 0, (1,)), partition=other)]
+    reached: list[PartitionId] = []
+
+    def become(entry: PartitionNotice) -> int:
+        reached.append(entry.partition)
+        return 0
+
+    answer = to.on_leader_and_isr(told(1, entries=entries), become)
+    assert (answer.error, answer.errors, reached, to.notice) == (0, [(other, Code.LOG_DIRECTORY_FULL)], [IDENTITY], 0)
+    apply(to, told(2))
+    assert to.notice == 0  # 1 is a gap
+    directory.problem = None
+    assert to.on_leader_and_isr(told(1, entries=entries), become).errors == []
+    assert (reached, to.notice) == ([IDENTITY, IDENTITY, other], 2)
+
+
+def test_without_room_a_complete_notice_counts_all_the_same() -> None:
+    to = Commands(FullDirectory(directory_id="d"))
+    to.registered(3)
+    answer = to.on_leader_and_isr(told(0, complete=True, entries=[notice(1, 0, (1,))]), lambda _: 0)
+    assert (answer.errors, to.notice) == ([(IDENTITY, Code.LOG_DIRECTORY_FULL)], 0)
+
+
+def test_on_a_damaged_directory_a_copy_fails_for_good() -> None:
+    directory = FullDirectory(directory_id="d")
+    directory.problem = LogDamaged
+    to = Commands(directory)
+    to.registered(3)
+    apply(to, told(0, complete=True))
+    answer = to.on_leader_and_isr(told(1, entries=[notice(1, 0, (1,))]), lambda _: pytest.fail("it has no log"))
+    assert (answer.errors, to.notice) == ([(IDENTITY, Code.STORAGE_ERROR)], 1)
+
+
+def test_a_copy_that_there_was_no_room_for_does_not_let_an_older_command_in() -> None:
+    directory = FullDirectory(directory_id="d")
+    to = Commands(directory)
+    to.registered(3)
+    apply(to, told(0, complete=True))
+    to.on_stop_replica(StopReplica(9, 1, 3, 2, [StopEntry(IDENTITY, 1, True)]), lambda entry: 0)
+    apply(to, told(3, entries=[notice(1, 4, (1,))]))
+    directory.problem = None
+    assert apply(to, told(1, entries=[notice(1, 0, (1,))])) == []  # from before the stop, and late
 
 
 def test_logs_are_made_before_anybody_leads_them() -> None:

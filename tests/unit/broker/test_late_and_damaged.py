@@ -141,3 +141,37 @@ def test_a_leader_that_reads_damage_gives_its_copy_up() -> None:
     (checked,) = desk.answers(2)
     assert (checked.entries[0].error, checked.entries[0].slices) == (Code.STORAGE_ERROR, [])
     assert "checksum" in desk.failed[0]
+
+
+def test_a_leader_that_is_asked_to_verify_notices_a_batch_in_another_place() -> None:
+    partition = led(P, "m0", "m1")
+    log = partition.log
+    assert isinstance(log, MemoryLog)
+    log._frames[0] = log._frames[1]
+    log.forget_tail()
+    log._tail.clear()
+    desk = Desk(partition)
+    desk.ask(1, 2, FetchEntry(P, 5, 0, -1, 4096), verify=True)
+    (answer,) = desk.answers(2)
+    assert (answer.entries[0].error, answer.entries[0].slices) == (Code.STORAGE_ERROR, [])
+    assert "a batch at offset 1 where 0 is expected" in desk.failed[0]
+
+
+def test_whoever_waits_for_records_is_answered_when_its_time_is_over() -> None:
+    """Not with the next heartbeat; and until then nobody has to ask this broker for anything."""
+    broker = Broker(1, MemoryLogDirectory(), config=BrokerConfig(heartbeat_ms=60_000, replica_lag_ms_max=600_000), ids=SeededIds(1))
+    broker.receive("membership", Registered(1, 5), 0)
+    state = PartitionState(leader=1, leader_epoch=0, isr=(1,))
+    entry = PartitionNotice(P, "t", state, Assignment((1,)), TopicConfig(min_isr=1))
+    broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, 0, True, 600_000, [entry]), 0)
+    broker.tick(0, 0)
+    broker.outbox.messages.clear()
+    broker.receive("c", Fetch(1, -1, -1, 0, -1, 70, 1, 4096, [FetchEntry(P, 0, 0, -1, 4096)]), 10)
+    broker.tick(10, 0)
+    assert [message for to, message in broker.outbox.messages if to == "c"] == []
+    assert broker.deadline_ms() == 80
+    broker.tick(80, 0)
+    (answer,) = [message for to, message in broker.outbox.messages if to == "c"]
+    assert [(e.partition, e.error, e.slices) for e in answer.entries] == [(P, 0, [])]
+    due = broker.deadline_ms()
+    assert due is None or due > 80

@@ -19,7 +19,7 @@ TIMEOUT = LIMITS.proposal_timeout_ms
 def proposals(config: BrokerConfig = LIMITS, *, controller: object = CONTROLLER) -> Proposals:
     made = Proposals(1, Outbox(), config)
     made.registered(77)
-    made.controller_changed(controller)  # type: ignore[arg-type]
+    made.controller_changed(controller, 4)  # type: ignore[arg-type]
     return made
 
 
@@ -49,9 +49,9 @@ def test_it_carries_what_fences_it() -> None:
     made.send_due(0)
     ((to, message),) = sent(made)
     assert to == CONTROLLER
-    assert (message.broker_id, message.broker_epoch) == (1, 77)
+    assert (message.broker_id, message.broker_epoch, message.controller_epoch) == (1, 77, 4)
     # Broker 2 has not fetched in this epoch: its life is not known here (KIP-903 allows that for members).
-    assert message.entries == [AlterIsrEntry(IDENTITY, 5, 4, [(1, 77), (2, -1), (3, 3)])]
+    assert message.entries == [AlterIsrEntry(IDENTITY, 5, 4, [(1, 77), (2, -1), (3, 3)], proposal=1)]
 
 
 def test_one_at_a_time_and_the_same_again() -> None:
@@ -93,7 +93,7 @@ def test_without_a_controller_it_waits_and_goes_out_as_soon_as_one_is_known() ->
     made.consider(ready())
     made.send_due(0)
     assert sent(made) == []
-    made.controller_changed(CONTROLLER)
+    made.controller_changed(CONTROLLER, 4)
     assert made.due_ms == 0
     made.send_due(1)
     assert len(sent(made)) == 1
@@ -104,11 +104,67 @@ def test_another_controller_is_asked_at_once() -> None:
     made.consider(ready())
     made.send_due(0)
     ((_, first),) = sent(made)
-    made.controller_changed(("controller", 8))
+    made.controller_changed(("controller", 8), 5)
     made.send_due(1)
     ((to, message),) = sent(made)
     assert to == ("controller", 8)
     assert message.entries == first.entries
+
+
+def test_another_epoch_of_the_controller_on_the_same_broker_is_asked_at_once() -> None:
+    made = proposals()
+    made.consider(ready())
+    made.send_due(0)
+    ((_, first),) = sent(made)
+    made.controller_changed(CONTROLLER, 5)
+    made.send_due(1)
+    ((to, message),) = sent(made)
+    assert (to, message.controller_epoch) == (CONTROLLER, 5)
+    assert message.entries == first.entries
+    made.controller_changed(CONTROLLER, 5)
+    made.send_due(2)
+    assert sent(made) == []
+
+
+def test_a_refusal_counts_only_from_the_newest_controller_that_was_asked() -> None:
+    made = proposals()
+    partition = ready()
+    made.consider(partition)
+    made.send_due(0)
+    made.controller_changed(CONTROLLER, 5)
+    made.send_due(1)
+    (_, first), (_, second) = sent(made)
+    assert partition.leading is not None
+    assert made.answered(answer(first.request, Code.INELIGIBLE_REPLICA, (1, 2), 4), 2) == []
+    assert partition.leading.isr.maximal_isr == (1, 2, 3)
+    assert made.answered(answer(second.request, Code.INELIGIBLE_REPLICA, (1, 2), 4), 2) == [partition]
+    assert partition.leading.isr.maximal_isr == (1, 2)
+
+
+def test_that_it_was_stored_counts_whoever_says_so() -> None:
+    made = proposals()
+    partition = ready()
+    made.consider(partition)
+    made.send_due(0)
+    made.controller_changed(CONTROLLER, 5)
+    made.send_due(1)
+    (_, first), _ = sent(made)
+    assert made.answered(answer(first.request), 2) == [partition]
+
+
+def test_each_wish_has_a_number_of_its_own_and_keeps_it() -> None:
+    made = proposals()
+    partition = ready()
+    made.consider(partition)
+    made.send_due(0)
+    made.send_due(TIMEOUT)
+    (_, first), (_, again) = sent(made)
+    assert first.entries[0].proposal == again.entries[0].proposal
+    made.answered(answer(again.request, Code.INELIGIBLE_REPLICA, (1, 2), 4), TIMEOUT)
+    made.consider(partition)
+    made.send_due(TIMEOUT + LIMITS.retry_backoff_ms_max)
+    ((_, second),) = sent(made)
+    assert second.entries[0].proposal > first.entries[0].proposal
 
 
 def test_an_answer_ends_it() -> None:

@@ -112,12 +112,12 @@ def test_a_fetch_waits_no_longer_than_it_says() -> None:
     leader = Leader()
     number = leader.opened()
     leader.fetch(session=number, epoch=1, now_ms=100)
-    assert leader.sessions.deadline_ms() == 600
     leader.sessions.expire(599)
     assert leader.poll() == []
+    assert leader.sessions.due_ms == 600
     leader.sessions.expire(600)
     assert told(leader.poll()) == [[]]
-    assert leader.sessions.deadline_ms() is None
+    assert leader.sessions.due_ms is None
 
 
 @pytest.mark.parametrize(

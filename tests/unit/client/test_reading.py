@@ -130,6 +130,26 @@ def test_another_leader_ends_the_damage() -> None:
     assert len(asked) == 8
 
 
+def test_an_intact_batch_from_further_on_is_damage_too() -> None:
+    """A misdirected write may put one there; taking it would skip what lies between."""
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    client.append("t", 0, ["b"])
+    later, verified = cluster.partition("t").log[1].to_bytes(), []
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch) or message.verify:
+            return None
+        verified.append(message.verify)
+        entry = message.entries[0]
+        answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, 0, 2, 0, 2, slices=[MemorySlice(0, 2, later)])
+        return [Fetched(message.request, 0, -1, 0, [answer])]
+
+    cluster.override = override
+    assert texts(client.fetch("t", 0, 0)) == ["a", "b"]
+    assert verified == [False]
+
+
 def test_a_read_ends_with_its_topic() -> None:
     cluster, _, client = make({"t": 1}, fetch_bytes=1024)
     for n in range(40):

@@ -52,6 +52,8 @@ class FakeBroker:
         self.answers: list[Any] = []
         self.notice = -1
         self.mute = False
+        self.full = False
+        """No room for another copy."""
 
     def receive(self, message: Any) -> Any:
         self.received.append(message)
@@ -75,7 +77,10 @@ class FakeBroker:
             self.controller = message.controller_id
         head = (self.broker_id, self.broker_epoch)
         if isinstance(message, LeaderAndIsr):
-            return LeaderAndIsrAnswer(*head, self.controller_epoch, message.notice, error, [], [] if error else self._become(message))
+            missing = [e.partition for e in message.entries if self.full and not error and e.partition not in self.copies]
+            errors = [(p, Code.LOG_DIRECTORY_FULL) for p in missing]
+            strays = [] if error else self._become(message, missing)
+            return LeaderAndIsrAnswer(*head, self.controller_epoch, message.notice, error, errors, strays)
         if isinstance(message, StopReplica):
             for entry in message.entries if not error else []:
                 self.states.pop(entry.partition, None)
@@ -87,13 +92,16 @@ class FakeBroker:
             return ReplicaStatesAnswer(*head, message.request, found)
         return None
 
-    def _become(self, message: LeaderAndIsr) -> list[PartitionId]:
+    def _become(self, message: LeaderAndIsr, missing: list[PartitionId]) -> list[PartitionId]:
         for entry in message.entries:
+            if entry.partition in missing:
+                continue
             known = self.states.get(entry.partition)
             if known is None or known.state.partition_epoch <= entry.state.partition_epoch:
                 self.states[entry.partition] = entry
                 self.copies.setdefault(entry.partition, (-1, 0))
-        self.notice = message.notice if message.complete else max(self.notice, message.notice)
+        if message.complete or not missing:
+            self.notice = message.notice if message.complete else max(self.notice, message.notice)
         if not message.complete:
             return []
         named = {entry.partition for entry in message.entries}
@@ -318,11 +326,13 @@ class World:
         known = node.broker.states[partition].state
         now = {b: node.membership.broker_epoch for b, node in self.nodes.items()}
         pairs = [(b, dict(lives).get(b, now.get(b, -1))) for b in isr]
-        fields = {"leader_epoch": known.leader_epoch, "partition_epoch": known.partition_epoch, "isr": pairs, **changes}
-        epoch = fields.pop("broker_epoch", node.membership.broker_epoch)
-        entry = AlterIsrEntry(partition, **fields)
         request = len(self.sent)
-        self.send(leader, ("controller", self.controller_id), AlterIsr(request, leader, epoch, [entry]))
+        fields = {"leader_epoch": known.leader_epoch, "partition_epoch": known.partition_epoch, "isr": pairs, "proposal": request}
+        fields |= changes
+        epoch = fields.pop("broker_epoch", node.membership.broker_epoch)
+        term = fields.pop("controller_epoch", node.broker.controller_epoch)
+        entry = AlterIsrEntry(partition, **fields)
+        self.send(leader, ("controller", self.controller_id), AlterIsr(request, leader, epoch, [entry], term))
         if not settle:
             return None
         self.settle()

@@ -11,9 +11,9 @@ from tests.unit.controller.harness import World, pid
 from replog.config import BrokerConfig, TopicConfig
 from replog.controller.cluster import Broker, BrokerSet, Cluster, RemovedSet, ReplicaBroken, StateSet, Topic, TopicSet
 from replog.controller.controller import Controller
-from replog.controller.decision import Ask, Decision
+from replog.controller.decision import Ask, Decision, Step
 from replog.controller.election import choose
-from replog.controller.events import BrokerAcknowledged, IsrProposed, ReplicasLost
+from replog.controller.events import BrokerAcknowledged, IsrProposed, ReplicasLost, RoomChanged
 from replog.controller.lastknown import LastKnown
 from replog.controller.topics import strays
 from replog.errors import Code, StoreFull
@@ -30,7 +30,7 @@ from replog.messages import (
 )
 from replog.metadata import layout
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
-from replog.ports import Conflict, Create, LossReport, Put, UnknownOutcome
+from replog.ports import Conflict, Create, Delete, LossReport, Put, UnknownOutcome
 
 T = b"t" * 16
 P = PartitionId(T, 0, 3)
@@ -50,6 +50,8 @@ def a_controller() -> Controller:
 
 def judged(controller: Controller, *entries: AlterIsrEntry) -> list[int]:
     decision = controller.decide(IsrProposed("me", AlterIsr(1, 1, 11, list(entries))))
+    for step in decision.steps:
+        controller.apply(step)
     ((_, answer),) = decision.answers
     return [entry.error for entry in answer.entries]
 
@@ -65,6 +67,64 @@ def judged(controller: Controller, *entries: AlterIsrEntry) -> list[int]:
 )
 def test_a_proposal_names_the_partition_by_id_number_and_creation(partition, code):
     assert judged(a_controller(), AlterIsrEntry(partition, 0, 0, [(1, 11)])) == [code]
+
+
+GOOD, BAD = [(1, 11), (2, 12)], [(1, 11), (2, 11)]
+
+
+def test_what_was_refused_is_refused_for_good_though_its_reason_is_gone():
+    controller = a_controller()
+    controller.apply(Step(changes=(StateSet(P, PartitionState(1, 0, (1,), partition_epoch=5)),)))
+    first, second = (AlterIsrEntry(P, 0, 5, GOOD, proposal=n) for n in (7, 8))
+    controller.cluster.brokers[2] = Broker(BrokerInfo(2, 12, draining=True))
+    assert judged(controller, first) == [Code.INELIGIBLE_REPLICA]
+    controller.cluster.brokers[2] = Broker(BrokerInfo(2, 12))
+    earlier = evolve(first, proposal=6)  # given up even before: its leader wishes for one thing at a time
+    assert judged(controller, first) == judged(controller, earlier) == [Code.INELIGIBLE_REPLICA]
+    assert controller.cluster.states[P].isr == (1,)
+    assert judged(controller, second) == [Code.NONE]
+    assert controller.cluster.states[P].isr == (1, 2)
+
+
+def test_a_refusal_is_about_one_state_of_one_partition():
+    controller = a_controller()
+    controller.apply(Step(changes=(StateSet(P, PartitionState(1, 0, (1,), partition_epoch=5)),)))
+    assert judged(controller, AlterIsrEntry(P, 0, 5, BAD, proposal=7)) == [Code.INELIGIBLE_REPLICA]
+    assert judged(controller, AlterIsrEntry(P, 0, 5, BAD, proposal=3)) == [Code.INELIGIBLE_REPLICA]
+    assert judged(controller, AlterIsrEntry(P, 0, 5, GOOD, proposal=7)) == [Code.INELIGIBLE_REPLICA]  # 3 did not make it forget 7
+    controller.apply(Step(changes=(StateSet(P, PartitionState(1, 0, (1,), partition_epoch=6)),)))
+    assert judged(controller, AlterIsrEntry(P, 0, 5, GOOD, proposal=7)) == [Code.INVALID_UPDATE_VERSION]
+    assert judged(controller, AlterIsrEntry(P, 0, 6, GOOD, proposal=7)) == [Code.NONE]
+
+
+def test_a_proposal_that_was_stored_is_answered_as_such_when_it_comes_again():
+    controller = a_controller()
+    entry = AlterIsrEntry(P, 0, 0, [(1, 11)], proposal=7)
+    assert judged(controller, entry) == [Code.NONE]
+    assert judged(controller, entry) == [Code.INVALID_UPDATE_VERSION]  # with the state that it made
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_a_proposal_for_another_controller_is_left_undecided(wrong):
+    world = World(3)
+    topic = world.create(min_isr=1)
+    epoch = world.nodes[1].controller.controller_epoch
+    assert world.propose(1, pid(topic), [1, 2], controller_epoch=epoch + wrong).error == Code.NOT_CONTROLLER
+    assert world.state().isr == (1, 2, 3)
+    assert world.nodes[1].controller.is_controller
+    assert world.propose(1, pid(topic), [1, 2]).error == Code.NONE
+
+
+def test_a_proposal_for_a_later_controller_makes_this_one_look_whether_it_still_is():
+    world = World(3)
+    topic = world.create(min_isr=1)
+    world.drop_watches = True
+    world.store.commit([Delete(layout.CONTROLLER)])
+    world.settle()
+    assert world.nodes[1].controller.is_controller  # it has not noticed
+    assert world.propose(1, pid(topic), [1, 2], controller_epoch=9).error == Code.NOT_CONTROLLER
+    world.settle()
+    assert [event.name for event in world.events].count("controller_resigned") == 1
 
 
 def test_two_wishes_for_one_partition_in_one_request():
@@ -204,7 +264,7 @@ def test_a_proposal_from_a_life_that_is_not_known_yet_makes_the_controller_look_
     world.drop_watches = True
     world.bounce(2)
     epoch = world.nodes[2].membership.broker_epoch
-    world.send(2, ("controller", 1), AlterIsr(1, 2, epoch, [AlterIsrEntry(pid(topic), 0, 0, [(2, epoch)])]))
+    world.send(2, ("controller", 1), AlterIsr(1, 2, epoch, [AlterIsrEntry(pid(topic), 0, 0, [(2, epoch)])], 1))
     world.settle()
     (answer,) = [a for a in world.nodes[2].broker.answers if isinstance(a, AlterIsrAnswer)]
     assert (answer.error, answer.entries[0].error) == (Code.NONE, Code.INELIGIBLE_REPLICA)
@@ -367,3 +427,22 @@ def test_a_candidate_whose_watch_was_lost_arms_another():
     world.drop_watches = False
     world.kill(world.controller_id)
     assert world.controller_id == third.id
+
+
+def test_room_is_news_only_where_it_changes_and_where_a_topic_is():
+    controller = a_controller()
+    gone = PartitionId(b"?" * 16, 0, 0)
+
+    def decided(partition, has_room, epoch=12):
+        decision = controller.decide(RoomChanged(2, epoch, ((partition, has_room),)))
+        for step in decision.steps:
+            controller.apply(step)
+        return len(decision.steps)
+
+    assert [decided(P, True), decided(P, False, 11), decided(gone, False)] == [0, 0, 0]
+    assert [decided(P, False), decided(P, False)] == [1, 0]
+    assert list(controller.cluster.live(P)) == [1]
+    assert controller.cluster.lossy(P) == []
+    assert list(controller.cluster.due) == [P]
+    assert [decided(P, True), decided(P, True)] == [1, 0]
+    assert list(controller.cluster.live(P)) == [1, 2]

@@ -7,6 +7,7 @@ from tests.unit.controller.harness import World, pid
 
 from replog.config import TopicConfig
 from replog.controller.outboxes import Outboxes
+from replog.errors import Code
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica
 from replog.model import Assignment, PartitionId, PartitionState
 
@@ -165,3 +166,125 @@ def test_lost_answers_cost_a_resend_and_nothing_else():
     assert world.leader.unacknowledged == {}
     assert len([1 for _, to, m in world.sent if isinstance(m, LeaderAndIsr) and to == 3]) == sent + 2
     assert world.state().partition_epoch == 1
+
+
+def test_a_notice_without_room_goes_on_with_what_is_missing_after_ever_longer_pauses():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P)
+    boxes.boxes.note(Q, [2])
+    list(boxes.boxes.flush(0))
+    boxes.box = boxes.boxes.get(2, 77)
+    times, now = [], 0
+    while len(times) < 5:
+        for _, message in list(boxes.boxes.overdue(now)):
+            if message.notice == 1:
+                times.append(now)
+                assert [e.partition for e in message.entries] == [P]
+                boxes.box.answered(1, (P,), now)
+        now += 1_000
+        boxes.box.answered(2)
+    assert [b - a for a, b in zip([0, *times], times, strict=False)] == [3_000, 3_000, 6_000, 12_000, 12_000]
+
+
+def test_the_pause_is_not_cut_short_by_heartbeats():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P)
+    for now in (0, 3_000):
+        boxes.box.answered(1, (P,), now)
+    again = [now for now in range(4_000, 16_000, 2_000) if list(boxes.boxes.heartbeat(2, 77, 0, now))]
+    assert again[0] == 8_000
+    assert boxes.box.room_news() == {P: False}
+
+
+def test_what_the_complete_notice_had_no_room_for_goes_into_another_and_its_broker_is_let_in():
+    boxes = Boxes()
+    assert boxes.box.answered(0, (Q,), 0)
+    assert boxes.box.room_news() == {Q: False}
+    assert told(boxes.boxes.overdue(2_999)) == []
+    assert told(boxes.boxes.overdue(3_000)) == [(1, [(Q, 0)])]
+    boxes.box.answered(1, (), 3_001)
+    assert boxes.box.room_news() == {Q: True}
+    assert boxes.box.room_news() == {}
+    assert boxes.box.unacknowledged() == 0
+
+
+def test_an_answer_that_is_late_does_not_take_back_what_was_made():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P)
+    boxes.box.answered(1, (P,), 0)
+    list(boxes.boxes.heartbeat(2, 77, 1, 3_000))  # it counts the notice as applied: its answer was lost
+    assert boxes.box.room_news() == {P: True}
+    boxes.box.answered(1, (P,), 3_001)
+    assert boxes.box.room_news() == {}
+
+
+def test_a_newer_notice_says_whether_there_is_room():
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.change(P)
+    boxes.box.answered(1, (P,), 0)
+    assert told(boxes.change(P)) == [(2, [(P, 2)])]
+    boxes.box.answered(1, (P,), 1)  # of what was sent before
+    assert boxes.box.room_news() == {P: False}
+    boxes.box.answered(2, (), 2)
+    assert boxes.box.room_news() == {P: True}
+    assert told(boxes.boxes.overdue(20_000)) == [(1, [])]  # closes the gap in the broker's count
+
+
+def test_a_broker_without_room_leads_nothing_meanwhile_and_joins_when_it_has_made_its_copy():
+    world = World(3)
+    world.nodes[2].broker.full = True
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    assert (world.state().leader, world.state().isr) == (3, (3,))
+    assert world.told("replicas_failed") == []
+    assert world.propose(3, pid(topic), [2, 3]).error == Code.INELIGIBLE_REPLICA
+    world.advance(60_000)
+    assert world.state().leader == 3
+    world.nodes[2].broker.full = False
+    world.advance(15_000)
+    assert pid(topic) in world.nodes[2].broker.states
+    assert world.propose(3, pid(topic), [2, 3]).error == Code.NONE
+    assert world.state().isr == (2, 3)
+
+
+def test_a_partition_whose_only_broker_has_no_room_is_led_once_it_has():
+    world = World(2)
+    world.nodes[2].broker.full = True
+    world.create(assignment={0: [2]}, config={"min_isr": 1})
+    assert (world.state().leader, world.state().isr, world.state().elr) == (None, (), (2,))
+    world.nodes[2].broker.full = False
+    world.advance(15_000)
+    assert (world.state().leader, world.state().isr) == (2, (2,))
+
+
+def test_a_broker_that_comes_back_with_a_full_disk_is_let_in():
+    world = World(3)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.kill(2)
+    world.start(2)
+    world.nodes[2].broker.copies.clear()
+    world.nodes[2].broker.full = True
+    world.settle()
+    assert world.state().isr == (3,)
+    assert not world.nodes[1].controller._term.cluster.brokers[2].info.fenced
+    world.nodes[2].broker.full = False
+    world.advance(15_000)
+    assert pid(topic) in world.nodes[2].broker.states
+
+
+def test_that_a_copy_was_made_is_heard_of_by_heartbeat_if_the_answer_is_lost():
+    world = World(2)
+    world.nodes[2].broker.full = True
+    world.create(assignment={0: [2]}, config={"min_isr": 1})
+    assert world.state().leader is None
+    world.nodes[2].broker.full = False
+    world.drop = lambda sender, to, message: isinstance(message, LeaderAndIsrAnswer)
+    world.advance(3_000)
+    assert world.state().leader is None
+    world.nodes[2].broker.notice = 99  # with the notices before it, which a real broker counts
+    world.heartbeat(2)
+    world.settle()
+    assert (world.state().leader, world.state().isr) == (2, (2,))

@@ -352,3 +352,33 @@ def test_a_wish_that_went_away_while_it_was_looked_at_is_looked_at_once_more_and
     world.settle()
     assert len(asked) == 1
     assert world.told("decision_given_up") == []
+
+
+def test_a_broker_that_restarts_hears_nothing_of_a_topic_that_is_being_deleted():
+    """It would lead the same epoch once more: nobody gives such a topic a new one (S5)."""
+    world = World(3)
+    topic = world.create()
+    restarts = next(b for b in (1, 2, 3) if b != world.controller_id)
+    path = layout.partition_state_path("t", 0)
+
+    def hold(address, call):
+        ops = [op for batch in call.argument for op in batch] if call.verb == "commit_each" else []
+        return "lost" if any(isinstance(op, Delete) and op.path == path for op in ops) else None
+
+    world.before_store = hold
+    world.admin("delete_topic", name="t", settle=False)
+    for _ in range(12):  # turns: it is being tried
+        world.queue.popleft()()
+    assert world.store.read(path) is not None
+    assert world.store.read(layout.delete_topic_path("t")) is not None
+    world.sent.clear()
+    world.kill(restarts, settle=False)
+    world.start(restarts, settle=True)
+    told = [entry for _, to, message in world.sent if to == restarts and isinstance(message, LeaderAndIsr) for entry in message.entries]
+    assert told == []
+    assert any(to == restarts and isinstance(message, LeaderAndIsr) for _, to, message in world.sent)
+    assert len(world.told("decision_given_up")) == 1
+    world.before_store = lambda _address, _call: None
+    world.advance(world.config.reconcile_ms)  # the next scan finds the wish
+    assert world.store.list(layout.TOPICS) == []
+    assert world.store.read(layout.removed_path(topic)) is None

@@ -1,0 +1,47 @@
+"""What a broker tells its controller unasked: how far it is with its notices, and which of its copies have failed.
+
+That a copy has failed is said with every heartbeat, for as long as it is true: a report may be lost, and controllers change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from replog.broker.commands import Commands
+from replog.messages import Heartbeat, ReplicasFailed
+from replog.model import PartitionId
+from replog.partition.partition import Partition
+from replog.ports import Outbox
+
+__all__ = ["Reports"]
+
+
+class Reports:
+    """The reports of one broker."""
+
+    def __init__(self, broker_id: int, outbox: Outbox, commands: Commands, partitions: Mapping[PartitionId, Partition]) -> None:
+        self._broker_id = broker_id
+        self._outbox = outbox
+        self._commands = commands
+        self._partitions = partitions
+        self._reason = ""
+        """Why copies here failed last; empty while none has."""
+
+    def heartbeat(self) -> None:
+        """To the controller, if there is one and this broker is registered."""
+        commands = self._commands
+        if commands.controller is None or commands.broker_epoch < 0:
+            return
+        beat = Heartbeat(self._broker_id, commands.broker_epoch, commands.controller_epoch, commands.notice)
+        self._outbox.messages.append((("controller", commands.controller), beat))
+        failed = [identity for identity, partition in self._partitions.items() if partition.failed] if self._reason else []
+        if failed:
+            self.failed(failed, self._reason)
+
+    def failed(self, partitions: list[PartitionId], reason: str) -> None:
+        """These copies take no part any more."""
+        self._reason = reason
+        commands = self._commands
+        if commands.controller is not None:
+            message = ReplicasFailed(self._broker_id, commands.broker_epoch, reason, partitions)
+            self._outbox.messages.append((("controller", commands.controller), message))

@@ -1,0 +1,133 @@
+"""A flush that failed is final for its directory, whatever has become of the copy it was of (R14, S22)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replog.broker.broker import Broker
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import Code, LogDamaged, LogFull
+from replog.log.memory import MemoryLogDirectory
+from replog.messages import LeaderAndIsr, PartitionNotice, Produce, Produced, ProduceEntry, Registered, StopEntry, StopReplica
+from replog.model import Assignment, PartitionId, PartitionState
+from replog.ports import FlushDone, FlushToken, LogStart
+from replog.records import encode_records
+from replog.testing.clock import SeededIds
+
+A, B = (PartitionId(bytes(16), n, 0) for n in (0, 1))
+
+
+class Desk:
+    """A broker that leads A and B alone, with flush="ack"."""
+
+    def __init__(self) -> None:
+        config = BrokerConfig()
+        self.directory = MemoryLogDirectory(limits=config, directory_id="d" * 32)
+        self.broker = Broker(1, self.directory, config=config, ids=SeededIds(1))
+        self.tell(Registered(1, 1))
+        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [self.notice(A), self.notice(B)]))
+
+    def notice(self, identity: PartitionId) -> PartitionNotice:
+        config = TopicConfig(min_isr=1, flush="ack")
+        return PartitionNotice(identity, "t", PartitionState(1, 0, (1,)), Assignment((1,)), config)
+
+    def tell(self, message: Any) -> list[Any]:
+        """Hand a message over; what is said to it."""
+        self.broker.outbox.messages.clear()
+        self.broker.receive("client", message, 1)
+        self.broker.tick(1, 1)
+        return [said for _, said in self.broker.outbox.messages]
+
+    def append(self, identity: PartitionId) -> FlushToken:
+        """Append one record; the flush it waits for."""
+        self.tell(Produce(-1, 1_000, [ProduceEntry(1, identity, encode_records(["x"], now_ms=0))]))
+        (token,), self.broker.outbox.flushes = self.broker.outbox.flushes, []
+        return token
+
+    def stop(self, *, delete: bool) -> None:
+        self.tell(StopReplica(1, 1, 1, 1, [StopEntry(A, 1, delete)]))
+
+
+def failed(token: FlushToken) -> FlushDone:
+    token.error = OSError(5, "fsync failed")
+    return FlushDone(token)
+
+
+def codes(said: list[Any]) -> list[int]:
+    return [entry.error for message in said if isinstance(message, Produced) for entry in message.entries]
+
+
+def assert_all_is_over(desk: Desk, waiting: FlushToken, said: list[Any]) -> None:
+    assert codes(said) == [Code.STORAGE_ERROR]  # the append to B that waited
+    assert "fsync failed" in (desk.broker.partitions[B].failed or "")
+    assert desk.tell(FlushDone(waiting.run())) == []
+    with pytest.raises(LogDamaged, match="fsync failed"):
+        desk.directory.create([LogStart(PartitionId(bytes(16), 2, 0), "t", TopicConfig(min_isr=1))])
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_of_a_copy_that_is_no_longer_served(delete: bool) -> None:
+    desk = Desk()
+    token, waiting = desk.append(A), desk.append(B)
+    desk.stop(delete=delete)
+    assert_all_is_over(desk, waiting, desk.tell(failed(token)))
+
+
+def test_of_a_copy_that_has_failed_already() -> None:
+    desk = Desk()
+    token, waiting = desk.append(A), desk.append(B)
+    desk.broker._fail(desk.broker.partitions[A], "a read failed")
+    assert desk.broker.partitions[B].failed is None
+    assert_all_is_over(desk, waiting, desk.tell(failed(token)))
+
+
+def test_one_that_has_run_does_no_harm_to_others_when_its_copy_is_gone() -> None:
+    desk = Desk()
+    token, waiting = desk.append(A), desk.append(B)
+    desk.stop(delete=True)
+    desk.tell(FlushDone(token.run()))
+    assert codes(desk.tell(FlushDone(waiting.run()))) == [Code.NONE]
+
+
+def test_one_that_has_run_counts_for_a_copy_that_is_only_kept() -> None:
+    desk = Desk()
+    token = desk.append(A)
+    desk.stop(delete=False)
+    desk.tell(FlushDone(token.run()))
+    log = desk.directory.get(A)
+    assert log is not None
+    assert log.flushed_end == 1
+
+
+def test_it_says_nothing_about_another_log_under_the_same_identity() -> None:
+    desk = Desk()
+    token = desk.append(A)
+    desk.stop(delete=True)
+    notice = desk.notice(A)
+    desk.tell(LeaderAndIsr(1, 1, 1, 2, False, 1_000, [notice]))
+    desk.broker.outbox.flushes.clear()
+    desk.tell(Produce(-1, 1_000, [ProduceEntry(2, A, encode_records(["y"], now_ms=0))]))
+    assert codes(desk.tell(FlushDone(token.run()))) == []
+    assert desk.broker.partitions[A].log.flushed_end == 0
+    (token,) = desk.broker.outbox.flushes
+    assert codes(desk.tell(FlushDone(token.run()))) == [Code.NONE]
+
+
+def test_a_failed_directory_tells_the_next_controller_so() -> None:
+    desk = Desk()
+    desk.tell(failed(desk.append(A)))
+    (said,) = desk.tell(LeaderAndIsr(2, 2, 1, 0, True, 1_000, [desk.notice(A), desk.notice(B)]))
+    assert said.errors == [(A, Code.STORAGE_ERROR), (B, Code.STORAGE_ERROR)]
+
+
+def test_a_loss_report_that_cannot_be_taken_back_for_want_of_space_stays() -> None:
+    desk = Desk()
+
+    def full(broker_epoch: int) -> None:
+        raise LogFull("no space left")
+
+    desk.directory.registered = full  # type: ignore[method-assign]
+    (said,) = desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(A), desk.notice(B)]))
+    assert said.errors == []
