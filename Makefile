@@ -3,7 +3,8 @@
 #   make demo              the quickstart on real data           ARGS="--fresh --limit 50000"
 #   make test              everything that must be green, in lanes that print their time
 #   make bench             the benchmarks: each figure is a ratio measured in one run
-#   make sim SEED=7        replay one seeded run of a cluster
+#   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
+#   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
 #   make fix               let ruff rewrite what it can (make test never writes)
 #   make clean             remove .venv, caches and demo data
 #
@@ -11,6 +12,8 @@
 
 PYTHON ?= python3
 SEED ?= 1
+MINUTES ?= 10
+JOBS ?= 2
 ARGS ?=
 
 PY := .venv/bin/python
@@ -26,7 +29,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo test bench sim fix clean
+.PHONY: demo test bench sim sim-soak fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -38,7 +41,10 @@ bench: .venv/.dev
 	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)
 
 sim: .venv/.dev
-	@$(PY) -m replog.testing.simulator $(SEED)
+	@$(PY) -m replog.testing.simulator $(SEED) $(ARGS)
+
+sim-soak: .venv/.dev
+	@$(PY) -m replog.testing.simulator soak --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 
 fix: .venv/.dev
 	$(PY) -m ruff check --fix .

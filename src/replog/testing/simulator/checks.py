@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from replog.messages import Fetched, Produce, Produced
-from replog.metadata import judgements, layout
-from replog.model import Address, PartitionId
+from replog.errors import ReplogError
+from replog.log.files import OS
+from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produced, StopReplica
+from replog.model import Address, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.testing.simulator.invariants import INVARIANTS, Asked, CandidatesAreComplete, Invariant
-from replog.testing.simulator.ledger import Copy, Ledger, Violation
+from replog.ports import Log, Slice
+from replog.records import BadBatch, BatchHeader, read_header
+from replog.testing.disk import SimulatedDisk
+from replog.testing.simulator.books import Books
+from replog.testing.simulator.invariants import INVARIANTS, Asked, Headers, Invariant, NothingIsDropped
+from replog.testing.simulator.ledger import Copy, Ledger
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
@@ -18,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Checks"]
 
-EVENTS_MAX: Final = 2_000
-"""Per broker and second of virtual time: a storm of messages is a fault of its own (S21). The busiest runs have 600."""
+_SWEEP: Final = 256
+"""Every so many looks at a broker, its directory is compared with what was there."""
 
 
 class Checks:
@@ -27,26 +33,39 @@ class Checks:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.ledgers: dict[PartitionId, Ledger] = {}
-        self._copies: dict[PartitionId, dict[int, Copy]] = {}
+        self._books = Books(world.root.read, self)
+        self.ledgers: dict[PartitionId, Ledger] = self._books.ledgers
+        """Of the partitions that there are. Those that were deleted are in `closed`."""
+        self.closed: dict[PartitionId, Ledger] = self._books.closed
         self._asked: dict[Address, dict[int, Asked]] = {}
-        self._broker_epochs: dict[int, int] = {}
-        self._lost_at: dict[int, int] = {}
-        """Broker -> its registration when it lost records: admission of a later one ends that."""
-        self._controller_epoch = -1
-        self._topics: dict[str, layout.TopicEntry] = {}
+        self._looks: dict[int, int] = {}
+        self._disks: dict[int, tuple[str, object]] = {}
+        """Broker -> which directory it has, and on which disk."""
         self._second = 0
         self._events = 0
         self.busiest = 0
-        self._candidates = CandidatesAreComplete()
-        made = [kind() for kind in INVARIANTS]
+        self.invariants = [kind() for kind in INVARIANTS]
+        made = self.invariants
+        self._batch = _overriding(made, "batch")
+        self._cut = _overriding(made, "cut")
         self._changed = _overriding(made, "changed")
         self._led = _overriding(made, "led")
         self._committed = _overriding(made, "committed")
+        self._vanished = _overriding(made, "vanished")
         self._stored = _overriding(made, "stored")
-        self._sent = _overriding(made, "sent")
+        self._signed = _overriding(made, "signed")
+        self._epoch = _overriding(made, "epoch")
+        self._registered = _overriding(made, "registered")
+        self._received = _overriding(made, "received")
+        self._handled = _overriding(made, "handled")
+        self._said = _overriding(made, "said")
+        self._shipped = _overriding(made, "shipped")
+        self._produced = _overriding(made, "produced")
+        self._shown = _overriding(made, "shown")
+        self._listed = _overriding(made, "listed")
+        self._passed = _overriding(made, "passed")
 
-    # -------------------------------------------------------------------------------------------------------- occasions
+    # -------------------------------------------------------------------------------------------------- occasions: events
 
     def event(self) -> None:
         """One more event: not too many in one second."""
@@ -54,14 +73,25 @@ class Checks:
         if second != self._second:
             self._second, self._events = second, 0
         self._events += 1
-        self.busiest = max(self.busiest, self._events)
-        if self._events > EVENTS_MAX * self._world.plan.shape.brokers:
-            raise Violation("S21", f"{self._events} events in second {second}")
+        if self._events > self.busiest:
+            self.busiest = self._events
+            for passed in self._passed:
+                passed(second, self._events, self._world.plan.shape.brokers)
+
+    # --------------------------------------------------------------------------------------------------- occasions: nodes
+
+    def received(self, node: Node, address: Address, sender: Address, message: Any) -> None:
+        """An actor of a broker is about to handle a message."""
+        for received in self._received:
+            received(node, sender, message)
+        if type(message) is StopReplica:
+            self._looks[node.broker_id] = 0
 
     def look(self, node: Node) -> None:
         """A broker has handled something: look at those of its copies that changed."""
-        broker = node.broker
+        broker, broker_id, life = node.broker, node.broker_id, node.life
         assert broker is not None
+        all_copies = self._books.copies
         for identity, partition in broker.partitions.items():
             log, leading = partition.log, partition.leading
             key = (
@@ -70,21 +100,33 @@ class Checks:
                 partition.high_watermark,
                 partition.leader_epoch,
                 partition.partition_epoch,
-                leading is None,
+                log.last_epoch,
+                log.start_offset,
+                log.flushed_end,
                 None if leading is None else leading.isr,
             )
-            copy = self.copy(identity, node.broker_id)
-            if key != copy.key or copy.life != node.life or copy.log is not log:
+            copies = all_copies.get(identity)
+            copy = None if copies is None else copies.get(broker_id)
+            if copy is None or key != copy.key or copy.life != life or copy.log is not log:
+                copy = self.copy(identity, broker_id)
                 self._look(node, identity, partition, copy)
                 copy.key = key
+        for handled in self._handled:
+            handled(node)
+        looks = self._looks.get(broker_id, 0)
+        if looks % _SWEEP == 0:
+            self._sweep(node)
+        self._looks[broker_id] = looks + 1
 
     def _look(self, node: Node, identity: PartitionId, partition: Partition, copy: Copy) -> None:
         ledger = self.ledger(identity)
         if copy.life != node.life:
             copy.life = node.life
             copy.leader_epoch = copy.partition_epoch = -1
-        copy.follow(partition.log)
-        copies = self._copies[identity]
+        if partition.log.start_offset > copy.start:
+            self._world.trimmed(ledger, partition.log.start_offset)
+        self._follow(node, ledger, copy, partition.log)
+        copies = self._books.copies[identity]
         leads = partition.leading is not None
         begins = leads and copy.led != (copy.life, partition.leader_epoch)
         for changed in self._changed:
@@ -101,89 +143,100 @@ class Checks:
         copy.leader_epoch = partition.leader_epoch
         copy.partition_epoch = partition.partition_epoch
 
+    def _follow(self, node: Node, ledger: Ledger, copy: Copy, log: Log | None) -> None:
+        """Bring a mirror up to date, and say what is new and what is gone."""
+
+        def batch(copy: Copy, header: BatchHeader) -> None:
+            for look in self._batch:
+                look(ledger, copy, header)
+
+        same = copy.log is log
+        with _observing(node):
+            parted = copy.follow(log, batch)
+        if parted is not None and same:
+            self._world.marks.cut(ledger, parted)
+            for cut in self._cut:
+                cut(ledger, copy, parted)
+
+    def _sweep(self, node: Node) -> None:
+        """Compare a directory with what was in it."""
+        directory, broker_id = node.directory, node.broker_id
+        self._disks.setdefault(broker_id, _disk_of(node))
+        for identity, copies in self._books.copies.items():
+            copy = copies.get(broker_id)
+            if copy is not None and copy.log is not None and directory.get(identity) is None:
+                for vanished in self._vanished:
+                    vanished(self.ledger(identity), broker_id)
+                copy.follow(None)
+        fs, path = getattr(directory, "fs", OS), getattr(directory, "path", "")
+        if fs is not OS:
+            self._look_outside(node, fs, path)
+
+    def _look_outside(self, node: Node, fs: Any, path: str) -> None:
+        """Nothing stands beside the folders that lead to a directory on its simulated disk."""
+        at = ""
+        for name in path.strip("/").split("/"):
+            with _observing(node):
+                strange = [other for other in fs.listdir(at or "/") if other != name]
+            for other in sorted(strange):
+                for one in self.invariants:
+                    if isinstance(one, NothingIsDropped):
+                        one.outside(node.broker_id, f"{at}/{other}")
+            at = f"{at}/{name}"
+
     def reopened(self, node: Node, *, lossy: bool) -> None:
         """A process has ended: the mirrors follow what its disk has now."""
-        lost = set(node.directory.loss.lossy)
-        for identity, copies in self._copies.items():
+        directory = node.directory
+        loss, broker_id = directory.loss, node.broker_id
+        here = _disk_of(node)
+        before, self._disks[broker_id] = self._disks.get(broker_id, here), here
+        replaced = before[0] != here[0] or before[1] is not here[1]
+        lost, corrupt = set(loss.lossy), loss.kind == "corrupt"
+        for identity, copies in self._books.copies.items():
+            copy = copies.get(broker_id)
+            if copy is None:
+                continue
+            log, ledger = directory.get(identity), self.ledger(identity)
+            if log is None and copy.log is not None and not replaced and not copy.suspect:
+                for vanished in self._vanished:
+                    vanished(ledger, broker_id)
+            self._follow(node, ledger, copy, log)
+            if not copy.unreadable:
+                copy.suspect = False  # all of it has been read
+            if replaced or ((lossy or corrupt) and identity in lost):
+                copy.lossy = copy.damaged = True
+        if lossy or corrupt or replaced:
+            self._books.lost(broker_id)
+        self._looks[broker_id] = 1
+        self.let_in()
+
+    def robbed(self, node: Node) -> bool:
+        """Whether a disk that lies has kept, over the end of a process, less than it should, and nobody could know.
+
+        A write that never arrived looks like one that was never made, if nothing was written after it. To be asked between
+        the end of a process and `reopened`: a machine with such a disk gets a new one, which is noticed.
+        """
+        directory, loss = node.directory, node.directory.loss
+        for identity, copies in self._books.copies.items():
             copy = copies.get(node.broker_id)
-            if copy is not None:
-                copy.follow(node.directory.get(identity))
-                if lossy and (identity in lost or node.directory.loss.kind == "replaced"):
-                    copy.lossy = copy.damaged = True
-        if lossy:
-            self._lost_at[node.broker_id] = self._broker_epochs.get(node.broker_id, -1)
-        self._check_candidates()
+            if copy is None or not copy.suspect or copy.log is None or identity in loss.lossy:
+                continue
+            found = Copy(node.broker_id)
+            found.suspect = True
+            with _observing(node):
+                found.follow(directory.get(identity))
+            end = copy.durable if loss.kind == "power" else copy.end
+            low = max(copy.first, found.first)
+            if found.end < end or found.entries[low - found.first : end - found.first] != copy.entries[low - copy.first : end - copy.first]:
+                return True
+        return False
 
-    def _check_candidates(self) -> None:
-        for identity, ledger in self.ledgers.items():
-            self._candidates.stored(ledger, self._copies[identity], ledger.state)
-
-    def applied(self, ops: list[Any]) -> None:
-        """The store has committed a transaction."""
-        for path in dict.fromkeys(op.path for op in ops):
-            if path == layout.CONTROLLER_EPOCH:
-                self._see_controller_epoch(path)
-            elif path.startswith(judgements.ADMITTED + "/"):
-                self._see_admission(path)
-            elif path.startswith(layout.BROKER_IDS + "/"):
-                self._see_registration(path)
-            elif path.startswith(layout.TOPICS + "/"):
-                self._see_topic(path)
-
-    def _see_controller_epoch(self, path: str) -> None:
-        found = self._world.root.read(path)
-        assert found is not None
-        epoch = layout.decode_controller_epoch(path, found.value)
-        if epoch < self._controller_epoch:
-            raise Violation("S6", f"the controller epoch goes from {self._controller_epoch} to {epoch}")
-        self._controller_epoch = epoch
-
-    def _see_admission(self, path: str) -> None:
-        found = self._world.root.read(path)
-        assert found is not None
-        broker = int(path.rsplit("/", 1)[1])
-        admission = judgements.decode_admission(path, found.value)
-        if broker in self._lost_at and admission.broker_epoch > self._lost_at[broker]:
-            del self._lost_at[broker]
-            for copies in self._copies.values():
-                if broker in copies:
-                    copies[broker].lossy = False
-            self._check_candidates()
-
-    def _see_registration(self, path: str) -> None:
-        found = self._world.root.read(path)
-        if found is not None:
-            broker = int(path.rsplit("/", 1)[1])
-            if found.created <= self._broker_epochs.get(broker, -1):
-                raise Violation("S6", f"broker {broker} goes from epoch {self._broker_epochs[broker]} to {found.created}")
-            self._broker_epochs[broker] = found.created
-
-    def _see_topic(self, path: str) -> None:
-        place = layout.place_of(path)
-        assert place.topic is not None
-        found = self._world.root.read(path)
-        assert found is not None, "no topic is deleted here"
-        if place.row == layout.TOPICS:
-            self._topics[place.topic] = layout.decode_topic(path, found.value)
-            return
-        assert place.partition is not None
-        topic = self._topics.get(place.topic)
-        if topic is None:
-            stored = self._world.root.read(layout.topic_path(place.topic))
-            if stored is None:
-                return
-            topic = self._topics[place.topic] = layout.decode_topic(path, stored.value)
-        assignment = topic.partitions[place.partition]
-        identity = PartitionId(topic.topic_id, place.partition, assignment.creation)
-        ledger = self.ledger(identity)
-        before, ledger.state = ledger.state, layout.decode_partition_state(path, found)
-        ledger.replicas = assignment.replicas
-        ledger.min_isr = min(self._world.plan.shape.min_isr, len(assignment.replicas))
-        self._world.note(f"state {place.partition}: {_short(ledger.state)}")
-        if ledger.state.controller_epoch != self._controller_epoch:
-            raise Violation("S14", f"a controller of epoch {ledger.state.controller_epoch} writes, the seat is at {self._controller_epoch}")
-        for stored_hook in self._stored:
-            stored_hook(ledger, self._copies[identity], before)
+    def tampered(self, broker: int, identity: PartitionId | None) -> None:
+        """A disk was made to misbehave: what it gives back of a copy (None: of all there) may differ from what was written."""
+        for one, copies in self._books.copies.items():
+            copy = copies.get(broker)
+            if copy is not None and identity in (None, one):
+                copy.suspect = copy.damaged = True
 
     def asked(self, sender: Address, message: Produce) -> None:
         """A broker gets appends of a client."""
@@ -193,66 +246,129 @@ class Checks:
 
     def registered(self, broker_id: int, broker_epoch: int) -> None:
         """A process has learned its broker epoch; the store knew it before."""
-        if broker_epoch > self._broker_epochs.get(broker_id, -1):
-            raise Violation("S6", f"broker {broker_id} believes in epoch {broker_epoch}, which the store never gave")
+        for registered in self._registered:
+            registered(broker_id, broker_epoch, self._books.broker_epochs.get(broker_id, -1))
 
     def sent(self, node: Node, to: Address, message: Any) -> None:
-        """A broker says something to a client."""
-        if not isinstance(message, Produced | Fetched) or not isinstance(to, tuple) or to[0] != "client":
-            return
-        broker = node.broker
-        assert broker is not None
+        """A broker says something."""
+        for said in self._said:
+            said(node, to, message)
+        kind = type(message)
+        if kind is Fetched:
+            self._sent_fetched(node, to, message)
+        elif kind is Produced:
+            self._sent_produced(node, to, message)
+        elif kind is ListedOffsets:
+            partitions = node.broker.partitions if node.broker is not None else {}
+            for entry in message.entries:
+                for listed in self._listed if not entry.error else ():
+                    listed(to, self.ledger(entry.partition), partitions.get(entry.partition), entry)
+
+    def _sent_fetched(self, node: Node, to: Address, message: Fetched) -> None:
+        client = isinstance(to, tuple) and to[0] == "client"
+        for entry in message.entries:
+            found = self._ship(node, entry) if entry.slices else ()
+            if client and not entry.error:
+                assert node.broker is not None
+                partition = node.broker.partitions.get(entry.partition)
+                for shown in self._shown:
+                    shown(to, self.ledger(entry.partition), partition, entry, found)
+
+    def _ship(self, node: Node, entry: FetchedEntry) -> list[Headers]:
+        """Stored batches leave a broker: look at each once for everybody."""
+        ledger, copy = self.ledger(entry.partition), self.copy(entry.partition, node.broker_id)
+        found: list[Headers] = []
+        with _observing(node):
+            for piece in entry.slices:
+                headers = _headers(piece)
+                found.append(headers)
+                for shipped in self._shipped:
+                    shipped(ledger, copy, piece, headers)
+        return found
+
+    def _sent_produced(self, node: Node, to: Address, message: Produced) -> None:
         asked = self._asked.get(to, {})
-        for identity, partition in broker.partitions.items():
-            for sent in self._sent:
-                sent(self.ledger(identity), partition, to, message, asked)
+        assert node.broker is not None
+        for entry in message.entries:
+            question = asked.get(entry.request)
+            if question is not None and not entry.error:
+                partition = node.broker.partitions.get(question.ledger.identity)
+                for produced in self._produced:
+                    produced(question.ledger, partition, entry, question)
+
+    # --------------------------------------------------------------------------------------------------- occasions: store
+
+    def applied(self, ops: list[Any]) -> None:
+        """The store has committed a transaction."""
+        self._books.see(dict.fromkeys(op.path for op in ops))
+
+    def stored(self, ledger: Ledger, before: PartitionState | None, controller_epoch: int) -> None:
+        """The store has another state of a partition."""
+        assert ledger.state is not None
+        self._world.marks.stored(before, ledger.state)
+        self._world.note(f"state {ledger.topic}-{ledger.identity.partition}: {_short(ledger.state)}")
+        for signed in self._signed:
+            signed(ledger, controller_epoch)
+        for stored in self._stored:
+            stored(ledger, self._books.copies[ledger.identity], before)
+
+    def epoch(self, what: str, before: int, after: int) -> None:
+        """An epoch in the store has become another."""
+        for epoch in self._epoch:
+            epoch(what, before, after)
+
+    def let_in(self) -> None:
+        """Who counts as complete has changed although no state has."""
+        for identity, ledger in self.ledgers.items():
+            if ledger.state is not None:
+                for stored in self._stored:
+                    stored(ledger, self._books.copies[identity], ledger.state)
 
     # ------------------------------------------------------------------------------------------------------------ state
 
     def ledger(self, identity: PartitionId) -> Ledger:
-        """The ledger of a partition."""
-        ledger = self.ledgers.get(identity)
-        if ledger is None:
-            ledger = self.ledgers[identity] = Ledger(identity)
-            self._copies.setdefault(identity, {})
-        return ledger
+        """The ledger of a partition, also of one that was deleted."""
+        return self._books.ledger(identity)
+
+    def expected(self) -> list[Ledger]:
+        """Every partition that should be there: of every topic that the store has, unless its deletion has begun."""
+        found = [self.ledger(identity) for identity in self._books.expected]
+        return [ledger for ledger in found if not ledger.closed]
 
     def copy(self, identity: PartitionId, broker: int) -> Copy:
         """The mirror of one copy."""
-        copies = self._copies.setdefault(identity, {})
-        copy = copies.get(broker)
-        if copy is None:
-            copy = copies[broker] = Copy(broker)
-        return copy
+        return self._books.copy(identity, broker)
 
     def copies(self, identity: PartitionId) -> dict[int, Copy]:
         """All mirrors of a partition."""
-        return self._copies[identity]
+        return self._books.copies[identity]
 
-    def committed(self, partition: int) -> int:
-        """How far a partition is committed."""
-        return max((ledger.end for identity, ledger in self.ledgers.items() if identity.partition == partition), default=0)
+    def committed(self, partition: int, topic: str | None = None) -> int:
+        """How far a partition is committed; without a topic, in whichever has the most."""
+        found = [one.end for one in self.ledgers.values() if one.identity.partition == partition and topic in (None, one.topic)]
+        return max(found, default=0)
 
-    def may_lose(self, broker: int) -> bool:
-        """Whether losing this broker's records now leaves less than min_isr - 1 losses anywhere, as acks=all promises to survive.
+    def may_lose(self, broker: int, *, power: bool = False) -> bool:
+        """Whether losing this broker's records now leaves at most min_isr - 1 losses anywhere, as acks=all promises to survive.
 
-        A broker counts as lost from its fault until it is in the ISR again, and so holds everything.
+        A broker counts as lost from its fault until it is in the ISR again, and so holds everything. A power cut costs
+        nothing where flush="ack".
         """
-        allowed = self._world.plan.shape.min_isr - 1
         for identity, ledger in self.ledgers.items():
-            if broker not in ledger.replicas or ledger.state is None:
+            if broker not in ledger.replicas or ledger.state is None or (power and ledger.durable):
                 continue
             lost = {b for b in ledger.replicas if self._is_incomplete(identity, ledger, b)}
-            if len(lost | {broker}) > allowed:
+            if len(lost | {broker}) > ledger.min_isr - 1:
                 return False
         return True
 
     def _is_incomplete(self, identity: PartitionId, ledger: Ledger, broker: int) -> bool:
-        copy = self._copies[identity].get(broker)
+        copy = self._books.copies[identity].get(broker)
         if copy is None or not copy.damaged:
             return False
         assert ledger.state is not None
-        if not copy.lossy and broker in ledger.state.isr and copy.mismatch(ledger, ledger.end) is None:
+        whole = not copy.lossy and not copy.suspect and not copy.unreadable
+        if whole and broker in ledger.state.isr and copy.mismatch(ledger, ledger.end) is None:
             copy.damaged = False
         return copy.damaged
 
@@ -260,6 +376,35 @@ class Checks:
 def _overriding(made: list[Invariant], occasion: str) -> list[Callable[..., None]]:
     """The methods of the invariants that look on this occasion."""
     return [getattr(one, occasion) for one in made if getattr(type(one), occasion) is not getattr(Invariant, occasion)]
+
+
+def _disk_of(node: Node) -> tuple[str, object]:
+    return node.directory.directory_id, getattr(node.directory, "fs", None)
+
+
+@contextmanager
+def _observing(node: Node) -> Iterator[None]:
+    """While the checks read, a simulated disk injects nothing."""
+    disk = getattr(node.directory, "fs", None)
+    if not isinstance(disk, SimulatedDisk):
+        yield
+        return
+    armed, disk._armed = disk._armed, {}
+    try:
+        yield
+    finally:
+        disk._armed = armed
+
+
+def _headers(piece: Slice) -> Headers:
+    try:
+        view, at, headers = piece.view(), 0, []
+        while at < len(view):
+            headers.append(read_header(view, at))
+            at += headers[-1].length
+    except (BadBatch, ReplogError, OSError) as problem:
+        return str(problem)
+    return headers
 
 
 def _short(state: Any) -> str:

@@ -1,21 +1,25 @@
-"""Clients of the simulated cluster: each appends records that nobody else appends, and reads here and there."""
+"""A client of the simulated cluster: the real client core, and operations on it that a workload can await."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import define
 
 from replog.client.batches import Batch
 from replog.client.core import ClientCore
 from replog.client.fetching import FetchOp
-from replog.client.operations import AdminOp, Operation
+from replog.client.operations import AT_EARLIEST, AdminOp, OffsetOp, Operation
+from replog.client.results import Fetch as FetchResult
 from replog.client.writer import Writer
+from replog.errors import ReplogError
 from replog.messages import Disconnected
-from replog.model import ACKS_ALL, ACKS_LEADER, Address
+from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.testing.clock import SeededIds
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import stream
+from replog.testing.simulator.tasks import Signal
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
@@ -23,102 +27,144 @@ if TYPE_CHECKING:
 __all__ = ["TOPIC", "Acknowledged", "SimulatedClient"]
 
 TOPIC = "t"
-_UNSETTLED_MAX = 8
+"""The topic that every run has from its beginning to its end."""
+
+Acks = Literal[0, 1, "all"]
+_ACKS = {0: ACKS_NONE, 1: ACKS_LEADER, "all": ACKS_ALL}
 
 
 @define
 class Acknowledged:
     """A batch that a client was told is stored for good."""
 
-    partition: int
+    identity: PartitionId
     base_offset: int
     values: list[bytes]
 
-
-@define
-class _Sent:
-    batch: Batch
-    writer: Writer
-    values: list[bytes]
+    @property
+    def partition(self) -> int:
+        """Its number."""
+        return self.identity.partition
 
 
 class SimulatedClient:
-    """A real client core with a workload. Its appends under acks=all that were confirmed are kept for the end of the run."""
+    """A real client core on virtual time. Its appends under acks=all that were confirmed are kept for the end of the run."""
+
+    life = 0
+    """Clients do not die; messages to them are not for one life."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.address: Address = ("client", number)
         self.number = number
-        self._chance = stream(world.plan.seed, f"client {number}")
+        self.chance = stream(world.plan.seed, f"client {number}")
         ids = SeededIds(stream(world.plan.seed, f"client ids {number}").getrandbits(63))
         shape = world.plan.shape
-        self.core = ClientCore(
-            self.address, config=shape.client_config(), ids=ids, bootstrap=list(range(1, shape.brokers + 1))
-        )
-        self._writers = [
-            self.core.open_writer(acks=ACKS_ALL, idempotent=True, compression=None, batch_bytes=16_384),
-            self.core.open_writer(acks=ACKS_LEADER, idempotent=True, compression=None, batch_bytes=16_384),
-        ]
-        self._sent: list[_Sent] = []
-        self._reads: list[FetchOp] = []
+        self.core = ClientCore(self.address, config=shape.client_config(), ids=ids, bootstrap=list(range(1, shape.brokers + 1)))
+        self._writers: list[Writer] = []
+        self._waiting: list[tuple[Batch | Operation, Signal]] = []
         self._wake_ms: int | None = None
         self._values = 0
         self.acknowledged: list[Acknowledged] = []
         self.failed = 0
         self.reads = 0
 
-    # ------------------------------------------------------------------------------------------------------- workload
+    # ----------------------------------------------------------------------------------------------------- for workloads
 
-    def work(self) -> None:
-        """One step: append or read, then think."""
-        world = self.world
-        if world.calm:
-            return
-        partition = self._chance.randrange(world.plan.shape.partitions)
-        if self._chance.random() < 0.2:
-            self.read(partition)
-        elif sum(not sent.batch.done for sent in self._sent) < _UNSETTLED_MAX:
-            self.append(partition, acks_all=self._chance.random() < 0.8)
-        world.at(self._chance.randint(1, 2 * world.plan.shape.think_ms), self.work)
+    def writer(self, *, acks: Acks = "all", idempotent: bool = True) -> Writer:
+        """A new producer: its own id, its own order."""
+        compression: Literal["lz4"] | None = "lz4" if self.world.plan.shape.compression else None
+        made = self.core.open_writer(acks=_ACKS[acks], idempotent=idempotent, compression=compression, batch_bytes=16_384)
+        self._writers.append(made)
+        return made
 
-    def probe(self, partition: int) -> Batch:
-        """Append with a producer of its own: what became of earlier appends does not hold it back."""
-        writer = self.core.open_writer(acks=ACKS_ALL, idempotent=True, compression=None, batch_bytes=16_384)
-        self._writers.append(writer)
-        return self._append(partition, writer)
-
-    def append(self, partition: int, *, acks_all: bool) -> Batch:
-        """Append a small batch."""
-        return self._append(partition, self._writers[0 if acks_all else 1])
-
-    def _append(self, partition: int, writer: Writer) -> Batch:
-        world = self.world
-        queue = writer.queue(TOPIC, partition)
-        batch = queue.begin(world.now_ms, world.wall_ms, self.core.config.delivery_timeout_ms)
-        values = []
-        for _ in range(self._chance.choice((1, 1, 2, 4))):
+    def values(self, count: int) -> list[bytes]:
+        """So many values that nobody else appends."""
+        made = []
+        for _ in range(count):
             self._values += 1
-            values.append(f"{self.number}:{self._values}:".encode().ljust(self._chance.choice((8, 40, 400)), b"."))
-            batch.add(values[-1])
-        self._sent.append(_Sent(batch, writer, values))
+            made.append(f"{self.number}:{self._values}:".encode().ljust(self.chance.choice((8, 40, 400)), b"."))
+        return made
+
+    async def append(self, topic: str, partition: int, values: Sequence[bytes], *, writer: Writer) -> int | None:
+        """Append a batch; the offset of its first record (None under acks=0). Raises what a producer's delivery raises."""
+        return await self._record(self.begin(topic, partition, values, writer), values, writer)
+
+    async def _record(self, batch: Batch, values: Sequence[bytes], writer: Writer) -> int | None:
+        call, topic = None, batch.queue.topic
+        if topic == TOPIC:
+            acks: Any = "all" if writer.acks == ACKS_ALL else writer.acks
+            process = f"{self.number}.{self._writers.index(writer)}"
+            call = self.world.history.invoke_send(process, f"{topic}/{batch.queue.partition}", [value.decode() for value in values], acks)
+        try:
+            await self._done(batch)
+        except ReplogError as error:
+            self.failed += 1
+            self.world.note(f"{self.number} fails {values[0][:12]!r}: {type(error).__name__}")
+            self.world.marks.hit(f"an append fails with {type(error).__name__}")
+            if call is not None:
+                call.fail() if batch.sent_ms < 0 else call.info()  # what never left proves that it was not stored
+            raise
+        if call is not None:
+            call.ok(batch.base_offset)
+        if writer.acks == ACKS_ALL:
+            assert batch.base_offset is not None
+            assert batch.queue.identity is not None
+            self.acknowledged.append(Acknowledged(batch.queue.identity, batch.base_offset, list(values)))
+        return batch.base_offset
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int = 4_096, wait_ms: int = 0, **position: Any
+    ) -> FetchResult:
+        """Fetch committed records from an offset on. Raises what `Cluster.fetch` raises."""
+        op = FetchOp(topic, partition, offset, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=self.world.now_ms + 5_000, **position)
+        self.submit(op)
+        await self._done(op)
+        self.reads += 1
+        return op.result  # type: ignore[no-any-return]
+
+    async def earliest(self, topic: str, partition: int) -> int:
+        """Where the log starts now. Raises what `Cluster.offset` raises."""
+        op = OffsetOp(topic, partition, AT_EARLIEST, self.world.now_ms + 5_000)
+        self.submit(op)
+        await self._done(op)
+        return op.result.offset  # type: ignore[no-any-return]
+
+    async def admin(self, verb: str, arguments: dict[str, Any], *, granted_code: int = 0, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """A wish to the controller. Raises what `Cluster.create_topic` and the like raise."""
+        op = AdminOp(verb, arguments, self.world.now_ms + timeout_ms, granted_code=granted_code)
+        self.submit(op)
+        await self._done(op)
+        return op.result  # type: ignore[no-any-return]
+
+    async def rest(self, ms: int) -> None:
+        """Let virtual time pass."""
+        await self.world.timer(ms)
+
+    async def think(self) -> None:
+        """A pause as long as clients of this run make them."""
+        await self.world.timer(self.chance.randint(1, 2 * self.world.plan.shape.think_ms))
+
+    # ------------------------------------------------------------------------------------------------- without waiting
+
+    def begin(self, topic: str, partition: int, values: Sequence[bytes], writer: Writer) -> Batch:
+        """Send a batch on its way."""
+        world = self.world
+        queue = writer.queue(topic, partition)
+        batch = queue.begin(world.now_ms, world.wall_ms, self.core.config.delivery_timeout_ms)
+        for value in values:
+            batch.add(value)
         queue.seal()
         self.core.kick(queue, world.now_ms)
         self._after()
         return batch
 
-    def read(self, partition: int) -> None:
-        """Fetch from anywhere in what may be committed."""
-        end = self.world.checks.committed(partition)
-        op = FetchOp(
-            TOPIC,
-            partition,
-            self._chance.randint(0, end),
-            max_bytes=4_096,
-            wait_ms=self._chance.choice((0, 100)),
-            deadline_ms=self.world.now_ms + 5_000,
-        )
-        self._reads.append(op)
-        self.submit(op)
+    def probe(self, partition: int, topic: str = TOPIC) -> Batch:
+        """Append with a producer of its own: what became of earlier appends does not hold it back."""
+        writer, values = self.writer(), self.values(1)
+        batch = self.begin(topic, partition, values, writer)
+        self.world.spawn(f"probe {self.number}", self._record(batch, values, writer))
+        return batch
 
     def submit(self, op: Operation) -> Operation:
         """Start an operation."""
@@ -127,19 +173,22 @@ class SimulatedClient:
         return op
 
     def create_topic(self) -> Operation:
-        """Ask for the one topic of the run."""
+        """Ask for the topic that every run has."""
+        return self.submit(AdminOp("create_topic", self.topic_wish(TOPIC), self.world.now_ms + 60_000, granted_code=36))
+
+    def topic_wish(self, name: str, partitions: int | None = None) -> dict[str, Any]:
+        """What `create_topic` takes, for a topic of this run's shape."""
         shape = self.world.plan.shape
-        arguments = {
-            "name": TOPIC,
-            "partitions": shape.partitions,
+        return {
+            "name": name,
+            "partitions": partitions or shape.partitions,
             "replication_factor": shape.replicas,
             "config": shape.topic_config().to_mapping(),
         }
-        return self.submit(AdminOp("create_topic", arguments, self.world.now_ms + 60_000, granted_code=36))
 
     # ------------------------------------------------------------------------------------------------------ its actor
 
-    def receive(self, sender: Address, message: Any) -> None:
+    def deliver(self, life: int, to: Address, sender: Address, message: Any) -> None:
         """A message arrives."""
         world = self.world
         if not isinstance(message, Disconnected):
@@ -164,7 +213,8 @@ class SimulatedClient:
         messages, core.outbox.messages = core.outbox.messages, []
         for to, message in messages:
             world.send(self.address, to, message)
-        self._settle()
+        if self._waiting:
+            self._settle()
         due = core.deadline_ms()
         if due is not None:
             due = max(due, world.now_ms + 1)
@@ -172,18 +222,17 @@ class SimulatedClient:
                 self._wake_ms = due
                 world.at(due - world.now_ms, self._wake, due)
 
+    def _done(self, what: Batch | Operation) -> Signal:
+        signal = Signal()
+        self._waiting.append((what, signal))
+        self._settle()
+        return signal
+
     def _settle(self) -> None:
-        if not any(sent.batch.done for sent in self._sent) and not any(op.done for op in self._reads):
+        waiting = self._waiting
+        if not any(what.done for what, _ in waiting):
             return
-        settled = [sent for sent in self._sent if sent.batch.done]
-        self._sent = [sent for sent in self._sent if not sent.batch.done]
-        for sent in settled:
-            batch = sent.batch
-            if batch.error is not None:
-                self.failed += 1
-                self.world.note(f"{self.number} fails {sent.values[0][:12]!r}: {type(batch.error).__name__}")
-            elif sent.writer.acks == ACKS_ALL:
-                assert batch.base_offset is not None
-                self.acknowledged.append(Acknowledged(batch.queue.partition, batch.base_offset, sent.values))
-        self.reads += sum(op.done and op.error is None for op in self._reads)
-        self._reads = [op for op in self._reads if not op.done]
+        self._waiting = [(what, signal) for what, signal in waiting if not what.done]
+        for what, signal in waiting:
+            if what.done:
+                signal.set() if what.error is None else signal.fail(what.error)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
+from replog.errors import LogCorrupt, LogDamaged
 from replog.model import PartitionId, PartitionState
 from replog.ports import Log
-from replog.records import read_header
+from replog.records import BadBatch, BatchHeader, RecordBatch, read_header
 
-__all__ = ["Copy", "Entry", "Ledger", "Violation"]
+__all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation"]
 
 
 class Violation(AssertionError):
@@ -30,15 +32,29 @@ class Entry(NamedTuple):
     sequence: int
 
 
+NEVER_SEEN: Final = Entry(-1, -1, -1, -1, -1, -1)
+"""Stands for an entry that was gone before anybody could look."""
+
+
 class Ledger:
-    """One partition: its entries below the highest high watermark that any leader ever had, and its state in the store."""
+    """One partition: its entries below the highest high watermark that any leader ever had, and its state in the store.
+
+    It begins at offset 0 and keeps what retention has removed from the copies.
+    """
 
     def __init__(self, identity: PartitionId) -> None:
         self.identity = identity
+        self.topic = ""
         self.entries: list[Entry] = []
         self.state: PartitionState | None = None
         self.replicas: tuple[int, ...] = ()
         self.min_isr = 1
+        self.hidden = 0
+        """As far as was committed by a leader whose disk did not give back what: filled in from the first copy that can be read."""
+        self.durable = False
+        """flush="ack": what counts is on disk."""
+        self.closed = False
+        """The store has no such partition any more: it was deleted."""
         self.sequences: dict[tuple[int, int], int] = {}
         """(producer, its epoch) -> the sequence that comes next."""
         self.leaders: dict[int, tuple[int, int]] = {}
@@ -46,18 +62,33 @@ class Ledger:
 
     @property
     def end(self) -> int:
-        """Offset after the last committed record."""
+        """Offset after the last committed record that is known."""
         return len(self.entries)
+
+    @property
+    def reach(self) -> int:
+        """Offset after the last committed record."""
+        return max(len(self.entries), self.hidden)
+
+
+def _nothing(copy: Copy, header: BatchHeader) -> None:
+    """Nobody looks."""
 
 
 class Copy:
-    """The mirror of one broker's log of one partition. It stays when the process ends, and follows what the disk then has."""
+    """The mirror of one broker's log of one partition. It stays when the process ends, and follows what the disk then has.
+
+    `entries` begin at offset `first`. What retention removes from the log stays in the mirror as long as the log lives:
+    `start` is where the log itself begins.
+    """
 
     __slots__ = (
         "broker",
         "damaged",
-        "end",
+        "durable",
         "entries",
+        "epochs",
+        "first",
         "generation",
         "high_watermark",
         "key",
@@ -68,16 +99,24 @@ class Copy:
         "lossy",
         "matched",
         "partition_epoch",
+        "start",
+        "suspect",
+        "unreadable",
     )
 
     def __init__(self, broker: int) -> None:
         self.broker = broker
         self.log: Log | None = None
         self.generation = 0
-        self.end = 0
+        self.first = 0
+        self.start = 0
         self.entries: list[Entry] = []
+        self.epochs: list[tuple[int, int]] = []
+        """(leader epoch, first offset of it here), as the batches say."""
         self.matched = 0
         """So many first entries are known to equal the ledger's."""
+        self.durable = 0
+        """Everything below was flushed at some time, and has not been taken away since."""
         self.life = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -88,54 +127,124 @@ class Copy:
         """Lost what was committed, by a fault that may do so, and has not been let in since."""
         self.damaged = False
         """As `lossy`, until it is in the ISR again: so long it counts among the losses that acks=all survives."""
+        self.suspect = False
+        """Its disk was made to misbehave: what it holds may differ from what was written, until all of it has been read again."""
+        self.unreadable = False
+        """The log itself has said that it cannot be read on from the end of the mirror."""
         self.key: object = None
 
-    def follow(self, log: Log | None) -> None:
-        """Bring the mirror up to what the log has now. Only what is new is read, unless records were taken away."""
-        if log is None:
-            self.log, self.entries, self.matched, self.end = None, [], 0, 0
-            return
-        generation = getattr(log, "generation", 0)
-        if log is not self.log or generation != self.generation:
-            self.log, self.generation = log, generation
-            self.entries, self.matched, self.end = [], 0, 0
-        if log.start_offset != 0:
-            raise Violation("S16", f"broker {self.broker}: the log starts at {log.start_offset}, and nothing was trimmed")
-        while self.end < log.end_offset:
-            slices = log.read(self.end, log.end_offset, 1 << 24)
-            if not slices:
-                raise Violation("S16", f"broker {self.broker}: nothing to read at {self.end}, the log ends at {log.end_offset}")
-            for piece in slices:
-                self.take(piece.view())
-                piece.release()
+    @property
+    def end(self) -> int:
+        """Offset after the last mirrored entry."""
+        return self.first + len(self.entries)
 
-    def take(self, view: memoryview) -> None:
-        """Mirror stored batches, which must go on where the mirror ends."""
+    def follow(self, log: Log | None, batch: Callable[[Copy, BatchHeader], None] = _nothing) -> int | None:
+        """Bring the mirror up to what the log has now. Only what is new is read, unless records were taken away.
+
+        `batch` is told of each batch before it is taken in. Returns where the log parts from what it had before, if
+        records are gone from its end.
+        """
+        if log is None:
+            self._begin(None, 0)
+            self.durable = 0
+            return None
+        first, entries = self.first, self.entries
+        generation = getattr(log, "generation", 0)
+        again = log is not self.log or generation != self.generation
+        if again or self.end < log.start_offset:  # or: what could not be read is gone
+            self._begin(log, generation)
+        self.start = log.start_offset
+        if self.end < log.end_offset:
+            self._read(log, batch)
+        parted = self._parted(first, entries) if again else None
+        flushed = min(log.flushed_end, self.end)
+        if parted is not None and parted < self.durable:
+            self.durable = parted
+        if flushed > self.durable:
+            self.durable = flushed
+        return parted
+
+    def _begin(self, log: Log | None, generation: int) -> None:
+        self.log, self.generation = log, generation
+        self.first = self.start = 0 if log is None else log.start_offset
+        self.entries, self.epochs, self.matched, self.unreadable = [], [], 0, False
+
+    def _read(self, log: Log, batch: Callable[[Copy, BatchHeader], None]) -> None:
+        try:
+            while self.end < log.end_offset:
+                slices = log.read(self.end, log.end_offset, 1 << 24)
+                if not slices and self.suspect:
+                    self.unreadable = True
+                    return
+                if not slices:
+                    raise Violation("S16", f"broker {self.broker}: nothing to read at {self.end}, the log ends at {log.end_offset}")
+                for piece in slices:
+                    try:
+                        self.take(piece.view(), batch)
+                    finally:
+                        piece.release()
+            self.unreadable = False
+        except (LogCorrupt, LogDamaged, BadBatch, OSError) as problem:
+            if not self.suspect and isinstance(problem, LogCorrupt | BadBatch):
+                raise Violation("S16", f"broker {self.broker} cannot read its copy at {self.end}: {problem}") from problem
+            self.unreadable = True
+
+    def take(self, view: memoryview, batch: Callable[[Copy, BatchHeader], None] = _nothing) -> None:
+        """Mirror stored batches, which go on where the mirror ends. Raises BadBatch for what is none."""
         at = 0
         while at < len(view):
             header = read_header(view, at)
-            if header.base_offset != self.end:
+            if not self.entries and header.base_offset < self.first < header.end_offset:
+                self.first = header.base_offset  # the log starts within this batch
+            if self.suspect:
+                RecordBatch.parse(view, at)
+                if header.base_offset != self.end:
+                    raise BadBatch(f"a batch at {header.base_offset} where {self.end} is expected")
+            batch(self, header)
+            if header.base_offset != self.end:  # S16 has said so; without it a mirror would be of nothing
                 raise Violation("S16", f"broker {self.broker}: a batch at {header.base_offset} where {self.end} is expected")
-            if self.entries and header.leader_epoch < self.entries[-1].leader_epoch:
-                before = self.entries[-1].leader_epoch
-                raise Violation("S10", f"broker {self.broker}: epoch {header.leader_epoch} at {self.end} follows {before}")
+            if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
+                self.epochs.append((header.leader_epoch, header.base_offset))
             for n in range(header.count):
                 sequence = header.base_sequence + n if header.base_sequence >= 0 else -1
-                crcs = header.header_crc, header.payload_crc
-                self.entries.append(Entry(header.leader_epoch, *crcs, header.producer_id, header.producer_epoch, sequence))
-            self.end = header.end_offset
+                self.entries.append(
+                    Entry(header.leader_epoch, header.header_crc, header.payload_crc, header.producer_id, header.producer_epoch, sequence)
+                )
             at += header.length
 
+    def _parted(self, first: int, entries: list[Entry]) -> int | None:
+        """Where what the mirror has now parts from `entries`, which began at `first`: None if nothing is gone from their end."""
+        end = first + len(entries)
+        low, high = max(first, self.first), min(end, self.end)
+        if self.unreadable or (low >= high and self.first >= end):
+            return None
+        at = low
+        if entries[low - first : high - first] == self.entries[low - self.first : high - self.first]:
+            at = max(low, high)
+        else:
+            while entries[at - first] == self.entries[at - self.first]:
+                at += 1
+        return at if at < end else None
+
     def mismatch(self, ledger: Ledger, below: int) -> str | None:
-        """Why this copy does not hold the ledger's entries below an offset; None if it does. Remembers how far it looked."""
-        mine, theirs = self.entries, ledger.entries
-        at = self.matched
-        while at < below:
-            if at >= len(mine):
-                return f"broker {self.broker} ends at {len(mine)} and lacks committed offset {at}"
-            if mine[at] != theirs[at]:
-                epochs = f"epoch {mine[at].leader_epoch}, committed is {theirs[at].leader_epoch}"
-                return f"broker {self.broker} has other bytes at committed offset {at}: {epochs}"
-            at += 1
+        """Why this copy does not hold the ledger's entries below an offset; None if it does. Remembers how far it looked.
+
+        What retention has removed is not missed, and what a damaged disk does not give back is not held against anybody.
+        """
+        at = max(self.matched, self.first)
+        if at >= below:
+            return None
+        mine, theirs, first = self.entries, ledger.entries, self.first
+        stop = min(below, first + len(mine))
+        if mine[at - first : stop - first] == theirs[at:stop]:
+            at = max(at, stop)
+        else:
+            while mine[at - first] == theirs[at]:
+                at += 1
+            self.matched = at
+            epochs = f"epoch {mine[at - first].leader_epoch}, committed is {theirs[at].leader_epoch}"
+            return f"broker {self.broker} has other bytes at committed offset {at}: {epochs}"
         self.matched = at
+        if at < below and not self.unreadable:
+            return f"broker {self.broker} ends at {first + len(mine)} and lacks committed offset {at}"
         return None

@@ -1,27 +1,253 @@
-"""How a run begins and ends: the cluster comes up, and after the last fault it recovers within bounded virtual time."""
+"""How a run begins and ends: the cluster comes up, and after the last fault it keeps its promises within bounded virtual time.
+
+The promises are those of RELIABILITY.md 6.5, kept one after the other, each a class: L1 to L5, L7. L6 is about
+reassignments, which do not exist yet. L8 is all of them while some brokers stay out (`world.absent`): a promise that is
+broken then is reported as L8.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from replog.client.fetching import FetchOp
+from replog.errors import OffsetOutOfRange, ReplogError
 from replog.metadata import layout
+from replog.model import PartitionId
+from replog.partition.isr import Committed
+from replog.partition.partition import Partition
+from replog.records import BadBatch, RecordBatch
 from replog.testing.simulator.clients import TOPIC
-from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.ledger import Copy, Ledger, Violation
 
 if TYPE_CHECKING:
+    from replog.testing.simulator.node import Node
+    from replog.testing.simulator.plan import Shape
     from replog.testing.simulator.world import World
 
-__all__ = ["boot", "recover"]
+__all__ = ["PROMISES", "Promise", "boot", "recover"]
 
 BOOT_MS: Final = 30_000
 LEADER_MS: Final = 5_000
-"""L1: on top of a session."""
+"""L1: on top of two sessions."""
 ISR_MS: Final = 20_000
 """L2 and L3: on top of the lag limit."""
 PROBE_MS: Final = 5_000
-"""L4."""
+"""L4: to be confirmed, and again to be read."""
+IDLE_MS: Final = 30_000
+"""L7: on top of what clients may take to give up."""
+_STEP_MS: Final = 20
+
+
+class Promise(ABC):
+    """Something that becomes true soon after the last fault."""
+
+    name: ClassVar[str] = ""
+    """As RELIABILITY.md 6.5 counts them."""
+    source: ClassVar[str] = ""
+    protocol: ClassVar[tuple[str, ...]] = ()
+    """What PROTOCOL.md 9.2 calls it."""
+
+    def begin(self, world: World) -> None:
+        """The time runs from now."""
+        return
+
+    @abstractmethod
+    def limit_ms(self, shape: Shape) -> int:
+        """So long it may take."""
+
+    @abstractmethod
+    def missing(self, world: World) -> Iterator[str]:
+        """What is not as it should be now, in words."""
+
+    def keep(self, world: World) -> None:
+        """Let time pass until nothing is missing; raise `Violation` if something still is at the limit."""
+        self.begin(world)
+        end_ms = world.now_ms + self.limit_ms(world.plan.shape)
+        while self._lacks(world):
+            if world.now_ms >= end_ms:
+                name = "L8" if _absent(world) else self.name
+                raise Violation(name, f"{(self.__doc__ or '').splitlines()[0]} Not so: {'; '.join(self.missing(world))}")
+            world.run_until(min(world.now_ms + _STEP_MS, end_ms))
+
+    def _lacks(self, world: World) -> bool:
+        return next(self.missing(world), None) is not None
+
+
+class EveryPartitionIsLed(Promise):
+    """Every partition has a leader: within two sessions and five seconds."""
+
+    name = "L1"
+    source = "RELIABILITY 6.5; R18"
+    protocol = ("L1",)
+
+    def limit_ms(self, shape: Shape) -> int:
+        return 2 * shape.session_ms + LEADER_MS
+
+    def missing(self, world: World) -> Iterator[str]:
+        for ledger in _partitions(world):
+            if ledger.state is None or ledger.state.leader is None:
+                yield f"{_name(ledger)} has {ledger.state}"
+
+
+class IsrsAreFull(Promise):
+    """Every assigned replica that lives is in the stored ISR, and the leader knows it."""
+
+    name = "L2"
+    source = "RELIABILITY 6.5; KAFKA-15083"
+    protocol = ("L4", "L2")
+
+    def limit_ms(self, shape: Shape) -> int:
+        return shape.lag_ms + ISR_MS
+
+    def missing(self, world: World) -> Iterator[str]:
+        for ledger in _partitions(world):
+            state = ledger.state
+            if state is None or state.leader is None or set(state.isr) != set(_living(world, ledger)):
+                yield f"{_name(ledger)} of replicas {ledger.replicas} has {state}"
+                continue
+            leader = _partition(world, state.leader, ledger.identity)
+            if leader is None or leader.leading is None or leader.partition_epoch != state.partition_epoch:
+                yield f"{_name(ledger)} is at partition epoch {state.partition_epoch}, its leader is {leader!r}"
+
+
+class WatermarksReachTheEnd(Promise):
+    """Every copy has the same end, and all of it is committed, as each of them knows."""
+
+    name = "L3"
+    source = "RELIABILITY 6.5; KAFKA-9952"
+    protocol = ("L7",)
+
+    def limit_ms(self, shape: Shape) -> int:
+        return ISR_MS
+
+    def missing(self, world: World) -> Iterator[str]:
+        for ledger in _partitions(world):
+            for broker in _living(world, ledger):
+                copy = _partition(world, broker, ledger.identity)
+                if copy is None or copy.log.end_offset != ledger.end or copy.high_watermark != ledger.end:
+                    yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {ledger.end}"
+
+
+class ProbesAreConfirmed(Promise):
+    """What is appended now is confirmed, and then read, within some seconds; by every client, at every partition of the run's own topic."""
+
+    name = "L4"
+    source = "RELIABILITY 6.5"
+    protocol = ("L5",)
+
+    def __init__(self) -> None:
+        self._probes: list[Any] = []
+
+    def begin(self, world: World) -> None:
+        """One append each."""
+        ledgers = [ledger for ledger in _partitions(world) if ledger.topic == TOPIC]  # others may be deleted meanwhile
+        self._probes = [client.probe(one.identity.partition, one.topic) for client in world.clients.values() for one in ledgers]
+
+    def limit_ms(self, shape: Shape) -> int:
+        return PROBE_MS
+
+    def missing(self, world: World) -> Iterator[str]:
+        for probe in self._probes:
+            if not probe.done or probe.error is not None:
+                yield f"{probe.queue.topic}-{probe.queue.partition}: {probe.error or 'no answer'}"
+
+    def keep(self, world: World) -> None:
+        """Read them as well."""
+        super().keep(world)
+        client = next(iter(world.clients.values()))
+        deadline_ms = world.now_ms + PROBE_MS
+        reads = [
+            FetchOp(p.queue.topic, p.queue.partition, p.base_offset, max_bytes=1 << 16, wait_ms=0, deadline_ms=deadline_ms)
+            for p in self._probes
+        ]
+        for op in reads:
+            client.submit(op)
+        world.run_until(deadline_ms + 1_000, lambda: all(op.done for op in reads))
+        for probe, op in zip(self._probes, reads, strict=True):
+            if not op.done or op.error is not None or not op.result.records or op.result.records[0].offset != probe.base_offset:
+                where = f"{probe.queue.topic}-{probe.queue.partition} at {probe.base_offset}"
+                raise Violation("L8" if _absent(world) else self.name, f"{where} was confirmed, and is not read: {op.error}")
+
+
+class CopiesAreEqual(Promise):
+    """All copies of a partition are equal below the high watermark: byte by byte, not by checksums."""
+
+    name = "L5"
+    source = "RELIABILITY 6.5; S9"
+    protocol = ("I1",)
+
+    def limit_ms(self, shape: Shape) -> int:
+        return 0
+
+    def missing(self, world: World) -> Iterator[str]:
+        for ledger in _partitions(world):
+            copies = {broker: world.checks.copy(ledger.identity, broker) for broker in _living(world, ledger)}
+            start = max((copy.log.start_offset for copy in copies.values() if copy.log is not None), default=0)
+            read = {broker: _bytes(copy, start, ledger.end) for broker, copy in copies.items()}
+            # What a disk has spoiled and nobody has read since is not the protocol's business; there must be an intact copy.
+            intact = {b: data for b, data in read.items() if data is not None and not (copies[b].suspect and _is_spoiled(data))}
+            if len(set(intact.values())) != 1 or any(b not in intact and not copies[b].suspect for b in copies):
+                lengths = {b: None if data is None else len(data) for b, data in read.items()}
+                yield f"{_name(ledger)} from {start} to {ledger.end}: copies differ, lengths {lengths}"
+
+
+class NothingIsLeftOver(Promise):
+    """Nothing is under way any more: no proposal, no request, no notice, no deletion."""
+
+    name = "L7"
+    source = "RELIABILITY 6.5; KIP-497"
+    protocol = ("L3", "L8")
+
+    def limit_ms(self, shape: Shape) -> int:
+        return IDLE_MS + shape.client_config().delivery_timeout_ms
+
+    def missing(self, world: World) -> Iterator[str]:
+        for node in world.nodes.values():
+            if node.broker_id not in _absent(world):
+                yield from (f"broker {node.broker_id} has {what}" for what in self._at(node))
+        for row in (layout.DELETE_TOPICS, layout.REMOVED):
+            rest = world.root.list(row)
+            if rest and not _absent(world):
+                yield f"{row} holds {sorted(rest)}"
+        for client in world.clients.values():
+            if client.core._ops:
+                yield f"client {client.number} waits for {len(client.core._ops)} operations"
+
+    def _at(self, node: Node) -> Iterator[str]:
+        broker, controller = node.broker, node.controller
+        if broker is None or controller is None:
+            yield "no process"
+            return
+        for partition in broker.partitions.values():
+            if partition.leading is not None and not isinstance(partition.leading.isr, Committed):
+                yield f"a pending proposal {partition.leading.isr} of {partition!r}"
+        if broker._waiting.count:
+            yield f"{broker._waiting.count} waiting appends"
+        if broker._sessions._clients:
+            yield f"{len(broker._sessions._clients)} waiting fetches of clients"
+        for fetcher in broker._fetching._fetchers.values():
+            if len(fetcher.unanswered) > 1:
+                yield f"{len(fetcher.unanswered)} fetches under way to broker {fetcher.leader}"
+        if controller.unacknowledged:
+            yield f"unacknowledged notices to brokers {controller.unacknowledged}"
+        if controller.questions:
+            yield f"{controller.questions} unanswered questions to last-known replicas"
+
+
+PROMISES: tuple[type[Promise], ...] = (
+    EveryPartitionIsLed,
+    IsrsAreFull,
+    ProbesAreConfirmed,
+    WatermarksReachTheEnd,
+    CopiesAreEqual,
+    NothingIsLeftOver,
+)
+"""In the order in which they are kept."""
+
+
+# ------------------------------------------------------------------------------------------------------ begin and end
 
 
 def boot(world: World) -> None:
@@ -32,8 +258,8 @@ def boot(world: World) -> None:
     if not world.run_until(BOOT_MS // 2, lambda: _all_admitted(world)):
         raise Violation("boot", f"not every broker is let in after {BOOT_MS // 2} ms: {world.root.list(layout.BROKER_IDS)}")
     client = next(iter(world.clients.values()))
-    op = client.create_topic()
-    if not world.run_until(BOOT_MS, lambda: op.done and _all_full(world)):
+    full, op = IsrsAreFull(), client.create_topic()
+    if not world.run_until(BOOT_MS, lambda: op.done and next(full.missing(world), None) is None):
         raise Violation("boot", f"no topic with a full ISR after {BOOT_MS} ms: {op.error or 'no answer'}")
     if op.error is not None:
         raise Violation("boot", f"the topic was refused: {op.error}")
@@ -42,29 +268,41 @@ def boot(world: World) -> None:
 
 
 def recover(world: World) -> None:
-    """Heal everything and wait for each promise in turn, then compare all copies and read everything back."""
+    """Heal everything and wait for each promise in turn, then read everything back."""
     world.heal()
-    shape = world.plan.shape
-    start = world.now_ms
-    if not _wait(world, start + 2 * shape.session_ms + LEADER_MS, _all_led):
-        raise Violation("L1", f"no leader: {_states(world)}")
-    if not _wait(world, world.now_ms + shape.lag_ms + ISR_MS, _all_full):
-        raise Violation("L2", f"the ISR is not full: {_states(world)}")
-    probes = [client.probe(partition) for client in world.clients.values() for partition in range(shape.partitions)]
-    if not world.run_until(world.now_ms + PROBE_MS, lambda: all(probe.done for probe in probes)):
-        raise Violation("L4", f"{sum(not probe.done for probe in probes)} of {len(probes)} probes are not confirmed")
-    failed = [str(probe.error) for probe in probes if probe.error is not None]
-    if failed:
-        raise Violation("L4", f"a probe failed: {failed[0]}")
-    if not _wait(world, world.now_ms + ISR_MS, _all_committed):
-        raise Violation("L3", f"the high watermark has not reached the end: {_ends(world)}")
-    _compare(world)
+    for promise in PROMISES:
+        promise().keep(world)
     _read_back(world)
     world.note("recovered")
 
 
-def _wait(world: World, until_ms: int, done: Callable[[World], bool]) -> bool:
-    return done(world) or world.run_until(until_ms, lambda: done(world))
+def _read_back(world: World) -> None:
+    """Everything that was ever confirmed can be read, by a client, where it was confirmed; unless retention has removed it."""
+    client = next(iter(world.clients.values()))
+    for ledger in _partitions(world):
+        identity = ledger.identity
+        values: dict[int, bytes | None] = {}
+        start = offset = _start(world, identity)
+        while offset < ledger.end:
+            deadline_ms = world.now_ms + 10_000
+            op = FetchOp(ledger.topic, identity.partition, offset, max_bytes=1 << 20, wait_ms=0, deadline_ms=deadline_ms)
+            client.submit(op)
+            world.run_until(world.now_ms + 11_000, lambda op=op: op.done)  # type: ignore[misc]
+            if isinstance(op.error, OffsetOutOfRange) and _start(world, identity) > offset:  # retention was faster
+                start = offset = _start(world, identity)
+                continue
+            if op.error is not None or not op.done or op.result.next_offset <= offset:
+                raise Violation("readable", f"{_name(ledger)} at {offset} of {ledger.end}: {op.error}")
+            values.update((record.offset, record.value) for record in op.result.records)
+            offset = op.result.next_offset
+        for reader in world.clients.values():
+            for told in reader.acknowledged:
+                if told.identity != identity:
+                    continue
+                for n, value in enumerate(told.values):
+                    at = told.base_offset + n
+                    if at >= start and values.get(at) != value:
+                        raise Violation("readable", f"confirmed at offset {at} of {_name(ledger)}: {value!r}, read: {values.get(at)!r}")
 
 
 def _all_admitted(world: World) -> bool:
@@ -73,85 +311,56 @@ def _all_admitted(world: World) -> bool:
     return all(sum(not known.fenced for known in broker.routing.brokers.values()) == len(world.nodes) for broker in brokers)
 
 
-def _all_led(world: World) -> bool:
-    ledgers = world.checks.ledgers.values()
-    return len(ledgers) == world.plan.shape.partitions and all(
-        ledger.state is not None and ledger.state.leader is not None for ledger in ledgers
-    )
+# ------------------------------------------------------------------------------------------------------------ looking
 
 
-def _all_full(world: World) -> bool:
-    """Every assigned replica is in the stored ISR, and the leader knows."""
-    if not _all_led(world):
-        return False
-    for identity, ledger in world.checks.ledgers.items():
-        state = ledger.state
-        assert state is not None
-        if set(state.isr) != set(ledger.replicas) or state.leader is None:
-            return False
-        broker = world.nodes[state.leader].broker
-        partition = None if broker is None else broker.partitions.get(identity)
-        if partition is None or partition.leading is None or partition.partition_epoch != state.partition_epoch:
-            return False
-    return True
+def _absent(world: World) -> frozenset[int]:
+    """Brokers that stay out."""
+    return frozenset(getattr(world, "absent", ()))
 
 
-def _all_committed(world: World) -> bool:
-    """Every copy has the same end, and all of it is committed, as each of them knows."""
-    for identity, ledger in world.checks.ledgers.items():
-        for broker_id in ledger.replicas:
-            broker = world.nodes[broker_id].broker
-            partition = None if broker is None else broker.partitions.get(identity)
-            if partition is None or partition.log.end_offset != ledger.end or partition.high_watermark != ledger.end:
-                return False
-    return True
+def _partitions(world: World) -> Iterable[Ledger]:
+    """Every partition of every topic that the store has and that is not being deleted, whether it has a state or not."""
+    return world.checks.expected() or [Ledger(PartitionId(b"", 0, 0))]
 
 
-def _compare(world: World) -> None:
-    """L5: byte by byte, not by checksums."""
-    for identity, ledger in world.checks.ledgers.items():
-        bytes_of = {}
-        for broker_id in ledger.replicas:
-            log = world.nodes[broker_id].directory.get(identity)
-            assert log is not None
-            bytes_of[broker_id] = b"".join(bytes(piece.view()) for piece in log.read(0, ledger.end, 1 << 40))
-        if len(set(bytes_of.values())) > 1:
-            raise Violation("L5", f"partition {identity.partition}: copies differ, lengths {[len(b) for b in bytes_of.values()]}")
+def _living(world: World, ledger: Ledger) -> tuple[int, ...]:
+    absent = _absent(world)
+    return tuple(broker for broker in ledger.replicas if broker not in absent)
 
 
-def _read_back(world: World) -> None:
-    """Everything that was ever confirmed can be read, by a client, where it was confirmed."""
-    client = next(iter(world.clients.values()))
-    for identity, ledger in sorted(world.checks.ledgers.items()):
-        values: dict[int, bytes | None] = {}
-        offset = 0
-        while offset < ledger.end:
-            op = FetchOp(TOPIC, identity.partition, offset, max_bytes=1 << 20, wait_ms=0, deadline_ms=world.now_ms + 10_000)
-            client.submit(op)
-            world.run_until(world.now_ms + 11_000, lambda op=op: op.done)  # type: ignore[misc]
-            if op.error is not None or not op.done or op.result.next_offset <= offset:
-                raise Violation("readable", f"partition {identity.partition} at {offset} of {ledger.end}: {op.error}")
-            values.update((record.offset, record.value) for record in op.result.records)
-            offset = op.result.next_offset
-        for reader in world.clients.values():
-            for told in reader.acknowledged:
-                found = [values.get(told.base_offset + n) for n in range(len(told.values))]
-                if told.partition == identity.partition and found != told.values:
-                    where = f"offset {told.base_offset} of partition {told.partition}"
-                    raise Violation("readable", f"confirmed at {where}: {told.values}, read: {found}")
+def _partition(world: World, broker: int, identity: PartitionId) -> Partition | None:
+    """As the process of a broker has it now."""
+    running = world.nodes[broker].broker
+    return None if running is None else running.partitions.get(identity)
 
 
-def _states(world: World) -> str:
-    found = [f"{identity.partition}: {ledger.state}" for identity, ledger in sorted(world.checks.ledgers.items())]
-    seat = world.root.read(layout.CONTROLLER)
-    return f"{'; '.join(found)}; controller {None if seat is None else seat.value.decode()}; brokers {world.root.list(layout.BROKER_IDS)}"
+def _start(world: World, identity: PartitionId) -> int:
+    """Where the shortest copy of a partition starts."""
+    copies = world.checks.copies(identity).values()
+    return max((copy.log.start_offset for copy in copies if copy.log is not None), default=0)
 
 
-def _ends(world: World) -> str:
-    told = []
-    for identity, ledger in sorted(world.checks.ledgers.items()):
-        for broker_id in ledger.replicas:
-            broker = world.nodes[broker_id].broker
-            partition = None if broker is None else broker.partitions.get(identity)
-            told.append(f"{broker_id}: {partition!r}, committed {ledger.end}")
-    return "; ".join(told)
+def _bytes(copy: Copy, start: int, end: int) -> bytes | None:
+    """A copy from one offset to another; None if it says that it cannot be read."""
+    if copy.log is None or copy.unreadable:
+        return None
+    try:
+        return b"".join(bytes(piece.view()) for piece in copy.log.read(start, end, 1 << 40))
+    except (ReplogError, OSError):
+        return None
+
+
+def _is_spoiled(data: bytes) -> bool:
+    """Whether some batch does not match its checksums."""
+    at = 0
+    try:
+        while at < len(data):
+            at += RecordBatch.parse(data, at).length
+    except BadBatch:
+        return True
+    return False
+
+
+def _name(ledger: Ledger) -> str:
+    return f"{ledger.topic}-{ledger.identity.partition}"

@@ -30,6 +30,8 @@ class Network:
         self._cuts: dict[tuple[Address, Address], int] = {}
         self._isolated: dict[Address, int] = {}
         self._lagging: dict[Address, int] = {}
+        self._slowed: dict[tuple[Address, Address], int] = {}
+        self._resets: dict[Address, int] = {}
         self.calm = False
         """No faults any more: every message arrives, soon and once."""
         self.lost = 0
@@ -48,9 +50,24 @@ class Network:
         """Lose, or no longer lose, the fetch answers to a node."""
         self._lagging[node] = self._lagging.get(node, 0) + step
 
+    def slow(self, one: Address, other: Address, step: int) -> None:
+        """Make the link between two nodes slow (step 1), or as before."""
+        for link in ((one, other), (other, one)):
+            self._slowed[link] = self._slowed.get(link, 0) + step
+
+    def reset(self, node: Address) -> None:
+        """Break all connections of a node: what is on the way is lost."""
+        self._resets[node] = self._resets.get(node, 0) + 1
+
+    def link_life(self, sender: Address, to: Address) -> int:
+        """Grows whenever the connection between two nodes breaks: what was sent under another life does not arrive."""
+        one, other = node_of(sender), node_of(to)
+        return 0 if one == other else self._resets.get(one, 0) + self._resets.get(other, 0)
+
     def heal(self) -> None:
         """End every fault."""
         self.calm = True
+        self._slowed.clear()
         self._cuts.clear()
         self._isolated.clear()
         self._lagging.clear()
@@ -59,25 +76,30 @@ class Network:
         """Whether a message could pass now."""
         return not (self._cuts.get((one, other)) or self._isolated.get(one) or self._isolated.get(other))
 
-    def delays(self, sender: Address, to: Address, message: Any) -> list[int]:
-        """After how many ms each copy of a message arrives; empty if it is lost."""
+    def passages(self, sender: Address, to: Address, message: Any) -> list[tuple[int, int]]:
+        """For each copy of a message that is not lost: after how many ms it arrives, and in which life of the connection it was sent."""
         one, other = node_of(sender), node_of(to)
         if one == other:
-            return [0]
+            return [(0, 0)]
+        life = self._resets.get(one, 0) + self._resets.get(other, 0)
+        return [(delay, life) for delay in self._delays(one, other, message)]
+
+    def _delays(self, one: Address, other: Address, message: Any) -> list[int]:
         chance, shape = self._chance, self._shape
         if self.calm:
             return [chance.randint(1, 5)]
         if not self.reaches(one, other) or (self._lagging.get(other) and isinstance(message, Fetched)) or chance.random() < shape.drop:
             self.lost += 1
             return []
-        delays = [self._delay()]
+        slowed = bool(self._slowed.get((one, other)))
+        delays = [self._delay(slowed=slowed)]
         while len(delays) < _COPIES_MAX and chance.random() < shape.repeat:
-            delays.append(self._delay())
+            delays.append(self._delay(slowed=slowed))
             self.repeated += 1
         return delays
 
-    def _delay(self) -> int:
+    def _delay(self, *, slowed: bool) -> int:
         chance, shape = self._chance, self._shape
-        if chance.random() < shape.slow:
+        if slowed or chance.random() < shape.slow:
             return chance.randint(shape.delay_ms, shape.slow_ms)
         return chance.randint(1, shape.delay_ms)

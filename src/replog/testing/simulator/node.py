@@ -1,26 +1,30 @@
-"""One broker of the simulated cluster: its data directory outlives it, its three actors and their memory do not."""
+"""One broker of the simulated cluster: its storage and its clock outlive it, its three actors and their memory do not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.controller.executor import ControllerExecutor
-from replog.log.memory import MemoryLogDirectory
 from replog.messages import Disconnected, Produce, Registered
 from replog.model import Address
-from replog.ports import Actor, FlushDone, FlushToken, LossReport, SessionChanged
+from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, SessionChanged
 from replog.testing.clock import SeededIds
+from replog.testing.simulator.clocks import NodeClock
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import stream
+from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
 from replog.testing.simulator.store import StoreLine
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
 __all__ = ["Node"]
+
+_REPLACED_MS: Final = 300
+"""After so long something starts a process again that could not go on."""
 
 
 class Node:
@@ -32,23 +36,30 @@ class Node:
         self.life = 0
         self.alive = False
         self.actors: dict[Address, Actor] = {}
-        self.directory = self._new_directory(LossReport())
-        self.directory_lives = 1
+        shape, seed = world.plan.shape, world.plan.seed
+        disk = stream(seed, f"directory {broker_id}")
+        self.storage: Storage = FileStorage(world.config, disk) if shape.files else MemoryStorage(world.config, disk)
+        clock = stream(seed, f"clock {broker_id}")
+        drift = shape.drift
+        self.clock = NodeClock(clock.randint(0, 5_000), 1 + clock.uniform(-drift, drift)) if drift else NodeClock()
+        self.wall_offset_ms = 0
         self.paused = 0
-        self.slow_flushes = 0
+        self.slow = {"flush": 0, "starve": 0}
+        """Kind of slowness -> how many faults of that kind are on."""
         self.store_cuts = 0
-        self.unsure = 0
         self.line: StoreLine | None = None
         self.broker: Broker | None = None
         self.controller: ControllerExecutor | None = None
         self._backlog: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self._wakes: dict[Address, int] = {}
-        self._chance = stream(world.plan.seed, f"node {broker_id}")
+        self._failing = False
+        self._armed: set[str] = set()
+        self._chance = stream(seed, f"node {broker_id}")
 
-    def _new_directory(self, loss: LossReport) -> MemoryLogDirectory:
-        self.directory_lives = getattr(self, "directory_lives", 0) + 1
-        name = stream(self.world.plan.seed, f"directory {self.broker_id} {self.directory_lives}").randbytes(16).hex()
-        return MemoryLogDirectory(limits=self.world.config, directory_id=name, loss=loss)
+    @property
+    def directory(self) -> LogDirectory:
+        """As the present process has it, or as the next one will find it."""
+        return self.storage.directory
 
     # ------------------------------------------------------------------------------------------------------- its life
 
@@ -59,6 +70,7 @@ class Node:
         world, broker_id = self.world, self.broker_id
         self.life += 1
         self.alive = True
+        self._failing = False
         config = world.config
         ids = SeededIds(stream(world.plan.seed, f"ids {broker_id} {self.life}").getrandbits(63))
         directory = self.directory
@@ -68,12 +80,20 @@ class Node:
         self.actors = {broker_id: self.broker, ("membership", broker_id): membership, ("controller", broker_id): self.controller}
         self._wakes = {}
         world.note(f"broker {broker_id} starts, life {self.life}, loss {directory.loss.kind}")
+        world.marks.hit(f"a broker starts with loss {directory.loss.kind}")
         self._connect()
         for address in self.actors:
             self._soon(0, self._tick, address)
 
     def kill(self, *, power: bool = False, wipe: bool = False) -> None:
         """The process ends; the store finds out by its session, the others by silence."""
+        self._end("power" if power else "wipe" if wipe else "kill")
+
+    def stop(self) -> None:
+        """The process ends as it should: everything is flushed, the directory is left clean."""
+        self._end("clean")
+
+    def _end(self, how: str) -> None:
         if not self.alive:
             return
         world = self.world
@@ -81,20 +101,79 @@ class Node:
         self.actors, self.broker, self.controller = {}, None, None
         self._backlog.clear()
         if self.line is not None:
-            world.at(world.plan.shape.session_ms, self.line.expire)
+            world.at(1 if how == "clean" else world.plan.shape.session_ms, self.line.expire)
             self.line = None
-        self.directory.crash(power=power)
-        self.directory = self._new_directory(LossReport("replaced")) if wipe else self.directory.reopened()
-        world.note(f"broker {self.broker_id} ends{' without power' if power else ' and its disk is gone' if wipe else ''}")
-        world.checks.reopened(self, lossy=power or wipe)
+        failing, self._failing = self._failing, False
+        self.doubt()
+        self._armed.clear()
+        identity = self.directory.directory_id
+        self.storage.end(how)
+        if world.checks.robbed(self):  # a disk lied about the last write, and nobody can tell: somebody puts in a new one
+            self.storage.end("wipe")
+        world.note(f"broker {self.broker_id} ends: {how}")
+        lossy = how in ("power", "wipe") or failing or bool(self.directory.loss.lossy) or self.directory.directory_id != identity
+        world.checks.reopened(self, lossy=lossy)
+        self.disconnect_all()
+
+    def disconnect_all(self) -> None:
+        """Its connections break; some of the others hear of it, soon."""
+        world = self.world
         for node in world.nodes.values():
             if node is not self and node.alive and self._chance.random() < 0.5 and world.network.reaches(self.broker_id, node.broker_id):
                 for address in (self.broker_id, ("controller", self.broker_id)):
                     node.later(self._chance.randint(0, 40), node.broker_id, None, Disconnected(address))
+                if self.alive:
+                    self.later(self._chance.randint(0, 40), self.broker_id, None, Disconnected(node.broker_id))
+        for client in world.clients.values():
+            if self._chance.random() < 0.5:
+                world.at(self._chance.randint(0, 40), client.deliver, 0, client.address, None, Disconnected(self.broker_id))
 
     def _restart(self) -> None:
         self.kill()
-        self.world.at(300, self.start)
+        self.world.at(_REPLACED_MS, self.start)
+
+    def heal(self) -> None:
+        """Every fault on this node is over, and its process runs."""
+        self.slow = dict.fromkeys(self.slow, 0)
+        line = self.line
+        if line is not None:
+            line.unsure, line.slow_ms = 0.0, 0
+        if self.store_cuts:
+            self.cut_store(-self.store_cuts)
+        elif line is not None and not line.reachable:
+            self.outage(over=True)
+        if self.paused:
+            self.pause(-self.paused)
+        for kind in sorted(self._armed):
+            self._disarm(kind, self.life)
+        self.start()
+
+    # -------------------------------------------------------------------------------------------------------- the disk
+
+    def damage(self, kind: str, length_ms: int) -> bool:
+        """A fault of the disk begins; whether there is anything that it can befall."""
+        if not self.alive or kind in self._armed:
+            return False
+        if kind == "flip":
+            self.world.checks.tampered(self.broker_id, None)
+            return self.storage.flip()
+        if not self.storage.arm(kind):
+            return False
+        self._armed.add(kind)
+        self.doubt()
+        self.world.at(length_ms, self._disarm, kind, self.life)
+        return True
+
+    def doubt(self) -> None:
+        """If the disk lies now, what it is given now may not be there later: also copies that were not there when it began."""
+        if not self._armed.isdisjoint(("stale_write", "misdirect")):
+            self.world.checks.tampered(self.broker_id, None)
+
+    def _disarm(self, kind: str, life: int) -> None:
+        if life == self.life and kind in self._armed:
+            self.doubt()
+            self._armed.discard(kind)
+            self.storage.disarm(kind)
 
     def _connect(self) -> None:
         world = self.world
@@ -105,10 +184,10 @@ class Node:
             world.root.session(),
             lambda address, message: self.deliver(life, address, None, message),
             chance=stream(world.plan.seed, f"store {self.broker_id} {world.sessions}"),
-            unsure=0.0 if world.calm else 0.5 if self.unsure else world.plan.shape.unsure,
+            unsure=0.0 if world.calm else world.plan.shape.unsure,
         )
         world.sessions += 1
-        line.reachable = not self.store_cuts and not world.outages
+        line.reachable = not self.store_cuts and not world.nemesis.outage
         self.line = line
         self._tell_session("connected")
 
@@ -144,7 +223,7 @@ class Node:
         if step > 0:
             line.reachable = False
             self._tell_session("suspended")
-        elif not self.store_cuts and not self.world.outages and not line.reachable:
+        elif not self.store_cuts and not self.world.nemesis.outage and not line.reachable:
             self._mend(line)
 
     def outage(self, *, over: bool) -> None:
@@ -201,9 +280,10 @@ class Node:
             world.checks.asked(sender, message)
         elif isinstance(message, Registered):
             world.checks.registered(self.broker_id, message.broker_epoch)
+        world.checks.received(self, address, sender, message)
         actor = self.actors[address]
         try:
-            actor.receive(sender, message, world.now_ms)
+            actor.receive(sender, message, self.clock.now(world.now_ms))
         except Exception as problem:
             raise Violation("crash", f"{address} at {type(message).__name__}: {problem!r}") from problem
         self._tick(address)
@@ -212,7 +292,7 @@ class Node:
         world = self.world
         actor = self.actors[address]
         try:
-            actor.tick(world.now_ms, world.wall_ms)
+            actor.tick(self.clock.now(world.now_ms), world.wall_ms + self.wall_offset_ms)
         except Exception as problem:
             raise Violation("crash", f"{address} at a tick: {problem!r}") from problem
         if actor is self.broker:
@@ -220,16 +300,19 @@ class Node:
         self._drain(address, actor)
         due = actor.deadline_ms()
         if due is not None:
-            due = max(due, world.now_ms + 1)
             wake = self._wakes.get(address)
             if wake is None or due < wake:
                 self._wakes[address] = due
-                self._soon(due - world.now_ms, self._wake, address, due)
+                late = self._chance.randint(0, 500) if self.slow["starve"] else 0
+                self._soon(self.clock.delay_until(due, world.now_ms) + late, self._wake, address, due)
 
     def _wake(self, address: Address, due_ms: int) -> None:
         if self._wakes.get(address) == due_ms:
             del self._wakes[address]
             self._tick(address)
+            again = self._wakes.get(address)
+            if again is not None and again <= due_ms:  # a driver would spin
+                raise Violation("S21", f"{address} was woken at its deadline of {due_ms} ms, and still has one at {again}")
 
     def _drain(self, address: Address, actor: Actor) -> None:
         outbox, world = actor.outbox, self.world
@@ -248,11 +331,13 @@ class Node:
         events, outbox.events = outbox.events, []
         for event in events:
             world.note_event(self.broker_id, event)
-            if event.name == "membership_refused":  # its process ends with an error, and something starts it again
-                self._soon(300, self._restart)
+            if event.name in ("membership_refused", "replica_failed") and not self._failing:
+                # Its process ends with an error, or a person sees that a disk has failed; something starts it again.
+                self._failing = event.name == "replica_failed"
+                self._soon(_REPLACED_MS, self._restart)
 
     def _flush(self, token: FlushToken) -> None:
-        delay = self._chance.randint(100, 2_000) if self.slow_flushes else self._chance.randint(0, 10)
+        delay = self._chance.randint(100, 2_000) if self.slow["flush"] else self._chance.randint(0, 10)
         self._soon(delay, self._flushed, token)
 
     def _flushed(self, token: FlushToken) -> None:

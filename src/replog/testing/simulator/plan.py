@@ -1,40 +1,24 @@
 """What one run will be, drawn from its seed before anything runs: the shape of the cluster and the plan of faults.
 
-A plan is data: it can be printed, kept and run again. Separate random streams decide separate things, so that a change in
-one does not shift the rest.
+A plan is data: it can be printed, kept, edited and run again. Separate random streams decide separate things, so that a
+change in one does not shift the rest.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve, frozen
 
 from replog.config import BrokerConfig, ClientConfig, TopicConfig
+from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, length_of, roles_of
 
-__all__ = ["KINDS", "Fault", "Plan", "Shape", "draw", "stream"]
+__all__ = ["KINDS", "Fault", "Plan", "Shape", "applies", "draw", "stream"]
 
-KINDS: Final = (
-    "kill",  # a process ends, its log stays as written; it starts again after the length of the fault
-    "power",  # as kill, but what was not flushed is gone
-    "wipe",  # the data directory is gone
-    "pause",  # a process stands still
-    "expire",  # a store session ends while its process lives
-    "churn",  # the leader's session expires, several times in a row
-    "cut",  # two brokers do not reach each other
-    "cut_one_way",  # only one way
-    "isolate",  # a broker reaches nobody, and nobody reaches it; the store does
-    "store",  # a broker does not reach the store
-    "outage",  # nobody reaches the store
-    "unsure",  # outcomes of a broker's store calls get lost, applied or not
-    "lag",  # a follower does not get its fetch answers
-    "flush",  # flushes of a broker take seconds
-)
-_KEEP: Final = 0.6
+_KEEP = 0.6
 """Each run keeps each kind of fault with this probability: the rest of them get more room."""
-_LOSSY: Final = ("power", "wipe")
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -46,41 +30,60 @@ def stream(seed: int, name: str) -> random.Random:
 class Shape:
     """The cluster and its surroundings, the same for the whole run."""
 
-    brokers: int
-    replicas: int
-    min_isr: int
-    partitions: int
-    flush: str
-    clients: int
-    drop: float
+    brokers: int = 3
+    replicas: int = 3
+    min_isr: int = 2
+    partitions: int = 1
+    flush: str = "os"
+    clients: int = 1
+    drop: float = 0.0
     """Share of messages that get lost."""
-    repeat: float
-    slow: float
+    repeat: float = 0.0
+    slow: float = 0.0
     """Share of messages that take up to `slow_ms`."""
-    slow_ms: int
-    delay_ms: int
-    unsure: float
+    slow_ms: int = 500
+    delay_ms: int = 3
+    unsure: float = 0.0
     """Share of store calls whose outcome gets lost at any time."""
-    session_ms: int
-    lag_ms: int
-    fetch_partition_bytes: int
-    think_ms: int
+    session_ms: int = 1_500
+    lag_ms: int = 500
+    fetch_partition_bytes: int = 65_536
+    think_ms: int = 60
+    """Half the longest pause of a client between two things that it does."""
+    workloads: tuple[str, ...] = ("append", "read")
+    files: bool = False
+    """Logs are files on a simulated disk; else they are in memory."""
+    codec: bool = False
+    """Every message is encoded and decoded on its way."""
+    drift: float = 0.0
+    """By how much the clock of each broker may run fast or slow: 0.05 is 5 %."""
+    fetch_wait_ms: int = 200
+    segment_bytes: int = 1 << 20
+    retention_bytes: int = 0
+    """0 keeps everything."""
+    compression: bool = False
+    self_checks: bool = False
+    """Brokers check themselves, as they can in production."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
         return BrokerConfig(
             replica_lag_ms_max=self.lag_ms,
-            fetch_wait_ms=200,
-            fetch_timeout_ms=1_200,
+            fetch_wait_ms=self.fetch_wait_ms,
+            fetch_timeout_ms=self.fetch_wait_ms + 1_000,
             fetch_partition_bytes_max=self.fetch_partition_bytes,
             retry_backoff_ms=20,
             retry_backoff_ms_max=300,
             proposal_timeout_ms=400,
             ack_timeout_ms=600,
             session_ms=self.session_ms,
-            heartbeat_ms=400,
-            reconcile_ms=2_500,
+            heartbeat_ms=500,
+            reconcile_ms=4_000,
             checkpoint_interval_ms=900,
+            retention_check_ms=700,
+            deletion_delay_ms=1_500,
+            open_files_max=8,
+            index_interval_bytes=256,
         )
 
     def client_config(self) -> ClientConfig:
@@ -90,8 +93,14 @@ class Shape:
         )
 
     def topic_config(self) -> TopicConfig:
-        """The one topic of the run."""
-        return TopicConfig(min_isr=self.min_isr, flush=self.flush)  # type: ignore[arg-type]
+        """Of every topic of the run."""
+        return TopicConfig(
+            min_isr=self.min_isr,
+            flush=self.flush,  # type: ignore[arg-type]
+            flush_interval_ms=300,
+            segment_bytes=self.segment_bytes,
+            retention_bytes=self.retention_bytes or None,
+        )
 
 
 @frozen
@@ -106,7 +115,7 @@ class Fault:
     """The second broker of a cut."""
 
     def __str__(self) -> str:
-        pair = f"-{self.other}" if self.kind.startswith("cut") else ""
+        pair = f"-{self.other}" if self.kind in ("cut", "cut_one_way", "slow_link") else ""
         return f"{self.at_ms:>6} {self.kind} {self.target}{pair} for {self.length_ms}"
 
 
@@ -121,8 +130,12 @@ class Plan:
     """How long faults may happen; afterwards everything is healed, and the cluster must recover."""
 
     def __str__(self) -> str:
-        shape = ", ".join(f"{name} {getattr(self.shape, name)}" for name in Shape.__annotations__)
+        shape = ", ".join(f"{name} {_plain(getattr(self.shape, name))}" for name in Shape.__annotations__)
         return "\n".join([f"seed {self.seed}: {shape}", f"faults for {self.safety_ms} ms:", *(f"  {fault}" for fault in self.faults)])
+
+
+def _plain(value: object) -> str:
+    return "+".join(value) if isinstance(value, tuple) else str(value)
 
 
 def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) -> Plan:
@@ -132,49 +145,67 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
         kinds = list(only)
-    if shape.min_isr < 2:
-        kinds = [kind for kind in kinds if kind not in _LOSSY]
-    safety_ms = chance.randint(10_000, 30_000)
+    kinds = [kind for kind in kinds if applies(kind, shape)]
+    safety_ms = chance.randint(22_000, 95_000)
     faults = []
-    for _ in range(chance.randint(5, 15) * safety_ms // 10_000 if kinds else 0):
+    for _ in range(chance.randint(5, 12) * safety_ms // 10_000 if kinds else 0):
         kind = chance.choice(kinds)
         broker = chance.randint(1, shape.brokers)
-        roles = ["leader", "leader", "leader", "follower", "controller", str(broker), str(broker)]
-        target = "leader" if kind == "churn" else "all" if kind == "outage" else chance.choice(roles)
-        length = _length(chance, kind, shape)
+        roles = roles_of(kind)
+        target = roles[0] if len(roles) == 1 else chance.choice((*roles, str(broker), str(broker)))
+        length = length_of(chance, kind, shape)
         faults.append(Fault(chance.randint(0, safety_ms), kind, target, length, chance.randint(1, shape.brokers)))
     faults.sort(key=lambda fault: fault.at_ms)
     return Plan(seed, shape, tuple(faults), safety_ms)
 
 
+def applies(kind: str, shape: Shape) -> bool:
+    """Whether a kind can befall such a cluster, and whether such a cluster promises to survive it."""
+    if kind in DISK and not shape.files and kind not in MEMORY:
+        return False
+    if kind == "power_all":  # only what is flushed before it is acknowledged survives that everywhere
+        return shape.flush == "ack"
+    if kind in LOSSY:
+        return shape.min_isr >= 2
+    return kind != "ring" or shape.brokers > 3
+
+
 def _shape(chance: random.Random) -> Shape:
-    brokers = chance.choice((3, 3, 3, 4, 5))
-    replicas = chance.choice([n for n in (3, 3, 3, 5, 2) if n <= brokers])
+    brokers = chance.choice((3, 3, 3, 3, 4, 5, 1, 2, 7))
+    replicas = chance.choice([n for n in (3, 3, 3, 5, 4, 2, 1) if n <= brokers])
+    files = chance.random() < 0.3
     return Shape(
         brokers=brokers,
         replicas=replicas,
         min_isr=min(replicas, chance.choice((2, 2, 2, 2, 1, 3))),
-        partitions=chance.choice((1, 1, 2, 3)),
-        flush=chance.choice(("os", "os", "os", "ack")),
+        partitions=chance.choice((1, 1, 1, 2, 3, 8)),
+        flush=chance.choice(("os", "os", "os", "ack", "ack", "interval")),
         clients=chance.choice((1, 2, 3)),
-        drop=chance.choice((0.0, 0.0, 0.01, 0.05)),
+        drop=chance.choice((0.0, 0.0, 0.01, 0.05, 0.2)),
         repeat=chance.choice((0.0, 0.02, 0.1)),
         slow=chance.choice((0.0, 0.01, 0.05)),
         slow_ms=chance.choice((500, 2_000, 6_000)),
         delay_ms=chance.choice((3, 15, 50)),
         unsure=chance.choice((0.0, 0.0, 0.02, 0.1)),
-        session_ms=chance.choice((1_500, 3_000)),
+        session_ms=chance.choice((1_500, 3_000, 6_000)),
         lag_ms=chance.choice((500, 1_000, 2_000)),
         fetch_partition_bytes=chance.choice((1_024, 65_536)),
-        think_ms=chance.choice((20, 60, 150)),
+        think_ms=chance.choice((60, 250, 800)),
+        workloads=_workloads(chance),
+        files=files,
+        codec=chance.random() < 0.1,
+        drift=chance.choice((0.0, 0.0, 0.01, 0.05)),
+        fetch_wait_ms=chance.choice((200, 500, 1_500)),
+        segment_bytes=chance.choice((1 << 20, 256, 1_024, 65_536)),
+        retention_bytes=chance.choice((0, 0, 0, 4_096, 32_768)),
+        compression=chance.random() < 0.1,
+        self_checks=chance.random() < 0.2,
     )
 
 
-def _length(chance: random.Random, kind: str, shape: Shape) -> int:
-    """Half of the faults end before a session would, so that nobody else ever hears of them."""
-    if kind in ("cut", "cut_one_way", "isolate", "lag"):
-        return chance.randint(50, 3 * shape.lag_ms)
-    if kind == "churn":
-        return chance.randint(2, 4) * 700
-    short = chance.random() < 0.5
-    return chance.randint(5, shape.session_ms * 3 // 4) if short else chance.randint(shape.session_ms, shape.session_ms * 3)
+def _workloads(chance: random.Random) -> tuple[str, ...]:
+    chosen = ["append"]
+    for name, share in (("read", 0.7), ("follow", 0.5), ("topics", 0.4), ("plain", 0.3), ("burst", 0.2)):
+        if chance.random() < share:
+            chosen.append(name)
+    return tuple(chosen)

@@ -1,18 +1,23 @@
-"""The small simulator: real brokers, controllers and clients on virtual time, everything else decided by one seed.
+"""One simulated run: real brokers, controllers and clients on virtual time, everything else decided by one seed.
 
-A run has two phases. First faults befall the cluster while clients append and read, and after every event the invariants
-of `invariants` are checked. Then everything is healed, and the cluster must recover within bounded virtual time:
-every partition has a leader and its full ISR, appends are confirmed, copies are equal, and whatever was confirmed can be
-read. The same seed gives the same run on every machine.
+A run has two phases. First faults befall the cluster while clients do their work, and after every event the invariants are
+checked. Then everything is healed, and the cluster must recover within bounded virtual time: every partition has a leader
+and its full ISR, appends are confirmed, copies are equal, and whatever was confirmed can be read. At last the history of
+what clients were told is checked as a whole. The same seed gives the same run on every machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import define
 
+from replog.testing.simulator.ending import finish
+from replog.testing.simulator.fingerprint import state_hash
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.liveness import boot, recover
 from replog.testing.simulator.plan import Plan, draw
+from replog.testing.simulator.workloads import WORKLOADS, Workload
 from replog.testing.simulator.world import World
 
 __all__ = ["Outcome", "run"]
@@ -33,6 +38,10 @@ class Outcome:
     time_ms: int
     busiest: int
     """Most events in one second of virtual time."""
+    marks: dict[str, int]
+    """What was the case sometimes, and how often."""
+    state_hash: str
+    """Of everything that is left at the end: logs, store, clients."""
 
     @property
     def summary(self) -> str:
@@ -44,29 +53,50 @@ class Outcome:
         )
 
 
-def run(seed: int, *, plan: Plan | None = None, events_max: int | None = None, tail: int = 40) -> Outcome:
-    """Run one seed, or a given plan. `events_max` ends the safety phase early, which makes a failing run shorter."""
+def run(
+    seed: int,
+    *,
+    plan: Plan | None = None,
+    workloads: Sequence[Workload] | None = None,
+    events_max: int | None = None,
+    tail: int = 40,
+) -> Outcome:
+    """Run one seed, or a given plan.
+
+    `workloads` are what the clients do, instead of those that the plan names. `events_max` ends the time of faults early, which
+    makes a failing run shorter. `tail` is how many last lines of the trace to keep.
+    """
     plan = plan or draw(seed)
+    work = [WORKLOADS[name]() for name in plan.shape.workloads] if workloads is None else workloads
     world = World(plan, tail=tail)
     violation = None
     try:
         boot(world)
-        world.schedule_faults()
+        world.nemesis.begin()
         for client in world.clients.values():
-            client.work()
+            for one in work:
+                world.spawn(f"{one.name} {client.number}", one.work(client))
         world.run_until(world.now_ms + plan.safety_ms, events_max=events_max)
         recover(world)
+        finish(world)
+        for one in work:
+            one.check(world)
     except Violation as found:
         violation = found
+    finally:
+        left = state_hash(world)
+        world.close()
     acknowledged = sum(len(one.values) for client in world.clients.values() for one in client.acknowledged)
     return Outcome(
         plan=plan,
         violation=violation,
         trace_hash=world.trace_hash,
         events=world.events,
-        befallen=world.befallen,
+        befallen=world.nemesis.befallen,
         acknowledged=acknowledged,
         tail=list(world.tail),
         time_ms=world.now_ms,
         busiest=world.checks.busiest,
+        marks=world.marks.hits,
+        state_hash=left,
     )

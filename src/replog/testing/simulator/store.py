@@ -51,6 +51,8 @@ class StoreLine:
         self._chance = chance
         self.unsure = unsure
         """Share of calls whose outcome is not heard."""
+        self.slow_ms = 0
+        """Answers take up to this much longer."""
         self.reachable = True
         self.ended = False
         self._stalled: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -87,7 +89,7 @@ class StoreLine:
             self._carry_out(address, call, result)
         name = "" if result.error is None else f" {type(result.error).__name__}"
         self._timing.note(f"store {self._label} {call.verb}{name}")
-        self._answered_ms = max(self._timing.now_ms + self._chance.randint(0, 15), self._answered_ms)
+        self._answered_ms = max(self._timing.now_ms + self._chance.randint(0, 15 + self.slow_ms), self._answered_ms)
         self._timing.at(self._answered_ms - self._timing.now_ms, self._answer, address, result)
 
     def _answer(self, address: Address, result: StoreResult) -> None:

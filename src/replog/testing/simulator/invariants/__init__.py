@@ -1,0 +1,126 @@
+"""The invariants of one run, each a small class that says when it looks and at what. All raise `Violation`.
+
+Numbers are those of RELIABILITY.md 6.4; PROTOCOL.md 9.2 counts the same rules otherwise:
+
+====  ===================================================================  ==================
+ S    rule                                                                 I of PROTOCOL.md
+====  ===================================================================  ==================
+S1    what was committed never changes                                     I5
+S2    whoever leads the stored epoch holds everything committed            I4
+S3    so does every member of the stored ISR and ELR, on its disk if the   I3, I18
+      topic asks for that
+S4    the high watermark counts at least the stored ISR, and min ISR       I6, I18
+S5    one process leads a leader epoch                                     I7, I13
+S6    epochs never go back                                                 I13
+S7    start <= HW <= LEO; one role; the leader is in its ISR               I10, I8
+S8    the high watermark of a leader never goes back; nor does what        I11, I16
+      leaders show to one reader
+S9    equal (offset, epoch) means equal logs up to there; followers        I1, I2, I16
+      believe in nothing that was not committed
+S10   epoch tables are what the batches say                                I12
+S11   members of the ISR never cut what is committed                       I2, I3
+S12   an append is confirmed only once it is committed (flushed)           I18
+S13   readers see only what is committed                                   I17, I16
+S14   old epochs change nothing: on brokers, and in the store              I13, I15
+S15   a stored state follows from the one before                           I8, I14
+S16   offsets are dense                                                    I1
+S17   each sequence of a producer is committed once, in order              I19
+S18   no batch leaves a broker without its checksums                       I21
+S19   no log is dropped unless the store says so; no file elsewhere        I21, I22
+S20   queues and buffers are bounded                                       -
+S21   so are messages                                                      L8
+S22   after a failed flush nothing is confirmed                            I18
+====  ===================================================================  ==================
+
+Of the rest of PROTOCOL.md's list, I9 (who may be in an ISR) and I20 (producer tables) are held by S2, S3 and S17 as far
+as they have effects; I23 to I25 are about reassignment and unclean election, which no run has yet.
+"""
+
+from __future__ import annotations
+
+from replog.testing.simulator.invariants.base import Asked, Copies, Headers, Invariant
+from replog.testing.simulator.invariants.commits import (
+    CandidatesAreComplete,
+    CandidatesAreDurable,
+    CandidatesAreNeverCut,
+    CommittedNeverChanges,
+    EnoughAreCounted,
+    LeadersAreComplete,
+    NothingTwice,
+)
+from replog.testing.simulator.invariants.copies import (
+    EpochTablesFollow,
+    FollowersBelieveCommitted,
+    LogsAreDense,
+    LogsMatch,
+    OffsetsAreInOrder,
+)
+from replog.testing.simulator.invariants.epochs import EpochsNeverGoBack, LeadersNeverGoBack, OldMessagesChangeNothing, OneLeaderPerEpoch
+from replog.testing.simulator.invariants.readers import AcknowledgedIsCommitted, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
+from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, NothingIsDropped
+from replog.testing.simulator.invariants.store import OnlyTheSeatWrites, StatesAreSound
+from replog.testing.simulator.invariants.storms import BuffersAreBounded, MessagesAreBounded
+
+__all__ = [
+    "INVARIANTS",
+    "AcknowledgedIsCommitted",
+    "Asked",
+    "BuffersAreBounded",
+    "BytesAreIntact",
+    "CandidatesAreComplete",
+    "CandidatesAreDurable",
+    "CandidatesAreNeverCut",
+    "CommittedNeverChanges",
+    "Copies",
+    "EnoughAreCounted",
+    "EpochTablesFollow",
+    "EpochsNeverGoBack",
+    "FailedDisksConfirmNothing",
+    "FollowersBelieveCommitted",
+    "Headers",
+    "Invariant",
+    "LeadersAreComplete",
+    "LeadersNeverGoBack",
+    "LogsAreDense",
+    "LogsMatch",
+    "MessagesAreBounded",
+    "NothingIsDropped",
+    "NothingTwice",
+    "OffsetsAreInOrder",
+    "OldMessagesChangeNothing",
+    "OneLeaderPerEpoch",
+    "OnlyTheSeatWrites",
+    "ReadersNeverGoBack",
+    "ReadersSeeCommitted",
+    "StatesAreSound",
+]
+
+INVARIANTS: tuple[type[Invariant], ...] = (
+    LogsAreDense,
+    EpochTablesFollow,
+    LogsMatch,
+    OffsetsAreInOrder,
+    EpochsNeverGoBack,
+    OneLeaderPerEpoch,
+    LeadersAreComplete,
+    LeadersNeverGoBack,
+    EnoughAreCounted,
+    CommittedNeverChanges,
+    NothingTwice,
+    FollowersBelieveCommitted,
+    CandidatesAreNeverCut,
+    CandidatesAreComplete,
+    CandidatesAreDurable,
+    AcknowledgedIsCommitted,
+    ReadersSeeCommitted,
+    ReadersNeverGoBack,
+    BytesAreIntact,
+    StatesAreSound,
+    OnlyTheSeatWrites,
+    OldMessagesChangeNothing,
+    NothingIsDropped,
+    BuffersAreBounded,
+    MessagesAreBounded,
+    FailedDisksConfirmNothing,
+)
+"""In the order they look: S1 extends the ledger, and whatever compares with it comes after."""

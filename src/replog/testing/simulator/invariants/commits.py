@@ -1,0 +1,193 @@
+"""What is committed stays: in the ledger, on leaders, on whoever may lead next."""
+
+from __future__ import annotations
+
+from replog.model import PartitionState
+from replog.partition.partition import Partition
+from replog.testing.simulator.invariants.base import Copies, Invariant
+from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Ledger
+
+__all__ = [
+    "CandidatesAreComplete",
+    "CandidatesAreDurable",
+    "CandidatesAreNeverCut",
+    "CommittedNeverChanges",
+    "EnoughAreCounted",
+    "LeadersAreComplete",
+    "NothingTwice",
+]
+
+
+class CommittedNeverChanges(Invariant):
+    """What one leader has committed, no other may have committed differently."""
+
+    name = "S1"
+    source = "KafkaReplication.tla WeakIsr; KIP-101"
+    protocol = ("I5",)
+
+    def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
+        """Compare what is known, then take in what is new."""
+        watermark = partition.high_watermark
+        why = copy.mismatch(ledger, min(watermark, ledger.end))
+        if why is not None:
+            self.fail(ledger, why)
+        if watermark > ledger.end:
+            if copy.first > watermark:
+                self.fail(ledger, f"broker {copy.broker} has trimmed to {copy.first} what was never committed: {watermark}")
+            for source in (copy, *(copies[broker] for broker in sorted(copies) if broker != copy.broker)):
+                if source.end > ledger.end >= source.first and source.mismatch(ledger, ledger.end) is None:
+                    ledger.entries += source.entries[ledger.end - source.first : watermark - source.first]
+            if copy.first > ledger.end and len(copies) == 1:  # committed and trimmed in one event, with nobody else to have it
+                ledger.entries += [NEVER_SEEN] * (copy.first - ledger.end) + copy.entries[: watermark - copy.first]
+            ledger.hidden = watermark
+
+
+class LeadersAreComplete(Invariant):
+    """A replica that begins to lead the stored epoch holds everything committed (leader completeness)."""
+
+    name = "S2"
+    source = "KafkaReplication.tla StrongIsr; KIP-966"
+    protocol = ("I4",)
+
+    def led(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
+        """Only the newest leader counts: an older one has been replaced already and will find out."""
+        if ledger.state is not None and ledger.state.leader_epoch == partition.leader_epoch:
+            why = copy.mismatch(ledger, ledger.end)
+            if why is not None:
+                self.fail(ledger, f"the leader of epoch {partition.leader_epoch}: {why}")
+
+
+class CandidatesAreComplete(Invariant):
+    """Every member of the stored ISR and ELR holds everything committed, or is known to have lost it."""
+
+    name = "S3"
+    source = "KafkaReplication.tla StrongIsr; KIP-966"
+    protocol = ("I3",)
+
+    def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
+        """More has been committed."""
+        self._check(ledger, copies)
+
+    def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:
+        """Other candidates."""
+        self._check(ledger, copies)
+
+    def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
+        """The copy itself may have been cut."""
+        state = ledger.state
+        if state is not None and copy.matched < ledger.end and copy.broker in (*state.isr, *state.elr):
+            self._check(ledger, {copy.broker: copy})
+
+    def _check(self, ledger: Ledger, copies: Copies) -> None:
+        state = ledger.state
+        if state is None:
+            return
+        for broker in (*state.isr, *state.elr):
+            copy = copies.get(broker)
+            if copy is not None and not copy.lossy:
+                why = copy.mismatch(ledger, ledger.end)
+                if why is not None:
+                    self.fail(ledger, f"ISR {state.isr}, ELR {state.elr} of epoch {state.leader_epoch}: {why}")
+
+
+class CandidatesAreDurable(Invariant):
+    """Under flush="ack", what is committed is on the disk of every member of the stored ISR and ELR."""
+
+    name = "S3"
+    source = "design, section 5: an append counts once it is flushed; Redpanda on fsync and acks=all"
+    protocol = ("I3", "I18")
+
+    def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
+        """More has been committed."""
+        if ledger.durable:
+            self._check(ledger, copies)
+
+    def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:
+        """Other candidates."""
+        if ledger.durable:
+            self._check(ledger, copies)
+
+    def _check(self, ledger: Ledger, copies: Copies) -> None:
+        state = ledger.state
+        if state is None:
+            return
+        for broker in (*state.isr, *state.elr):
+            copy = copies.get(broker)
+            if copy is not None and not copy.lossy and not copy.unreadable and copy.durable < ledger.end:
+                who = f"broker {broker} of ISR {state.isr}, ELR {state.elr}"
+                self.fail(ledger, f"{who} has flushed {copy.durable}, committed is {ledger.end}")
+
+
+class CandidatesAreNeverCut(Invariant):
+    """No member of the stored ISR cuts its log below what is committed, not even to fetch it again."""
+
+    name = "S11"
+    source = "KIP-101, KIP-279; KAFKA-10706"
+    protocol = ("I2", "I3")
+
+    def cut(self, ledger: Ledger, copy: Copy, offset: int) -> None:
+        """Compare with the ledger."""
+        state = ledger.state
+        if state is not None and copy.broker in state.isr and not copy.lossy and offset < ledger.end:
+            self.fail(ledger, f"broker {copy.broker} of ISR {state.isr} is cut to {offset}, committed is {ledger.end}")
+
+
+class EnoughAreCounted(Invariant):
+    """The high watermark counts at least the stored ISR, and never moves below min ISR."""
+
+    name = "S4"
+    source = "KIP-497, AsyncIsr.tla ValidHighWatermark; KAFKA-15583"
+    protocol = ("I6", "I18")
+
+    def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
+        """Only of the leader of the stored epoch: the ISR of a later epoch is not this leader's business."""
+        leading, state = partition.leading, ledger.state
+        assert leading is not None
+        if len(leading.isr.isr) < ledger.min_isr:
+            self.fail(ledger, f"broker {copy.broker} commits with ISR {leading.isr.isr} below min ISR {ledger.min_isr}")
+        if state is not None and state.leader_epoch == partition.leader_epoch:
+            counted = {copy.broker, *(replica.broker_id for replica in leading.counted)}
+            if not counted.issuperset(state.isr):
+                self.fail(ledger, f"broker {copy.broker} counts {sorted(counted)}, the stored ISR is {state.isr}")
+
+
+class NothingTwice(Invariant):
+    """Each sequence of a producer is committed once, and in order, as far as logs remember.
+
+    A log that has removed records, or forgotten producers, takes a producer it does not know as new: it cannot know what
+    came before, so there may be a gap, or again what retention had removed (KIP-98).
+    """
+
+    name = "S17"
+    source = "KIP-98, KIP-360"
+    protocol = ("I19",)
+
+    def __init__(self) -> None:
+        self._seen: dict[Ledger, int] = {}
+        self._forgetful: set[Ledger] = set()
+        self._offsets: dict[Ledger, dict[tuple[int, int, int], int]] = {}
+        """(producer, its epoch, sequence) -> where it was committed last."""
+
+    def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
+        """Whether producers may be forgotten."""
+        log = partition.log
+        if log.start_offset > 0 or log.producers.forgetful:
+            self._forgetful.add(ledger)
+
+    def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
+        """Look at what has been committed since the last time."""
+        offsets = self._offsets.setdefault(ledger, {})
+        for offset in range(self._seen.get(ledger, 0), ledger.end):
+            entry = ledger.entries[offset]
+            if entry.producer_id < 0:
+                continue
+            writer = (entry.producer_id, entry.producer_epoch)
+            expected = ledger.sequences.get(writer, 0)
+            if entry.sequence != expected:
+                forgotten = ledger in self._forgetful and offsets.get((*writer, entry.sequence), -1) < copy.start
+                if not forgotten:
+                    what = f"sequence {entry.sequence} of producer epoch {writer[1]}, expected is {expected}"
+                    self.fail(ledger, f"offset {offset} has {what}")
+            ledger.sequences[writer] = entry.sequence + 1
+            offsets[*writer, entry.sequence] = offset
+        self._seen[ledger] = ledger.end

@@ -1,0 +1,81 @@
+"""The kinds of faults, what each does to whom, and how long it lasts: everything that a plan can hold."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from replog.testing.simulator.plan import Shape
+
+__all__ = ["DISK", "KINDS", "LOSSY", "MEMORY", "ROLES", "length_of", "roles_of"]
+
+KINDS: Final[dict[str, str]] = {
+    "kill": "a process ends, its files stay as written; it starts again after the length of the fault",
+    "kill_all": "every process ends at once; they start again within the length of the fault, in any order",
+    "rolling": "one broker after the other is stopped cleanly and started again",
+    "power": "as kill, but what was not flushed may be gone",
+    "power_all": "the power fails everywhere at once",
+    "wipe": "the data directory is gone",
+    "pause": "a process stands still",
+    "starve": "a process handles messages, but its timers are late",
+    "clock": "the wall clock of a broker jumps, by up to an hour, and back after the length of the fault",
+    "expire": "a store session ends while its process lives",
+    "churn": "the leader's session expires, several times in a row",
+    "unseat": "somebody removes the controller's seat from the store while it lives",
+    "cut": "two brokers do not reach each other",
+    "cut_one_way": "one of two brokers does not reach the other",
+    "isolate": "a broker reaches nobody, and nobody reaches it; the store does",
+    "ring": "each broker reaches its neighbours only",
+    "swizzle": "brokers are isolated one by one, and come back in another order",
+    "reset": "connections of a broker break: what was on the way is lost, both ends hear of it",
+    "slow_link": "messages between two brokers take long",
+    "store": "a broker does not reach the store",
+    "outage": "nobody reaches the store",
+    "slow_store": "the store answers a broker late",
+    "unsure": "outcomes of a broker's store calls get lost, applied or not",
+    "lag": "a follower does not get its fetch answers",
+    "flush": "flushes of a broker take seconds",
+    "read_error": "reads of a broker's disk fail",
+    "write_error": "writes of a broker's disk fail",
+    "flush_error": "a flush of a broker's disk fails",
+    "short_write": "writes of a broker's disk stop half way",
+    "full": "a broker's disk is full",
+    "flip": "a bit of what a broker has stored is turned over",
+    "stale_write": "a write of a broker's disk is lost, though it said otherwise",
+    "misdirect": "a write of a broker's disk lands in another place",
+}
+"""Kind -> what happens."""
+
+LOSSY: Final = ("power", "power_all", "wipe", "flip", "stale_write", "misdirect", "write_error", "flush_error", "short_write", "read_error")
+"""Kinds that may cost a copy its records: only so many at a time, and none where a topic does not promise to survive one."""
+
+DISK: Final = ("read_error", "write_error", "flush_error", "short_write", "full", "flip", "stale_write", "misdirect")
+"""Kinds that befall the simulated disk: for runs over files."""
+
+MEMORY: Final = ("full", "flush_error")
+"""Those of them that memory can have as well."""
+
+ROLES: Final = ("leader", "leader", "leader", "follower", "controller")
+_ALL: Final = frozenset({"outage", "kill_all", "power_all", "rolling", "ring", "swizzle", "unseat"})
+
+
+def roles_of(kind: str) -> tuple[str, ...]:
+    """Whom a kind may befall, besides a broker by its number; for kinds that befall everybody ("all",)."""
+    if kind in _ALL:
+        return ("all",)
+    return ("leader",) if kind == "churn" else ROLES
+
+
+def length_of(chance: random.Random, kind: str, shape: Shape) -> int:
+    """Half of the faults end before a session would, so that nobody else ever hears of them."""
+    if kind in ("cut", "cut_one_way", "isolate", "lag", "ring", "swizzle", "slow_link"):
+        return chance.randint(50, 3 * shape.lag_ms)
+    if kind == "churn":
+        return chance.randint(2, 4) * 700
+    if kind in ("reset", "unseat", "expire"):
+        return 0
+    if kind in ("stale_write", "misdirect", "flush_error"):
+        return chance.randint(5, 500)
+    short = chance.random() < 0.5
+    return chance.randint(5, shape.session_ms * 3 // 4) if short else chance.randint(shape.session_ms, shape.session_ms * 3)

@@ -1,0 +1,89 @@
+"""Marks of what a run has seen: rare situations that must turn up sometimes, or the simulator does not look where bugs live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from replog.errors import error_name
+from replog.messages import AdminAnswer, AlterIsrAnswer, Fetched, LeaderAndIsrAnswer, Produced
+from replog.model import PartitionState
+
+if TYPE_CHECKING:
+    from replog.testing.simulator.ledger import Ledger
+
+__all__ = ["Marks"]
+
+
+class Marks:
+    """Name -> how often it was hit in one run. A name is a short sentence: what was the case."""
+
+    def __init__(self) -> None:
+        self.hits: dict[str, int] = {}
+
+    def hit(self, name: str) -> None:
+        """It was the case, once more."""
+        self.hits[name] = self.hits.get(name, 0) + 1
+
+    def sent(self, message: Any) -> None:
+        """Refusals that travel: each error branch that somebody hears of."""
+        look = _ANSWERS.get(type(message))
+        if look is not None:
+            for code in look(message):
+                if code:
+                    self.hit(f"{type(message).__name__} says {error_name(code)}")
+
+    def stored(self, before: PartitionState | None, state: PartitionState) -> None:
+        """The store has another state of a partition."""
+        if before is None:
+            return
+        was, now = set(before.isr), set(state.isr)
+        if now < was:
+            self.hit("the ISR shrinks")
+        elif now > was:
+            self.hit("the ISR grows")
+        elif now != was:
+            self.hit("the ISR changes both ways at once")
+        if len(now) == 1 < len(was):
+            self.hit("the ISR shrinks to one")
+        if state.leader != before.leader:
+            self._led(before, state)
+        elif state.leader_epoch != before.leader_epoch:
+            self.hit("the same leader gets a new epoch")
+        if state.elr and not before.elr:
+            self.hit("a replica stays eligible outside the ISR")
+        if before.elr and not state.elr:
+            self.hit("the ISR is large enough again")
+        if state.recovering and not before.recovering:
+            self.hit("an election may have lost something")
+
+    def cut(self, ledger: Ledger, offset: int) -> None:
+        """A copy loses everything from an offset on."""
+        self.hit("a copy is truncated")
+        if offset > ledger.end:
+            self.hit("a copy is truncated above the committed end")
+        if offset == 0:
+            self.hit("a copy is truncated to nothing")
+
+    def _led(self, before: PartitionState, state: PartitionState) -> None:
+        if state.leader is None:
+            self.hit("a partition loses its leader and gets none")
+        elif before.leader is None:
+            self.hit("a partition without a leader gets one")
+        elif state.leader in before.elr:
+            self.hit("an eligible replica outside the ISR is elected")
+        else:
+            self.hit("the lead passes on")
+
+
+def _codes(message: Any) -> list[int]:
+    return [message.error, *(entry.error for entry in message.entries)]
+
+
+_ANSWERS: Final[dict[type, Callable[[Any], list[int]]]] = {
+    Produced: lambda message: [entry.error for entry in message.entries],
+    Fetched: _codes,
+    AlterIsrAnswer: _codes,
+    LeaderAndIsrAnswer: lambda message: [message.error],
+    AdminAnswer: lambda message: [message.error],
+}

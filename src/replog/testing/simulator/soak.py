@@ -1,0 +1,181 @@
+"""Run seeds that nobody has run, for some minutes, and count them in the ledger; stop where something breaks.
+
+The seeds are handed out in batches of consecutive ones. Only this process writes the ledger, one line per finished batch, so
+that it is whole at any moment. A worker that finds a violation keeps the failing plan, makes it small and does no more.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import define, frozen
+
+from replog.testing.simulator import tally
+from replog.testing.simulator.corpus import Failure, replay_command, write
+from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.minimise import RUNS_MAX, Fails, fails, minimise
+from replog.testing.simulator.plan import Plan, draw
+from replog.testing.simulator.run import Outcome, run
+
+__all__ = ["BATCH", "Result", "batch", "explain", "soak", "violation_of"]
+
+BATCH: Final = 100
+"""Seeds per line of the ledger."""
+NICENESS: Final = 10
+"""Others come first on this machine."""
+
+
+@frozen
+class Result:
+    """What a worker tells about one batch."""
+
+    batch: tally.Batch
+    report: tuple[str, ...] = ()
+    """Lines about the violation that ended it; none if it found nothing."""
+
+
+def violation_of(plan: Plan, *, events_max: int | None = None, tail: int = 40) -> Outcome | Violation:
+    """Run a plan; an exception that escapes is told as a violation, without an outcome."""
+    try:
+        return run(plan.seed, plan=plan, events_max=events_max, tail=tail)
+    except Exception as problem:
+        return Violation(f"raised-{type(problem).__name__}", str(problem))
+
+
+def batch(first: int, count: int, out: Path, stopped: Callable[[], bool] = lambda: False) -> Result:
+    """Run up to `count` seeds from `first` on, until one fails or it is stopped between two of them."""
+    done = tally.Batch(tally.code_version(), tally.simulator_version(), first)
+    for seed in range(first, first + count):
+        if stopped():
+            break
+        before = time.process_time()
+        found = violation_of(draw(seed), tail=1)
+        done.cpu_ms += round(1_000 * (time.process_time() - before))
+        if isinstance(found, Violation):
+            done.count += 1
+            done.violated[str(seed)] = found.invariant
+        else:
+            done.take(found)
+        violation = found if isinstance(found, Violation) else found.violation
+        if violation is not None:
+            return Result(done, tuple(explain(draw(seed), violation, out)))
+    return Result(done)
+
+
+def explain(plan: Plan, violation: Violation, out: Path, *, fails: Fails = fails, runs_max: int = RUNS_MAX) -> list[str]:
+    """Keep a failing plan in the folder `out`, make it small, keep that instead, and say all that is needed to look into it.
+
+    The plan is kept as it is first, so that whoever interrupts this still has it. With `runs_max` 0 it stays as it is.
+    """
+    seed = plan.seed
+    file = write(Failure(plan, violation.invariant), out, seed=seed)
+    lines = [f"seed {seed} violated {violation}", f"protocol code {tally.code_version()}, simulator {tally.simulator_version()}"]
+    small = plan
+    if runs_max:
+        try:
+            found = minimise(plan, fails=fails, runs_max=runs_max)
+        except ValueError:  # it did not fail again
+            lines.append("it did not fail a second time: the run does not depend on its seed alone")
+        else:
+            small, violation = found.plan, found.violation
+            write(Failure(small, violation.invariant), out, seed=seed)
+            lines.append(f"minimised from {len(plan.faults)} to {len(small.faults)} faults in {found.runs} runs; it violates {violation}")
+    return [*lines, *str(small).splitlines(), f"replay: {replay_command(file)}"]
+
+
+# ------------------------------------------------------------------------------------------------------------ processes
+
+_stop: Event | None = None
+
+
+def _begin(stop: Event) -> None:
+    """A worker is new: it is told when to stop, and leaves interrupts to the process that started it."""
+    global _stop
+    _stop = stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+
+
+def _work(first: int, count: int, out: Path) -> Result:
+    assert _stop is not None
+    return batch(first, count, out, _stop.is_set)
+
+
+@define
+class _Soak:
+    """The seeds that come next, and what is under way."""
+
+    pool: ProcessPoolExecutor
+    ledger: Path
+    out: Path
+    next_seed: int
+    size: int
+    say: Callable[[str], None]
+    running: set[Future[Result]] = attrs.field(factory=set)
+    done: tally.Batch = attrs.field(factory=lambda: tally.Batch("", "", 0))
+
+    def start(self) -> None:
+        self.running.add(self.pool.submit(_work, self.next_seed, self.size, self.out))
+        self.next_seed += self.size
+
+    def collect(self, timeout_s: float | None) -> int:
+        """Wait for a batch and write it down; how many workers are free for another one."""
+        finished, self.running = wait(self.running, timeout_s, return_when=FIRST_COMPLETED)
+        free = 0
+        for result in sorted((future.result() for future in finished), key=lambda one: one.batch.first):
+            tally.append(self.ledger, result.batch)
+            self.done.join(result.batch)
+            last = result.batch.end - 1
+            self.say(f"seeds {result.batch.first} to {last}: {result.batch.events:,} events, {len(result.batch.violated)} violations")
+            for line in result.report:
+                self.say(line)
+            free += not result.report
+        return free
+
+
+def soak(
+    minutes: float,
+    *,
+    jobs: int = 2,
+    first: int | None = None,
+    ledger: Path,
+    out: Path,
+    size: int = BATCH,
+    say: Callable[[str], None],
+) -> int:
+    """Run unused seeds for some minutes in `jobs` processes; how many runs violated something.
+
+    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down.
+    """
+    began = tally.next_seed(tally.read(ledger)) if first is None else first
+    if not ledger.parent.is_dir():
+        raise FileNotFoundError(f"no folder {ledger.parent} for the ledger")
+    context: Any = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    end_s = time.monotonic() + 60 * minutes
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(stop,)) as pool:
+        work = _Soak(pool, ledger, out, began, size, say)
+        try:
+            for _ in range(jobs):
+                work.start()
+            while work.running and time.monotonic() < end_s:
+                for _ in range(work.collect(max(0.0, end_s - time.monotonic()))):
+                    work.start()
+        except KeyboardInterrupt:
+            say("interrupted: waiting for the runs under way")
+        stop.set()
+        while work.running:
+            work.collect(None)
+    done = work.done
+    say(f"{done.count} seeds, {done.faults:,} faults, {done.virtual_ms / 3_600_000:.2f} virtual hours, {len(done.violated)} violations")
+    return len(done.violated)

@@ -1,0 +1,155 @@
+"""What a simulated machine keeps its logs on: memory, or files on a disk that misbehaves. Outlives the processes."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Any, Final
+
+from replog.config import BrokerConfig
+from replog.errors import ReplogError
+from replog.log.directory import FileLogDirectory
+from replog.log.memory import MemoryLogDirectory
+from replog.ports import LogDirectory, LossReport
+from replog.testing.disk import FaultKind, SimulatedDisk
+from replog.testing.simulator.kinds import MEMORY
+
+__all__ = ["FileStorage", "MemoryStorage", "Storage"]
+
+_FOLDER: Final = "/data"
+_DISK: Final[dict[str, tuple[FaultKind, dict[str, Any]]]] = {
+    "read_error": ("read_error", {"probability": 0.5}),
+    "write_error": ("write_error", {"paths": ".log"}),
+    "flush_error": ("fsync_error", {"times": 1}),
+    "short_write": ("short_write", {"paths": ".log", "probability": 0.5}),
+    "full": ("no_space", {}),
+    "stale_write": ("stale_write", {"paths": ".log", "times": 1}),
+    "misdirect": ("misdirected_write", {"paths": ".log", "times": 1}),
+}
+"""Kind of fault -> what the disk calls it, and how it is armed."""
+
+
+class Storage(ABC):
+    """One broker's data directory through all its lives."""
+
+    directory: LogDirectory
+    """As the present process has it, or as the next one will find it."""
+
+    @abstractmethod
+    def end(self, how: str) -> None:
+        """The process has ended: "clean", "kill", "power", or "wipe", after which there is a new, empty directory."""
+
+    def arm(self, kind: str) -> bool:
+        """Let the disk fail in some way from now on; whether it can."""
+        return False
+
+    def disarm(self, kind: str) -> None:  # noqa: B027 - a storage that cannot fail has nothing to end
+        """No longer."""
+
+    def flip(self) -> bool:
+        """Turn over a bit of what is stored; whether there was any."""
+        return False
+
+
+class MemoryStorage(Storage):
+    """`MemoryLogDirectory`, which knows by itself what a power cut costs."""
+
+    def __init__(self, limits: BrokerConfig, chance: random.Random) -> None:
+        self._limits = limits
+        self._chance = chance
+        self.directory: MemoryLogDirectory = self._new(LossReport())
+
+    def _new(self, loss: LossReport) -> MemoryLogDirectory:
+        return MemoryLogDirectory(limits=self._limits, directory_id=self._chance.randbytes(16).hex(), loss=loss)
+
+    def end(self, how: str) -> None:
+        """Keeps what was written, or what was flushed."""
+        if how == "clean":
+            with suppress(ReplogError):  # a flush fails at the last moment: it did not end cleanly
+                self.directory.close(clean=True)
+        self.directory.crash(power=how == "power")  # nothing, if it has ended
+        self.directory = self._new(LossReport("replaced")) if how == "wipe" else self.directory.reopened()
+
+    def arm(self, kind: str) -> bool:
+        """Memory can be full, and fail to flush."""
+        return self._set(kind, True)
+
+    def disarm(self, kind: str) -> None:
+        """As it was."""
+        self._set(kind, False)
+
+    def _set(self, kind: str, value: bool) -> bool:
+        if kind not in MEMORY:
+            return False
+        for identity in self.directory.identities():
+            log = self.directory.get(identity)
+            assert log is not None
+            if kind == "full":
+                log.full = value
+            else:
+                log.flushes_fail = value
+        return True
+
+
+class _Disk(SimulatedDisk):
+    """Of one machine: no two make the same identifiers, and what a dead process had open is closed."""
+
+    _dead = 0
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.chance.randbytes(count)
+
+    def kill(self) -> None:
+        """As `MemoryFs.kill`."""
+        super().kill()
+        self._dead = self._next_fd
+
+    def close(self, fd: int) -> None:
+        """As `Fs.close`; an object of a dead process may still say so when Python cleans it up."""
+        if fd > self._dead:
+            super().close(fd)
+
+
+class FileStorage(Storage):
+    """`FileLogDirectory` on a `SimulatedDisk`. A new disk says nothing about the one before."""
+
+    def __init__(self, limits: BrokerConfig, chance: random.Random) -> None:
+        self._limits = limits
+        self._chance = chance
+        self._disk = self._new_disk()
+        self.directory: FileLogDirectory = FileLogDirectory(_FOLDER, limits=limits, fs=self._disk)
+
+    def _new_disk(self) -> SimulatedDisk:
+        return _Disk(random.Random(self._chance.getrandbits(64)))
+
+    def end(self, how: str) -> None:
+        """Descriptors and locks go; with "power" also any part of what was not synced. The next process finds the disk in order."""
+        with suppress(ReplogError, OSError):  # a disk that fails now has failed before
+            self.directory.close(clean=how == "clean")
+        self._disk.disarm()
+        if how == "wipe":
+            self._disk = self._new_disk()
+        elif how == "power":
+            self._disk.cut_power()
+        else:
+            self._disk.kill()
+        try:
+            self.directory = FileLogDirectory(_FOLDER, limits=self._limits, fs=self._disk)
+        except ReplogError:  # too damaged to be opened: somebody puts in a new disk
+            self._disk = self._new_disk()
+            self.directory = FileLogDirectory(_FOLDER, limits=self._limits, fs=self._disk)
+
+    def arm(self, kind: str) -> bool:
+        """From now on; for all files."""
+        name, how = _DISK[kind]
+        self._disk.arm(name, **how)
+        return True
+
+    def disarm(self, kind: str) -> None:
+        """As it was."""
+        self._disk.disarm(_DISK[kind][0])
+
+    def flip(self) -> bool:
+        """Somewhere in the segments."""
+        return self._disk.flip() is not None

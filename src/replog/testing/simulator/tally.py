@@ -1,0 +1,244 @@
+"""The committed ledger of counts: which seeds were run with which code, and what came of them.
+
+Bars that take hours are reached in pieces, on several machines and days. A line of the ledger tells of one batch of
+consecutive seeds. Lines stand alone, so that a merge of two ledgers is both their lines. What counts is what ran the present
+protocol code: its version is a hash over the syntax of the sources that decide, without comments, docstrings and layout. A
+seed that was run again with the same code and the same simulator is the same run, and counts once.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import define, field, frozen
+
+import replog
+from replog.testing.simulator.run import Outcome
+
+__all__ = ["Batch", "append", "code_version", "counted", "fold", "next_seed", "read", "simulator_version", "totals", "version_of"]
+
+_PROTOCOL: Final = (
+    *("errors", "model", "config", "records", "payload", "messages", "codec", "ports", "log"),
+    *("partition", "metadata", "broker", "controller", "client"),
+)
+_SIMULATOR: Final = ("testing/simulator", "testing/disk")
+_DESCRIBE_ONLY: Final = ("__main__.py", "corpus.py", "double.py", "minimise.py", "soak.py", "tally.py")
+"""Files of the simulator that decide nothing about a run."""
+HITS_WANTED: Final = 100
+"""R09: how often each mark shall be hit."""
+
+
+@define
+class Batch:
+    """What came of `count` consecutive seeds from `first` on."""
+
+    code: str
+    simulator: str
+    first: int
+    count: int = 0
+    events: int = 0
+    faults: int = 0
+    virtual_ms: int = 0
+    cpu_ms: int = 0
+    """Time of one processor; the only figure here that depends on the machine."""
+    acknowledged: int = 0
+    violated: dict[str, str] = field(factory=dict)
+    """Seed -> invariant."""
+    marks: dict[str, int] = field(factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The seed after the last one."""
+        return self.first + self.count
+
+    def take(self, outcome: Outcome) -> None:
+        """Count the run of the next seed."""
+        self.count += 1
+        self.events += outcome.events
+        self.faults += sum(outcome.befallen.values())
+        self.virtual_ms += outcome.time_ms
+        self.acknowledged += outcome.acknowledged
+        if outcome.violation is not None:
+            self.violated[str(outcome.plan.seed)] = outcome.violation.invariant
+        self._mark(outcome.marks)
+
+    def join(self, other: Batch) -> None:
+        """Take in another batch."""
+        for name in ("count", "events", "faults", "virtual_ms", "cpu_ms", "acknowledged"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.violated.update(other.violated)
+        self._mark(other.marks)
+
+    def _mark(self, marks: dict[str, int]) -> None:
+        self.marks = dict(sorted((Counter(self.marks) + Counter(marks)).items()))
+
+
+# ------------------------------------------------------------------------------------------------------------- versions
+
+
+def version_of(files: Iterable[tuple[str, str]]) -> str:
+    """A hash over (name, Python source) pairs that only a change of meaning changes; the same under every Python."""
+    digest = hashlib.sha256()
+    for name, text in files:
+        digest.update(f"{name}\n".encode())
+        for word in _words(ast.parse(text)):
+            digest.update(f"{word}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def code_version() -> str:
+    """Of the protocol code: all that runs in a broker, a controller or a client and decides something."""
+    return version_of(_sources(_PROTOCOL))
+
+
+@cache
+def simulator_version() -> str:
+    """Of what decides which run a seed is."""
+    return version_of(_sources(_SIMULATOR))
+
+
+def _sources(places: Sequence[str]) -> Iterator[tuple[str, str]]:
+    root = Path(replog.__file__).parent
+    for place in places:
+        whole = root / place
+        for file in sorted(whole.rglob("*.py")) if whole.is_dir() else [whole.with_suffix(".py")]:
+            if file.name not in _DESCRIBE_ONLY:
+                yield file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")
+
+
+def _words(node: Any) -> Iterator[str]:
+    """A syntax tree as words: empty fields are left out, because newer Pythons add some; so are strings that do nothing."""
+    if isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for name, value in ast.iter_fields(node):
+            if value not in (None, []):
+                yield name
+                yield from _words(value)
+        yield ")"
+    elif isinstance(node, list):
+        for one in node:
+            if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)):
+                yield from _words(one)
+    else:
+        yield repr(node)
+
+
+# ------------------------------------------------------------------------------------------------------------- the file
+
+
+def read(file: Path) -> list[Batch]:
+    """All batches of a ledger; none if there is no file. Raises ValueError with the number of a line that is none of its own."""
+    batches = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.exists() else (), 1):
+        try:
+            batches.append(Batch(**json.loads(line)))
+        except (TypeError, ValueError) as problem:
+            raise ValueError(f"{file}, line {number}: {problem}") from problem
+    return batches
+
+
+def append(file: Path, batch: Batch) -> None:
+    """Add one line, if there is anything to tell. Raises FileNotFoundError if the folder does not exist."""
+    if batch.count:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(_line(batch))
+
+
+def fold(file: Path) -> int:
+    """Join lines of one code and one simulator whose seeds follow each other; how many lines remain."""
+    joined: list[Batch] = []
+    for batch in sorted(read(file), key=lambda one: (one.code, one.simulator, one.first)):
+        last = joined[-1] if joined else None
+        if last is not None and (last.code, last.simulator, last.end) == (batch.code, batch.simulator, batch.first):
+            last.join(batch)
+        else:
+            joined.append(batch)
+    spare = file.with_name(f"{file.name}.new")
+    spare.write_text("".join(_line(batch) for batch in joined), encoding="utf-8")
+    spare.replace(file)
+    return len(joined)
+
+
+def next_seed(batches: Sequence[Batch]) -> int:
+    """The first seed after all that were run with any code."""
+    return max((batch.end for batch in batches), default=1)
+
+
+def _line(batch: Batch) -> str:
+    return json.dumps(attrs.asdict(batch), separators=(",", ":")) + "\n"
+
+
+# ------------------------------------------------------------------------------------------------------------- the sums
+
+
+@frozen
+class _Bar:
+    """One line of the summary: what is counted, and what is wanted of it."""
+
+    rule: str
+    what: str
+    found: float
+    wanted: float
+    at_most: bool = False
+
+    def __str__(self) -> str:
+        reached = self.found <= self.wanted if self.at_most else self.found >= self.wanted
+        found = f"{self.found:,.0f}" if self.found >= 100 or self.found == int(self.found) else f"{self.found:,.1f}"
+        wanted = f"{'<=' if self.at_most else '>='} {self.wanted:,.0f}"
+        return f"{self.rule}  {self.what:<26} {found:>16}   {wanted:>14}   {'reached' if reached else 'not yet'}"
+
+
+def counted(batches: Iterable[Batch]) -> list[Batch]:
+    """Those batches that count: not those whose seeds were run before with the same code and simulator."""
+    kept: list[Batch] = []
+    for batch in sorted(batches, key=lambda one: (one.code, one.simulator, one.first, -one.count)):
+        last = kept[-1] if kept else None
+        if last is None or (last.code, last.simulator) != (batch.code, batch.simulator) or last.end <= batch.first:
+            kept.append(batch)
+    return kept
+
+
+def totals(batches: Sequence[Batch], code: str) -> list[str]:
+    """The summary, in lines: the bars for one version of the protocol code, its marks, and how much belongs to which version."""
+    kept = counted(batches)
+    mine = _sum([batch for batch in kept if batch.code == code])
+    hours, cpu_s = mine.virtual_ms / 3_600_000, max(mine.cpu_ms, 1) / 1_000
+    rare = [name for name, hits in mine.marks.items() if hits < HITS_WANTED]
+    bars = [
+        _Bar("R01", "schedules", mine.count, 30_000),
+        _Bar("R01", "faults", mine.faults, 1_000_000),
+        _Bar("R01", "virtual hours", hours, 500),
+        _Bar("R01", "violations", len(mine.violated), 0, at_most=True),
+        _Bar("R02", "events per CPU second", mine.events / cpu_s, 30_000),
+        _Bar("R02", "x real time", mine.virtual_ms / 1_000 / cpu_s, 100),
+        _Bar("R09", f"marks with {HITS_WANTED} hits", len(mine.marks) - len(rare), 40),
+        _Bar("R09", "marks with fewer hits", len(rare), 0, at_most=True),
+    ]
+    lines = [f"protocol code {code}", *map(str, bars)]
+    lines += [f"violated: seed {seed}: {invariant}" for seed, invariant in sorted(mine.violated.items(), key=lambda one: int(one[0]))]
+    lines += ["marks:", *(f"  {hits:>12,} {name}{'   rare' if name in rare else ''}" for name, hits in sorted(mine.marks.items()))]
+    lines.append("by code and simulator:")
+    for versions in sorted({(batch.code, batch.simulator) for batch in kept}, key=lambda one: (one[0] != code, one)):
+        part = _sum([batch for batch in kept if (batch.code, batch.simulator) == versions])
+        told = f"{part.count:,} schedules, {part.faults:,} faults, {part.virtual_ms / 3_600_000:,.1f} virtual hours"
+        other = "" if versions[0] == code else " (other code)"
+        lines.append(f"  {versions[0]} {versions[1]}: {told}, {len(part.violated)} violations{other}")
+    if len(kept) < len(batches):
+        lines.append(f"{len(batches) - len(kept)} batches are not counted: their seeds were run before with the same code and simulator")
+    return lines
+
+
+def _sum(batches: Sequence[Batch]) -> Batch:
+    total = Batch("", "", 0)
+    for batch in batches:
+        total.join(batch)
+    return total

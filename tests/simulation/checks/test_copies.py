@@ -1,0 +1,192 @@
+"""Rules about one copy, and about any two."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.checks.situations import PID, copy_of, entry, frame, header, holds, ledger, partition, violates
+
+from replog.errors import LogCorrupt
+from replog.log.memory import MemoryLog
+from replog.model import PartitionId
+from replog.ports import Slice
+from replog.records import BadBatch, RecordBatch
+from replog.testing.simulator.invariants import EpochTablesFollow, FollowersBelieveCommitted, LogsAreDense, LogsMatch, OffsetsAreInOrder
+from replog.testing.simulator.ledger import Copy, Ledger
+
+
+def test_s7_offsets_out_of_order() -> None:
+    rule, leader = OffsetsAreInOrder(), partition()
+    holds(rule.changed, ledger(), copy_of(1, []), leader)
+    leader.high_watermark = 1
+    violates("S7", rule.changed, ledger(), copy_of(1, []), leader)  # its leadership knows another one
+    follower = partition(2, log=filled(3))
+    holds(rule.changed, ledger(), copy_of(2, []), follower)
+    for broken in ("high_watermark", "flushed_end", "start_offset"):
+        follower = partition(2, log=filled(3))
+        setattr(follower if broken == "high_watermark" else follower.log, broken, 4)
+        violates("S7", rule.changed, ledger(), copy_of(2, []), follower)
+
+
+def test_s7_two_roles() -> None:
+    leader = partition()
+    leader.following = partition(2).following
+    violates("S7", OffsetsAreInOrder().changed, ledger(), copy_of(1, []), leader)
+    leader.following, leader.leader = None, 2
+    violates("S7", OffsetsAreInOrder().changed, ledger(), copy_of(1, []), leader)
+
+
+def test_s9_a_follower_believes_in_other_entries() -> None:
+    rule, follower = FollowersBelieveCommitted(), partition(broker=2)
+    follower.high_watermark = 1
+    holds(rule.changed, ledger(), copy_of(2, [entry(0), entry(9)]), follower)
+    follower.high_watermark = 2
+    violates("S9", rule.changed, ledger(), copy_of(2, [entry(0), entry(9)]), follower)
+    follower.high_watermark = 4
+    violates("S9", rule.changed, ledger(), copy_of(2, [entry(n) for n in range(4)]), follower)
+
+
+def test_s9_one_place_holds_two_batches() -> None:
+    rule, book = LogsMatch(), ledger()
+    holds(rule.batch, book, Copy(1), header(0, 3, value=b"x"))
+    holds(rule.batch, book, Copy(2), header(0, 3, value=b"x"))
+    holds(rule.batch, book, Copy(3), header(0, 4, value=b"y"))
+    violates("S9", rule.batch, book, Copy(3), header(0, 3, value=b"y"))
+    holds(rule.batch, Ledger(PID), Copy(3), header(0, 3, value=b"y"))
+
+
+def test_s9_one_batch_has_two_pasts() -> None:
+    rule, book = LogsMatch(), ledger()
+    holds(rule.batch, book, copy_of(1, [], first=1), header(1, 3))  # what was before is gone there
+    holds(rule.batch, book, copy_of(2, [entry(0, epoch=2)]), header(1, 3))
+    holds(rule.batch, book, copy_of(3, [entry(0, epoch=2)]), header(1, 3))
+    violates("S9", rule.batch, book, copy_of(3, [entry(0, epoch=1)]), header(1, 3))
+
+
+def filled(count: int, *epochs: int) -> MemoryLog:
+    """A log of some batches."""
+    log = MemoryLog(PID)
+    for n in range(count):
+        log.append(stamped(n, epochs[n] if epochs else 2))
+    return log
+
+
+def stamped(base: int, epoch: int) -> RecordBatch:
+    """One batch, ready to be appended."""
+    return RecordBatch.parse(frame(base, epoch))
+
+
+def test_s10_an_epoch_goes_back_in_a_log() -> None:
+    rule, copy = EpochTablesFollow(), Copy(1)
+    copy.take(frame(0, epoch=5))
+    holds(rule.batch, ledger(), copy, header(1, epoch=5))
+    violates("S10", rule.batch, ledger(), copy, header(1, epoch=4))
+
+
+def test_s10_the_table_is_not_what_the_batches_say() -> None:
+    rule, book = EpochTablesFollow(), ledger()
+    follower, copy = partition(2, log=filled(3, 1, 1, 2)), Copy(2)
+    copy.follow(follower.log)
+    holds(rule.changed, book, copy, follower)
+    follower.log.enter_epoch(3)  # has no record yet
+    holds(rule.changed, book, copy, follower)
+    follower.log.last_epoch = 2
+    violates("S10", rule.changed, book, copy, follower)
+    for wrong in ([(1, 0), (2, 1)], [(1, 0)], [(1, 0), (2, 2), (3, 2)]):
+        follower = partition(2, log=filled(3, 1, 1, 2))
+        copy.follow(follower.log)
+        follower.log.epochs = type(follower.log.epochs)(wrong)
+        latest = follower.log.epochs.latest
+        assert latest is not None
+        follower.log.last_epoch = latest.epoch
+        violates("S10", rule.changed, book, copy, follower)
+
+
+def test_s10_a_trimmed_table_begins_where_the_log_does() -> None:
+    rule, log, copy = EpochTablesFollow(), filled(4, 1, 1, 2, 2), Copy(2)
+    follower = partition(2, log=log)
+    copy.follow(log)
+    for start in (1, 2, 3, 4):
+        log.trim_to(start)
+        assert copy.follow(log) is None
+        holds(rule.changed, ledger(), copy, follower)
+    assert (copy.first, copy.start, copy.end) == (0, 4, 4)
+
+
+def test_s16_a_log_has_a_gap() -> None:
+    rule, copy = LogsAreDense(), Copy(1)
+    holds(rule.batch, ledger(), copy, header(0, epoch=3))
+    violates("S16", rule.batch, ledger(), copy, header(1, epoch=3))
+    violates("S16", rule.batch, ledger(), copy, header(0, epoch=3, identity=PartitionId(bytes(16), 1, 0)))
+
+
+def test_s16_a_log_gives_back_less_than_it_has() -> None:
+    for log in (Shorter(PID), Silent(PID)):
+        log.append(stamped(0, 3))
+        holds(Copy(1).follow, log)
+        log.end_offset = 2
+        violates("S16", Copy(1).follow, log)
+        copy = Copy(1)
+        copy.suspect = True
+        copy.follow(log)
+        assert copy.unreadable
+
+
+class Shorter(MemoryLog):
+    """Its end is beyond its last batch, which it gives back again."""
+
+
+class Silent(MemoryLog):
+    """Its end is beyond its last batch, and it says nothing about that."""
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        return super().read(offset, limit, max_bytes) if offset < 1 else []
+
+
+def test_an_error_of_the_disk_is_nobodys_fault_and_passes() -> None:
+    log, copy = Failing(PID), Copy(1)
+    log.append(stamped(0, 3))
+    copy.follow(log)
+    assert copy.unreadable
+    log.error = None
+    copy.follow(log)
+    assert (copy.end, copy.unreadable) == (1, False)
+    corrupt = Failing(PID)
+    corrupt.error = LogCorrupt("bytes that are not a batch")
+    corrupt.append(stamped(0, 3))
+    violates("S16", Copy(1).follow, corrupt)  # nobody has touched its disk
+
+
+class Failing(MemoryLog):
+    """It cannot be read."""
+
+    error: Exception | None = OSError(5, "the disk fails")
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        if self.error is not None:
+            raise self.error
+        return super().read(offset, limit, max_bytes)
+
+
+def test_a_mirror_starts_where_a_log_was_reset_to() -> None:
+    log, copy = filled(3), Copy(1)
+    copy.follow(log)
+    log.reset_to(10)
+    assert copy.follow(log) is None
+    assert (copy.first, copy.end) == (10, 10)
+    log.append(stamped(10, 4))
+    log.append(stamped(11, 4))
+    copy.follow(log)
+    log.truncate_to(11)
+    assert copy.follow(log) == 11
+
+
+def test_a_suspect_copy_is_believed_only_as_far_as_its_checksums_match() -> None:
+    copy, bad = Copy(1), bytearray(frame(0, 3))
+    bad[-1] ^= 1
+    copy.take(memoryview(bad))  # headers are intact: nobody else would look further
+    copy = Copy(1)
+    copy.suspect = True
+    with pytest.raises(BadBatch):
+        copy.take(memoryview(bad))
+    with pytest.raises(BadBatch):
+        copy.take(frame(1, 3))

@@ -1,0 +1,153 @@
+"""Rules about what controllers write, what brokers do to their disks, and how much of anything there may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+from tests.simulation.checks.situations import PID, STATE, booted, holds, ledger, node_with, partition, violates
+
+from replog.errors import Code
+from replog.messages import Flushed, FlushedEntry, Produced, ProducedEntry
+from replog.model import PartitionState
+from replog.ports import FlushDone, FlushToken
+from replog.testing.simulator.invariants import (
+    BuffersAreBounded,
+    FailedDisksConfirmNothing,
+    MessagesAreBounded,
+    NothingIsDropped,
+    OnlyTheSeatWrites,
+    StatesAreSound,
+    storms,
+)
+
+
+def test_s14_a_state_is_signed_by_another_controller() -> None:
+    holds(OnlyTheSeatWrites().signed, ledger(), STATE.controller_epoch)
+    violates("S14", OnlyTheSeatWrites().signed, ledger(), STATE.controller_epoch + 1)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        evolve(STATE, partition_epoch=6),
+        evolve(STATE, partition_epoch=4),
+        evolve(STATE, partition_epoch=5, isr=(1, 2, 9)),
+        evolve(STATE, partition_epoch=5, isr=(2,)),
+        evolve(STATE, partition_epoch=5, elr=(2,)),
+        evolve(STATE, partition_epoch=5, leader=2),
+        evolve(STATE, partition_epoch=5, leader=2, leader_epoch=5),
+        evolve(STATE, partition_epoch=5, leader=3, leader_epoch=4, isr=(2, 3)),
+    ],
+)
+def test_s15_a_state_does_not_follow(after: PartitionState) -> None:
+    book = ledger()
+    holds(StatesAreSound().stored, book, {}, STATE)  # it is the same: somebody was let in
+    book.state = after
+    violates("S15", StatesAreSound().stored, book, {}, STATE)
+
+
+def test_s15_a_state_follows() -> None:
+    book = ledger()
+    for after in (evolve(STATE, isr=(1,), elr=(2,)), evolve(STATE, leader=2, leader_epoch=4), evolve(STATE, leader=None, leader_epoch=4)):
+        book.state = evolve(after, partition_epoch=5)
+        holds(StatesAreSound().stored, book, {}, STATE)
+
+
+def test_s19_a_log_is_dropped() -> None:
+    rule, book = NothingIsDropped(), ledger()
+    violates("S19", rule.vanished, book, 3)
+    holds(rule.vanished, book, 4)  # assigned elsewhere
+    book.closed = True
+    holds(rule.vanished, book, 3)
+
+
+def test_s19_the_directory_is_compared_with_what_was_there() -> None:
+    world = booted()
+    node = world.nodes[1]
+    holds(world.checks.look, node)
+    identity = next(iter(world.checks.ledgers))
+    node.directory.quarantine(identity, 0)
+    node.broker.partitions.clear()
+    world.checks._looks[1] = 0
+    violates("S19", world.checks.look, node)
+
+
+def test_s19_a_file_stands_elsewhere() -> None:
+    world = booted()
+    node = world.nodes[1]
+    node.directory.fs, node.directory.path = Folders(), "/data/logs"
+    holds(world.checks._sweep, node)
+    node.directory.fs.names["/data"].append("mine")
+    violates("S19", world.checks._sweep, node)
+
+
+class Folders:
+    """As much of a file system as is looked at."""
+
+    def __init__(self) -> None:
+        self.names = {"/": ["data"], "/data": ["logs"]}
+
+    def listdir(self, path: str) -> list[str]:
+        return self.names[path]
+
+
+def test_s20_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = booted()
+    node, rule = world.nodes[1], BuffersAreBounded()
+    for _ in range(8):
+        holds(rule.handled, node)
+    assert {what for what, _ in rule.measure(node)} >= {"appends that wait", "sessions of followers", "events to come"}
+    monkeypatch.setattr(node.broker._waiting, "count", storms.LIMITS["appends that wait"] + 1)
+
+    def handle_some() -> None:
+        for _ in range(8):
+            rule.handled(node)
+
+    violates("S20", handle_some)
+
+
+def test_s20_every_limit_is_of_something_that_is_measured() -> None:
+    world = booted()
+    measured = {what for node in world.nodes.values() for what, _ in BuffersAreBounded().measure(node)}
+    leftover = {"messages of one event", "notices that a broker has not confirmed"}
+    assert measured | leftover >= set(storms.LIMITS)
+
+
+def test_s20_a_broker_says_too_much_at_once() -> None:
+    world = booted()
+    node = world.nodes[1]
+    node.broker.outbox.messages += [(2, None)] * (storms.LIMITS["messages of one event"] + 1)
+    violates("S20", BuffersAreBounded().handled, node)
+
+
+def test_s21_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds(MessagesAreBounded().passed, 1, 3 * storms.EVENTS_MAX, 3)
+    violates("S21", MessagesAreBounded().passed, 1, 3 * storms.EVENTS_MAX + 1, 3)
+    monkeypatch.setattr(storms, "EVENTS_MAX", 5)
+    violates("S21", booted)
+
+
+_CONFIRMS = {
+    "append": Produced([ProducedEntry(1, Code.NONE, 0)]),
+    "flushed end": Flushed(1, 1, [FlushedEntry(PID, 3, 3)]),
+}
+
+
+@pytest.mark.parametrize("message", _CONFIRMS.values(), ids=_CONFIRMS)
+def test_s22_something_is_confirmed_after_a_failed_flush(message: Any) -> None:
+    def flushed(error: OSError | None) -> FlushDone:
+        return FlushDone(FlushToken(PID, 0, 3, lambda: None, error))
+
+    rule, node = FailedDisksConfirmNothing(), node_with(partition())
+    rule.received(node, None, flushed(None))
+    holds(rule.said, node, ("client", 1), message)
+    rule.received(node, None, flushed(OSError(5, "the disk fails")))
+    violates("S22", rule.said, node, ("client", 1), message)
+    holds(rule.said, node, ("client", 1), Produced([ProducedEntry(1, Code.STORAGE_ERROR)]))
+    holds(rule.said, node_with(partition(), broker_id=2), ("client", 1), message)
+    holds(rule.said, node_with(partition(), life=2), ("client", 1), message)
+    rule = FailedDisksConfirmNothing()
+    rule.received(node_with(None), None, flushed(OSError(5, "the disk fails")))  # of a log that was dropped meanwhile
+    holds(rule.said, node, ("client", 1), message)

@@ -1,0 +1,31 @@
+"""All mutants by number, those that wait for a feature, and those that cannot change anything."""
+
+from __future__ import annotations
+
+from tests.simulation.mutants import commands, controllers, followers, isr, lives, producers, storage, watermarks
+from tests.simulation.mutants.entry import Equivalent, Mutant, Pending
+
+__all__ = ["EQUIVALENT", "MUTANTS", "PENDING", "by_name"]
+
+_SUBJECTS = (followers, isr, watermarks, controllers, lives, commands, producers, storage)
+_ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    sorted((mutant for subject in _SUBJECTS for mutant in subject.MUTANTS), key=lambda one: (_ORDER[one.number[0]], one.number))
+)
+PENDING: tuple[Pending, ...] = (
+    Pending("M30", "a reassignment drops old replicas before the new ones are in the ISR", "reassignment"),
+    Pending("P-83", "a reassignment does not survive a crash at each step", "reassignment"),
+    Pending("P-85", "an old replica is removed before the target is complete", "reassignment"),
+    Pending("P-87", "a cancelled reassignment leaves strays", "reassignment"),
+    Pending("P-104", "a zombie writer of Spark appends its rows again", "the Spark connector"),
+)
+EQUIVALENT: tuple[Equivalent, ...] = controllers.EQUIVALENT
+
+
+def by_name(name: str) -> Mutant:
+    """The mutant whose patch has this name, or that has this number. KeyError if there is none."""
+    for mutant in (*MUTANTS, *(one.mutant for one in EQUIVALENT)):
+        if name in (mutant.name, mutant.number):
+            return mutant
+    raise KeyError(name)

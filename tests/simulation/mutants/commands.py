@@ -1,0 +1,97 @@
+"""Bugs of brokers that are told what to do: old commands, partial ones, and the deletion of what lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.followers import SAFETY
+
+from replog.broker.broker import Broker
+from replog.broker.commands import TOPIC_DELETED, Commands
+from replog.partition.partition import Partition
+
+__all__ = ["MUTANTS"]
+
+
+def applies_stale_notices(patch: Patch) -> None:
+    """A notice of an earlier epoch counts."""
+    become = Partition.become
+
+    def mutant(self: Partition, notice: Any, now_ms: int) -> int:
+        self.leader_epoch = min(self.leader_epoch, notice.state.leader_epoch)
+        self.partition_epoch = min(self.partition_epoch, notice.state.partition_epoch)
+        return become(self, notice, now_ms)
+
+    patch.setattr(Partition, "become", mutant)
+
+
+def deletes_what_is_not_listed(patch: Patch) -> None:
+    """What a complete notice does not name is deleted."""
+    told = Broker.on_leader_and_isr
+
+    def mutant(self: Broker, sender: Any, message: Any, now_ms: int) -> None:
+        told(self, sender, message, now_ms)
+        if message.complete and not self.outbox.messages[-1][1].error:
+            named = {entry.partition for entry in message.entries}
+            for identity in self.directory.identities():
+                if identity not in named:
+                    self._idle(identity)
+                    self.directory.quarantine(identity, self._upkeep.wall_ms)
+                    self.directory.purge(identity)
+
+    patch.setattr(Broker, "on_leader_and_isr", mutant)
+
+
+def stops_at_any_epoch(patch: Patch) -> None:
+    """A command to stop a copy counts whatever epoch it is of."""
+    stop = Broker._stop
+    patch.setattr(Broker, "_stop", lambda self, entry: stop(self, attrs.evolve(entry, leader_epoch=TOPIC_DELETED)))
+
+
+def obeys_every_controller(patch: Patch) -> None:
+    """Commands of a controller that was replaced count."""
+    fence = Commands.fence
+
+    def mutant(self: Commands, controller_id: int, controller_epoch: int, broker_epoch: int) -> int:
+        return fence(self, controller_id, max(controller_epoch, self.controller_epoch), broker_epoch)
+
+    patch.setattr(Commands, "fence", mutant)
+
+
+def forgets_what_it_stopped(patch: Patch) -> None:
+    """A notice that is older than the command to stop a copy brings it back."""
+    stopped = Commands.on_stop_replica
+
+    def mutant(self: Commands, message: Any, stop: Any) -> Any:
+        answer = stopped(self, message, stop)
+        self._stopped.clear()
+        return answer
+
+    patch.setattr(Commands, "on_stop_replica", mutant)
+
+
+LATE: dict[str, Any] = {"repeat": 0.1, "slow": 0.05, "slow_ms": 6_000}
+TOPICS: dict[str, Any] = {"workloads": ("append", "topics"), "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, **LATE}
+MUTANTS = (
+    Mutant(
+        "M06", "a notice of an earlier epoch is applied", "V3 C", applies_stale_notices,
+        ("S6", "S14"), scenarios=("P-62",), explored=True,
+    ),
+    Mutant(
+        "M20", "a complete notice deletes what it does not name", "V3 C.3, KIP-380", deletes_what_is_not_listed,
+        (*SAFETY, "S19"), {"only": ("kill", "expire", "pause", "slow_link", "store"), **TOPICS}, scenarios=("P-68",),
+    ),
+    Mutant("M21", "a late stop deletes a live replica", "KIP-570", stops_at_any_epoch, scenarios=("P-69",)),
+    Mutant(
+        "P-60", "commands of a replaced controller count", "KAFKA-1188", obeys_every_controller,
+        ("S6", "S14", "S19"), {"only": ("unseat", "slow_link", "churn"), **TOPICS}, scenarios=("P-60",),
+        tests=("tests/unit/broker/test_commands.py::test_who_may_command",),
+    ),
+    Mutant(
+        "X07", "a late notice makes a stopped replica again", "P-69b", forgets_what_it_stopped,
+        ("S6", "S14"), {"only": ("kill", "slow_link", "pause"), **TOPICS}, scenarios=("P-69",),
+        tests=("tests/unit/broker/test_commands.py::test_an_older_notice_does_not_bring_a_stopped_copy_back",),
+    ),
+)

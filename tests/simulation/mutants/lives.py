@@ -1,0 +1,81 @@
+"""Bugs of restarts: what a process that comes back may do, and what is known of what it lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.followers import SAFETY
+
+from replog.broker.broker import Broker
+from replog.broker.commands import Commands
+from replog.controller.cluster import Cluster
+from replog.partition.partition import Partition
+
+__all__ = ["MUTANTS"]
+
+THREE: dict[str, Any] = {"brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "files": False}
+
+
+def leads_again(patch: Patch) -> None:
+    """A restart costs no leader epoch."""
+
+    def live(self: Cluster, partition: Any) -> Any:
+        return {b: self.brokers[b].info for b in self.replicas(partition) if b in self.brokers}
+
+    patch.setattr(Cluster, "live", live)
+    patch.setattr(Partition, "_may_lead", lambda self, state: True)
+
+
+def believes_lossy(patch: Patch) -> None:
+    """A replica that lost records stays in the ISR."""
+    patch.setattr(Cluster, "_lost", lambda self, partition, broker_id: False)
+
+
+def obeys_unregistered(patch: Patch) -> None:
+    """A process that was never registered obeys commands for the registration of an earlier one."""
+    fence = Commands.fence
+
+    def mutant(self: Commands, controller_id: int, controller_epoch: int, broker_epoch: int) -> int:
+        if self.broker_epoch >= 0:
+            return fence(self, controller_id, controller_epoch, broker_epoch)
+        self.broker_epoch = 0
+        try:
+            return fence(self, controller_id, controller_epoch, broker_epoch)
+        finally:
+            self.broker_epoch = -1
+
+    patch.setattr(Commands, "fence", mutant)
+
+
+def reports_loss_once(patch: Patch) -> None:
+    """A loss report is thought to be heard once the broker is registered, although no controller has acted on it."""
+    registered = Broker.on_registered
+
+    def mutant(self: Broker, sender: Any, message: Any, now_ms: int) -> None:
+        registered(self, sender, message, now_ms)
+        if message.broker_epoch >= 0:
+            self.directory.registered(message.broker_epoch)
+
+    patch.setattr(Broker, "on_registered", mutant)
+
+
+MUTANTS = (
+    Mutant(
+        "M13", "a leader resumes in the epoch of its last life", "V3 E.3.2, KIP-380", leads_again,
+        ("S5",), scenarios=("P-44",), explored=True,
+    ),
+    Mutant(
+        "M26b", "a replica that lost records stays a candidate", "KIP-966, NATS", believes_lossy,
+        SAFETY, {"only": ("power", "kill", "wipe", "expire"), **THREE}, scenarios=("P-02", "P-40"), explored=True,
+    ),
+    Mutant(
+        "X05", "an unregistered process obeys commands for the last one", "own", obeys_unregistered,
+        (*SAFETY, "S5"), {"only": ("kill", "wipe", "store"), **THREE, "session_ms": 3_000},
+        tests=("tests/unit/broker/test_commands.py::test_a_process_that_was_never_registered_obeys_nobody",),
+    ),
+    Mutant(
+        "X06", "a loss is reported once, heard or not", "own", reports_loss_once,
+        SAFETY, {"only": ("power", "kill", "outage"), **THREE, "session_ms": 1_500},
+    ),
+)

@@ -1,0 +1,162 @@
+"""Bugs of logs and their files: recovery, flushes, and names that are not durable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.followers import SAFETY
+
+from replog.log import checkpoint as checkpoint_module
+from replog.log import directory as directory_module
+from replog.log.flushing import FlushRun
+from replog.log.memory import MemoryLog
+from replog.log.recovery import _Recovery
+from replog.log.scan import headers
+from replog.log.segment import Segment
+from replog.log.segmented import SegmentedLog
+from replog.log.verify import Stop
+from replog.ports import FlushToken
+from replog.records import BadBatch
+
+__all__ = ["MUTANTS"]
+
+
+def checks_no_payload(patch: Patch) -> None:
+    """Recovery reads headers only: a batch whose records are damaged is taken."""
+
+    def mutant(self: _Recovery, segment: Segment) -> Stop:
+        fd, segment.size = self.storage.files.descriptor(segment), 0
+        try:
+            for position, header in headers(self.fs, fd, 0, self.fs.size(segment.path) or 0, segment.base_offset, self.identity):
+                self._take(segment, position, header)
+        except BadBatch as error:
+            return Stop(segment.size, segment.end_offset, str(error))
+        return Stop(segment.size, segment.end_offset, "")
+
+    patch.setattr(_Recovery, "_take_verified", mutant)
+
+
+def leaves_the_torn_end(patch: Patch) -> None:
+    """Recovery finds where the valid batches end, and leaves what lies behind."""
+    patch.setattr(_Recovery, "_cut", lambda self, segment, later, stop: None)
+
+
+def hides_corruption(patch: Patch) -> None:
+    """Recovery cuts at a damaged batch in the middle, and does not say that flushed records are gone."""
+    judge = directory_module.judge
+
+    def mutant(configs: Any, states: Any, *args: Any, **given: Any) -> Any:
+        for state in states.values():
+            state.corrupt = ""
+        return judge(configs, states, *args, **given)
+
+    patch.setattr(directory_module, "judge", mutant)
+
+
+def ignores_failed_flushes(patch: Patch) -> None:
+    """A flush that failed counts as done."""
+    for kind in (MemoryLog, SegmentedLog):
+
+        def mutant(self: Any, token: FlushToken, flushed: Any = kind.flushed) -> None:
+            token.error = None
+            flushed(self, token)
+
+        patch.setattr(kind, "flushed", mutant)
+
+
+def flushes_again(patch: Patch) -> None:
+    """A flush that failed is tried again until it succeeds: what the first one did not write, no other will."""
+    run = FlushToken.run
+
+    def mutant(self: FlushToken) -> FlushToken:
+        for _ in range(3):
+            if run(self).error is None:
+                break
+        return self
+
+    patch.setattr(FlushToken, "run", mutant)
+
+
+def _unsynced(fs: Any) -> Any:
+    """The same disk, without durable names."""
+
+    class Unsynced:
+        def __getattr__(self, name: str) -> Any:
+            return (lambda path: None) if name == "fsync_dir" else getattr(fs, name)
+
+    return Unsynced()
+
+
+def renames_without_sync(patch: Patch) -> None:
+    """A small file is renamed over the old one, and the folder is not synced."""
+    write = checkpoint_module.write_small_file
+    patch.setattr(checkpoint_module, "write_small_file", lambda fs, *args: write(_unsynced(fs), *args))
+
+
+def rolls_without_sync(patch: Patch) -> None:
+    """The name of a new segment is not made durable by the flush of its records."""
+    init = FlushRun.__init__
+    patch.setattr(FlushRun, "__init__", lambda self, files, segments, folders, names: init(self, files, segments, (), names))
+
+
+def counts_flushes_of_cut_records(patch: Patch) -> None:
+    """A flush that was asked for before a truncation counts for what was appended after it."""
+    for kind in (MemoryLog, SegmentedLog):
+
+        def mutant(self: Any, token: FlushToken, flushed: Any = kind.flushed) -> None:
+            end = min(token.end, self.end_offset)
+            flushed(self, attrs.evolve(token, generation=self.generation, end=end))
+
+        patch.setattr(kind, "flushed", mutant)
+
+
+FILES: dict[str, Any] = {"files": True, "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "segment_bytes": 1_024}
+_READ = (*SAFETY, "S10", "S12", "S16", "S18")
+_STATES = "tests/simulation/crash_states/test_crash_states.py::test_recovery_from_every_state"
+_RECOVERY = "tests/unit/log/test_recovery.py::"
+_FAULTS = "tests/unit/log/test_faults.py::"
+MUTANTS = (
+    Mutant(
+        "M25a", "recovery takes a batch with a bad checksum", "P-51", checks_no_payload,
+        (*_READ, "L5", "readable"), {"only": ("power", "churn"), "flush": "os", "workloads": ("append", "burst", "read"), **FILES},
+        tests=(_RECOVERY + "test_a_bad_batch_below_the_recovery_point_is_reported[1-True]", _STATES + "[a group-ack]"),
+    ),
+    Mutant(
+        "M25b", "recovery leaves half a batch at the end", "P-51", leaves_the_torn_end,
+        _READ, {"only": ("flip", "kill", "power"), **FILES},
+        tests=(_RECOVERY + "test_something_else_behind_the_end[tail4]", _STATES + "[a large batch-os]"),
+    ),
+    Mutant(
+        "M26a", "recovery cuts a damaged middle and says nothing", "FAST'17, NATS", hides_corruption,
+        _READ, {"only": ("flip", "kill", "stale_write", "misdirect"), **FILES},
+        tests=(_RECOVERY + "test_a_bad_batch_below_the_recovery_point_is_reported[1-False]",),
+    ),
+    Mutant(
+        "M27a", "a failed flush is ignored", "fsyncgate", ignores_failed_flushes,
+        (*SAFETY, "S22"), {"only": ("flush_error", "power"), "flush": "ack", **FILES},
+        tests=(
+            _FAULTS + "test_a_failed_flush_ends_the_whole_directory[fsync]",
+            _FAULTS + "test_a_failed_flush_in_memory_ends_the_whole_directory",
+        ),
+    ),
+    Mutant(
+        "M27b", "a failed flush is repeated until it succeeds", "fsyncgate", flushes_again,
+        (*SAFETY, "S22"), {"only": ("flush_error", "power"), "flush": "ack", **FILES},
+        tests=("tests/simulation/mutants/test_steps.py::test_a_failed_flush_is_not_repeated",),
+    ),
+    Mutant(
+        "M28a", "a file is renamed without syncing its folder", "ALICE", renames_without_sync,
+        tests=("tests/unit/log/test_directory.py::test_a_crash_in_the_very_first_open", _STATES + "[close and open-ack]"),
+    ),
+    Mutant(
+        "M28b", "a segment is begun without syncing its folder", "ALICE", rolls_without_sync,
+        SAFETY, {"only": ("power", "kill"), "flush": "ack", **FILES},
+        tests=(_RECOVERY + "test_an_unsynced_name_is_no_loss_below_the_recovery_point", _STATES + "[a group-ack]"),
+    ),
+    Mutant(
+        "X09", "a flush from before a truncation counts", "own", counts_flushes_of_cut_records,
+        tests=("tests/contracts/test_log.py::TestMemory::test_a_flush_from_before_a_truncation_proves_nothing",),
+    ),
+)

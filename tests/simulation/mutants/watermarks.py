@@ -1,0 +1,156 @@
+"""Bugs of the high watermark: when records count as committed, who is told so, and who may read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.followers import SAFETY
+from tests.simulation.mutants.isr import WIDE
+
+from replog.broker.broker import Broker
+from replog.broker.durability import FlushReports
+from replog.broker.upkeep import Upkeep
+from replog.broker.waiting import answer
+from replog.client.client import Client
+from replog.client.fetching import FetchOp
+from replog.client.reading import Reading
+from replog.partition.leading import Leading
+from replog.partition.partition import Partition
+from replog.partition.replica import Replica
+from replog.ports import Log
+
+__all__ = ["MUTANTS"]
+
+
+def acknowledges_at_append(patch: Patch) -> None:
+    """acks=all is answered as soon as the leader has the batch."""
+    patch.setattr(Broker, "_acknowledge", lambda self, partition, append: answer(partition, append.request, 0, append.base_offset))
+
+
+def keeps_positions(patch: Patch) -> None:
+    """What followers acknowledged in an earlier leadership of the same process still counts."""
+    lead, acknowledge = Partition._lead, Leading.acknowledge
+    remembered: dict[Log, dict[int, int]] = {}
+
+    def noting(self: Leading, replica_id: int, *args: Any) -> Any:
+        found = acknowledge(self, replica_id, *args)
+        remembered[self.log] = {r.broker_id: r.position for r in self.replicas.values()}
+        return found
+
+    def mutant(self: Partition, state: Any, notice: Any, now_ms: int) -> None:
+        lead(self, state, notice, now_ms)
+        assert self.leading is not None
+        for broker_id, position in remembered.get(self.log, {}).items():
+            if broker_id in self.leading.replicas:
+                self.leading.replicas[broker_id].position = min(position, self.log.end_offset)
+        self._advance(now_ms)
+
+    patch.setattr(Leading, "acknowledge", noting)
+    patch.setattr(Partition, "_lead", mutant)
+
+
+def shows_uncommitted(patch: Patch) -> None:
+    """Clients read up to the end of the log."""
+
+    def mutant(self: Partition, offset: int, max_bytes: int) -> Any:
+        end = self.log.end_offset
+        return (self.log.read(offset, end, max_bytes) if offset < end else []), end
+
+    patch.setattr(Partition, "read_committed", mutant)
+
+
+def trusts_unflushed(patch: Patch) -> None:
+    """Under flush="ack" a fetch counts although nothing was flushed."""
+    fetched = Replica.fetched
+
+    def mutant(self: Replica, offset: int, leader_end: int, now_ms: int) -> None:
+        fetched(self, offset, leader_end, now_ms)
+        self.position = offset
+
+    patch.setattr(Replica, "fetched", mutant)
+
+
+def moves_back(patch: Patch) -> None:
+    """The high watermark follows the slowest member of the ISR, also backwards."""
+
+    def mutant(self: Leading, now_ms: int) -> bool:
+        target = max(self.log.start_offset, self.policy.high_watermark(self.log.end_offset, self.counted))
+        moved = target != self.high_watermark
+        self.high_watermark = target
+        return moved
+
+    patch.setattr(Leading, "advance", mutant)
+
+
+def leaves_tails_unflushed(patch: Patch) -> None:
+    """Under flush="ack" nobody flushes the tail that a restart has found."""
+    patch.setattr(Upkeep, "recovered", lambda self, partition: None)
+
+
+def reports_flushes_once(patch: Patch) -> None:
+    """A follower tells how far it is flushed only while that is above the high watermark."""
+    send = FlushReports.send
+
+    def mutant(self: FlushReports, leader: int | None, broker_epoch: int) -> None:
+        for identity, partition in list(self._owed.items()):
+            if partition.log.flushed_end <= partition.high_watermark:
+                del self._owed[identity]
+        send(self, leader, broker_epoch)
+
+    patch.setattr(FlushReports, "send", mutant)
+
+
+def tells_every_watermark(patch: Patch) -> None:
+    """A new leader tells its high watermark as the latest offset before it covers what the last one committed."""
+    patch.setattr(Partition, "latest_offset", lambda self: None if self.leading is None else self.high_watermark)
+
+
+class _Ended(Exception):
+    """The read is over."""
+
+
+def reads_to_the_first_watermark(patch: Patch) -> None:
+    """`read()` ends where a new leader's high watermark happens to be, short of where it was to end."""
+    partition, do = Reading._partition, Client._do
+
+    def impatient(self: Client, op: Any) -> Any:
+        result = do(self, op)
+        if isinstance(op, FetchOp) and op.expected is not None and result.next_offset == op.offset:
+            raise _Ended
+        return result
+
+    def mutant(self: Reading, identity: Any, offset: int, stop: int) -> Any:
+        try:
+            yield from partition(self, identity, offset, stop)
+        except _Ended:
+            return
+
+    patch.setattr(Client, "_do", impatient)
+    patch.setattr(Reading, "_partition", mutant)
+
+
+ACK: dict[str, Any] = {"flush": "ack", "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 1, "files": False}
+MUTANTS = (
+    Mutant("M02", "acks=all is answered at the append", "classic", acknowledges_at_append, ("S12",), scenarios=("P-01", "P-20")),
+    Mutant(
+        "M08", "acknowledgements of an earlier leadership count", "KIP-966", keeps_positions,
+        (*SAFETY, "S4"), {"only": ("lag", "kill", "expire", "churn", "isolate"), **WIDE}, explored=True,
+    ),
+    Mutant("M10", "clients read what is not committed", "docs", shows_uncommitted, ("S13",), scenarios=("P-48",)),
+    Mutant(
+        "M12", "what is not flushed counts as flushed", "NATS, KIP-966", trusts_unflushed,
+        SAFETY, {"only": ("power", "flush"), "flush": "ack", "min_isr": 2, "replicas": 3, "brokers": 3},
+    ),
+    Mutant("M17", "the high watermark moves back", "V3 G", moves_back, ("S4", "S7", "S8"), explored=True),
+    Mutant(
+        "X01", "the tail a restart finds is never flushed", "own", leaves_tails_unflushed,
+        ("L2", "L3", "L4"), {"only": ("kill", "flush"), **ACK},
+    ),
+    Mutant("X02", "a flush is reported once", "own", reports_flushes_once, ("L2", "L3", "L4"), ACK),
+    Mutant("X03", "a new leader's high watermark is taken for the end", "KAFKA-725", tells_every_watermark, scenarios=("P-48",)),
+    Mutant(
+        "X04", "read() stops at a new leader's first high watermark", "own", reads_to_the_first_watermark,
+        tests=("tests/unit/client/test_reading.py::test_a_read_waits_for_a_new_leader_whose_high_watermark_is_behind",),
+    ),
+)
