@@ -62,6 +62,17 @@ def test_s9_one_batch_has_two_pasts() -> None:
     violates("S9", rule.batch, book, copy_of(3, [entry(0, epoch=1)]), header(1, 3))
 
 
+def test_s9_what_was_below_the_start_of_a_log_is_no_past() -> None:
+    rule, book = LogsMatch(), ledger()
+    holds(rule.batch, book, copy_of(2, [entry(0, epoch=2)]), header(1, 3))
+    trimmed = copy_of(3, [entry(0, epoch=1)])
+    trimmed.start = 1
+    holds(rule.batch, book, trimmed, header(1, 3))
+    holds(EpochTablesFollow().batch, book, trimmed, header(1, 0))
+    trimmed.start = 0
+    violates("S9", rule.batch, book, trimmed, header(1, 3))
+
+
 def filled(count: int, *epochs: int) -> MemoryLog:
     """A log of some batches."""
     log = MemoryLog(PID)

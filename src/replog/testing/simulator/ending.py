@@ -49,7 +49,7 @@ def _read_all(world: World, client: SimulatedClient, partition: int) -> None:
             continue
         poll.ok([(record.offset, record.text()) for record in found.records], found.high_watermark)
         position = found.next_offset
-        if position >= found.high_watermark:
+        if not found.records and position >= found.high_watermark:  # and has heard, at the end, that there is no more
             return
 
 

@@ -73,7 +73,8 @@ class LogsMatch(Invariant):
 
     def batch(self, ledger: Ledger, copy: Copy, header: BatchHeader) -> None:
         """Compare with what is known of this place in this epoch."""
-        before = copy.entries[-1].leader_epoch if copy.entries else -1
+        # What lies below the start of the log is gone, and need not have been what others had there.
+        before = copy.entries[-1].leader_epoch if copy.entries and copy.end > copy.start else -1
         known = self._known.setdefault(ledger, {})
         place = (header.leader_epoch, header.base_offset)
         mine = (header.header_crc, before)
@@ -101,7 +102,7 @@ class EpochTablesFollow(Invariant):
 
     def batch(self, ledger: Ledger, copy: Copy, header: BatchHeader) -> None:
         """One batch after the other."""
-        if copy.epochs and header.leader_epoch < copy.epochs[-1][0]:
+        if copy.epochs and copy.end > copy.start and header.leader_epoch < copy.epochs[-1][0]:
             self.fail(ledger, f"broker {copy.broker}: epoch {header.leader_epoch} at {copy.end} follows {copy.epochs[-1][0]}")
 
     def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:

@@ -1,0 +1,96 @@
+"""Bugs that were there until the simulator found them: each is switched on again here, and must still be found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.mutants.entry import Mutant, Patch
+
+from replog.broker.sessions import Session, Sessions
+from replog.client.core import ClientCore
+from replog.client.operations import Operation
+from replog.controller import topics
+from replog.controller.term import Term
+from replog.model import PartitionId
+
+__all__ = ["MUTANTS"]
+
+
+def forgets_its_timer(patch: Patch) -> None:
+    """A request that was sent again before its pause was over has no timer left when the pause ends."""
+    due = ClientCore._due
+
+    def mutant(self: ClientCore, op: Operation, now_ms: int) -> None:
+        under_way = op.address is not None and now_ms < min(op.deadline_ms, op.patience_at)
+        if not under_way:
+            due(self, op, now_ms)
+
+    patch.setattr(ClientCore, "_due", mutant)
+
+
+def says_nothing_of_the_end(patch: Patch) -> None:
+    """A client that waits at the end of a log gets an answer that does not name the partition."""
+    reply = Sessions._answer
+
+    def mutant(self: Sessions, session: Session) -> None:
+        ready = set(session.ready)
+        reply(self, session)
+        if not session.is_follower:
+            message = self._outbox.messages[-1][1]
+            message.entries = [entry for entry in message.entries if entry.partition in ready]
+
+    patch.setattr(Sessions, "_answer", mutant)
+
+
+def believes_late_lanes(patch: Patch) -> None:
+    """A late fetch opens a closed lane again, and takes back what the follower has acknowledged since."""
+    patch.setattr(Sessions, "_is_late", lambda self, session, fetch, identity: False)
+
+
+def tells_nobody_of_deletions(patch: Patch) -> None:
+    """A deletion whose outcome the controller did not hear is known to the store and to it, and to no broker."""
+    patch.setattr(topics, "stops_of", lambda cluster, changes: ())
+
+
+def tells_of_what_goes(patch: Patch) -> None:
+    """A broker that restarts while a topic is being deleted is told to lead it, in the epoch of its last life."""
+    newest = Term._newest
+
+    def mutant(self: Term, partition: PartitionId) -> Any:
+        deletions, self.cluster.deletions = self.cluster.deletions, {}
+        try:
+            return newest(self, partition)
+        finally:
+            self.cluster.deletions = deletions
+
+    patch.setattr(Term, "_newest", mutant)
+
+
+def answers_with_the_next_heartbeat(patch: Patch) -> None:
+    """A fetch that has waited long enough is due, and nobody answers it until another timer runs."""
+    expire = Sessions.expire
+
+    def mutant(self: Sessions, now_ms: int) -> None:
+        if now_ms % 400 < 20:  # the other timer
+            expire(self, now_ms)
+
+    patch.setattr(Sessions, "expire", mutant)
+
+
+_CHURN = {"files": False, "workloads": ("topics",), "clients": 3, "think_ms": 60, "partitions": 1, "brokers": 3, "replicas": 3}
+_WAITS = {"files": False, "workloads": ("append", "follow"), "partitions": 1, "brokers": 3, "replicas": 3}
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("X10", "a request sent again early has no timer", "own", forgets_its_timer, ("L7",), {**_WAITS, "drop": 0.2}),
+    Mutant("X11", "an empty answer does not name its partition", "own", says_nothing_of_the_end, ("L7", "readable", "L4", "L8"), _WAITS),
+    Mutant(
+        "X12",
+        "a late fetch of a closed lane counts",
+        "own",
+        believes_late_lanes,
+        tests=("tests/unit/broker/test_sessions.py::test_a_late_opening_fetch_of_a_closed_lane_takes_nothing_back",),
+    ),
+    Mutant("X13", "nobody is told of a deletion with an unknown outcome", "own", tells_nobody_of_deletions, ("L7",), {**_CHURN, "only": ("unsure",), "unsure": 0.1}),
+    Mutant("X14", "a broker is told of a topic that is being deleted", "own", tells_of_what_goes, ("S5",), {**_CHURN, "only": ("kill", "rolling", "slow_store", "unsure"), "session_ms": 1_500}),
+    Mutant("X15", "a waiting fetch is answered late, and asked about again and again", "own", answers_with_the_next_heartbeat, ("S21",), _WAITS),
+)
