@@ -67,7 +67,7 @@ class Broker:
         self.outbox = Outbox()
         self.partitions: dict[PartitionId, Partition] = {}
         self.routing = Routing()
-        self._commands = Commands(directory)
+        self._commands = Commands(directory, lambda why: self._fail_each([*self.partitions.values()], why))
         self._waiting = WaitingAppends(self.outbox, config.waiting_appends_max)
         self._sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=self._fail)
         self._fetching = Fetching(broker_id, self.outbox, config, ids)
@@ -320,7 +320,7 @@ class Broker:
         if message.complete and not reply.error:
             # Only now has the controller dealt with what was lost here: a restart before this, or without room, reports it again.
             try:
-                self.directory.registered(message.broker_epoch)
+                self._upkeep.register(message.broker_epoch)
             except LogFull as problem:
                 self._event("directory_full", problem=str(problem))
             except LogDamaged as problem:

@@ -24,8 +24,10 @@ class Commands:
     gap, and the controller sends it again. A complete notice closes every gap before it.
     """
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: LogDirectory, directory_failed: Callable[[str], None] = lambda why: None) -> None:
+        """`directory_failed` is told why no copy here can take anything any more, if that is found out."""
         self._directory = directory
+        self._directory_failed = directory_failed
         self.broker_epoch = -1
         self.controller_epoch = -1
         self.controller: int | None = None
@@ -110,7 +112,8 @@ class Commands:
             self._directory.create(missing)
         except LogFull:
             return Code.LOG_DIRECTORY_FULL
-        except LogDamaged:
+        except LogDamaged as problem:
+            self._directory_failed(str(problem))
             return Code.STORAGE_ERROR
         return Code.NONE
 

@@ -39,7 +39,9 @@ class Upkeep:
         """Led here, with an assigned replica outside the ISR."""
         self._unsaved: dict[PartitionId, Partition] = {}
         self.damaged: list[tuple[Partition, str]] = []
-        """Copies whose files failed during retention, and how: for the broker to take."""
+        """Copies that turned out to have failed during retention or flushing, and how: for the broker to take."""
+        self._unregistered = -1
+        """A broker epoch of which the directory has not noted that it was registered, for want of room; -1: none."""
         self.lag_check_ms = 0
         self.next_ms = 0
         self._heartbeat_ms = 0
@@ -98,7 +100,11 @@ class Upkeep:
                     continue
                 del self._flush_due[identity]
             del self.unflushed[identity]
-            token = partition.log.flush()
+            try:
+                token = partition.log.flush()
+            except LogDamaged as problem:
+                self.damaged.append((partition, str(problem)))
+                continue
             if token is not None:
                 self._flushing[identity] = partition.log
                 tokens.append(token)
@@ -137,6 +143,8 @@ class Upkeep:
             self._retention_ms = now_ms + config.retention_check_ms
         if now_ms >= self._checkpoint_ms:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
+            if self._unregistered >= 0:
+                self.register(self._unregistered)
             self.save()
             self._purge()
         moved: list[Partition] = []
@@ -144,6 +152,12 @@ class Upkeep:
             self._retention_ms = now_ms + config.retention_check_ms
             moved = self._retain()
         return moved
+
+    def register(self, broker_epoch: int) -> None:
+        """The controller has dealt with what was lost here. Raises LogDamaged, or LogFull: then it is noted at the next checkpoint."""
+        self._unregistered = broker_epoch
+        self._directory.registered(broker_epoch)
+        self._unregistered = -1
 
     def save(self) -> None:
         """Write the high watermarks that have moved; advisory at the next start (P-50). Raises LogFull or LogDamaged."""

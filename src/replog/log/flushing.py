@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from replog.log.open_files import OpenFiles
 from replog.log.segment import Segment
@@ -13,11 +13,14 @@ __all__ = ["FlushRun"]
 class FlushRun:
     """fsync of some segments, then of the folders that got new names. May run in another thread; everything else here may not."""
 
-    __slots__ = ("_files", "_segments", "folders", "names")
+    __slots__ = ("_files", "_is_closed", "_segments", "folders", "names")
 
-    def __init__(self, files: OpenFiles, segments: Sequence[Segment], folders: Sequence[str], names: int) -> None:
-        """Pins the segments. Raises OSError if one cannot be opened."""
+    def __init__(
+        self, files: OpenFiles, segments: Sequence[Segment], folders: Sequence[str], names: int, is_closed: Callable[[], bool]
+    ) -> None:
+        """Pins the segments; `is_closed` tells whether the log has been put away since. Raises OSError if one cannot be opened."""
         self._files = files
+        self._is_closed = is_closed
         self._segments: list[Segment] = []
         self.folders = folders
         self.names = names
@@ -33,6 +36,8 @@ class FlushRun:
                 self._files.fs.fsync(segment.fd)
             for folder in self.folders:
                 self._files.fs.fsync_dir(folder)
+        except FileNotFoundError as error:
+            return None if self._is_closed() else error  # in quarantine its folder has another name, and nobody needs it any more
         except OSError as error:
             return error
         return None

@@ -241,7 +241,11 @@ class _Recovery:
         if segment is not None:
             remove_summary(fs, segment)
             fs.ftruncate(self.storage.files.descriptor(segment), stop.position)
-            fs.fsync(segment.fd)  # what is cut must not come back behind what is appended next
+            try:
+                fs.fsync(segment.fd)  # what is cut must not come back behind what is appended next
+            except OSError as error:
+                self.storage.fail_directory(f"a flush failed: {error}")  # the next open must not trust what it finds in the cache
+                raise
 
     def _keep_evidence(self, segment: Segment | None, later: list[Segment], stop: Stop) -> None:
         """What does not fit is copied aside before it is cut: it may be the last copy of something. As far as the disk allows."""

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from errno import EDQUOT, EFBIG, EMFILE, ENFILE, ENOSPC
 from typing import Any, Final, NoReturn
@@ -83,10 +84,18 @@ class SegmentedLog(StoredLog):
         try:
             self._storage.fs.ftruncate(segment.fd, segment.size)
             if written:
-                self._storage.fs.fsync(segment.fd)
+                self._sync(lambda: self._storage.fs.fsync(segment.fd))
         except OSError as again:
             self._damaged(f"a write failed ({error}) and could not be taken back: {again}", again)
         self._refuse_append(error)
+
+    def _sync(self, fsync: Callable[[], None]) -> None:
+        """An fsync in the middle of something else. The system tells of a failure once: it is the end of the whole directory (R14)."""
+        try:
+            fsync()
+        except OSError as error:
+            self._storage.fail_directory(f"a flush failed: {error}")
+            raise
 
     def _refuse_append(self, error: OSError) -> NoReturn:
         """The files are as they were before the append: say whether trying again can help."""
@@ -117,9 +126,9 @@ class SegmentedLog(StoredLog):
             if position < segment.size:
                 remove_summary(fs, segment)
                 fs.ftruncate(files.descriptor(segment), position)
-                fs.fsync(segment.fd)
+                self._sync(lambda: fs.fsync(segment.fd))
             if self._unlinked:
-                fs.fsync_dir(self._storage.folder_of(self.identity))
+                self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
                 self._unlinked = False
         except OSError as error:
             self._damaged(str(error), error)
@@ -131,7 +140,7 @@ class SegmentedLog(StoredLog):
         """Remove the file of the first or the last segment, once the removal before this one is durable."""
         fs = self._storage.fs
         if self._unlinked:
-            fs.fsync_dir(self._storage.folder_of(self.identity))
+            self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
         self._unlinked = True
         remove_summary(fs, segment)
         fs.unlink(segment.path)
@@ -203,6 +212,9 @@ class SegmentedLog(StoredLog):
 
     # --------------------------------------------------------------------------------------------------- flushing, closing
 
+    def _is_closed(self) -> bool:
+        return self._refusal is not None and self._refusal[0] is LogClosed
+
     def flush(self) -> FlushToken | None:
         self._check_open()
         if self.flushed_end == self.end_offset:
@@ -212,7 +224,7 @@ class SegmentedLog(StoredLog):
             folders = [self._storage.folder_of(self.identity), self._storage.folder]
         segments = [one for one in self._segments if one.end_offset > self.flushed_end]
         try:
-            run = FlushRun(self._storage.files, segments, folders, self._names)
+            run = FlushRun(self._storage.files, segments, folders, self._names, self._is_closed)
         except OSError as error:
             self._damaged(str(error), error)
         return FlushToken(self.identity, self.generation, self.end_offset, run)

@@ -78,19 +78,16 @@ def answers_with_the_next_heartbeat(patch: Patch) -> None:
 
 
 _CHURN = {"files": False, "workloads": ("topics",), "clients": 3, "think_ms": 60, "partitions": 1, "brokers": 3, "replicas": 3}
+_UNHEARD = {**_CHURN, "only": ("unsure",), "unsure": 0.1}
+_RESTARTS = {**_CHURN, "only": ("kill", "rolling", "slow_store", "unsure"), "session_ms": 1_500}
 _WAITS = {"files": False, "workloads": ("append", "follow"), "partitions": 1, "brokers": 3, "replicas": 3}
+_LATE_LANE = "tests/unit/broker/test_sessions.py::test_a_late_opening_fetch_of_a_closed_lane_takes_nothing_back"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("X10", "a request sent again early has no timer", "own", forgets_its_timer, ("L7",), {**_WAITS, "drop": 0.2}),
     Mutant("X11", "an empty answer does not name its partition", "own", says_nothing_of_the_end, ("L7", "readable", "L4", "L8"), _WAITS),
-    Mutant(
-        "X12",
-        "a late fetch of a closed lane counts",
-        "own",
-        believes_late_lanes,
-        tests=("tests/unit/broker/test_sessions.py::test_a_late_opening_fetch_of_a_closed_lane_takes_nothing_back",),
-    ),
-    Mutant("X13", "nobody is told of a deletion with an unknown outcome", "own", tells_nobody_of_deletions, ("L7",), {**_CHURN, "only": ("unsure",), "unsure": 0.1}),
-    Mutant("X14", "a broker is told of a topic that is being deleted", "own", tells_of_what_goes, ("S5",), {**_CHURN, "only": ("kill", "rolling", "slow_store", "unsure"), "session_ms": 1_500}),
-    Mutant("X15", "a waiting fetch is answered late, and asked about again and again", "own", answers_with_the_next_heartbeat, ("S21",), _WAITS),
+    Mutant("X12", "a late fetch of a closed lane counts", "own", believes_late_lanes, tests=(_LATE_LANE,)),
+    Mutant("X13", "nobody is told of a deletion with an unknown outcome", "own", tells_nobody_of_deletions, ("L7",), _UNHEARD),
+    Mutant("X14", "a broker is told of a topic that is being deleted", "own", tells_of_what_goes, ("S5",), _RESTARTS),
+    Mutant("X15", "a waiting fetch is due and nobody answers it", "own", answers_with_the_next_heartbeat, ("S21",), _WAITS),
 )

@@ -98,7 +98,7 @@ def renames_without_sync(patch: Patch) -> None:
 def rolls_without_sync(patch: Patch) -> None:
     """The name of a new segment is not made durable by the flush of its records."""
     init = FlushRun.__init__
-    patch.setattr(FlushRun, "__init__", lambda self, files, segments, folders, names: init(self, files, segments, (), names))
+    patch.setattr(FlushRun, "__init__", lambda self, files, segments, folders, *rest: init(self, files, segments, (), *rest))
 
 
 def counts_flushes_of_cut_records(patch: Patch) -> None:
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "M26a", "recovery cuts a damaged middle and says nothing", "FAST'17, NATS", hides_corruption,
-        _READ, {"only": ("flip", "kill", "stale_write", "misdirect"), **FILES},
+        _READ, {"only": ("flip", "kill"), "flush": "ack", **FILES},
         tests=(_RECOVERY + "test_a_bad_batch_below_the_recovery_point_is_reported[1-False]",),
     ),
     Mutant(

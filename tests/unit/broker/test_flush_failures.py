@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code, LogDamaged, LogFull
+from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
 from replog.messages import LeaderAndIsr, PartitionNotice, Produce, Produced, ProduceEntry, Registered, StopEntry, StopReplica
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import FlushDone, FlushToken, LogStart
 from replog.records import encode_records
 from replog.testing.clock import SeededIds
+from replog.testing.disk import SimulatedDisk
 
 A, B = (PartitionId(bytes(16), n, 0) for n in (0, 1))
 
@@ -131,3 +134,81 @@ def test_a_loss_report_that_cannot_be_taken_back_for_want_of_space_stays() -> No
     desk.directory.registered = full  # type: ignore[method-assign]
     (said,) = desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(A), desk.notice(B)]))
     assert said.errors == []
+
+
+class DeskWithFiles(Desk):
+    """The same over files, on a disk that can be told to fail."""
+
+    def __init__(self, *, flush: str = "ack") -> None:
+        self.flush = flush
+        self.disk = SimulatedDisk(random.Random(1))
+        config = BrokerConfig(checkpoint_interval_ms=100)
+        self.directory = FileLogDirectory("/d", limits=config, fs=self.disk)  # type: ignore[assignment]
+        self.broker = Broker(1, self.directory, config=config, ids=SeededIds(1))
+        self.tell(Registered(1, 1))
+        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [self.notice(A), self.notice(B)]))
+
+    def notice(self, identity: PartitionId) -> PartitionNotice:
+        config = TopicConfig(min_isr=1, flush=self.flush, flush_interval_ms=1_000)  # type: ignore[arg-type]
+        return PartitionNotice(identity, "t", PartitionState(1, 0, (1,)), Assignment((1,)), config)
+
+
+def test_a_topic_that_is_deleted_while_it_is_flushed_harms_nobody() -> None:
+    """Its folder has another name by then: that is no failure of the disk."""
+    desk = DeskWithFiles()
+    token = desk.append(A)
+    desk.stop(delete=True)
+    token.error = token.run().error
+    desk.tell(FlushDone(token))
+    assert desk.broker.partitions[B].failed is None
+    waiting = desk.append(B)
+    assert codes(desk.tell(FlushDone(waiting.run()))) == [Code.NONE]
+
+
+@pytest.mark.parametrize("flush", ["ack", "interval"])
+def test_a_copy_that_cannot_be_made_ends_all_of_a_failed_directory(flush: str) -> None:
+    desk = DeskWithFiles(flush=flush)
+    desk.tell(Produce(-1, 1_000, [ProduceEntry(1, A, encode_records(["x"], now_ms=0))]))
+    desk.disk.arm("fsync_error", times=1)
+    (answer,) = [
+        m for m in desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [desk.notice(PartitionId(bytes(16), 2, 0))])) if hasattr(m, "errors")
+    ]
+    assert [error for _, error in answer.errors] == [Code.STORAGE_ERROR]
+    assert all(desk.broker.partitions[identity].failed for identity in (A, B))
+    desk.broker.tick(5_000, 5_000)  # and nothing is flushed that cannot be
+
+
+def test_a_flush_that_cannot_begin_fails_the_copy_and_nothing_else() -> None:
+    desk = DeskWithFiles(flush="interval")
+    desk.tell(Produce(-1, 1_000, [ProduceEntry(1, A, encode_records(["x"], now_ms=0))]))
+    desk.directory.get(A).fail("its files are gone")  # type: ignore[union-attr]
+    for now_ms in (2_000, 3_000):
+        desk.broker.tick(now_ms, now_ms)
+    assert desk.broker.partitions[A].failed == "its files are gone"
+    assert desk.broker.partitions[B].failed is None
+
+
+def test_without_room_to_note_a_registration_it_is_noted_later() -> None:
+    """Or a clean stop would report, once more, what the controller has dealt with."""
+    desk = DeskWithFiles()
+    waiting = desk.append(A)
+    desk.tell(FlushDone(waiting.run()))
+    desk.broker.save()
+    desk.directory.close(clean=False)
+    desk.disk.kill()
+    for path in desk.disk.paths("/d/logs"):
+        if "-0-0/" in path:
+            desk.disk.unlink(f"/{path}")
+    again = FileLogDirectory("/d", fs=desk.disk)
+    assert again.loss.lossy == (A,)
+    broker = Broker(1, again, config=BrokerConfig(checkpoint_interval_ms=100), ids=SeededIds(2))
+    broker.receive("m", Registered(1, 2), 0)
+    desk.disk.arm("no_space")
+    broker.receive("c", LeaderAndIsr(1, 1, 2, 0, True, 1_000, [desk.notice(A), desk.notice(B)]), 1)
+    broker.tick(1, 1)
+    desk.disk.disarm()
+    for now_ms in range(100, 1_000, 100):
+        broker.tick(now_ms, now_ms)
+    broker.save()
+    again.close(clean=True)
+    assert FileLogDirectory("/d", fs=desk.disk).loss.lossy == ()

@@ -12,6 +12,7 @@ from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.log.memory import MemoryLogDirectory
+from replog.log.storage import folder_name
 from replog.ports import LogStart
 from replog.testing.disk import FaultyFs, MemoryFs
 from replog.testing.log_contract import append, batch_of, flush, shown, stored_batches
@@ -230,7 +231,8 @@ def test_a_failing_truncation_leaves_a_log_that_opens(kind: str, action: str) ->
     trouble.kind = ""
     kill(disk, directory)
     directory = open_directory(disk)
-    assert directory.loss.kind == "process"
+    flushed_in_vain = kind == "fsync_dir" and action == "truncate_to"  # the others only failed to note where the log starts
+    assert directory.loss.kind == ("power" if flushed_in_vain else "process")
     found = directory.get(IDENTITY)
     assert found is not None
     assert shown(found) == before[found.start_offset : found.end_offset]
@@ -284,3 +286,36 @@ def test_unreadable_and_altered_bytes_are_never_served() -> None:
     with pytest.raises(LogCorrupt):
         log.read(2, 4, 1 << 20)
     flush(log)
+
+
+@pytest.mark.parametrize("action", ["truncate", "flush"])
+def test_a_failed_fsync_is_the_end_of_the_directory_wherever_it_was(action: str) -> None:
+    """The system tells of it once; a later flush would succeed, and not have written anything (R14)."""
+    trouble, disk, directory, log = troubled()
+    for _ in range(4):
+        append(log, 2)
+    trouble.set("fsync", errno.EIO, where=FOLDER)
+    with pytest.raises(LogDamaged, match="a flush failed"):
+        log.truncate_to(3) if action == "truncate" else flush(log)
+    trouble.kind = ""
+    with pytest.raises(LogDamaged):
+        directory.create([LogStart(OTHER, "u", TopicConfig())])
+    kill(disk, directory)
+    assert open_directory(disk).loss.lossy == (IDENTITY,)
+
+
+def test_a_flush_outlives_the_quarantine_of_its_log() -> None:
+    """Its folder has another name by then: nothing has failed, and nobody else must suffer."""
+    disk = MemoryFs()
+    directory, log = open_log(disk)
+    (other,) = directory.create([LogStart(OTHER, "u", TopicConfig())])
+    append(log, 2)
+    token = log.flush()
+    assert token is not None
+    directory.quarantine(IDENTITY, 0)
+    assert token.run().error is None
+    append(other, 1)
+    lost = other.flush()
+    assert lost is not None
+    disk.rename(f"/d/logs/{folder_name(OTHER)}", "/d/elsewhere")
+    assert isinstance(lost.run().error, FileNotFoundError), "taken away by somebody else"

@@ -100,8 +100,11 @@ class Books:
         admission = judgements.decode_admission(path, found.value)
         if broker in self._lost_at and admission.broker_epoch > self._lost_at[broker]:
             del self._lost_at[broker]
-            for copies in self.copies.values():
-                if broker in copies:
+            for identity, copies in self.copies.items():
+                # Of a topic that is being deleted nothing is decided any more: whoever was lossy stays so.
+                ledger = self.ledgers.get(identity)
+                goes = ledger is not None and self._read(layout.delete_topic_path(ledger.topic)) is not None
+                if broker in copies and not goes:
                     copies[broker].lossy = False
             self._witness.let_in()
 

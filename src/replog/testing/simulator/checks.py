@@ -120,6 +120,8 @@ class Checks:
 
     def _look(self, node: Node, identity: PartitionId, partition: Partition, copy: Copy) -> None:
         ledger = self.ledger(identity)
+        if node.lies:
+            copy.suspect = copy.damaged = True
         if copy.life != node.life:
             copy.life = node.life
             copy.leader_epoch = copy.partition_epoch = -1
@@ -225,9 +227,13 @@ class Checks:
             found.suspect = True
             with _observing(node):
                 found.follow(directory.get(identity))
-            end = copy.durable if loss.kind == "power" else copy.end
+            # What it could not read is there all the same, if the log said so.
+            end = copy.durable if loss.kind == "power" else max(copy.end, copy.log.end_offset)
             low = max(copy.first, found.first)
-            if found.end < end or found.entries[low - found.first : end - found.first] != copy.entries[low - copy.first : end - copy.first]:
+            had = copy.entries[low - copy.first : end - copy.first]
+            gone = found.end < end or found.entries[low - found.first : end - found.first] != had
+            # Damage below what was flushed is noticed by its neighbours, unless the writes themselves went astray.
+            if gone and (node.lied or found.end >= copy.durable):
                 return True
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import define
+from attrs import define, evolve
 
 from replog.client.batches import Batch
 from replog.client.core import ClientCore
@@ -24,13 +24,18 @@ from replog.testing.simulator.tasks import Signal
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
-__all__ = ["TOPIC", "Acknowledged", "SimulatedClient"]
+__all__ = ["TOPIC", "Acknowledged", "SimulatedClient", "text_of"]
 
 TOPIC = "t"
 """The topic that every run has from its beginning to its end."""
 
 Acks = Literal[0, 1, "all"]
 _ACKS = {0: ACKS_NONE, 1: ACKS_LEADER, "all": ACKS_ALL}
+
+
+def text_of(value: bytes | None) -> str:
+    """A value as the history has it: any bytes, one to one."""
+    return "" if value is None else value.decode("latin-1")
 
 
 @define
@@ -76,6 +81,9 @@ class SimulatedClient:
         compression: Literal["lz4"] | None = "lz4" if self.world.plan.shape.compression else None
         made = self.core.open_writer(acks=_ACKS[acks], idempotent=idempotent, compression=compression, batch_bytes=16_384)
         self._writers.append(made)
+        if not idempotent:
+            settings = self.world.history.settings
+            self.world.history.settings = evolve(settings, idempotent=False)
         return made
 
     def values(self, count: int) -> list[bytes]:
@@ -95,7 +103,7 @@ class SimulatedClient:
         if topic == TOPIC:
             acks: Any = "all" if writer.acks == ACKS_ALL else writer.acks
             process = f"{self.number}.{self._writers.index(writer)}"
-            call = self.world.history.invoke_send(process, f"{topic}/{batch.queue.partition}", [value.decode() for value in values], acks)
+            call = self.world.history.invoke_send(process, f"{topic}/{batch.queue.partition}", [text_of(value) for value in values], acks)
         try:
             await self._done(batch)
         except ReplogError as error:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.fetching import FetchOp
 from replog.client.operations import AT_EARLIEST, OffsetOp, Operation
 from replog.errors import OffsetOutOfRange
 from replog.testing.history.checker import check
-from replog.testing.simulator.clients import TOPIC, SimulatedClient
+from replog.testing.history.events import NEVER, Send, Value
+from replog.testing.history.recorder import History
+from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
 from replog.testing.simulator.ledger import Violation
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
-__all__ = ["finish"]
+__all__ = ["finish", "name_repeated"]
 
 SETTLE_MS: Final = 60_000
 """Nothing that a client began takes longer than this, once everything is healed."""
 READ_MS: Final = 10_000
+_IDLE_MAX: Final = 100
+"""So many answers in a row may bring nothing, before the end."""
 
 
 def finish(world: World) -> None:
@@ -28,29 +34,80 @@ def finish(world: World) -> None:
     reader = next(iter(world.clients.values()))
     for partition in range(world.plan.shape.partitions):
         _read_all(world, reader, partition)
+    name_repeated(world.history)
     report = check(world.history)
     if not report.ok:
         raise Violation("history", str(report))
     world.note("the history is sound")
 
 
+def name_repeated(history: History) -> None:
+    """Tell values that were sent more than once apart, by their offsets: a history needs unique ones, a workload may repeat its own.
+
+    Where a batch was confirmed its values keep their place, and must be found there. A repeated value that is read elsewhere may
+    come from a batch of which nobody knows what became of it; it is then sent, as far as the history knows, by itself.
+    """
+    counts = Counter((send.key, value) for send in history.sends for value in send.values)
+    unknown = [send for send in history.sends if any(counts[send.key, value] > 1 for value in send.values)]
+    if not unknown:
+        return
+    first: dict[tuple[str, Value], Send] = {}  # of each value that gets a name: the first send
+    for send in unknown:
+        for value in send.values:
+            if counts[send.key, value] > 1 or send.base_offset is None:
+                first.setdefault((send.key, value), send)
+    named: set[tuple[str, Value]] = set()
+    for number, send in enumerate(unknown):
+        base = send.base_offset
+        values = [
+            _name(value, f"?{number}.{n}" if base is None else base + n) if (send.key, value) in first else value
+            for n, value in enumerate(send.values)
+        ]
+        named.update((send.key, value) for value in values)
+        send.values = values
+    for poll in history.polls:
+        records: list[tuple[int, Value]] = []
+        for offset, value in poll.records:
+            sent = first.get((poll.key, value))
+            name = value if sent is None else _name(value, offset)
+            if sent is not None and (poll.key, name) not in named:
+                named.add((poll.key, name))
+                alone = copy(sent)
+                alone.process, alone.values, alone.acks = f"{sent.process} {name}", [name], 0
+                alone.outcome, alone.base_offset, alone.completed, alone.ended = "info", None, NEVER, NEVER
+                history.sends.append(alone)
+            records.append((offset, name))
+        poll.records = records
+    history.sends.sort(key=lambda send: send.invoked)
+
+
+def _name(value: Value, place: int | str) -> str:
+    """No text of a value has an arrow: see `text_of`."""
+    return f"{value} \N{RIGHTWARDS ARROW} {place}"
+
+
 def _read_all(world: World, client: SimulatedClient, partition: int) -> None:
     where, process, key = f"partition {partition}", "last reader", f"{TOPIC}/{partition}"
-    position = _earliest(world, client, partition)
+    position, idle = _earliest(world, client, partition), 0
     while True:
         poll = world.history.invoke_poll(process, key, position, final=True)
         op = FetchOp(TOPIC, partition, position, max_bytes=1 << 20, wait_ms=0, deadline_ms=world.now_ms + READ_MS)
         try:
             found = _wait(world, client, op, f"{where} at {position}")
-        except OffsetOutOfRange:  # retention was faster
+        except OffsetOutOfRange as error:  # retention was faster
             poll.info()
-            position = _earliest(world, client, partition)
+            before, position = position, _earliest(world, client, partition)
+            if position <= before or not world.is_trimmed(partition, before):
+                raise Violation("readable", f"{where} at {before}, the log starts at {position}: {error}") from error
             world.history.assign(process, key, position)
             continue
-        poll.ok([(record.offset, record.text()) for record in found.records], found.high_watermark)
+        poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark)
+        idle = 0 if found.next_offset > position else idle + 1
         position = found.next_offset
         if not found.records and position >= found.high_watermark:  # and has heard, at the end, that there is no more
             return
+        if idle >= _IDLE_MAX:
+            raise Violation("readable", f"{where} at {position}: {idle} answers without records, committed {found.high_watermark}")
 
 
 def _earliest(world: World, client: SimulatedClient, partition: int) -> int:

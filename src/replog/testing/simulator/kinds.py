@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
+
+from replog.errors import UsageError
 
 if TYPE_CHECKING:
     from replog.testing.simulator.plan import Shape
 
-__all__ = ["DISK", "KINDS", "LOSSY", "MEMORY", "ROLES", "length_of", "roles_of"]
+__all__ = ["DISK", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "length_of", "roles_of"]
 
 KINDS: Final[dict[str, str]] = {
     "kill": "a process ends, its files stay as written; it starts again after the length of the fault",
@@ -58,6 +62,14 @@ MEMORY: Final = ("full", "flush_error")
 
 ROLES: Final = ("leader", "leader", "leader", "follower", "controller")
 _ALL: Final = frozenset({"outage", "kill_all", "power_all", "rolling", "ring", "swizzle", "unseat"})
+
+
+def check_kinds(kinds: Iterable[str]) -> None:
+    """Raise UsageError for a kind that there is not, naming the one that was perhaps meant."""
+    for kind in kinds:
+        if kind not in KINDS:
+            meant = get_close_matches(kind, KINDS, n=1, cutoff=0.0)
+            raise UsageError(f"there is no fault of kind {kind!r}; is {meant[0]!r} meant?")
 
 
 def roles_of(kind: str) -> tuple[str, ...]:

@@ -54,6 +54,10 @@ class Node:
         self._wakes: dict[Address, int] = {}
         self._failing = False
         self._armed: set[str] = set()
+        self.lied = False
+        """Whether the present disk has ever put a write elsewhere or nowhere."""
+        self._hurt = False
+        """Whether anything has ever happened to its disk."""
         self._chance = stream(seed, f"node {broker_id}")
 
     @property
@@ -110,6 +114,7 @@ class Node:
         self.storage.end(how)
         if world.checks.robbed(self):  # a disk lied about the last write, and nobody can tell: somebody puts in a new one
             self.storage.end("wipe")
+        self.lied = self.lied and self.directory.directory_id == identity
         world.note(f"broker {self.broker_id} ends: {how}")
         lossy = how in ("power", "wipe") or failing or bool(self.directory.loss.lossy) or self.directory.directory_id != identity
         world.checks.reopened(self, lossy=lossy)
@@ -154,19 +159,26 @@ class Node:
         """A fault of the disk begins; whether there is anything that it can befall."""
         if not self.alive or kind in self._armed:
             return False
+        self._hurt = True
         if kind == "flip":
             self.world.checks.tampered(self.broker_id, None)
             return self.storage.flip()
         if not self.storage.arm(kind):
             return False
         self._armed.add(kind)
+        self.lied = self.lied or self.lies
         self.doubt()
         self.world.at(length_ms, self._disarm, kind, self.life)
         return True
 
+    @property
+    def lies(self) -> bool:
+        """Whether its disk says of writes that they were made, and puts them elsewhere or nowhere."""
+        return not self._armed.isdisjoint(("stale_write", "misdirect"))
+
     def doubt(self) -> None:
         """If the disk lies now, what it is given now may not be there later: also copies that were not there when it began."""
-        if not self._armed.isdisjoint(("stale_write", "misdirect")):
+        if self.lies:
             self.world.checks.tampered(self.broker_id, None)
 
     def _disarm(self, kind: str, life: int) -> None:
@@ -331,6 +343,8 @@ class Node:
         events, outbox.events = outbox.events, []
         for event in events:
             world.note_event(self.broker_id, event)
+            if event.name == "replica_failed" and not self._hurt:
+                raise Violation("S22", f"broker {self.broker_id} gives a copy up, and nothing ever happened to its disk: {event.fields}")
             if event.name in ("membership_refused", "replica_failed") and not self._failing:
                 # Its process ends with an error, or a person sees that a disk has failed; something starts it again.
                 self._failing = event.name == "replica_failed"

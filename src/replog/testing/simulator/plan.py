@@ -7,13 +7,14 @@ change in one does not shift the rest.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
 
 from replog.config import BrokerConfig, ClientConfig, TopicConfig
-from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, length_of, roles_of
+from replog.errors import UsageError
+from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
 
 __all__ = ["KINDS", "Fault", "Plan", "Shape", "applies", "draw", "stream"]
 
@@ -139,13 +140,20 @@ def _plain(value: object) -> str:
 
 
 def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) -> Plan:
-    """The plan of a seed. A directed one has faults of `only` these kinds, and fields of the shape as given."""
-    shape = evolve(_shape(stream(seed, "shape")), **shape_given)
+    """The plan of a seed. A directed one has faults of `only` these kinds, and fields of the shape as given.
+
+    Sizes that are not given make room for those that are. Raises UsageError for a kind that there is not, if none of the kinds
+    can befall the cluster, and for sizes that no cluster has: min_isr <= replicas <= brokers.
+    """
+    shape = _fit(evolve(_shape(stream(seed, "shape")), **shape_given), shape_given)
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
+        check_kinds(only)
         kinds = list(only)
     kinds = [kind for kind in kinds if applies(kind, shape)]
+    if only and not kinds:
+        raise UsageError(f"nothing of {', '.join(only)} can befall a cluster of this shape: {shape}")
     safety_ms = chance.randint(22_000, 95_000)
     faults = []
     for _ in range(chance.randint(5, 12) * safety_ms // 10_000 if kinds else 0):
@@ -168,6 +176,21 @@ def applies(kind: str, shape: Shape) -> bool:
     if kind in LOSSY:
         return shape.min_isr >= 2
     return kind != "ring" or shape.brokers > 3
+
+
+def _fit(shape: Shape, given: Mapping[str, Any]) -> Shape:
+    """Let sizes that are not given follow those that are."""
+    brokers, replicas, min_isr = shape.brokers, shape.replicas, shape.min_isr
+    if "brokers" not in given:
+        brokers = max(brokers, replicas if "replicas" in given else 1, min_isr if "min_isr" in given else 1)
+    if "replicas" not in given:
+        replicas = min(brokers, max(replicas, min_isr if "min_isr" in given else 1))
+    if "min_isr" not in given:
+        min_isr = min(min_isr, replicas)
+    for small, many, large, room in (("replicas", replicas, "brokers", brokers), ("min_isr", min_isr, "replicas", replicas)):
+        if not 1 <= many <= room:
+            raise UsageError(f"{small} is {many}, {large} is {room}: {small} must be from 1 to {large}")
+    return evolve(shape, brokers=brokers, replicas=replicas, min_isr=min_isr)
 
 
 def _shape(chance: random.Random) -> Shape:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 from attrs import define
 
+from replog.testing.simulator.clients import SimulatedClient
 from replog.testing.simulator.ending import finish
 from replog.testing.simulator.fingerprint import state_hash
+from replog.testing.simulator.kinds import check_kinds
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.liveness import boot, recover
 from replog.testing.simulator.plan import Plan, draw
@@ -64,10 +66,12 @@ def run(
     """Run one seed, or a given plan.
 
     `workloads` are what the clients do, instead of those that the plan names. `events_max` ends the time of faults early, which
-    makes a failing run shorter. `tail` is how many last lines of the trace to keep.
+    makes a failing run shorter. `tail` is how many last lines of the trace to keep. Raises UsageError, and nothing else, for a
+    plan with a kind of fault that there is not; what a workload raises is a violation called "crash".
     """
     plan = plan or draw(seed)
     work = [WORKLOADS[name]() for name in plan.shape.workloads] if workloads is None else workloads
+    check_kinds(fault.kind for fault in plan.faults)
     world = World(plan, tail=tail)
     violation = None
     try:
@@ -75,12 +79,12 @@ def run(
         world.nemesis.begin()
         for client in world.clients.values():
             for one in work:
-                world.spawn(f"{one.name} {client.number}", one.work(client))
+                world.spawn(f"{one.name} {client.number}", _work(one, client))
         world.run_until(world.now_ms + plan.safety_ms, events_max=events_max)
         recover(world)
         finish(world)
         for one in work:
-            one.check(world)
+            _check(one, world)
     except Violation as found:
         violation = found
     finally:
@@ -100,3 +104,17 @@ def run(
         marks=world.marks.hits,
         state_hash=left,
     )
+
+
+async def _work(one: Workload, client: SimulatedClient) -> None:
+    """As a task: also what is raised before it is a coroutine leaves it."""
+    await one.work(client)
+
+
+def _check(one: Workload, world: World) -> None:
+    try:
+        one.check(world)
+    except Violation:
+        raise
+    except Exception as error:  # a plain assert, or a mistake of the check
+        raise Violation("crash", f"check of workload {one.name}: {error!r}") from error

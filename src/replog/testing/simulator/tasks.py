@@ -7,9 +7,12 @@ the same seed runs every task through the same steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Signal", "Task"]
+
+_ENDINGS_MAX: Final = 100
+"""So often an ending that awaits something is closed again."""
 
 
 class Signal:
@@ -73,15 +76,22 @@ class Task:
         """Run to the next thing that is waited for. An exception that leaves the coroutine ends it, and is kept."""
         try:
             signal = self._coroutine.send(None)
+            if not isinstance(signal, Signal):
+                raise TypeError(f"awaits {signal!r}: here are only virtual time and operations of clients to wait for")
+            signal.wait(self)
         except StopIteration:
             self.done = True
         except Exception as error:
             self.done, self.error = True, error
         else:
-            signal.wait(self)
             if signal.done:
                 self.step()
 
     def close(self) -> None:
-        """Give up: the run is over."""
-        self._coroutine.close()
+        """Give up: the run is over. What the endings of the coroutine raise, or still wait for, counts no more."""
+        for _ in range(_ENDINGS_MAX):
+            try:
+                self._coroutine.close()
+            except Exception:  # among them RuntimeError: an ending awaits something; the next close ends that
+                continue
+            return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from replog.client.writer import Writer
 from replog.errors import LogTruncated, OffsetOutOfRange, ReplogError
-from replog.testing.simulator.clients import TOPIC, SimulatedClient
+from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
 from replog.testing.simulator.ledger import Violation
 
 if TYPE_CHECKING:
@@ -111,8 +111,13 @@ class Read(Workload):
             partition = client.chance.randrange(world.plan.shape.partitions)
             end = world.checks.committed(partition)
             offset = client.chance.randint(0, end) + (client.chance.randint(0, 3) if client.chance.random() < 0.1 else 0)
+            end_here = world.checks.committed(partition, TOPIC)
             try:
                 await client.fetch(TOPIC, partition, offset, wait_ms=client.chance.choice((0, 100)))
+            except OffsetOutOfRange as error:
+                if offset <= end_here and not world.is_trimmed(partition, offset):
+                    raise Violation("readable", f"a read at {offset} of partition {partition}, committed {end_here}: {error}") from error
+                world.marks.hit("a read fails with OffsetOutOfRange")
             except ReplogError as error:
                 world.marks.hit(f"a read fails with {type(error).__name__}")
             await client.rest(client.chance.randint(1, 8 * world.plan.shape.think_ms))
@@ -122,6 +127,13 @@ class Follow(Workload):
     """W5: a consumer of one partition, from its start, through changes of leaders (KIP-320); what it reads goes into the history."""
 
     name = "follow"
+    refused_max: ClassVar[int] = 5
+    """A leader that has trimmed its log may give way to one that has not: so often the earliest offset may lie below a position that was
+    out of range."""
+
+    def __init__(self) -> None:
+        self._refused: dict[int, tuple[int, int]] = {}
+        """Client -> its last position that was out of range, and how often in a row."""
 
     async def work(self, client: SimulatedClient) -> None:
         """Goes on from where it is; starts at the beginning of the log again if that is gone."""
@@ -129,14 +141,18 @@ class Follow(Workload):
         partition = client.chance.randrange(world.plan.shape.partitions)
         process, key = f"follower {client.number}", f"{TOPIC}/{partition}"
         position, last_epoch, known_epoch = 0, -1, -1
+        self._refused.pop(client.number, None)
         while not world.calm:
             poll = world.history.invoke_poll(process, key, position)
             try:
                 found = await client.fetch(TOPIC, partition, position, wait_ms=200, last_epoch=last_epoch, known_epoch=known_epoch)
             except LogTruncated as error:  # no election here may lose anything that was committed
                 raise Violation("S8", f"a consumer at {position} of partition {partition} is told: {error}") from error
-            except OffsetOutOfRange:
+            except OffsetOutOfRange as error:
                 poll.info()
+                if not world.is_trimmed(partition, position):
+                    where = f"partition {partition} at {position}"
+                    raise Violation("readable", f"a consumer of {where} is told, though no log starts above: {error}") from error
                 position, last_epoch, known_epoch = await self._earliest(client, partition, position), -1, -1
                 world.history.assign(process, key, position)
                 continue
@@ -145,7 +161,7 @@ class Follow(Workload):
                 world.marks.hit(f"a consumer gets {type(error).__name__}")
                 await client.think()
                 continue
-            poll.ok([(record.offset, record.text()) for record in found.records], found.high_watermark, found.known_epoch)
+            poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark, found.known_epoch)
             position, last_epoch, known_epoch = found.next_offset, found.last_epoch, found.known_epoch
             if client.chance.random() < 0.05:
                 await client.rest(2_000)  # a slow consumer (W12)
@@ -153,9 +169,18 @@ class Follow(Workload):
     async def _earliest(self, client: SimulatedClient, partition: int, position: int) -> int:
         client.world.marks.hit("a consumer finds that retention has taken its position")
         try:
-            return max(position, await client.earliest(TOPIC, partition))
+            earliest = await client.earliest(TOPIC, partition)
         except ReplogError:
             return position
+        where, times = self._refused.get(client.number, (-1, 0))
+        times = times + 1 if where == position else 1
+        self._refused[client.number] = position, times
+        if earliest <= position and times >= self.refused_max:
+            where_text = f"partition {partition} at {position}"
+            raise Violation(
+                "readable", f"a consumer of {where_text} is told {times} times that it is out of range, the log starts at {earliest}"
+            )
+        return max(position, earliest)
 
 
 class Topics(Workload):
@@ -196,4 +221,3 @@ class Topics(Workload):
 
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (Append, Read, Follow, Topics, Plain, Burst)}
 """Those that a plan can name."""
-

@@ -51,8 +51,8 @@ class World:
         """The safety phase is over: no more faults."""
         self.marks = Marks()
         # What retention has removed of a producer is forgotten with it: S17 knows to what length, a history does not.
-        idempotent = "plain" not in plan.shape.workloads and not plan.shape.retention_bytes
-        self.history = History(idempotent=idempotent, stale_reads=True, clock=lambda: self.now_ms)
+        # A writer that is not idempotent says so when it is opened.
+        self.history = History(idempotent=not plan.shape.retention_bytes, stale_reads=True, clock=lambda: self.now_ms)
         """What clients were told; to be checked at the end."""
         self.root = MemoryStore()
         self.network = Network(plan.shape, stream(plan.seed, "network"))
@@ -62,6 +62,8 @@ class World:
         self.nemesis = Nemesis(self)
         self.tasks: list[Task] = []
         self._ready: deque[Task] = deque()
+        self._starts: dict[int, int] = {}
+        """Partition of the topic that every run has -> where the shortest of its logs has ever started."""
 
     @property
     def wall_ms(self) -> int:
@@ -148,7 +150,17 @@ class World:
         """A log starts later than before: readers may hear of it from now on."""
         self.marks.hit("a log starts later than before")
         if ledger.topic == TOPIC:
-            self.history.trim(f"{TOPIC}/{ledger.identity.partition}", start)
+            partition = ledger.identity.partition
+            self._starts[partition] = max(start, self._starts.get(partition, 0))
+            self.history.trim(f"{TOPIC}/{partition}", start)
+
+    def is_trimmed(self, partition: int, offset: int) -> bool:
+        """Whether some log of the topic that every run has starts, or ever started, above an offset: only that excuses OffsetOutOfRange."""
+        starts = [self._starts.get(partition, 0)]
+        for identity, ledger in self.checks.ledgers.items():
+            if ledger.topic == TOPIC and identity.partition == partition:
+                starts += [copy.log.start_offset for copy in self.checks.copies(identity).values() if copy.log is not None]
+        return max(starts) > offset
 
     # -------------------------------------------------------------------------------------------------------- messages
 

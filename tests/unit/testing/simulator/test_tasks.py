@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-import pytest
-
 from replog.testing.simulator.tasks import Signal, Task
 
 
@@ -114,9 +112,27 @@ def test_one_signal_is_for_one_task() -> None:
     async def work() -> None:
         await signal
 
-    steps.task(work())
-    steps.task(work())
-    with pytest.raises(AssertionError, match="one task waits"):
-        steps.run()
-    for task in (steps.task(work()),):
-        task.close()
+    first, second = steps.task(work()), steps.task(work())
+    steps.run()
+    assert (first.done, second.done) == (False, True)
+    assert "one task waits" in str(second.error)
+    first.close()
+
+
+def test_an_ending_that_awaits_is_ended_too() -> None:
+    steps, signal = Steps(), Signal()
+
+    async def work() -> None:
+        try:
+            await signal
+        finally:
+            try:
+                await Signal()
+            finally:
+                steps.told.append("ends")
+                raise ValueError("late")
+
+    task = steps.task(work())
+    steps.run()
+    task.close()
+    assert steps.told == ["ends"]
