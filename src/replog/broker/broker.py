@@ -67,7 +67,7 @@ class Broker:
         self.outbox = Outbox()
         self.partitions: dict[PartitionId, Partition] = {}
         self.routing = Routing()
-        self._commands = Commands(directory, lambda why: self._fail_each([*self.partitions.values()], why))
+        self._commands = Commands(directory, lambda why: self._fail(None, why))
         self._waiting = WaitingAppends(self.outbox, config.waiting_appends_max)
         self._sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=self._fail)
         self._fetching = Fetching(broker_id, self.outbox, config, ids)
@@ -148,7 +148,7 @@ class Broker:
         except LogFull as problem:
             self._event("directory_full", problem=str(problem))
         except LogDamaged as problem:
-            self._fail_each([*self.partitions.values()], str(problem))
+            self._fail(None, str(problem))
         while self._upkeep.damaged:
             self._fail(*self._upkeep.damaged.pop())
 
@@ -284,7 +284,7 @@ class Broker:
         try:
             partition.flushed(token, now_ms)
         except LogDamaged as problem:
-            self._fail_each([*self.partitions.values()], str(problem))
+            self._fail(None, str(problem))
             return
         self._upkeep.recovered(partition)  # the flush may have been of what was cut meanwhile
         self._moved(partition, before, now_ms)
@@ -298,7 +298,7 @@ class Broker:
             with suppress(LogDamaged, LogClosed):
                 log.flushed(token)
         if token.error is not None:
-            self._fail_each([*self.partitions.values()], f"a flush failed: {token.error}")
+            self._fail(None, f"a flush failed: {token.error}")
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
@@ -324,7 +324,7 @@ class Broker:
             except LogFull as problem:
                 self._event("directory_full", problem=str(problem))
             except LogDamaged as problem:
-                self._fail_each([*self.partitions.values()], str(problem))
+                self._fail(None, str(problem))
             for identity in reply.strays:
                 self._idle(identity)
         self.outbox.messages.append((sender, reply))
@@ -386,7 +386,7 @@ class Broker:
             except LogFull:
                 return Code.STORAGE_ERROR
             except LogDamaged as problem:
-                self._fail_each([*self.partitions.values()], str(problem))
+                self._fail(None, str(problem))
                 return Code.STORAGE_ERROR
         return Code.NONE
 
@@ -479,22 +479,21 @@ class Broker:
 
     # ------------------------------------------------------------------------------------------------------- failures
 
-    def _fail(self, partition: Partition, reason: str) -> None:
-        """An I/O error ends one copy (P-54)."""
-        self._fail_each([partition], reason)
+    def _fail(self, partition: Partition | None, reason: str) -> None:
+        """This copy takes no part any more; None: no copy does, after a failed flush (R14).
 
-    def _fail_each(self, partitions: list[Partition], reason: str) -> None:
-        """All of them after a failed flush (R14). Also told of those followed: one that cannot flush what it has would never lag."""
-        failed = [partition for partition in partitions if not partition.failed]
-        for partition in failed:
-            partition.fail(reason)
-            self._fetching.drop(partition.identity)
-            self._waiting.wake(partition)
-            self._sessions.changed(partition)
-            self._upkeep.forget(partition.identity)
-            self._event("replica_failed", partition=repr(partition), reason=reason)
+        Also told of those followed: one that cannot flush what it has would never lag.
+        """
+        failed = [one for one in (self.partitions.values() if partition is None else [partition]) if not one.failed]
+        for one in failed:
+            one.fail(reason)
+            self._fetching.drop(one.identity)
+            self._waiting.wake(one)
+            self._sessions.changed(one)
+            self._upkeep.forget(one.identity)
+            self._event("replica_failed", partition=repr(one), reason=reason)
         if failed:
-            self._reports.failed([partition.identity for partition in failed], reason)
+            self._reports.failed([one.identity for one in failed], reason)
 
     def _event(self, name: str, **fields: Any) -> None:
         self.outbox.events.append(Event(name, {"broker": self.broker_id, **fields}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from replog.model import PartitionState
 from replog.partition.partition import Partition
 from replog.testing.simulator.invariants.base import Copies, Invariant
@@ -57,6 +59,15 @@ class LeadersAreComplete(Invariant):
                 self.fail(ledger, f"the leader of epoch {partition.leader_epoch}: {why}")
 
 
+def _candidates(ledger: Ledger, copies: Copies) -> Iterator[tuple[PartitionState, Copy]]:
+    """The copies in the stored ISR and ELR that are not known to have lost anything, each with that state."""
+    state = ledger.state
+    for broker in () if state is None else (*state.isr, *state.elr):
+        copy = copies.get(broker)
+        if state is not None and copy is not None and not copy.lossy:
+            yield state, copy
+
+
 class CandidatesAreComplete(Invariant):
     """Every member of the stored ISR and ELR holds everything committed, or is known to have lost it."""
 
@@ -79,15 +90,10 @@ class CandidatesAreComplete(Invariant):
             self._check(ledger, {copy.broker: copy})
 
     def _check(self, ledger: Ledger, copies: Copies) -> None:
-        state = ledger.state
-        if state is None:
-            return
-        for broker in (*state.isr, *state.elr):
-            copy = copies.get(broker)
-            if copy is not None and not copy.lossy:
-                why = copy.mismatch(ledger, ledger.end)
-                if why is not None:
-                    self.fail(ledger, f"ISR {state.isr}, ELR {state.elr} of epoch {state.leader_epoch}: {why}")
+        for state, copy in _candidates(ledger, copies):
+            why = copy.mismatch(ledger, ledger.end)
+            if why is not None:
+                self.fail(ledger, f"ISR {state.isr}, ELR {state.elr} of epoch {state.leader_epoch}: {why}")
 
 
 class CandidatesAreDurable(Invariant):
@@ -108,13 +114,9 @@ class CandidatesAreDurable(Invariant):
             self._check(ledger, copies)
 
     def _check(self, ledger: Ledger, copies: Copies) -> None:
-        state = ledger.state
-        if state is None:
-            return
-        for broker in (*state.isr, *state.elr):
-            copy = copies.get(broker)
-            if copy is not None and not copy.lossy and not copy.unreadable and copy.durable < ledger.end:
-                who = f"broker {broker} of ISR {state.isr}, ELR {state.elr}"
+        for state, copy in _candidates(ledger, copies):
+            if not copy.unreadable and copy.durable < ledger.end:
+                who = f"broker {copy.broker} of ISR {state.isr}, ELR {state.elr}"
                 self.fail(ledger, f"{who} has flushed {copy.durable}, committed is {ledger.end}")
 
 
