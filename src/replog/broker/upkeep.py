@@ -5,11 +5,12 @@ Every set here holds only partitions with something to do, so that an idle one c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from replog.config import BrokerConfig
-from replog.errors import LogDamaged
+from replog.errors import LogDamaged, LogFull
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 from replog.ports import FlushToken, Log, LogDirectory
@@ -40,6 +41,8 @@ class Upkeep:
         self._unsaved: dict[PartitionId, Partition] = {}
         self.damaged: list[tuple[Partition, str]] = []
         """Copies that turned out to have failed during retention or flushing, and how: for the broker to take."""
+        self._moved: dict[PartitionId, Partition] = {}
+        """Their start has moved, and `run` has not said so yet."""
         self._unregistered = -1
         """A broker epoch of which the directory has not noted that it was registered, for want of room; -1: none."""
         self.lag_check_ms = 0
@@ -77,7 +80,7 @@ class Upkeep:
 
     def forget(self, identity: PartitionId) -> None:
         """No longer served here."""
-        for kept in (self.unflushed, self._flush_due, self._unequal, self._outsiders, self._unsaved):
+        for kept in (self.unflushed, self._flush_due, self._unequal, self._outsiders, self._unsaved, self._moved):
             kept.pop(identity, None)
 
     def with_outsiders(self) -> list[Partition]:
@@ -132,25 +135,32 @@ class Upkeep:
         return True
 
     def run(self, now_ms: int) -> list[Partition]:
-        """Checkpoints, retention and deletion that are due; returns partitions whose start has moved.
+        """Retention, deletion and checkpoints that are due: first what makes room. Returns partitions whose start has moved.
 
-        Raises LogFull (it is tried again in the next interval) or LogDamaged (the directory is broken).
+        Raises LogFull when everything that can be done is done (the rest is tried again in the next interval; the next call
+        returns what has moved), or LogDamaged (the directory is broken).
         """
         config = self._config
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             self._retention_ms = now_ms + config.retention_check_ms
-        if now_ms >= self._checkpoint_ms:
-            self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
-            if self._unregistered >= 0:
-                self.register(self._unregistered)
-            self.save()
-            self._purge()
-        moved: list[Partition] = []
+        work: list[Callable[[], None]] = []
         if now_ms >= self._retention_ms:
             self._retention_ms = now_ms + config.retention_check_ms
-            moved = self._retain()
+            work += (partial(self._retain, partition) for partition in self._partitions.values())
+        if now_ms >= self._checkpoint_ms:
+            self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
+            work += (*self._purges(), self._register_again, self.save)
+        full: LogFull | None = None
+        for step in work:
+            try:
+                step()
+            except LogFull as problem:  # of one log, or of one file: the others go on
+                full = full or problem
+        if full is not None:
+            raise full
+        moved, self._moved = list(self._moved.values()), {}
         return moved
 
     def register(self, broker_epoch: int) -> None:
@@ -158,6 +168,10 @@ class Upkeep:
         self._unregistered = broker_epoch
         self._directory.registered(broker_epoch)
         self._unregistered = -1
+
+    def _register_again(self) -> None:
+        if self._unregistered >= 0:
+            self.register(self._unregistered)
 
     def save(self) -> None:
         """Write the high watermarks that have moved; advisory at the next start (P-50). Raises LogFull or LogDamaged."""
@@ -167,25 +181,22 @@ class Upkeep:
             self._directory.checkpoint()
             self._unsaved.clear()
 
-    def _purge(self) -> None:
-        for identity, since_ms in self._directory.quarantined().items():
-            if self.wall_ms - since_ms >= self._config.deletion_delay_ms:
-                self._directory.purge(identity)
+    def _purges(self) -> list[Callable[[], None]]:
+        """The deletion of each copy that was in quarantine for long enough."""
+        due_ms = self.wall_ms - self._config.deletion_delay_ms
+        return [partial(self._directory.purge, one) for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
 
-    def _retain(self) -> list[Partition]:
-        moved: list[Partition] = []
-        for partition in self._partitions.values():
-            topic = partition.config
-            if (topic.retention_ms is not None or topic.retention_bytes is not None) and not partition.failed:
-                before = partition.log.start_offset
-                try:
-                    partition.log.retain(self.wall_ms, partition.high_watermark)
-                except LogDamaged as problem:
-                    self.damaged.append((partition, str(problem)))
-                    continue
-                if partition.log.start_offset != before:
-                    moved.append(partition)
-        return moved
+    def _retain(self, partition: Partition) -> None:
+        topic = partition.config
+        if (topic.retention_ms is not None or topic.retention_bytes is not None) and not partition.failed:
+            before = partition.log.start_offset
+            try:
+                partition.log.retain(self.wall_ms, partition.high_watermark)
+            except LogDamaged as problem:
+                self.damaged.append((partition, str(problem)))
+                return
+            if partition.log.start_offset != before:
+                self._moved[partition.identity] = partition
 
     def deadline_ms(self) -> int:
         """When a timer is due next."""

@@ -61,8 +61,11 @@ class Catalogue:
     _configs: dict[tuple[Any, ...], TopicConfig] = field(factory=dict)
 
     @classmethod
-    def load(cls, fs: Fs, folder: str) -> Catalogue:
-        """Read the catalogue of a directory; empty if there is none. Raises LogCorrupt."""
+    def load(cls, fs: Fs, folder: str, *, anew: bool = False) -> Catalogue:
+        """Read the catalogue of a directory; empty if there is none. Raises LogCorrupt.
+
+        `anew`: an fsync has failed, so that what is read may not be on the disk; the file is written again.
+        """
         catalogue = cls(fs, folder)
         path = f"{folder}/{_FILE}"
         data = read_file(fs, path) or b""
@@ -75,7 +78,8 @@ class Catalogue:
             _check_torn(data, at, path)
             catalogue._torn = True  # cut before the next entry, not here: whoever opens a damaged catalogue may yet refuse it
         catalogue._size = at
-        if catalogue._changes > _COMPACT_AT and catalogue._changes > 2 * (len(catalogue.live) + len(catalogue.quarantined)):
+        grown = catalogue._changes > _COMPACT_AT and catalogue._changes > 2 * (len(catalogue.live) + len(catalogue.quarantined))
+        if grown or (anew and at):
             catalogue._compact()
         return catalogue
 
@@ -156,7 +160,7 @@ class Catalogue:
             self.fs.close(fd)
         self.fs.rename(temporary, f"{self.folder}/{_FILE}")
         self.fs.fsync_dir(self.folder)
-        self._size, self._changes = len(data), len(changes) + len(self.quarantined)
+        self._size, self._changes, self._torn = len(data), len(changes) + len(self.quarantined), False
 
 
 def _live(identity: PartitionId, topic: str, config: TopicConfig) -> list[Any]:

@@ -22,10 +22,12 @@ from replog.log.files import Fs
 
 __all__ = [
     "is_sealed_file",
+    "place_small_file",
     "read_file",
     "read_plain",
     "read_small_file",
     "seal",
+    "stage_small_file",
     "unpack",
     "unseal",
     "write_all",
@@ -68,7 +70,18 @@ def write_all(fs: Fs, fd: int, data: bytes, position: int) -> None:
 
 def write_small_file(fs: Fs, folder: str, name: str, payload: bytes) -> None:
     """Replace `folder/name` durably. After an OSError the old content may still be there, or already the new."""
-    path, temporary = f"{folder}/{name}", f"{folder}/{name}.new"
+    place_small_file(fs, folder, name, payload)
+    fs.fsync_dir(folder)
+
+
+def place_small_file(fs: Fs, folder: str, name: str, payload: bytes) -> None:
+    """Replace `folder/name`; that becomes durable when the folder is synced. After an OSError the old content is still there."""
+    fs.rename(stage_small_file(fs, folder, name, payload), f"{folder}/{name}")
+
+
+def stage_small_file(fs: Fs, folder: str, name: str, payload: bytes) -> str:
+    """Write, durably, what is to replace `folder/name`; returns the path to be renamed. From then on no space is needed."""
+    temporary = f"{folder}/{name}.new"
     fd = fs.open(temporary, create=True)
     try:
         fs.ftruncate(fd, 0)  # a crash may have left a longer one
@@ -76,8 +89,7 @@ def write_small_file(fs: Fs, folder: str, name: str, payload: bytes) -> None:
         fs.fsync(fd)
     finally:
         fs.close(fd)
-    fs.rename(temporary, path)
-    fs.fsync_dir(folder)
+    return temporary
 
 
 def read_small_file(fs: Fs, path: str) -> bytes | None:

@@ -4,7 +4,7 @@
 
     lock         held (flock) while a process has the directory open
     meta         format and directory id; written once
-    life         the boot id of the life that has it open, and losses that no controller has been told of yet
+    life         the boot id of the life that has it open, losses that no controller has been told of yet, whether an fsync failed
     catalogue    which logs there are
     checkpoint   per log: high watermark, start offset, flushed end; all advisory, replaced now and then
     clean        only after a clean stop: the state of every log, so that the next open reads nothing else
@@ -116,15 +116,15 @@ class FileLogDirectory(LogDirectory):
         for folder in (_LOGS, _QUARANTINE):
             if self.fs.size(f"{self.path}/{folder}") is None:
                 _make_folders(self.fs, f"{self.path}/{folder}")
-        self._catalogue = Catalogue.load(self.fs, self.path)
+        life = self._life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}"))
+        self._catalogue = Catalogue.load(self.fs, self.path, anew=life.flush_failed)
         self._finish_quarantines()
         clean = read_plain(self.fs, f"{self.path}/{_CLEAN}")
         checkpoint = self._read_checkpoint()
         known = checkpoint or {}
         self._checkpointed = frozenset(known)
-        life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}"))
         boot_id = self.fs.boot_id()
-        power = clean is None and life.boot_id != boot_id
+        power = clean is None and (life.boot_id != boot_id or life.flush_failed)
         states = self._load_logs(clean, checkpoint, power=power)
         configs = {identity: entry.config for identity, entry in self._catalogue.live.items()}
         self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
@@ -182,7 +182,8 @@ class FileLogDirectory(LogDirectory):
                 if state is None:
                     _, start, flushed = known.get(identity, Known(-1, 0, 0))
                     flushed = saved[identity][1] if identity in saved else flushed
-                    state = recover(self._storage, identity, None if checkpoint is None else start, flushed, power=power)
+                    start_known, rewrite = None if checkpoint is None else start, self._life.flush_failed
+                    state = recover(self._storage, identity, start_known, flushed, power=power, rewrite=rewrite)
                     if state.bytes_cut or state.corrupt:
                         self.recovered[identity] = Recovered(state.bytes_cut, state.corrupt)
             elif identity in known and known[identity].flushed_end > known[identity].start_offset:
@@ -301,9 +302,11 @@ class FileLogDirectory(LogDirectory):
                 self._leave_clean()
         finally:
             self._closed = f"log directory {self.path} is closed"
-            for log in self._logs.values():
-                log.close()
-            self.fs.close(self._lock)
+            try:
+                for log in self._logs.values():
+                    log.close()
+            finally:  # an interrupt must not leave the folder locked for the rest of the process
+                self.fs.close(self._lock)
 
     def _leave_clean(self) -> None:
         """Flush everything, then say so."""
@@ -329,8 +332,13 @@ class FileLogDirectory(LogDirectory):
             self._failed = reason
             for log in self._logs.values():
                 log.fail(reason)
-            with suppress(OSError):  # the disk is failing; if not even this can be stored, a power cut will be assumed or found
-                self._write_life(Life(self._life.boot_id, "power", tuple(sorted(self._logs))))
+            # The disk is failing; if not even this can be stored, a power cut will be assumed or found.
+            try:
+                self._write_life(Life(self._life.boot_id, flush_failed=True))
+            except OSError:
+                with suppress(OSError):  # no note at all says as much, and takes no space
+                    self.fs.unlink(f"{self.path}/{_LIFE}")
+                    self.fs.fsync_dir(self.path)
 
     def _write_life(self, life: Life) -> None:
         write_plain(self.fs, self.path, _LIFE, life.to_plain())

@@ -122,9 +122,10 @@ def kill_in_child(living: DiesInChild) -> None:
 
 
 def _after_fork() -> None:
-    for living in list(_living):
-        living.die_in_child()
+    forked = list(_living)
     _living.clear()
+    for living in forked:  # one that goes on as something new has itself put down again, for the child's own children
+        living.die_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -235,7 +235,12 @@ class FileLog(SegmentedLog):
             segment = self._segments[self._find(offset)]
             position, header = batch_holding(self._storage, self.identity, segment, offset)
             self._cut_files(segment, position, header.base_offset)
+            self._cut_epochs(offset)  # at once: looking back may fail
             self._look_back(header.base_offset)
+        else:
+            self._cut_epochs(offset)
+
+    def _cut_epochs(self, offset: int) -> None:
         self.epochs.truncate(offset)
         self.last_epoch = self.epochs.latest.epoch if self.epochs.latest else -1
 
@@ -276,17 +281,21 @@ class FileLog(SegmentedLog):
                 segment = self._segments[self._find(offset)]
                 offset = batch_holding(self._storage, self.identity, segment, offset)[1].base_offset
             self._start_at(max(offset, self.start_offset))
+        self._remove_trimmed()
         return self.start_offset
+
+    def _remove_trimmed(self) -> None:
+        """Remove the segments that lie wholly below the start; all, if nothing is left: no later life finds what was there."""
+        kept = next((one for one in self._segments if one.end_offset > self.start_offset), None)
+        self._remove_below(self.end_offset if kept is None else kept.base_offset)
 
     def retain(self, wall_ms: int, limit: int) -> int:
         self._check_open()
         self.producers.expire(wall_ms - self._storage.limits.producer_expiry_ms)
         count = expired(self._segments, self.config, wall_ms, limit)
         if count:
-            if count == len(self._segments):
-                try:
-                    self._roll()
-                except OSError as error:
-                    self._refuse_append(error)
-            self._start_at(max(self.start_offset, self._segments[count].base_offset))
+            start = self._segments[count].base_offset if count < len(self._segments) else self.end_offset
+            self._start_at(max(self.start_offset, start))
+            self._remove_below(start)
+        self._remove_trimmed()  # what could not be removed before
         return self.start_offset

@@ -5,6 +5,7 @@
 * Another boot id (power): every log may have lost its unflushed end, except those flushed before each acknowledgement
   whose recovered end reaches what is known to have been flushed, without anything valid behind a break.
 * Records below the recovery point bad or missing: that log has, whatever the boot id says.
+* An fsync has failed, or the note of the last life is gone: every log, likewise.
 
 What was found counts until a controller has been told: a second crash before that must not make it forgotten.
 """
@@ -33,15 +34,21 @@ class Life:
     boot_id: str = ""
     kind: LossKind = "none"
     lossy: tuple[PartitionId, ...] = ()
+    flush_failed: bool = False
+    """An fsync has failed: what is in the cache may not be on the disk, and no later fsync brings it there. Every log is lossy."""
 
     def to_plain(self) -> list[Any]:
         """As plain values."""
-        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy]]
+        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed]
 
     @classmethod
     def from_plain(cls, value: list[Any] | None) -> Life:
-        """What `to_plain` described; a missing or torn note is one of a boot that nobody knows, hence of another."""
-        return cls() if value is None else cls(value[0], value[1], tuple(PartitionId(*identity) for identity in value[2]))
+        """What `to_plain` described; a missing or torn note is one of a boot that nobody knows, hence of another, and whatever
+        it told of losses is not known."""
+        if value is None:
+            return cls(flush_failed=True)
+        boot_id, kind, lossy, *rest = value
+        return cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), *rest)
 
 
 def judge(
@@ -55,7 +62,8 @@ def judge(
 ) -> LossReport:
     """The report of a life that `last` began and that ended cleanly (with this broker epoch) or not (None)."""
     corrupt = {identity for identity, state in states.items() if state.corrupt}
-    lossy = corrupt | {identity for identity in last.lossy if identity in configs}
+    distrusted = last.flush_failed and clean_epoch is None
+    lossy = corrupt | {identity for identity in configs if distrusted or identity in last.lossy}
     if power:
         for identity, config in configs.items():
             state = states.get(identity)

@@ -2,7 +2,8 @@
 
 Below the recovery point (known to be on disk) only headers are read, or summaries of whole segments. Above it, every
 byte is verified. After a killed process the page cache has survived, so only the last segment can be unfinished, and
-only by ending inside its last batch. After a power cut anything above the recovery point may be torn, missing or zero.
+only by ending inside its last batch. After a power cut anything above the recovery point may be torn, missing or zero;
+so it may be after a failed fsync, and what the cache still shows must be written again before it is looked at.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from attrs import define, field
 from replog.log.checkpoint import read_file, write_all
 from replog.log.epochs import EpochTable
 from replog.log.producers import ProducerTable
+from replog.log.rewriting import write_again
 from replog.log.scan import headers, valid_batch_follows
-from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex, segment_base, segment_name
-from replog.log.storage import Marker, Storage, read_marker, read_summary, remove_summary, write_marker
+from replog.log.segment import LOG_SUFFIX, START_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex, segment_base, segment_name
+from replog.log.storage import Marker, Storage, place_marker, read_marker, read_summary, remove_summary
 from replog.log.verify import Stop, Verifier
 from replog.model import PartitionId
 from replog.records import BadBatch, BatchHeader
@@ -82,24 +84,30 @@ def restore(storage: Storage, identity: PartitionId, saved: list[Any]) -> LogSta
     return state
 
 
-def recover(storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, *, power: bool) -> LogState:
+def recover(
+    storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, *, power: bool, rewrite: bool = False
+) -> LogState:
     """Recover the log whose folder exists, given what the last checkpoint knew. Raises OSError if the disk does not let it.
 
     `start` None: the checkpoint is lost. Then the log starts where its files do, and whether something is missing in
-    front of them cannot be told; it is never a reason to throw away what is there (P-50).
+    front of them cannot be told; it is never a reason to throw away what is there (P-50). `rewrite`: an fsync has failed,
+    so that what the cache shows above the recovery point may not be on the disk, and no later fsync would bring it there.
     """
-    return _Recovery(storage, identity, start, flushed_end, power).run()
+    return _Recovery(storage, identity, start, flushed_end, power, rewrite).run()
 
 
 class _Recovery:
-    def __init__(self, storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, power: bool) -> None:
+    def __init__(
+        self, storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, power: bool, rewrite: bool
+    ) -> None:
         self.storage, self.fs, self.identity = storage, storage.fs, identity
+        self.rewrite = rewrite
         self.folder = storage.folder_of(identity)
         self.power = power
         self.state = LogState(ProducerTable(storage.limits.producers_max))
         self.verifier = Verifier(storage.fs, identity, storage.limits.index_interval_bytes, self._take_epoch_and_producer)
         marker = self.state.marker = read_marker(self.fs, self.folder)
-        self.start = (start or 0) if marker is None else marker.start_after(start or 0)
+        self.start = marker.start if marker is not None and marker.start >= 0 else start or 0
         # Killing a process loses no file: what is missing in front was trimmed, whatever became of the checkpoint.
         self.starts_with_files = not power or start is None
         self.state.hole = power and start is None
@@ -108,6 +116,8 @@ class _Recovery:
     def run(self) -> LogState:
         state = self.state
         bases = self._clean_up()
+        if self.rewrite:
+            self._write_again(bases)
         end = self.start
         if bases:
             if self.starts_with_files:
@@ -131,17 +141,42 @@ class _Recovery:
         """Finish what a crash interrupted; returns the base offsets of the segments."""
         names = self.fs.listdir(self.folder)
         bases = sorted(base for name in names if (base := segment_base(name)) is not None)
+        starts = sorted(base for name in names if (base := segment_base(name, START_SUFFIX)) is not None)
         if self.state.marker is not None and self.state.marker.resetting:
             self._remove([self._segment(base) for base in bases], self.start)
-            bases = []
+            for one in starts:
+                self.fs.unlink(f"{self.folder}/{segment_name(one, START_SUFFIX)}")
+            self.fs.fsync_dir(self.folder)
+            bases, starts = [], []
             self.state.marker = self.state.marker._replace(resetting=False)
-            write_marker(self.fs, self.folder, self.state.marker)
+            place_marker(self.fs, self.folder, self.state.marker)
+            self.fs.fsync_dir(self.folder)
+        if starts:
+            self.start = max(self.start, starts[-1])
+            self._empty_note(starts[-1])  # earlier ones are empty, and go with the next trim
         for name in names:
             orphan = name.endswith(SUMMARY_SUFFIX) and segment_base(name.removesuffix(SUMMARY_SUFFIX) + LOG_SUFFIX) not in bases
             if orphan or name.endswith(".new"):
                 with suppress(FileNotFoundError):
                     self.fs.unlink(f"{self.folder}/{name}")
         return bases
+
+    def _empty_note(self, start: int) -> None:
+        """A note of where the log begins was a segment once; its bytes are not needed."""
+        path = f"{self.folder}/{segment_name(start, START_SUFFIX)}"
+        if self.fs.size(path):
+            fd = self.fs.open(path)
+            try:
+                self.fs.ftruncate(fd, 0)
+            finally:
+                self.fs.close(fd)
+
+    def _write_again(self, bases: list[int]) -> None:
+        """Everything that may not have been flushed. If that fails, the note that it must be done is still there at the next open."""
+        for base, next_base in zip(bases, [*bases[1:], None], strict=True):
+            if next_base is None or next_base > self.recovery_point:
+                write_again(self.fs, self._segment(base).path, base, self.recovery_point)
+        self.fs.fsync_dir(self.folder)
 
     def _segment(self, base: int) -> Segment:
         segment = Segment(f"{self.folder}/{segment_name(base)}", base)

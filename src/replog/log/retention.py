@@ -33,7 +33,7 @@ def is_full(segment: Kept, batch_bytes: int, timestamp_ms: int, config: TopicCon
 def expired(segments: Sequence[Kept], config: TopicConfig, wall_ms: int, limit: int) -> int:
     """How many of the oldest segments may go: too old or over the size, and wholly below `limit` (the high watermark).
 
-    The last segment, which takes the appends, goes only by age; whoever removes it must begin a new one first.
+    The last segment, which takes the appends, goes only by age; the next append begins a new one.
     """
     total = sum(segment.size for segment in segments)
     count = 0

@@ -10,10 +10,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-__all__ = ["LOG_SUFFIX", "SUMMARY_SUFFIX", "Segment", "SparseIndex", "segment_base", "segment_name"]
+__all__ = ["LOG_SUFFIX", "START_SUFFIX", "SUMMARY_SUFFIX", "Segment", "SparseIndex", "segment_base", "segment_name"]
 
 LOG_SUFFIX: Final = ".log"
 SUMMARY_SUFFIX: Final = ".index"
+START_SUFFIX: Final = ".start"
 _RESUME_MAX: Final = 32
 
 
@@ -22,10 +23,10 @@ def segment_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-def segment_base(name: str) -> int | None:
-    """The base offset of a segment file's name, None if it is another file."""
-    digits = name.removesuffix(LOG_SUFFIX)
-    return int(digits) if name.endswith(LOG_SUFFIX) and len(digits) == 20 and digits.isdecimal() else None
+def segment_base(name: str, suffix: str = LOG_SUFFIX) -> int | None:
+    """The offset in a file's name, None if it is another kind of file."""
+    digits = name.removesuffix(suffix)
+    return int(digits) if name.endswith(suffix) and len(digits) == 20 and digits.isdecimal() else None
 
 
 class SparseIndex:

@@ -6,6 +6,9 @@
   came between, and the old records there join what is before and behind them: a log that nobody ever had.
 * A truncation below what the checkpoint calls flushed leaves a marker first, so that recovery does not miss what was
   dropped on purpose (KAFKA-10101). A reset leaves one before and after, because its new start is in no file's name.
+  Both markers are written before anything goes: on a full disk nothing has happened yet.
+* Trimming takes no space, because on a full disk it is what makes room. The oldest segment is not removed but renamed, to
+  the offset at which the log begins now, and emptied: after a power cut the others must not look lost.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from replog.errors import LogClosed, LogFull
 from replog.log.base import StoredLog
 from replog.log.flushing import FlushRun
 from replog.log.recovery import LogState, to_plain
-from replog.log.segment import Segment, SparseIndex, segment_name
-from replog.log.storage import OFFSET_MAX, Marker, Storage, remove_marker, remove_summary, write_marker, write_summary
+from replog.log.segment import START_SUFFIX, Segment, SparseIndex, segment_base, segment_name
+from replog.log.storage import Marker, Storage, place_marker, remove_marker, remove_summary, stage_marker, write_summary
 from replog.model import PartitionId
 from replog.ports import FlushToken
 
@@ -99,8 +102,12 @@ class SegmentedLog(StoredLog):
 
     def _refuse_append(self, error: OSError) -> NoReturn:
         """The files are as they were before the append: say whether trying again can help."""
-        if error.errno in PASSING:
-            raise LogFull(f"log {self.identity!r} takes no append now: {error}") from error
+        self._refuse("takes no append", error)
+
+    def _refuse(self, what: str, error: OSError) -> NoReturn:
+        """Nothing has changed: LogFull if trying again can help, else LogDamaged."""
+        if error.errno in PASSING and self._refusal is None:
+            raise LogFull(f"log {self.identity!r} {what} now: {error}") from error
         self._damaged(str(error), error)
 
     def _damaged(self, reason: str, error: OSError) -> NoReturn:
@@ -111,16 +118,18 @@ class SegmentedLog(StoredLog):
     # ------------------------------------------------------------------------------------------------------- shrinking
 
     def _cut_files(self, segment: Segment, position: int, base: int) -> None:
-        """The log ends at `base` now, which is at `position` of `segment`. Raises LogDamaged; the state follows each file operation."""
+        """The log ends at `base` now, which is at `position` of `segment`.
+
+        Raises LogFull, and nothing has changed; or LogDamaged: the state follows each file operation.
+        """
         fs, files = self._storage.fs, self._storage.files
         if position == 0 and segment is not self._segments[0]:  # it goes whole: the one before it takes the next append
             segment = self._segments[self._segments.index(segment) - 1]
             position = segment.size
-        self._tail.clear()
-        self.generation += 1
+        if base < self._recorded_flush:
+            self._leave_marker((self._marker or Marker(-1, base))._replace(recovery_max=base))
+        end = self.end_offset
         try:
-            if base < self._recorded_flush:
-                self._leave_marker((self._marker or Marker(-1, base))._replace(recovery_max=base))
             while self._segments[-1] is not segment:
                 self._remove_segment(self._segments[-1])
             if position < segment.size:
@@ -131,19 +140,26 @@ class SegmentedLog(StoredLog):
                 self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
                 self._unlinked = False
         except OSError as error:
+            if self.end_offset == end:
+                self._refuse("cannot be truncated", error)
             self._damaged(str(error), error)
+        self._tail.clear()
+        self.generation += 1
         segment.cut(base, position)
         self._active = segment
         self._end_at(base)
 
-    def _remove_segment(self, segment: Segment) -> None:
-        """Remove the file of the first or the last segment, once the removal before this one is durable."""
+    def _remove_segment(self, segment: Segment, new_path: str = "") -> None:
+        """Remove (or rename) the file of the first or the last segment, once the removal before this one is durable."""
         fs = self._storage.fs
         if self._unlinked:
             self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
         self._unlinked = True
         remove_summary(fs, segment)
-        fs.unlink(segment.path)
+        if new_path:
+            fs.rename(segment.path, new_path)
+        else:
+            fs.unlink(segment.path)
         if segment is self._segments[0]:
             del self._segments[0]
         else:
@@ -157,47 +173,61 @@ class SegmentedLog(StoredLog):
         self.flushed_end = min(self.flushed_end, offset)
 
     def _start_at(self, offset: int) -> None:
-        """The log starts at `offset`: segments that lie wholly below go, except the last. Raises LogDamaged.
-
-        On a full disk they stay, and the next call tries again.
-        """
+        """The log starts at `offset`; `_remove_below` does the rest."""
         self.start_offset = offset
         self.flushed_end = max(self.flushed_end, offset)  # what was trimmed needs no flush
         self.epochs.trim(offset)
+
+    def _remove_below(self, offset: int) -> None:
+        """Remove the segments that begin below `offset`, which is where one begins, or the end of the log. Raises LogDamaged.
+
+        Needs no space. Should the system refuse for now all the same, they stay, and the next call tries again.
+        """
+        segments = self._segments
+        if not segments or segments[0].base_offset >= offset:
+            return
         try:
-            first = next((s for s in self._segments if s.end_offset > offset), self._segments[-1]) if self._segments else None
-            if first is not None and first is not self._segments[0]:
-                # Before the files go: after a power cut, a first segment that was trimmed must not look like one that was lost.
-                self._leave_marker((self._marker or Marker(-1, OFFSET_MAX)).trimmed_to(first.base_offset))
-            while len(self._segments) > 1 and self._segments[0].end_offset <= offset:
-                self._remove_segment(self._segments[0])
+            self._note_start(offset)
+            while segments and segments[0].base_offset < offset:
+                self._remove_segment(segments[0])
         except OSError as error:
-            if error.errno not in PASSING:  # else the files stay until there is room to say that they may go
+            if error.errno not in PASSING or self._refusal is not None:
                 self._damaged(str(error), error)
+        if not segments:
+            self._active = None
+            self._tail.clear()
+
+    def _note_start(self, offset: int) -> None:
+        """Make the oldest segment the note that the log begins at `offset`, durably. After an OSError it may be one already."""
+        fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
+        oldest, path = self._segments[0], f"{folder}/{segment_name(offset, START_SUFFIX)}"
+        earlier = self._start_notes()
+        self._remove_segment(oldest, path)
+        self._sync(lambda: fs.fsync_dir(folder))
+        self._unlinked = False
+        for old in earlier:
+            if old != path:
+                fs.unlink(old)
+        if not oldest.pins:  # else somebody reads it; the next note frees the space of this one
+            fd = fs.open(path)
+            try:
+                fs.ftruncate(fd, 0)
+                self._sync(lambda: fs.fsync(fd))
+            finally:
+                fs.close(fd)
+
+    def _start_notes(self) -> list[str]:
+        """Paths of what `_note_start` has left."""
+        folder = self._storage.folder_of(self.identity)
+        names = self._storage.fs.listdir(folder)
+        return [f"{folder}/{name}" for name in names if segment_base(name, START_SUFFIX) is not None]
 
     def reset_to(self, offset: int) -> None:
         self._check_open()
-        fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
+        if offset or not self.is_fresh:
+            self._reset_files(offset)
         self._tail.clear()
         self.generation += 1
-        try:
-            if self._segments:
-                self._leave_marker(Marker(offset, offset, resetting=True))
-                while len(self._segments) > 1:
-                    self._remove_segment(self._segments[-1])
-                only = self._segments[0]
-                self._remove_segment(only)
-                only.cut(offset, 0)
-                fs.fsync_dir(folder)
-                self._unlinked = False
-            elif offset:
-                with suppress(FileExistsError):
-                    fs.mkdir(folder)
-                fs.fsync_dir(self._storage.folder)
-            if self._marker is not None or offset:
-                self._leave_marker(Marker(offset, offset))
-        except OSError as error:
-            self._damaged(str(error), error)
         self._active = None
         self.start_offset = self.end_offset = self.flushed_end = offset
         self.epochs.clear()
@@ -205,8 +235,47 @@ class SegmentedLog(StoredLog):
         self.producers.clear()
         self.producers.forgetful = offset > 0
 
+    def _reset_files(self, offset: int) -> None:
+        """Remove everything, and note that the log begins at `offset`. Raises LogFull, and nothing has changed; or LogDamaged."""
+        fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
+        begun, done = Marker(offset, offset, resetting=True), Marker(offset, offset)
+        try:
+            if not self._segments:
+                with suppress(FileExistsError):
+                    fs.mkdir(folder)
+            finish = stage_marker(fs, folder, done)
+        except OSError as error:
+            self._refuse("cannot be reset", error)
+        self._leave_marker(begun)
+        try:
+            if not self._segments:
+                fs.fsync_dir(self._storage.folder)
+            while len(self._segments) > 1:
+                self._remove_segment(self._segments[-1])
+            for only in self._segments[:]:
+                self._remove_segment(only)
+                only.cut(offset, 0)
+            for note in self._start_notes():
+                fs.unlink(note)
+            fs.fsync_dir(folder)
+            self._unlinked = False
+            finish()
+            fs.fsync_dir(folder)
+        except OSError as error:
+            self._damaged(str(error), error)
+        self._marker = done
+
     def _leave_marker(self, marker: Marker) -> None:
-        write_marker(self._storage.fs, self._storage.folder_of(self.identity), marker)
+        """Leave a marker durably. Raises LogFull, and the one before still holds; or LogDamaged."""
+        fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
+        try:
+            place_marker(fs, folder, marker)
+        except OSError as error:
+            self._refuse("cannot be cut", error)
+        try:
+            fs.fsync_dir(folder)
+        except OSError as error:
+            self._damaged(str(error), error)
         self._marker = marker
         self._recorded_flush = min(self._recorded_flush, marker.recovery_max)
 

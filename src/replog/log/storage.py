@@ -4,7 +4,8 @@ One folder per log, made with its first batch. In it::
 
     00000000000000000000.log      batches; the name is the offset of the first
     00000000000000000000.index    what is known of a segment that is complete: never needed, only quicker than reading it
-    marker                        a truncation, reset or trim that the directory's checkpoint does not know of yet
+    00000000000000000500.start    the log begins at this offset: what is left of a segment that was trimmed, and empty
+    marker                        a truncation or reset that the directory's checkpoint does not know of yet
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgpack
 from attrs import define, field, frozen
 
 from replog.config import BrokerConfig
-from replog.log.checkpoint import read_file, read_plain, seal, unpack, unseal, write_all, write_plain
+from replog.log.checkpoint import place_small_file, read_file, read_plain, seal, stage_small_file, unpack, unseal, write_all
 from replog.log.epochs import EpochTable
 from replog.log.files import Fs
 from replog.log.open_files import OpenFiles
@@ -27,11 +28,9 @@ from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex
 from replog.model import PartitionId
 from replog.records import BadBatch
 
-__all__ = ["OFFSET_MAX", "Marker", "Storage", "Summary", "read_marker", "read_summary", "write_marker", "write_summary"]
+__all__ = ["Marker", "Storage", "Summary", "place_marker", "read_marker", "read_summary", "stage_marker", "write_summary"]
 
 _MARKER: Final = "marker"
-OFFSET_MAX: Final = 2**63 - 1
-"""Above every offset: a marker that limits nothing."""
 
 
 @define
@@ -63,28 +62,22 @@ class Marker(NamedTuple):
     """What the last truncation or reset needs to be remembered by, until the next checkpoint of the directory."""
 
     start: int
-    """Where the log begins since it was reset or trimmed, whatever the checkpoint says. -1 if it was not."""
+    """Where the log begins since it was reset, whatever the checkpoint says. -1 if it was not."""
     recovery_max: int
     """Nothing at or above this may be taken for flushed, whatever the checkpoint says."""
     resetting: bool = False
     """A reset has begun: every segment goes."""
-    trimmed: bool = False
-    """`start` comes from trimming alone: the checkpoint may know a later one."""
-
-    def trimmed_to(self, start: int) -> Marker:
-        """The marker when segments below `start` are about to go as well."""
-        return self._replace(start=start, trimmed=self.start < 0 or self.trimmed)
-
-    def start_after(self, checkpointed: int) -> int:
-        """Where the log begins, given what the last checkpoint says."""
-        if self.start < 0:
-            return checkpointed
-        return max(self.start, checkpointed) if self.trimmed else self.start
 
 
-def write_marker(fs: Fs, folder: str, marker: Marker) -> None:
-    """Leave a marker, durably."""
-    write_plain(fs, folder, _MARKER, list(marker))
+def place_marker(fs: Fs, folder: str, marker: Marker) -> None:
+    """Leave a marker; durable once the folder is synced. After an OSError nothing has changed."""
+    place_small_file(fs, folder, _MARKER, msgpack.packb(list(marker)))
+
+
+def stage_marker(fs: Fs, folder: str, marker: Marker) -> Callable[[], None]:
+    """Write a marker for later: what is returned puts it in its place, and needs no more space for that."""
+    temporary = stage_small_file(fs, folder, f"{_MARKER}.next", msgpack.packb(list(marker)))
+    return lambda: fs.rename(temporary, f"{folder}/{_MARKER}")
 
 
 def read_marker(fs: Fs, folder: str) -> Marker | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import random
 
 import pytest
 from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_log, segments
@@ -13,7 +12,7 @@ from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.log.log import FileLog
 from replog.ports import LogStart
 from replog.records import RecordBatch
-from replog.testing.disk import SECTOR, FaultyFs, MemoryFs, SimulatedDisk, crash_states, keep_all
+from replog.testing.disk import SECTOR, FaultyFs, MemoryFs, crash_states, keep_all
 from replog.testing.disk.session import batch_of_length
 from replog.testing.disk.trial import content_of
 from replog.testing.log_contract import append, entries_of, flush, shown
@@ -264,24 +263,3 @@ def test_an_intact_batch_at_the_place_of_another_is_seen() -> None:
     content[length : 2 * length] = content[4 * length : 5 * length]
     with pytest.raises(LogCorrupt, match="offset 4 is where that at 1 should be"):
         list(log.records())
-
-
-def test_retention_on_a_full_disk_waits_for_room() -> None:
-    """It could not note where the log starts; that is no damage, and the next round removes what is too much."""
-    disk = SimulatedDisk(random.Random(1))
-    directory, log = open_log(disk, TopicConfig(segment_bytes=2 * SECTOR, retention_bytes=2 * SECTOR))
-    put(log, 1, 1, 1, 1, 1, 1)
-    disk.arm("no_space")
-    before = len(segments(disk))
-    log.retain(0, log.end_offset)
-    assert not log.is_damaged
-    assert len(segments(disk)) == before
-    assert log.start_offset > 0
-    disk.disarm()
-    put(log, 1)
-    log.retain(0, log.end_offset)
-    assert len(segments(disk)) < before
-    kill(disk, directory)
-    again = open_directory(disk).get(IDENTITY)
-    assert again is not None
-    assert (again.start_offset, again.end_offset) == (log.start_offset, 7)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import random
+from contextlib import suppress
 
 import pytest
 from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, kill, open_directory, open_log, segments
@@ -14,7 +16,7 @@ from replog.log.log import FileLog
 from replog.log.memory import MemoryLogDirectory
 from replog.log.storage import folder_name
 from replog.ports import LogStart
-from replog.testing.disk import FaultyFs, MemoryFs
+from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk
 from replog.testing.log_contract import append, batch_of, flush, shown, stored_batches
 
 OTHER = IDENTITY._replace(partition=1)
@@ -231,7 +233,7 @@ def test_a_failing_truncation_leaves_a_log_that_opens(kind: str, action: str) ->
     trouble.kind = ""
     kill(disk, directory)
     directory = open_directory(disk)
-    flushed_in_vain = kind == "fsync_dir" and action == "truncate_to"  # the others only failed to note where the log starts
+    flushed_in_vain = kind == "fsync_dir" and action != "reset_to"  # that one only failed to note what it is about to do
     assert directory.loss.kind == ("power" if flushed_in_vain else "process")
     found = directory.get(IDENTITY)
     assert found is not None
@@ -319,3 +321,18 @@ def test_a_flush_outlives_the_quarantine_of_its_log() -> None:
     assert lost is not None
     disk.rename(f"/d/logs/{folder_name(OTHER)}", "/d/elsewhere")
     assert isinstance(lost.run().error, FileNotFoundError), "taken away by somebody else"
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_a_truncation_that_cannot_look_back_has_cut_the_epochs_all_the_same(after: int) -> None:
+    """Once bytes are gone so are the epochs that stood in them: a table with more would send followers to a wrong place (S10)."""
+    disk = SimulatedDisk(random.Random(1))
+    _, log = open_log(disk, TopicConfig())
+    for epoch in range(4):
+        append(log, 2, epoch=epoch)
+    log.forget_tail()
+    disk.arm("read_error", paths=".log", after=after)
+    with suppress(LogCorrupt, LogDamaged, OSError):
+        log.truncate_to(3)
+    assert all(entry.start <= log.end_offset for entry in log.epochs.entries())
+    assert log.last_epoch == log.epochs.entries()[-1].epoch

@@ -338,6 +338,9 @@ def check_contiguous(log: FileLog, before: list[bytes | None], action: str, argu
     if action == "reset_to" and log.start_offset == log.end_offset == argument:
         assert entries_of(log) == []
         return
+    if action == "trim_to" and log.start_offset == log.end_offset == argument:
+        assert entries_of(log) in ([], [(3, argument)])  # the epoch it was in goes on
+        return
     assert shown(log) == before[log.start_offset : log.end_offset]
     assert all(log.start_offset <= start < log.end_offset for _, start in entries_of(log))
     if action == "truncate_to":
@@ -362,3 +365,17 @@ def test_a_crash_after_each_file_operation(action: str, argument: int) -> None:
 @pytest.mark.parametrize("offset", [100, 10, 0])
 def test_a_crash_in_a_reset(offset: int) -> None:
     crash_everywhere(list(range(12)), "reset_to", offset)
+
+
+def test_a_log_that_was_trimmed_to_its_end_has_nothing_below_it_in_its_next_life() -> None:
+    """A follower trims what its leader cannot vouch for, and goes on behind it: a restart must not bring that back."""
+    disk = MemoryFs()
+    directory, log = open_log(disk, TopicConfig())
+    append(log, 2)
+    append(log, 1)
+    assert log.trim_to(log.end_offset) == 3
+    append(log, 2)
+    kill(disk, directory)
+    log = open_directory(disk).get(IDENTITY)
+    assert log is not None
+    assert (log.start_offset, log.end_offset) == (3, 5)

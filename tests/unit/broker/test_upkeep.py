@@ -1,0 +1,120 @@
+"""What a broker does by the clock on a full disk: first what makes room, and one copy without room does not keep the others from it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from replog.broker.upkeep import Upkeep
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import LogFull
+from replog.log.directory import FileLogDirectory
+from replog.log.memory import MemoryLog, MemoryLogDirectory
+from replog.model import PartitionId
+from replog.partition.partition import Partition
+from replog.ports import LogDirectory, LogStart
+from replog.testing.disk import SimulatedDisk
+from replog.testing.log_contract import append, flush
+
+LIMITS = BrokerConfig(retention_check_ms=1_000, checkpoint_interval_ms=1_000, deletion_delay_ms=0)
+OLD = TopicConfig(segment_bytes=500, retention_ms=1_000)
+A, B, C = (PartitionId(bytes(16), number, 0) for number in range(3))
+
+
+def led(directory: LogDirectory) -> dict[PartitionId, Partition]:
+    """Three copies with 20 records each, all of them old and committed."""
+    partitions: dict[PartitionId, Partition] = {}
+    for log in directory.create([LogStart(identity, "t", OLD) for identity in (A, B, C)]):
+        for _ in range(10):
+            append(log, 2)
+        flush(log)
+        partitions[log.identity] = Partition(
+            log.identity, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {}, high_watermark=log.end_offset
+        )
+        partitions[log.identity].config = OLD
+    return partitions
+
+
+def upkeep_of(directory: LogDirectory, partitions: dict[PartitionId, Partition]) -> Upkeep:
+    """Its timers have begun, and are due at 1,000."""
+    upkeep = Upkeep(directory, partitions, LIMITS)
+    assert upkeep.run(0) == []
+    upkeep.wall_ms = 10**15
+    return upkeep
+
+
+def test_one_copy_without_room_does_not_end_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = MemoryLogDirectory(limits=LIMITS)
+    partitions = led(directory)
+    retain = MemoryLog.retain
+    refused = [B]
+
+    def refuse(log: MemoryLog, wall_ms: int, limit: int) -> int:
+        if log.identity in refused:
+            raise LogFull(f"no room for {log.identity.partition}")
+        return retain(log, wall_ms, limit)
+
+    monkeypatch.setattr(MemoryLog, "retain", refuse)
+    upkeep = upkeep_of(directory, partitions)
+    with pytest.raises(LogFull, match="no room for 1"):
+        upkeep.run(1_000)
+    assert [partition.log.start_offset for partition in partitions.values()] == [20, 0, 20]
+    assert [partition.identity for partition in upkeep.run(1_100)] == [A, C], "said as soon as it can be"
+    assert upkeep.run(1_200) == []
+    refused.clear()
+    assert [partition.identity for partition in upkeep.run(2_000)] == [B], "and tried again"
+
+
+def test_several_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = MemoryLogDirectory(limits=LIMITS)
+    upkeep = upkeep_of(directory, led(directory))
+    asked: list[PartitionId] = []
+
+    def refuse(log: MemoryLog, wall_ms: int, limit: int) -> int:
+        asked.append(log.identity)
+        raise LogFull("no room")
+
+    monkeypatch.setattr(MemoryLog, "retain", refuse)
+    with pytest.raises(LogFull):
+        upkeep.run(1_000)
+    assert upkeep.run(1_100) == []
+    assert asked == [A, B, C]
+
+
+def test_what_is_no_longer_served_has_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = MemoryLogDirectory(limits=LIMITS)
+    upkeep = upkeep_of(directory, led(directory))
+    upkeep.register(1)
+    monkeypatch.setattr(directory, "purge", full)
+    monkeypatch.setattr(directory, "quarantined", lambda: {A: 0})
+    with pytest.raises(LogFull):
+        upkeep.run(1_000)
+    upkeep.forget(B)
+    assert [partition.identity for partition in upkeep.run(1_100)] == [A, C]
+
+
+def full(identity: PartitionId) -> None:
+    """A purge without room."""
+    raise LogFull(f"no room for {identity!r}")
+
+
+def test_a_full_disk_is_made_room_on_although_no_checkpoint_can_be_written() -> None:
+    """Retention and deletion come first, and need no room of their own."""
+    disk = SimulatedDisk(random.Random(1))
+    directory = FileLogDirectory("/d", fs=disk, limits=LIMITS)
+    partitions = led(directory)
+    directory.quarantine(C, 0)
+    del partitions[C]
+    upkeep = upkeep_of(directory, partitions)
+    for partition in partitions.values():
+        upkeep.committed(partition)
+    disk.arm("no_space")
+    with pytest.raises(LogFull):
+        upkeep.run(1_000)
+    assert [path for path in disk.paths("/d/logs") if path.endswith(".log")] == []
+    assert disk.paths("/d/quarantine") == []
+    assert [partition.identity for partition in upkeep.run(1_100)] == [A, B]
+    disk.disarm()
+    assert upkeep.run(2_000) == []
+    assert directory.quarantined() == {}

@@ -1,0 +1,195 @@
+"""After a failed fsync the system shows what it has not stored, and calls it clean: the next life writes it again first (R14)."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_log, segments
+
+from replog.config import TopicConfig
+from replog.errors import LogDamaged, LogFull
+from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
+from replog.ports import LogStart
+from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk, keep_none
+from replog.testing.log_contract import append, flush, shown
+
+OTHER = IDENTITY._replace(partition=1)
+
+
+def found(disk: MemoryFs) -> tuple[FileLogDirectory, FileLog]:
+    """The next life."""
+    directory = open_directory(disk)
+    log = directory.get(IDENTITY)
+    assert isinstance(log, FileLog)
+    return directory, log
+
+
+def with_a_failed_flush(flushed: int, unflushed: int, config: TopicConfig) -> tuple[SimulatedDisk, list[bytes | None]]:
+    """A log whose last flush has failed, after a kill; and its values."""
+    disk = SimulatedDisk(random.Random(1))
+    directory, log = open_log(disk, config)
+    for _ in range(flushed):
+        append(log, 2)
+    flush(log)
+    directory.checkpoint()
+    for _ in range(unflushed):
+        append(log, 2)
+    disk.arm("fsync_error", paths=".log")
+    with pytest.raises(LogDamaged):
+        flush(log)
+    disk.disarm()
+    values = shown(log)
+    kill(disk, directory)
+    return disk, values
+
+
+@pytest.mark.parametrize("flushed", [0, 1, 7])
+@pytest.mark.parametrize("unflushed", [1, 9])
+@pytest.mark.parametrize("segment_bytes", [500, 1 << 20], ids=["several segments", "one segment"])
+def test_what_the_next_life_calls_flushed_survives_a_power_cut(flushed: int, unflushed: int, segment_bytes: int) -> None:
+    disk, values = with_a_failed_flush(flushed, unflushed, TopicConfig(segment_bytes=segment_bytes, flush="ack"))
+    directory, log = found(disk)
+    assert (directory.loss.kind, directory.loss.lossy) == ("power", (IDENTITY,))
+    assert shown(log) == values, "nothing that the cache still has is thrown away"
+    assert log.flushed_end == 2 * flushed
+    directory.registered(1)
+    append(log, 1)
+    flush(log)
+    promised = shown(log)
+    assert log.flushed_end == len(promised)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    directory, log = found(disk)
+    assert shown(log) == promised
+    assert directory.loss.lossy == ()
+
+
+def test_it_is_enough_that_the_next_life_has_begun() -> None:
+    """It notes that it was told; so whoever comes after it finds what was written again on the disk."""
+    disk, values = with_a_failed_flush(3, 3, TopicConfig(flush="ack"))
+    directory, _ = found(disk)
+    directory.registered(1)
+    kill(disk, directory)
+    directory, log = found(disk)
+    assert directory.loss.kind == "process"
+    flush(log)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert shown(found(disk)[1]) == values
+
+
+def test_what_was_dropped_from_the_cache_is_found_out() -> None:
+    """The system may forget a page that it calls clean, in any segment: what is served is then what the disk has."""
+    disk, values = with_a_failed_flush(2, 9, TopicConfig(segment_bytes=500))
+    path = segments(disk)[2]
+    disk.content(path)[20:200] = bytes(180)
+    directory, log = found(disk)
+    content = shown(log)
+    assert 4 <= len(content) < len(values)
+    assert content == values[: len(content)]
+    assert not directory.recovered[IDENTITY].corrupt, "it was never safely stored"
+    append(log)
+
+
+def test_a_lost_truncation_is_said_again() -> None:
+    """The old end of the file must not come back behind what was written since: it would fit."""
+    disk = SimulatedDisk(random.Random(1))
+    directory, log = open_log(disk, TopicConfig())
+    for _ in range(4):
+        append(log, 1)
+    flush(log)
+    disk.arm("fsync_error", paths=".log")
+    with pytest.raises(LogDamaged):
+        log.truncate_to(2)
+    disk.disarm()
+    kill(disk, directory)
+    directory, log = found(disk)
+    assert log.end_offset == 2
+    append(log, 1)
+    flush(log)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert found(disk)[1].end_offset == 3
+
+
+@pytest.mark.parametrize("path", [".log", FOLDER])
+def test_an_fsync_that_fails_while_it_is_written_again(path: str) -> None:
+    """Then it does not open, and the next time all of it is done again."""
+    disk, values = with_a_failed_flush(1, 3, TopicConfig(flush="ack"))
+    disk.arm("fsync_error", paths=path)
+    with pytest.raises(OSError, match="error"):
+        open_directory(disk)
+    disk.disarm()
+    disk.kill()
+    directory, log = found(disk)
+    assert directory.loss.lossy == (IDENTITY,)
+    flush(log)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert shown(found(disk)[1]) == values
+
+
+def test_an_fsync_that_fails_while_recovery_cuts_is_remembered() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    directory, log = open_log(disk, TopicConfig())
+    append(log, 2)
+    kill(disk, directory)
+    disk.content(segments(disk)[0]).extend(b"unfinished")
+    disk.arm("fsync_error", paths=".log")
+    with pytest.raises(OSError, match="error"):
+        open_directory(disk)
+    disk.disarm()
+    disk.kill()
+    directory, log = found(disk)
+    assert directory.loss.lossy == (IDENTITY,)
+    assert log.end_offset == 2
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_without_room_for_the_note_none_is_left(code: int) -> None:
+    """That says as much: every log may have lost something, whatever its flush policy."""
+    disk = SimulatedDisk(random.Random(1))
+
+    def no_note(operation: str, path: str) -> int | None:
+        if operation in ("create", "write") and "/life" in path:
+            raise OSError(code, "injected", path)
+        return None
+
+    fs = FaultyFs(disk)
+    directory, log = open_log(fs, TopicConfig(flush="ack"))
+    append(log, 2)
+    fs.before = no_note
+    disk.arm("fsync_error", paths=".log")
+    with pytest.raises(LogDamaged):
+        flush(log)
+    disk.disarm()
+    kill(disk, directory)
+    directory, log = found(disk)
+    assert (directory.loss.kind, directory.loss.lossy) == ("power", (IDENTITY,))
+    flush(log)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert len(shown(found(disk)[1])) == 2
+
+
+def test_the_catalogue_is_written_again_as_well() -> None:
+    """An entry that never reached the disk, with later ones behind it, would be damage after a power cut."""
+    disk = SimulatedDisk(random.Random(1))
+    directory, log = open_log(disk, TopicConfig(flush="ack"))
+    append(log, 1)
+    flush(log)
+    disk.arm("fsync_error", paths="catalogue")
+    disk.arm("write_error", paths="catalogue", after=1)  # nor can the entry be taken back
+    with pytest.raises((LogDamaged, LogFull)):
+        directory.create([LogStart(OTHER, "t", TopicConfig())])
+    disk.disarm()
+    kill(disk, directory)
+    directory = open_directory(disk)
+    third = IDENTITY._replace(partition=2)
+    directory.create([LogStart(third, "t", TopicConfig())])
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert third in open_directory(disk).identities()
