@@ -2,11 +2,12 @@
 
 A frame, little endian, is a header of 16 bytes, the message as msgpack, and the batches it carries, untouched::
 
-    ┌────────┬─────────┬───┬──────┬─────────────┬──────────┬─────────────┬─────────────────┐
-    │ length │ version │ 0 │ type │ meta length │ meta crc │ meta ...    │ attachments ... │
-    │ u32    │ u8      │ u8│ u16  │ u32         │ u32      │ msgpack     │ stored batches  │
-    └────────┴─────────┴───┴──────┴─────────────┴──────────┴─────────────┴─────────────────┘
+    ┌────────┬─────────┬───────┬──────┬─────────────┬──────────┬─────────────┬─────────────────┐
+    │ length │ version │ route │ type │ meta length │ meta crc │ meta ...    │ attachments ... │
+    │ u32    │ u8      │ u8    │ u16  │ u32         │ u32      │ msgpack     │ stored batches  │
+    └────────┴─────────┴───────┴──────┴─────────────┴──────────┴─────────────┴─────────────────┘
 
+* `route` says which actors of the two processes it goes between (`TO_CONTROLLER`, `FROM_CONTROLLER`); 0: broker or client.
 * `length` counts what follows it. `meta crc` is crc32c over bytes 4 to 11 and the meta; attachments have checksums of their own.
 * Every object is a msgpack array of its fields, in their order. A frame of this version has exactly them; one of a newer
   version may have more behind them, which are skipped. A missing one is refused: fields are only ever added at the end.
@@ -37,11 +38,28 @@ from replog.errors import ReplogError, UsageError
 from replog.model import PartitionId
 from replog.records import MemorySlice
 
-__all__ = ["FRAME_BYTES_MAX", "LOCAL_MESSAGES", "MESSAGE_TYPES", "PROTOCOL_VERSION", "CodecError", "decode", "encode", "frame_length"]
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "FROM_CONTROLLER",
+    "LOCAL_MESSAGES",
+    "MESSAGE_TYPES",
+    "PROTOCOL_VERSION",
+    "TO_CONTROLLER",
+    "CodecError",
+    "decode",
+    "encode",
+    "encode_parts",
+    "frame_length",
+    "route_of",
+]
 
 PROTOCOL_VERSION: Final = 1
 FRAME_BYTES_MAX: Final = 64 << 20
 """Largest frame accepted where nothing else is said; configuration may allow more."""
+TO_CONTROLLER: Final = 1
+"""Bit of a route: for the controller at the other end, not for the broker."""
+FROM_CONTROLLER: Final = 2
+"""Bit of a route: the controller at this end says it."""
 PLAIN_DEPTH_MAX: Final = 8
 """How deep lists and dicts may nest where a field takes any plain value."""
 
@@ -76,6 +94,8 @@ MESSAGE_TYPES: Final[dict[int, type[Any]]] = {
     22: m.ReplicaStatesAnswer,
     23: m.Admin,
     24: m.AdminAnswer,
+    25: m.Handshake,
+    26: m.HandshakeAnswer,
 }
 """Type number -> message. Numbers are format: never changed, never used again."""
 
@@ -102,13 +122,23 @@ class CodecError(ReplogError):
 # --------------------------------------------------------------------------------------------------------- encoding
 
 
+class Part(typing.Protocol):
+    """What a frame needs of a `ports.Slice`."""
+
+    length: int
+
+    def view(self) -> memoryview:
+        """The bytes."""
+        ...
+
+
 class _Writer:
     """One message on its way out: flattens what msgpack does not know, and sets the batches aside."""
 
     __slots__ = ("attachments",)
 
     def __init__(self) -> None:
-        self.attachments: list[bytes | memoryview] = []
+        self.attachments: list[bytes | Part] = []
 
     def flatten(self, value: Any) -> Any:
         """Called by msgpack for each object that it cannot pack itself."""
@@ -121,7 +151,7 @@ class _Writer:
         if kind is m.FetchedEntry:
             row = list(_fields_of(kind)(value))
             row[_SLICES] = [(part.base_offset, part.end_offset, part.length) for part in value.slices]
-            self.attachments.extend(part.view() for part in value.slices)
+            self.attachments.extend(value.slices)
             return row
         if not attrs.has(kind):
             raise CodecError(f"a message holds a value of type {kind.__name__}, which no frame can carry: {value!r:.80}")
@@ -161,12 +191,14 @@ def _check_plain(value: Any, where: str, depth: int) -> None:
         raise CodecError(f"{where} holds a {type(value).__name__}; allowed are str, int, bool, bytes, None, lists and dicts of them")
 
 
+_BUFFERS: Final = (bytes, memoryview, bytearray)
 _KEYS: Final = frozenset({str, int})
 _PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
-def encode(message: Any) -> list[bytes | memoryview]:
-    """The frame of a message, as buffers to be sent one after another: the first is header and meta, the rest the batches.
+def encode_parts(message: Any, route: int = 0) -> list[bytes | Part]:
+    """The frame of a message, as parts to be sent one after another: the first is header and meta, the rest the batches, as
+    bytes or as the very slices that the message holds. Nothing is read from a slice here, and none is released.
 
     Raises CodecError if the message holds what a frame cannot carry.
     """
@@ -178,12 +210,31 @@ def encode(message: Any) -> list[bytes | memoryview]:
         meta: bytes = packb(writer.flatten(message), default=writer.flatten)
     except (ValueError, OverflowError, TypeError) as error:
         raise CodecError(f"{type(message).__name__} cannot be encoded: {error}") from error
-    length = HEADER.size - _LENGTH.size + len(meta) + sum(map(len, writer.attachments))
+    length = HEADER.size - _LENGTH.size + len(meta)
+    for part in writer.attachments:
+        length += len(part) if isinstance(part, _BUFFERS) else part.length
     if length > 2**32 - 1:
         raise CodecError(f"{type(message).__name__} takes {length} bytes; a frame has at most {2**32 - 1}")
-    fields = (length, PROTOCOL_VERSION, 0, number, len(meta))
+    fields = (length, PROTOCOL_VERSION, route, number, len(meta))
     crc = crc32c(meta, crc32c(HEADER.pack(*fields, 0)[4:12]))
     return [HEADER.pack(*fields, crc) + meta, *writer.attachments]
+
+
+def encode(message: Any, route: int = 0) -> list[bytes | memoryview]:
+    """As `encode_parts`, with the bytes of the slices: read now, all of them.
+
+    Raises CodecError if the message holds what a frame cannot carry, or a slice whose bytes were truncated away.
+    """
+    buffers: list[bytes | memoryview] = []
+    for part in encode_parts(message, route):
+        if isinstance(part, _BUFFERS):
+            buffers.append(part)
+            continue
+        view = part.view()
+        if len(view) != part.length:
+            raise CodecError(f"{type(message).__name__} holds a slice of {part.length} bytes, of which {len(view)} are left")
+        buffers.append(view)
+    return buffers
 
 
 # --------------------------------------------------------------------------------------------------------- decoding
@@ -232,6 +283,11 @@ def frame_length(head: bytes | memoryview, *, frame_bytes_max: int = FRAME_BYTES
     if not HEADER.size <= length <= frame_bytes_max:
         raise CodecError(f"a frame of {length} bytes; allowed are {HEADER.size} to {frame_bytes_max}")
     return length
+
+
+def route_of(frame: bytes | memoryview) -> int:
+    """Between which actors a frame goes; of whole frames that `decode` has accepted."""
+    return frame[5]
 
 
 def decode(frame: bytes | memoryview, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Any:

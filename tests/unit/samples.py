@@ -73,7 +73,7 @@ def messages() -> dict[str, Any]:
         m.Produce(-1, 30_000, [m.ProduceEntry(1, P0, body), m.ProduceEntry(2, P1, body)]),
         m.Produced([m.ProducedEntry(1, 6, 5, 4, 3, 2)]),
         m.Fetch(7, 2, 2**40, 99, 3, 500, 1, 2**23, [m.FetchEntry(P0, 4, 2**62, 3, 2**20)], [P1], True, True),
-        m.Fetched(7, 99, 3, 70, [m.FetchedEntry(P0, 4, 100, 1, 90, 10, 110, 2, 80, slices, 3), m.FetchedEntry(P1, 0, 0)]),
+        m.Fetched(7, 99, 3, 70, [m.FetchedEntry(P0, 4, 100, 1, 90, 10, 110, 2, 80, slices, 3), m.FetchedEntry(P1, 0, 0)], True),
         m.Flushed(2, 2**40, [m.FlushedEntry(P0, 4, 100)]),
         m.ListOffsets(8, [m.ListOffsetsEntry(P0, 4, -2)]),
         m.ListedOffsets(8, [m.ListedOffset(P0, 1, 2, 3, 4, 5, 6)]),
@@ -94,5 +94,7 @@ def messages() -> dict[str, Any]:
         m.ReplicaStatesAnswer(2, 2**40, 15, [m.ReplicaState(P0, 4, 100, 90)]),
         m.Admin(16, "create_topic", PLAIN, 5),
         m.AdminAnswer(16, 36, "exists", PLAIN, "client-1"),
+        m.Handshake("c1", m.BROKER, 2, 3, 1, 1, 2, b"nonce", b"proof"),
+        m.HandshakeAnswer(11, "another cluster", "c1", 3, 1, b"nonce", b"proof"),
     ]
     return {type(message).__name__: message for message in listed}

@@ -127,7 +127,7 @@ def view_with(config: Any) -> bytes:
 
 
 def fetched(slices: Any, attached: bytes = b"") -> bytes:
-    return frame_of(PACK([1, 0, -1, 0, [[PARTITION, 0, 0, 0, 0, 0, 0, -1, -1, slices, -1]]]), "Fetched", attached=attached)
+    return frame_of(PACK([1, 0, -1, 0, [[PARTITION, 0, 0, 0, 0, 0, 0, -1, -1, slices, -1]], False]), "Fetched", attached=attached)
 
 
 @pytest.mark.parametrize(

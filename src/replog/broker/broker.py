@@ -73,7 +73,7 @@ class Broker:
         self._fetching = Fetching(broker_id, self.outbox, config, ids)
         self._proposals = Proposals(broker_id, self.outbox, config)
         self._upkeep = Upkeep(directory, self.partitions, config)
-        self._offsets = Offsets(self.partitions, self.routing)
+        self._offsets = Offsets(self.partitions, self.routing, failed=self._fail)
         self._forwarding = Forwarding(self.outbox)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from replog.broker.notices import Applied
 from replog.errors import Code, LogDamaged, LogFull
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica, StopReplicaAnswer
 from replog.model import PartitionId
@@ -31,13 +32,25 @@ class Commands:
         self.broker_epoch = -1
         self.controller_epoch = -1
         self.controller: int | None = None
-        self.notice = -1
-        """Highest notice applied without a gap; -1 before the first complete one of this controller."""
-        self._ahead: set[int] = set()
+        self._applied = Applied()
+        self.unmade: dict[PartitionId, tuple[int, int]] = {}
+        """Copies that cannot be made because the directory has failed, and the newest notice that asked for each."""
+        self.problem = ""
+        """Why not."""
         self._stopped: dict[PartitionId, tuple[int, int]] = {}
         """Copies taken away, and by which notice: an older command must not bring them back (P-69b)."""
         self._named: dict[PartitionId, tuple[int, int]] = {}
         """The newest notice that named each copy: an older complete one proves nothing by leaving it out (P-62)."""
+
+    @property
+    def notice(self) -> int:
+        """Highest notice applied without a gap; -1 before the first complete one of this controller."""
+        return self._applied.highest
+
+    @property
+    def gaps(self) -> int:
+        """How many gaps there are among the notices that were applied."""
+        return len(self._applied.ahead)
 
     def fence(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> int:
         """Whether this controller may command this life of the broker; remembers the newest controller (KIP-380).
@@ -52,27 +65,17 @@ class Commands:
             return Code.STALE_BROKER_EPOCH
         if controller_epoch > self.controller_epoch:
             self.controller_epoch = controller_epoch
-            self.notice = -1
-            self._ahead.clear()
+            self._applied = Applied()
         self.controller = controller_id
         return Code.NONE
 
     def registered(self, broker_epoch: int) -> None:
         """A new life: notices for the earlier one no longer count."""
         self.broker_epoch = broker_epoch
-        self.notice = -1
-        self._ahead.clear()
+        self._applied = Applied()
         self._stopped.clear()  # numbers start again with each life
         self._named.clear()
-
-    def _applied(self, notice: int, *, complete: bool) -> None:
-        if complete:
-            self.notice = max(self.notice, notice)
-        else:
-            self._ahead.add(notice)
-        while self.notice >= 0 and self.notice + 1 in self._ahead:
-            self.notice += 1
-        self._ahead = {n for n in self._ahead if n > self.notice}
+        self.unmade.clear()  # its complete notice asks again for those that are still wanted
 
     def on_leader_and_isr(self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int]) -> LeaderAndIsrAnswer:
         """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state.
@@ -92,7 +95,10 @@ class Commands:
         for entry in entries:
             if self._directory.get(entry.partition) is None:
                 answer.errors.append((entry.partition, why))
+                if why == Code.STORAGE_ERROR:
+                    self.unmade[entry.partition] = max(mark, self.unmade.get(entry.partition, mark))
                 continue
+            self.unmade.pop(entry.partition, None)
             self._stopped.pop(entry.partition, None)
             self._named[entry.partition] = max(mark, self._named.get(entry.partition, mark))
             error = become(entry)
@@ -101,9 +107,11 @@ class Commands:
         if message.complete:
             named = {entry.partition for entry in message.entries}
             here = [identity for identity in self._directory.identities() if identity not in named]
+            for identity in [one for one in self.unmade if one not in named]:
+                self._wanted_no_more(identity, mark)
             answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
         if message.complete or why != Code.LOG_DIRECTORY_FULL:
-            self._applied(message.notice, complete=message.complete)
+            self._applied.note(message.notice, complete=message.complete)
         return answer
 
     def _create(self, missing: list[LogStart]) -> int:
@@ -113,9 +121,15 @@ class Commands:
         except LogFull:
             return Code.LOG_DIRECTORY_FULL
         except LogDamaged as problem:
-            self._directory_failed(str(problem))
+            self.problem = str(problem)
+            self._directory_failed(self.problem)
             return Code.STORAGE_ERROR
         return Code.NONE
+
+    def _wanted_no_more(self, identity: PartitionId, mark: tuple[int, int]) -> None:
+        """By a command: unless a newer one has asked for this copy."""
+        if self.unmade.get(identity, mark) <= mark:
+            self.unmade.pop(identity, None)
 
     def on_stop_replica(self, message: StopReplica, stop: Callable[[StopEntry], int]) -> StopReplicaAnswer:
         """Stop copies, each only if the command is not older than the copy's leader epoch (KIP-570, P-69)."""
@@ -128,11 +142,14 @@ class Commands:
             error = stop(entry)
             if error:
                 answer.errors.append((entry.partition, error))
+            if error == Code.FENCED_LEADER_EPOCH:
                 continue
-            self._stopped.pop(entry.partition, None)
+            # What could not be put away (a full disk) is served no longer all the same.
+            mark = (message.controller_epoch, message.notice)
             self._named.pop(entry.partition, None)
-            self._stopped[entry.partition] = (message.controller_epoch, message.notice)
+            self._stopped[entry.partition] = max(mark, self._stopped.pop(entry.partition, mark))
+            self._wanted_no_more(entry.partition, mark)
         while len(self._stopped) > _STOPS_REMEMBERED:
             del self._stopped[next(iter(self._stopped))]
-        self._applied(message.notice, complete=False)
+        self._applied.note(message.notice, complete=False)
         return answer

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from replog.broker.routing import Routing
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt, LogDamaged
 from replog.messages import (
     Epochs,
     EpochsEntry,
@@ -30,11 +30,12 @@ LATEST: Final = -1
 
 
 class Offsets:
-    """Reads partitions, changes nothing."""
+    """Reads partitions, changes nothing. `failed` hears of a copy that cannot be read, and why."""
 
-    def __init__(self, partitions: Mapping[PartitionId, Partition], routing: Routing) -> None:
+    def __init__(self, partitions: Mapping[PartitionId, Partition], routing: Routing, *, failed: Callable[[Partition, str], None]) -> None:
         self._partitions = partitions
         self._routing = routing
+        self._failed = failed
 
     def list(self, message: ListOffsets) -> ListedOffsets:
         """Earliest, latest, or the first offset at or after a time, per entry."""
@@ -60,7 +61,12 @@ class Offsets:
         elif entry.at == LATEST:
             listed.offset = latest
         else:
-            found = log.offset_for_time(entry.at)
+            try:
+                found = log.offset_for_time(entry.at)
+            except (LogCorrupt, LogDamaged) as problem:  # found when read, as by a fetch: this copy leads no longer
+                self._failed(partition, str(problem))
+                listed.error = Code.STORAGE_ERROR
+                return listed
             if found is not None and found[0] < latest:
                 listed.offset, listed.timestamp_ms = found
         return listed

@@ -1,6 +1,7 @@
 """What a broker tells its controller unasked: how far it is with its notices, and which of its copies have failed.
 
-That a copy has failed is said with every heartbeat, for as long as it is true: a report may be lost, and controllers change.
+That a copy has failed, or could never be made in a directory that has, is said with every heartbeat, for as long as it is true:
+a report or an answer may be lost, and controllers change.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ class Reports:
         beat = Heartbeat(self._broker_id, commands.broker_epoch, commands.controller_epoch, commands.notice)
         self._outbox.messages.append((("controller", commands.controller), beat))
         failed = [identity for identity, partition in self._partitions.items() if partition.failed] if self._reason else []
-        if failed:
-            self.failed(failed, self._reason)
+        if failed or commands.unmade:
+            self._send([*failed, *commands.unmade], commands.problem or self._reason)
 
     def failed(self, partitions: list[PartitionId], reason: str) -> None:
         """These copies take no part any more."""
         self._reason = reason
+        self._send(partitions, reason)
+
+    def _send(self, partitions: list[PartitionId], reason: str) -> None:
         commands = self._commands
         if commands.controller is not None:
             message = ReplicasFailed(self._broker_id, commands.broker_epoch, reason, partitions)

@@ -49,6 +49,7 @@ class Session:
     broker_epoch: int
     number: int
     contact: Contact
+    catch_up: bool = False
     epoch: int = 0
     opened: int = -1
     """The follower's fetch that opened this session: an older one, arriving late, must not replace it."""
@@ -108,7 +109,7 @@ class Sessions:
         if session.request is not None:
             # Its reader has more to ask. Every fetch is answered, this one with nothing: so a lost answer is noticed.
             session.contact.parked -= 1
-            empty = Fetched(session.request, session.number, session.epoch - 1, Code.NONE, [])
+            empty = Fetched(session.request, session.number, session.epoch - 1, Code.NONE, [], session.catch_up)
             self._outbox.messages.append((session.reader, empty))
         session.request = fetch.request
         session.deadline_ms = now_ms + fetch.max_wait_ms
@@ -146,7 +147,7 @@ class Sessions:
             return None
         self._numbers += 1
         contact = self._contacts.setdefault(fetch.replica, Contact())
-        session = self._followers[key] = Session(sender, fetch.replica, fetch.broker_epoch, self._numbers, contact)
+        session = self._followers[key] = Session(sender, fetch.replica, fetch.broker_epoch, self._numbers, contact, fetch.catch_up)
         session.opened = fetch.request
         return session
 
@@ -163,7 +164,7 @@ class Sessions:
         return session
 
     def _refuse(self, sender: Address, fetch: Fetch, error: int) -> None:
-        self._outbox.messages.append((sender, Fetched(fetch.request, fetch.session, fetch.session_epoch, error, [])))
+        self._outbox.messages.append((sender, Fetched(fetch.request, fetch.session, fetch.session_epoch, error, [], fetch.catch_up)))
 
     def _is_late(self, session: Session, fetch: Fetch, identity: PartitionId) -> bool:
         """Whether the follower has named this partition in its other lane since: what it says here is not true any more.
@@ -301,7 +302,7 @@ class Sessions:
                 if partition is not None:
                     entries.append(self._error(partition, session.asked[identity], Code.NONE))
         assert session.request is not None
-        message = Fetched(session.request, session.number, session.epoch, Code.NONE, entries)
+        message = Fetched(session.request, session.number, session.epoch, Code.NONE, entries, session.catch_up)
         self._outbox.messages.append((session.reader, message))
         session.request = None
         session.contact.parked -= 1
@@ -320,6 +321,8 @@ class Sessions:
             error = Code.NOT_LEADER_OR_FOLLOWER
         if not error and not session.is_follower:
             error = partition.check_read(asked.offset)
+        if not error and asked.offset < partition.log.start_offset:  # retention has passed a follower that waited
+            error = Code.OFFSET_OUT_OF_RANGE
         entry = self._error(partition, asked, error)
         if error:
             return entry

@@ -25,8 +25,8 @@ def campaign(reader: Reader, broker_id: int, attempted: Sequence[int], abandoned
     """Take the seat if it is free: `Won`; or the creation number of the seat that another has (0: somebody was faster just now).
 
     Yields ("attempt", epoch) before it tries. The seat and the next epoch are one transaction. `attempted` are epochs whose
-    outcome was never heard: a seat of ours with such an epoch is won. `abandoned` are epochs we resigned from while the
-    session lived on: a seat with one of them is given up first.
+    outcome was never heard: a seat of ours with such an epoch is won, unless it is in `abandoned`: we have resigned from
+    those. Any other seat of ours is given up first.
     """
     yield from reader.watch(layout.CONTROLLER)
     seat: Versioned | None = yield "read", layout.CONTROLLER
@@ -38,8 +38,7 @@ def campaign(reader: Reader, broker_id: int, attempted: Sequence[int], abandoned
             return seat.created
         if stored is not None and held.controller_epoch == epoch and epoch in attempted and epoch not in abandoned:
             return Won(epoch, stored.version)
-        if held.controller_epoch not in abandoned:
-            return seat.created  # of an earlier life of this broker: it ends with that session
+        # Of an earlier term or life of this broker, which has the registration now: nobody else will give the seat up.
         yield "commit", [Delete(layout.CONTROLLER, seat.version)]
     value = layout.encode_controller_epoch(epoch + 1)
     claim: Op = Create(layout.CONTROLLER_EPOCH, value)

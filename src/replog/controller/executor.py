@@ -29,7 +29,7 @@ from replog.messages import (
     StopReplicaAnswer,
 )
 from replog.metadata import layout
-from replog.model import Address
+from replog.model import Address, BrokerInfo
 from replog.ports import Event as Told
 from replog.ports import Ids, Outbox, SessionChanged, SessionLost, StoreCall, StoreResult, UnknownOutcome, WatchFired
 
@@ -75,6 +75,11 @@ class ControllerExecutor:
     def unacknowledged(self) -> dict[int, int]:
         """Broker -> notices it has yet to acknowledge; empty when this is not the controller."""
         return {} if self._term is None else self._term.outboxes.unacknowledged()
+
+    @property
+    def registered(self) -> dict[int, BrokerInfo]:
+        """Every registered broker, as the store says; empty when this is not the controller."""
+        return {} if self._term is None else {b: broker.info for b, broker in self._term.cluster.brokers.items()}
 
     @property
     def questions(self) -> int:

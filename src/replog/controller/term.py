@@ -93,6 +93,8 @@ class Term:
         self._reader = reader
         self._urgent: deque[_Queued] = deque()
         self._background: deque[_Queued] = deque()
+        self._finishing: set[bytes] = set()
+        """Ids of topics whose FinishDeletion is queued."""
         self._looks: dict[str, None] = {}
         """Levels of the store to be read again."""
         self._unsure: dict[str, None] = {}
@@ -206,8 +208,10 @@ class Term:
 
     def ask(self, event: Event) -> None:
         """Queue an event in its class; what finishes a deletion once, however often the wish is seen."""
-        if isinstance(event, FinishDeletion) and any(queued.event == event for queued in self._background):
-            return
+        if isinstance(event, FinishDeletion):
+            if event.topic_id in self._finishing:
+                return
+            self._finishing.add(event.topic_id)
         (self._urgent if is_urgent(event) else self._background).append(_Queued(event))
 
     def _perform(self, queue: deque[_Queued]) -> Script:
@@ -215,15 +219,17 @@ class Term:
         queued = queue[0]
         decision = self.controller.decide(queued.event)
         stored = yield from self._store(decision.steps)
+        if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, DeletionsSeen):
+            queued.tries += 1
+            return
         queue.popleft()
         self._rechecking = self._rechecking and not isinstance(queued.event, Recheck)
+        if isinstance(queued.event, FinishDeletion):
+            self._finishing.discard(queued.event.topic_id)
         if stored:
             self._conclude(queued.event, decision)
         elif isinstance(queued.event, DeletionsSeen):
             self._looks["deletions"] = None  # what was seen is true no more: look again
-        elif queued.tries < _TRIES_MAX:
-            queue.appendleft(_Queued(queued.event, queued.tries + 1))
-            self._rechecking = self._rechecking or isinstance(queued.event, Recheck)
         else:
             self._give_up(queued.event)
 

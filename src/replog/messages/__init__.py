@@ -57,8 +57,11 @@ from replog.messages.data import (
     ProducedEntry,
     ProduceEntry,
 )
+from replog.messages.transport import BROKER, CLIENT, Handshake, HandshakeAnswer, Role
 
 __all__ = [
+    "BROKER",
+    "CLIENT",
     "Admin",
     "AdminAnswer",
     "AlterIsr",
@@ -76,6 +79,8 @@ __all__ = [
     "FetchedEntry",
     "Flushed",
     "FlushedEntry",
+    "Handshake",
+    "HandshakeAnswer",
     "Heartbeat",
     "LeaderAndIsr",
     "LeaderAndIsrAnswer",
@@ -96,6 +101,7 @@ __all__ = [
     "ReplicaStates",
     "ReplicaStatesAnswer",
     "ReplicasFailed",
+    "Role",
     "StopEntry",
     "StopReplica",
     "StopReplicaAnswer",

@@ -143,6 +143,8 @@ class Fetched:
     session_epoch: int
     error: int
     entries: list[FetchedEntry]
+    catch_up: bool = False
+    """As in the Fetch: it travels apart from the answers that acknowledgements wait for."""
 
 
 @define

@@ -62,14 +62,15 @@ class Following:
             return Followed.TRUNCATED, min(high_watermark, log.end_offset)
         self.agrees = True
         outcome = Followed.KEPT_UP
+        if entry.start_offset > log.start_offset:
+            # First: below its start the leader cannot tell where the logs part, and what is here may never have been committed.
+            log.trim_to(min(entry.start_offset, max(high_watermark, min(entry.high_watermark, log.end_offset))))
         if entry.slices:
             outcome = self._append(entry)
         # The leader's high watermark may be beyond what has arrived here (V3 G: S5), and never moves a follower back.
         theirs = entry.high_watermark if entry.high_watermark < log.end_offset else log.end_offset
         if theirs > high_watermark:
             high_watermark = theirs
-        if entry.start_offset > log.start_offset:
-            log.trim_to(min(entry.start_offset, high_watermark))
         return outcome, high_watermark
 
     def _append(self, entry: FetchedEntry) -> Followed:

@@ -292,7 +292,11 @@ class Partition:
         """Apply the leader's answer. Raises what `Log.append_many` raises."""
         if self.following is None:
             return Followed.DROPPED
-        outcome, self.high_watermark = self.following.take(entry, self.high_watermark)
+        try:
+            outcome, self.high_watermark = self.following.take(entry, self.high_watermark)
+        finally:
+            if self.high_watermark < self.log.start_offset:  # trimmed with the leader; then a full disk refused the records
+                self.high_watermark = self.log.start_offset
         return outcome
 
     # ---------------------------------------------------------------------------------------------------------- checks

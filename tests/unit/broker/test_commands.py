@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.partition.copies import IDENTITY, notice
 
 from replog.broker.commands import TOPIC_DELETED, Commands
@@ -92,6 +94,37 @@ def test_notices_count_without_a_gap(notices: list[tuple[int, bool]], applied: i
     for number, complete in notices:
         apply(to, told(number, complete=complete))
     assert to.notice == applied
+
+
+def test_what_was_applied_behind_a_gap_takes_no_more_room_than_the_gap() -> None:
+    """A notice that waits for room on a full disk leaves a gap for as long as the disk is full (P-62)."""
+    to = commands()
+    apply(to, told(0, complete=True))
+    for number in range(2, 2_002):
+        apply(to, told(number))
+    assert (to.notice, to.gaps) == (0, 1)
+    for number in range(2_004, 2_002, -1):  # 2002 is lost
+        apply(to, told(number))
+    apply(to, told(2_004))
+    assert (to.notice, to.gaps) == (0, 2)
+    apply(to, told(1))
+    assert (to.notice, to.gaps) == (2_001, 1)
+    apply(to, told(2_002))
+    assert (to.notice, to.gaps) == (2_004, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=40))
+def test_counting_is_that_of_a_set(notices: list[tuple[int, bool]]) -> None:
+    to, highest, applied = commands(), -1, set()
+    for number, complete in notices:
+        apply(to, told(number, complete=complete))
+        if complete:
+            highest = max(highest, number)
+        applied.add(number)
+        while highest >= 0 and highest + 1 in applied:
+            highest += 1
+        ahead = {n for n in applied if n > highest}
+        assert (to.notice, to.gaps) == (highest, sum(n - 1 not in ahead for n in ahead))
 
 
 def test_stops_are_notices_too() -> None:
@@ -219,6 +252,21 @@ def test_an_older_notice_does_not_bring_a_stopped_copy_back() -> None:
     assert apply(to, told(5, entries=[entry])) == []
     assert apply(to, told(6, entries=[entry])) == [IDENTITY]
     assert apply(to, told(4, entries=[entry])) == [IDENTITY]  # what was named since is fenced by its epochs
+
+
+def test_a_stop_without_room_to_put_the_copy_away_is_remembered() -> None:
+    to = commands()
+    apply(to, told(0, complete=True))
+    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)])
+    assert to.on_stop_replica(stop, lambda entry: Code.STORAGE_ERROR).errors == [(IDENTITY, Code.STORAGE_ERROR)]
+    assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == []
+
+
+def test_a_late_stop_does_not_take_the_place_of_a_newer_one() -> None:
+    to = commands()
+    for number in (5, 3):
+        to.on_stop_replica(StopReplica(9, 1, 3, number, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda entry: 0)
+    assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == []
 
 
 def test_a_new_life_forgets_what_was_stopped_in_the_last_one() -> None:

@@ -299,6 +299,18 @@ def test_a_follower_that_waits_is_present() -> None:
     assert contact.parked == 0
 
 
+def test_retention_passes_a_follower_that_waits() -> None:
+    """The position was in range when it was asked for; in the same poll the log has grown, and retention has trimmed it."""
+    leader = Leader()
+    number = leader.opened()
+    leader.fetch(session=number, epoch=1)
+    leader.append("b")
+    leader.partition.log.trim_to(2)
+    ((entry,),) = (answer.entries for answer in leader.poll())
+    assert (entry.error, entry.offset, entry.start_offset, entry.end_offset) == (Code.OFFSET_OUT_OF_RANGE, 1, 2, 2)
+    assert entry.slices == []
+
+
 def test_limits_are_kept() -> None:
     leader = Leader(config=BrokerConfig(fetch_sessions_max=1, waiting_fetches_max=1))
     leader.opened()

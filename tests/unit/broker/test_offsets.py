@@ -1,0 +1,44 @@
+"""Questions about offsets, asked of a leader whose copy cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.broker.offsets import Offsets
+from replog.broker.routing import Routing
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import Code, LogCorrupt, LogDamaged, ReplogError
+from replog.log.memory import MemoryLog
+from replog.messages import ListOffsets, ListOffsetsEntry, PartitionNotice
+from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.partition.partition import Partition
+
+P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
+
+
+class Unreadable(MemoryLog):
+    """What it holds cannot be read."""
+
+    problem: ReplogError
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        raise self.problem
+
+
+def led(identity: PartitionId, log: MemoryLog) -> Partition:
+    partition = Partition(identity, "t", log, broker_id=1, limits=BrokerConfig(), brokers={1: BrokerInfo(1, 1)})
+    state = PartitionState(leader=1, leader_epoch=5, isr=(1,))
+    assert partition.become(PartitionNotice(identity, "t", state, Assignment((1,)), TopicConfig(min_isr=1)), 0) == Code.NONE
+    return partition
+
+
+@pytest.mark.parametrize("problem", [LogCorrupt("Input/output error"), LogDamaged("gone")])
+def test_a_copy_that_cannot_be_searched_leads_no_longer_and_the_broker_goes_on(problem: ReplogError) -> None:
+    bad = Unreadable(P)
+    bad.problem = problem
+    partitions = {P: led(P, bad), Q: led(Q, MemoryLog(Q))}
+    failed: list[tuple[PartitionId, str]] = []
+    offsets = Offsets(partitions, Routing(), failed=lambda partition, why: failed.append((partition.identity, why)))
+    answer = offsets.list(ListOffsets(1, [ListOffsetsEntry(P, 5, 1_000), ListOffsetsEntry(Q, 5, 1_000)]))
+    assert [(entry.partition, entry.error, entry.offset) for entry in answer.entries] == [(P, Code.STORAGE_ERROR, -1), (Q, Code.NONE, -1)]
+    assert failed == [(P, str(problem))]
