@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from replog.testing.simulator import soak as soaking
-from replog.testing.simulator import tally
+from replog.testing.simulator import tally, versions
 from replog.testing.simulator.__main__ import main
 from replog.testing.simulator.corpus import Failure, load, to_json
 from replog.testing.simulator.double import compare, describe, double
@@ -23,7 +23,7 @@ from replog.testing.simulator.fingerprint import state_hash
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.liveness import boot
 from replog.testing.simulator.plan import Fault, Plan, Shape, draw
-from replog.testing.simulator.run import Outcome
+from replog.testing.simulator.running import Outcome
 from replog.testing.simulator.soak import Result, batch, explain, soak
 from replog.testing.simulator.tally import Batch
 from replog.testing.simulator.world import World
@@ -43,7 +43,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(world.plan.faults) >= 2:
             raise Violation("S0", "on purpose")
 
-    monkeypatch.setattr(import_module("replog.testing.simulator.run"), "boot", boot)
+    monkeypatch.setattr(import_module("replog.testing.simulator.running"), "boot", boot)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_an_exception_that_escapes_is_explained(
     def boot(world: Any) -> None:
         raise KeyError("no such")
 
-    monkeypatch.setattr(import_module("replog.testing.simulator.run"), "boot", boot)
+    monkeypatch.setattr(import_module("replog.testing.simulator.running"), "boot", boot)
     assert main(["4", "--out", str(tmp_path)]) == 1
     assert "violated raised-KeyError: 'no such'" in capsys.readouterr().out
     assert load(tmp_path / "failure-4.json").invariant == "raised-KeyError"
@@ -240,13 +240,41 @@ def test_a_version_changes_with_the_meaning_alone() -> None:
     assert version("x = None") != version("x = 0") != version("x = False")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [('"kill"', '"kil"', "no fault of kind 'kil'; is 'kill' meant"), ('"append"', '"apend"', "no workload 'apend'; is 'append' meant")],
+)
+def test_a_plan_with_a_misspelt_word_is_no_violation(
+    before: str, after: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(to_json(Failure(SHORT)).replace(before, after))
+    assert main(["--plan", str(file)]) == 2
+    told = capsys.readouterr()
+    assert says in told.err
+    assert told.out == ""
+
+
+def test_the_protocol_code_is_what_a_run_imports() -> None:
+    """In a process of its own that has run something over files, over memory, and with the codec."""
+    script = (
+        "import sys; from replog.testing.simulator.running import run; from replog.testing.simulator.plan import draw;"
+        "[run(1, plan=draw(1, files=files, codec=True, self_checks=True, min_isr=2), events_max=300) for files in (False, True)];"
+        "print(*sorted(name for name in sys.modules if name.startswith('replog.') and not (name + '.').startswith('replog.testing.')))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    assert tuple(told.stdout.split()) == versions.protocol_modules()
+
+
 def test_the_versions_are_of_the_sources_that_decide() -> None:
-    names = [name for name, _ in tally._sources(tally._PROTOCOL)]
-    assert {"errors.py", "codec.py", "broker/broker.py", "partition/isr.py", "log/segment.py", "client/core.py"} <= set(names)
-    assert not [name for name in names if name.startswith(("testing", "runtime", "transport"))]
-    simulator = [name for name, _ in tally._sources(tally._SIMULATOR)]
-    assert "testing/simulator/plan.py" in simulator
-    assert "testing/simulator/soak.py" not in simulator
+    modules = set(versions.protocol_modules())
+    decide = {"errors", "codec", "broker.broker", "partition.isr", "log.segment", "log.memory", "client.core", "metadata.memory"}
+    assert {f"replog.{name}" for name in decide} <= modules
+    spare = {"client.client", "client.producer", "metadata.file", "metadata.lease", "transport.memory", "runtime.embedded"}
+    assert not {f"replog.{name}" for name in spare} & modules
+    taken = {"/".join(file.parts[-3:]) for file in versions.simulator_files()}
+    assert {"testing/simulator/plan.py", "testing/disk/faults.py", "replog/testing/clock.py"} <= taken
+    assert "testing/simulator/soak.py" not in taken
     assert tally.code_version() != tally.simulator_version()
 
 
@@ -285,8 +313,8 @@ def test_a_batch_stops_between_two_runs(short: None, tmp_path: Path) -> None:
 
 def test_a_batch_ends_at_its_first_violation(fails: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(soaking, "draw", lambda seed: attrs.evolve(SHORT, seed=seed, faults=SHORT.faults * (3 if seed == 5 else 1)))
-    monkeypatch.setattr(import_module("replog.testing.simulator.run"), "recover", lambda world: None)
-    monkeypatch.setattr(import_module("replog.testing.simulator.run"), "finish", lambda world: None)
+    monkeypatch.setattr(import_module("replog.testing.simulator.running"), "recover_in_turns", lambda world: None)
+    monkeypatch.setattr(import_module("replog.testing.simulator.running"), "finish", lambda world: None)
     result = batch(3, 100, tmp_path)
     assert (result.batch.count, result.batch.violated) == (3, {"5": "S0"})
     assert result.report[0] == "seed 5 violated S0: on purpose"

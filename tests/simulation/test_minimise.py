@@ -154,7 +154,7 @@ def test_an_exception_that_escapes_is_a_failure_too(monkeypatch: pytest.MonkeyPa
     def bad(world: Any) -> None:
         raise AssertionError("on purpose")
 
-    monkeypatch.setattr(import_module("replog.testing.simulator.run"), "boot", bad)
+    monkeypatch.setattr(import_module("replog.testing.simulator.running"), "boot", bad)
     violation = fails(draw(1))
     assert violation is not None
     assert str(violation) == "raised-AssertionError: on purpose"

@@ -17,7 +17,7 @@ from tests.simulation.mutants.measure import measure
 from tests.simulation.mutants.plans import find, path_of, replay, stored
 from tests.simulation.test_exploration import CASES
 
-from replog.testing.simulator.run import run
+from replog.testing.simulator.running import run
 
 pytestmark = pytest.mark.simulation
 

@@ -9,7 +9,7 @@ import pytest
 
 from replog.testing.simulator.kinds import DISK, KINDS
 from replog.testing.simulator.plan import Fault, Shape, draw
-from replog.testing.simulator.run import Outcome, run
+from replog.testing.simulator.running import Outcome, run
 
 pytestmark = pytest.mark.simulation
 

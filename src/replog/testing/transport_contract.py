@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from replog.errors import UsageError
-from replog.messages import Heartbeat
+from replog.messages import Fetched
 from replog.model import Address
 from replog.ports import Transport
 
@@ -74,10 +74,10 @@ class TransportContract:
         assert inboxes[0].items == [(self.B, _message(2))]
 
     def test_a_healthy_transport_carries_everything(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
-        for notice in range(500):
-            ends[0].send(self.A, self.B, _message(notice))
+        for number in range(500):
+            ends[0].send(self.A, self.B, _message(number))
         self.pump(ends, lambda: len(inboxes[1].items) == 500)
-        assert sorted(message.notice for message in inboxes[1].messages) == list(range(500))
+        assert sorted(message.request for message in inboxes[1].messages) == list(range(500))
 
     def test_two_do_not_listen_at_one_address(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
         with pytest.raises(UsageError, match=str(self.A)):
@@ -118,5 +118,6 @@ class TransportContract:
             ends[0].listen(9, Inbox())
 
 
-def _message(notice: int) -> Heartbeat:
-    return Heartbeat(broker_id=1, broker_epoch=2, controller_epoch=3, notice=notice)
+def _message(number: int) -> Fetched:
+    """What any broker may say to any other."""
+    return Fetched(request=number, session=0, session_epoch=0, error=0, entries=[])

@@ -191,6 +191,27 @@ def test_a_mirror_starts_where_a_log_was_reset_to() -> None:
     assert copy.follow(log) == 11
 
 
+def test_a_mirror_whose_log_was_reset_below_its_start() -> None:
+    log, copy = MemoryLog(PID, start_offset=10), Copy(1)
+    for base in range(10, 20):
+        log.append(stamped(base, 3))
+    copy.follow(log)
+    log.reset_to(3)
+    log.append(stamped(3, 3))
+    assert copy.follow(log) == 10  # all that there was is gone
+    assert (copy.first, copy.end) == (3, 4)
+
+
+def test_what_lies_below_the_start_of_a_log_is_compared_with_nothing() -> None:
+    """A follower's log may part from the leader's below the leader's start: it trims that with the same answer."""
+    copy, book = copy_of(2, [entry(0, 2), entry(1, 2), entry(2)]), ledger(3)
+    assert copy.mismatch(book, 3) is not None
+    copy.start = 1
+    assert copy.mismatch(book, 3) is not None
+    copy.start = 2
+    assert copy.mismatch(book, 3) is None
+
+
 def test_a_suspect_copy_is_believed_only_as_far_as_its_checksums_match() -> None:
     copy, bad = Copy(1), bytearray(frame(0, 3))
     bad[-1] ^= 1

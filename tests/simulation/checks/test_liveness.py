@@ -9,7 +9,12 @@ from attrs import evolve
 from tests.simulation.checks.situations import booted, violates
 
 from replog.broker.broker import Broker
+from replog.config import TopicConfig
+from replog.metadata import layout
+from replog.metadata.memory import MemoryStore
+from replog.model import PartitionId
 from replog.partition.isr import PendingShrink
+from replog.ports import Create, LogStart
 from replog.testing.simulator import liveness
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.liveness import (
@@ -25,6 +30,7 @@ from replog.testing.simulator.liveness import (
 from replog.testing.simulator.world import World
 
 pytestmark = pytest.mark.simulation
+STRANGE = PartitionId(b"s" * 16, 0, 0)
 
 
 def filled(**shape: Any) -> World:
@@ -91,6 +97,23 @@ def pending(world: World) -> None:
     leading.isr = PendingShrink(leading.isr.isr, ())
 
 
+def keeps_a_log(world: World) -> None:
+    """A log of a topic that the store does not know."""
+    world.nodes[1].directory.create([LogStart(STRANGE, "strange", TopicConfig())])
+
+
+def keeps_a_quarantine(world: World) -> None:
+    keeps_a_log(world)
+    world.nodes[1].directory.quarantine(STRANGE, world.wall_ms + 30 * 60_000)  # its clock has jumped since
+    NothingIsLeftOver().keep(world)
+    world.nodes[1].wall_offset_ms = 40 * 60_000
+    world.nodes[1].directory.purge = lambda identity: None  # type: ignore[method-assign]
+
+
+def keeps_a_deletion(world: World) -> None:
+    MemoryStore.commit(world.root, [Create(layout.removed_path(bytes(16)), layout.encode_removed((2,)))])
+
+
 _MISSED = (
     (EveryPartitionIsLed, no_leader, "L1"),
     (IsrsAreFull, short_isr, "L2"),
@@ -99,6 +122,9 @@ _MISSED = (
     (ProbesAreConfirmed, silent_clients, "L4"),
     (CopiesAreEqual, other_bytes, "L5"),
     (NothingIsLeftOver, pending, "L7"),
+    (NothingIsLeftOver, keeps_a_log, "L7"),
+    (NothingIsLeftOver, keeps_a_quarantine, "L7"),
+    (NothingIsLeftOver, keeps_a_deletion, "L7"),
 )
 
 
@@ -124,7 +150,7 @@ def test_l8_the_rest_goes_on_without_a_broker_that_stays_out() -> None:
     world = filled()
     world.nodes[1].kill(wipe=True)
     world.nodes[1].start = lambda: None
-    world.absent = {1}  # type: ignore[attr-defined]
+    world.absent = frozenset({1})
     recover(world)
     world.nodes[2].kill()
     world.nodes[2].start = lambda: None

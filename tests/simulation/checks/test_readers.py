@@ -9,7 +9,7 @@ from replog.messages import FetchedEntry, ListedOffset, ProducedEntry
 from replog.ports import MemorySlice
 from replog.records import Record, encode_records
 from replog.testing.simulator.invariants import AcknowledgedIsCommitted, Asked, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
-from replog.testing.simulator.ledger import Entry
+from replog.testing.simulator.ledger import NEVER_SEEN, Entry
 
 CLIENT = ("client", 1)
 
@@ -28,6 +28,15 @@ def test_s12_an_answer_comes_too_early_or_about_others() -> None:
     violates("S12", rule.produced, book, leader, said, question)
     holds(rule.produced, book, None, said, question)  # dropped in the same event
     holds(rule.produced, book, leader, ProducedEntry(1, 0, 3), Asked(book, 1, body))
+
+
+def test_s12_what_retention_took_at_once_cannot_be_compared() -> None:
+    leader, book = partition(), ledger()
+    leader.high_watermark = 3
+    question = Asked(book, -1, encode_records([Record(b"x")], now_ms=0))
+    violates("S12", AcknowledgedIsCommitted().produced, book, leader, ProducedEntry(1, 0, 2), question)
+    book.entries[2] = NEVER_SEEN
+    holds(AcknowledgedIsCommitted().produced, book, leader, ProducedEntry(1, 0, 2), question)
 
 
 def test_s12_producers_without_sequences() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.simulation.mutants import commands, controllers, followers, found, isr, lives, producers, storage, watermarks
+from tests.simulation.mutants import answers, commands, controllers, followers, found, isr, lives, producers, retention, storage, watermarks
 from tests.simulation.mutants.entry import Equivalent, Mutant, Pending
 
 __all__ = ["EQUIVALENT", "MUTANTS", "PENDING", "by_name"]
 
-_SUBJECTS = (followers, isr, watermarks, controllers, lives, commands, producers, storage, found)
+_SUBJECTS = (followers, isr, watermarks, controllers, lives, commands, producers, storage, retention, answers, found)
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 
 MUTANTS: tuple[Mutant, ...] = tuple(

@@ -10,6 +10,7 @@ from tests.simulation.mutants.followers import SAFETY
 
 from replog.broker.broker import Broker
 from replog.broker.commands import TOPIC_DELETED, Commands
+from replog.broker.reports import Reports
 from replog.partition.partition import Partition
 
 __all__ = ["MUTANTS"]
@@ -72,6 +73,17 @@ def forgets_what_it_stopped(patch: Patch) -> None:
     patch.setattr(Commands, "on_stop_replica", mutant)
 
 
+def says_once_what_it_cannot_make(patch: Patch) -> None:
+    """That a copy cannot be made in a failed directory is said in the answer to the notice, heard or not."""
+    heartbeat = Reports.heartbeat
+
+    def mutant(self: Reports) -> None:
+        self._commands.unmade.clear()
+        heartbeat(self)
+
+    patch.setattr(Reports, "heartbeat", mutant)
+
+
 LATE: dict[str, Any] = {"repeat": 0.1, "slow": 0.05, "slow_ms": 6_000}
 TOPICS: dict[str, Any] = {"workloads": ("append", "topics"), "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, **LATE}
 MUTANTS = (
@@ -93,5 +105,9 @@ MUTANTS = (
         "X07", "a late notice makes a stopped replica again", "P-69b", forgets_what_it_stopped,
         ("S6", "S14"), {"only": ("kill", "slow_link", "pause"), **TOPICS}, scenarios=("P-69",),
         tests=("tests/unit/broker/test_commands.py::test_an_older_notice_does_not_bring_a_stopped_copy_back",),
+    ),
+    Mutant(
+        "X20", "that a copy cannot be made is said once, heard or not", "own", says_once_what_it_cannot_make, scenarios=("X-04",),
+        tests=("tests/unit/broker/test_reports.py::test_a_copy_that_could_not_be_made_is_reported_with_every_heartbeat",),
     ),
 )

@@ -130,7 +130,8 @@ MUTANTS = (
     ),
     Mutant(
         "M22", "a topic made again under a name is the old one", "V3 discussion 5, KIP-516", names_topics_by_name,
-        SAFETY, {"only": ("kill", "isolate", "pause"), "workloads": ("append", "topics"), "brokers": 3, "replicas": 3, "min_isr": 2},
+        (*SAFETY, "asked"),
+        {"only": ("kill", "isolate", "pause"), "workloads": ("append", "topics"), "brokers": 3, "replicas": 3, "min_isr": 2},
         scenarios=("P-80",),
     ),
 )

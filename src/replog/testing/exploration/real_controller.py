@@ -3,6 +3,10 @@
 `Controller.decide` and `Controller.apply` run as they are; the executor between them, which talks to the store, is reduced
 to what it can do to anybody: a step is stored, or the outcome is unknown and the event is decided again. One controller
 lives through it all, and nobody writes to the store beside it: what it knows is what is stored.
+
+Proposals have no numbers here, and which were refused is not remembered from one step to the next. It would tell no states apart:
+a proposal that its leader no longer waits for is out of date by its epochs as well, since no broker is draining or out of room
+here, and whoever was not registered comes with another broker epoch. A test looks that none of them is ever granted.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 from replog.testing.simulator.clients import SimulatedClient
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import Fault, Plan, Shape, draw
-from replog.testing.simulator.run import Outcome, run
+from replog.testing.simulator.running import Outcome, run
 from replog.testing.simulator.workloads import Workload
 from replog.testing.simulator.world import World
 

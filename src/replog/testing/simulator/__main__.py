@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 
+from replog.errors import UsageError
 from replog.testing.simulator import corpus, tally
 from replog.testing.simulator.double import describe, double
 from replog.testing.simulator.ledger import Violation
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = _COMMANDS.get(words[0]) if words else None
     try:
         return _run(words) if command is None else command(words[1:])
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, UsageError) as problem:
         print(problem, file=sys.stderr)
         return 2
 

@@ -160,6 +160,7 @@ class Books:
         ledger.topic, ledger.replicas = name, assignment.replicas
         config = _config(topic.config)
         ledger.durable = config.flush == "ack"
+        ledger.retention_bytes, ledger.retention_ms = config.retention_bytes, config.retention_ms
         ledger.min_isr = min(config.min_isr or default_min_isr(len(assignment.replicas)), len(assignment.replicas))
         self._witness.stored(ledger, before, self.controller_epoch)
 

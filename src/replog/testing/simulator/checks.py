@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.errors import ReplogError
@@ -26,6 +26,7 @@ __all__ = ["Checks"]
 
 _SWEEP: Final = 256
 """Every so many looks at a broker, its directory is compared with what was there."""
+_NOTHING_ARMED: Final = nullcontext()
 
 
 class Checks:
@@ -64,6 +65,7 @@ class Checks:
         self._shown = _overriding(made, "shown")
         self._listed = _overriding(made, "listed")
         self._passed = _overriding(made, "passed")
+        self._sought = _overriding(made, "asked")
 
     # -------------------------------------------------------------------------------------------------- occasions: events
 
@@ -248,7 +250,9 @@ class Checks:
         """A broker gets appends of a client."""
         asked = self._asked.setdefault(sender, {})
         for entry in message.entries:
-            asked[entry.request] = Asked(self.ledger(entry.partition), message.acks, entry.body)
+            question = asked[entry.request] = Asked(self.ledger(entry.partition), message.acks, entry.body)
+            for sought in self._sought:
+                sought(question)
 
     def registered(self, broker_id: int, broker_epoch: int) -> None:
         """A process has learned its broker epoch; the store knew it before."""
@@ -360,13 +364,16 @@ class Checks:
         A broker counts as lost from its fault until it is in the ISR again, and so holds everything. A power cut costs
         nothing where flush="ack".
         """
-        for identity, ledger in self.ledgers.items():
+        for ledger in self.ledgers.values():
             if broker not in ledger.replicas or ledger.state is None or (power and ledger.durable):
                 continue
-            lost = {b for b in ledger.replicas if self._is_incomplete(identity, ledger, b)}
-            if len(lost | {broker}) > ledger.min_isr - 1:
+            if len(self.incomplete(ledger) | {broker}) > ledger.min_isr - 1:
                 return False
         return True
+
+    def incomplete(self, ledger: Ledger) -> set[int]:
+        """Replicas that a fault has cost records, and that have not been seen since to hold everything again."""
+        return {b for b in ledger.replicas if self._is_incomplete(ledger.identity, ledger, b)}
 
     def _is_incomplete(self, identity: PartitionId, ledger: Ledger, broker: int) -> bool:
         copy = self._books.copies[identity].get(broker)
@@ -388,13 +395,14 @@ def _disk_of(node: Node) -> tuple[str, object]:
     return node.directory.directory_id, getattr(node.directory, "fs", None)
 
 
-@contextmanager
-def _observing(node: Node) -> Iterator[None]:
+def _observing(node: Node) -> AbstractContextManager[None]:
     """While the checks read, a simulated disk injects nothing."""
     disk = getattr(node.directory, "fs", None)
-    if not isinstance(disk, SimulatedDisk):
-        yield
-        return
+    return _disarmed(disk) if isinstance(disk, SimulatedDisk) and disk._armed else _NOTHING_ARMED
+
+
+@contextmanager
+def _disarmed(disk: SimulatedDisk) -> Iterator[None]:
     armed, disk._armed = disk._armed, {}
     try:
         yield

@@ -14,9 +14,10 @@ from replog.client.operations import AT_EARLIEST, AdminOp, OffsetOp, Operation
 from replog.client.results import Fetch as FetchResult
 from replog.client.writer import Writer
 from replog.errors import ReplogError
-from replog.messages import Disconnected
+from replog.messages import Disconnected, ListedOffset
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.testing.clock import SeededIds
+from replog.testing.history.events import Poll
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import stream
 from replog.testing.simulator.tasks import Signal
@@ -122,21 +123,56 @@ class SimulatedClient:
         return batch.base_offset
 
     async def fetch(
-        self, topic: str, partition: int, offset: int, *, max_bytes: int = 4_096, wait_ms: int = 0, **position: Any
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 4_096,
+        wait_ms: int = 0,
+        process: str | None = None,
+        **position: Any,
     ) -> FetchResult:
-        """Fetch committed records from an offset on. Raises what `Cluster.fetch` raises."""
+        """Fetch committed records from an offset on. Raises what `Cluster.fetch` raises.
+
+        The history has it as a poll of `process`, which reads on from where its last one ended unless the history says otherwise;
+        without a process, as a poll by itself.
+        """
+        poll = self._poll(topic, partition, offset, process)
         op = FetchOp(topic, partition, offset, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=self.world.now_ms + 5_000, **position)
         self.submit(op)
-        await self._done(op)
+        try:
+            await self._done(op)
+        except ReplogError:
+            if poll is not None:
+                poll.info()
+            raise
         self.reads += 1
-        return op.result  # type: ignore[no-any-return]
+        found: FetchResult = op.result
+        if poll is not None:
+            poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark, found.known_epoch)
+        return found
+
+    def _poll(self, topic: str, partition: int, offset: int, process: str | None) -> Poll | None:
+        """Note that a fetch begins, if the history is about that topic."""
+        if topic != TOPIC:
+            return None
+        history, key = self.world.history, f"{topic}/{partition}"
+        if process is None:
+            process = f"reader {self.number}"
+            history.assign(process, key, offset)
+        return history.invoke_poll(process, key, offset)
 
     async def earliest(self, topic: str, partition: int) -> int:
         """Where the log starts now. Raises what `Cluster.offset` raises."""
-        op = OffsetOp(topic, partition, AT_EARLIEST, self.world.now_ms + 5_000)
+        return (await self.offset(topic, partition, AT_EARLIEST)).offset
+
+    async def offset(self, topic: str, partition: int, at: int) -> ListedOffset:
+        """An offset: AT_EARLIEST, AT_LATEST, or the first at or after a time in ms (-1: none). Raises what `Cluster.offset` raises."""
+        op = OffsetOp(topic, partition, at, self.world.now_ms + 5_000)
         self.submit(op)
         await self._done(op)
-        return op.result.offset  # type: ignore[no-any-return]
+        return op.result  # type: ignore[no-any-return]
 
     async def admin(self, verb: str, arguments: dict[str, Any], *, granted_code: int = 0, timeout_ms: int = 30_000) -> dict[str, Any]:
         """A wish to the controller. Raises what `Cluster.create_topic` and the like raise."""

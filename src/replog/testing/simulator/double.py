@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any, Final
 
-from replog.testing.simulator.run import Outcome
+from replog.testing.simulator.running import Outcome
 
 __all__ = ["compare", "describe", "double"]
 

@@ -13,7 +13,7 @@ from replog.testing.history.checker import check
 from replog.testing.history.events import NEVER, Send, Value
 from replog.testing.history.recorder import History
 from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
-from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.ledger import Ledger, Violation
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
@@ -28,12 +28,14 @@ _IDLE_MAX: Final = 100
 
 
 def finish(world: World) -> None:
-    """Raise `Violation` if something stays open, cannot be read, or contradicts something else."""
+    """Raise `Violation` if something stays open, is not as it was wished, cannot be read, or contradicts something else."""
     if not world.run_until(world.now_ms + SETTLE_MS, lambda: not world.tasks) and world.tasks:
         raise Violation("L7", f"still open after {SETTLE_MS} ms: {', '.join(task.name for task in world.tasks)}")
+    world.wishes.check(world)
     reader = next(iter(world.clients.values()))
-    for partition in range(world.plan.shape.partitions):
-        _read_all(world, reader, partition)
+    for ledger in world.checks.expected():
+        start, values = _read_all(world, reader, ledger.topic, ledger.identity.partition)
+        _compare(world, ledger, start, values)
     name_repeated(world.history)
     report = check(world.history)
     if not report.ok:
@@ -86,33 +88,55 @@ def _name(value: Value, place: int | str) -> str:
     return f"{value} \N{RIGHTWARDS ARROW} {place}"
 
 
-def _read_all(world: World, client: SimulatedClient, partition: int) -> None:
-    where, process, key = f"partition {partition}", "last reader", f"{TOPIC}/{partition}"
-    position, idle = _earliest(world, client, partition), 0
+def _read_all(world: World, client: SimulatedClient, topic: str, partition: int) -> tuple[int, dict[int, bytes | None]]:
+    """All that a client can read of a partition: where it starts, and the values by offset. The history is about the topic of every run."""
+    where, process, key = f"{topic}-{partition}", "last reader", f"{topic}/{partition}"
+    values: dict[int, bytes | None] = {}
+    start = position = _earliest(world, client, topic, partition)
+    idle = 0
     while True:
-        poll = world.history.invoke_poll(process, key, position, final=True)
-        op = FetchOp(TOPIC, partition, position, max_bytes=1 << 20, wait_ms=0, deadline_ms=world.now_ms + READ_MS)
+        poll = world.history.invoke_poll(process, key, position, final=True) if topic == TOPIC else None
+        op = FetchOp(topic, partition, position, max_bytes=1 << 20, wait_ms=0, deadline_ms=world.now_ms + READ_MS)
         try:
             found = _wait(world, client, op, f"{where} at {position}")
         except OffsetOutOfRange as error:  # retention was faster
-            poll.info()
-            before, position = position, _earliest(world, client, partition)
-            if position <= before or not world.is_trimmed(partition, before):
+            before, start = position, _earliest(world, client, topic, partition)
+            position = start
+            if position <= before or not world.is_trimmed(partition, before, topic):
                 raise Violation("readable", f"{where} at {before}, the log starts at {position}: {error}") from error
-            world.history.assign(process, key, position)
+            if poll is not None:
+                poll.info()
+                world.history.assign(process, key, position)
             continue
-        poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark)
+        if poll is not None:
+            poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark)
+        values.update((record.offset, record.value) for record in found.records)
         idle = 0 if found.next_offset > position else idle + 1
         position = found.next_offset
         if not found.records and position >= found.high_watermark:  # and has heard, at the end, that there is no more
-            return
+            return start, values
         if idle >= _IDLE_MAX:
             raise Violation("readable", f"{where} at {position}: {idle} answers without records, committed {found.high_watermark}")
 
 
-def _earliest(world: World, client: SimulatedClient, partition: int) -> int:
-    op = OffsetOp(TOPIC, partition, AT_EARLIEST, world.now_ms + READ_MS)
-    return _wait(world, client, op, f"partition {partition}").offset  # type: ignore[no-any-return]
+def _compare(world: World, ledger: Ledger, start: int, values: dict[int, bytes | None]) -> None:
+    """Whatever was ever confirmed is read where it was confirmed, unless retention has removed it; so is whatever is committed."""
+    where = f"{ledger.topic}-{ledger.identity.partition}"
+    end = max(values, default=start - 1) + 1
+    if end < ledger.end:
+        raise Violation("readable", f"{where} is committed to {ledger.end}, and read from {start} to {end}")
+    for client in world.clients.values():
+        for told in client.acknowledged:
+            if told.identity != ledger.identity:
+                continue
+            for at, value in enumerate(told.values, told.base_offset):
+                if at >= start and values.get(at) != value:
+                    raise Violation("readable", f"confirmed at offset {at} of {where}: {value!r}, read: {values.get(at)!r}")
+
+
+def _earliest(world: World, client: SimulatedClient, topic: str, partition: int) -> int:
+    op = OffsetOp(topic, partition, AT_EARLIEST, world.now_ms + READ_MS)
+    return _wait(world, client, op, f"{topic}-{partition}").offset  # type: ignore[no-any-return]
 
 
 def _wait(world: World, client: SimulatedClient, op: Operation, where: str) -> Any:

@@ -12,7 +12,7 @@ from replog.errors import UsageError
 if TYPE_CHECKING:
     from replog.testing.simulator.plan import Shape
 
-__all__ = ["DISK", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "length_of", "roles_of"]
+__all__ = ["DISK", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "check_names", "length_of", "roles_of"]
 
 KINDS: Final[dict[str, str]] = {
     "kill": "a process ends, its files stay as written; it starts again after the length of the fault",
@@ -66,10 +66,16 @@ _ALL: Final = frozenset({"outage", "kill_all", "power_all", "rolling", "ring", "
 
 def check_kinds(kinds: Iterable[str]) -> None:
     """Raise UsageError for a kind that there is not, naming the one that was perhaps meant."""
-    for kind in kinds:
-        if kind not in KINDS:
-            meant = get_close_matches(kind, KINDS, n=1, cutoff=0.0)
-            raise UsageError(f"there is no fault of kind {kind!r}; is {meant[0]!r} meant?")
+    check_names("fault of kind", kinds, KINDS)
+
+
+def check_names(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UsageError for a name that is none of those that are known, naming the one that was perhaps meant."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            meant = get_close_matches(name, known, n=1, cutoff=0.0)
+            raise UsageError(f"there is no {what} {name!r}; is {meant[0]!r} meant?")
 
 
 def roles_of(kind: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -53,6 +54,10 @@ class Ledger:
         """As far as was committed by a leader whose disk did not give back what: filled in from the first copy that can be read."""
         self.durable = False
         """flush="ack": what counts is on disk."""
+        self.retention_bytes: int | None = None
+        """What retention by size leaves at least; None: there is no such retention."""
+        self.retention_ms: int | None = None
+        """Retention by age; None: there is none."""
         self.closed = False
         """The store has no such partition any more: it was deleted."""
         self.sequences: dict[tuple[int, int], int] = {}
@@ -99,6 +104,7 @@ class Copy:
         "lossy",
         "matched",
         "partition_epoch",
+        "sizes",
         "start",
         "suspect",
         "unreadable",
@@ -113,6 +119,8 @@ class Copy:
         self.entries: list[Entry] = []
         self.epochs: list[tuple[int, int]] = []
         """(leader epoch, first offset of it here), as the batches say."""
+        self.sizes: list[tuple[int, int]] = []
+        """(first offset, bytes) of each batch."""
         self.matched = 0
         """So many first entries are known to equal the ledger's."""
         self.durable = 0
@@ -167,7 +175,7 @@ class Copy:
     def _begin(self, log: Log | None, generation: int) -> None:
         self.log, self.generation = log, generation
         self.first = self.start = 0 if log is None else log.start_offset
-        self.entries, self.epochs, self.matched, self.unreadable = [], [], 0, False
+        self.entries, self.epochs, self.sizes, self.matched, self.unreadable = [], [], [], 0, False
 
     def _read(self, log: Log, batch: Callable[[Copy, BatchHeader], None]) -> None:
         try:
@@ -205,12 +213,18 @@ class Copy:
                 raise Violation("S16", f"broker {self.broker}: a batch at {header.base_offset} where {self.end} is expected")
             if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
                 self.epochs.append((header.leader_epoch, header.base_offset))
+            self.sizes.append((header.base_offset, header.length))
             for n in range(header.count):
                 sequence = header.base_sequence + n if header.base_sequence >= 0 else -1
                 self.entries.append(
                     Entry(header.leader_epoch, header.header_crc, header.payload_crc, header.producer_id, header.producer_epoch, sequence)
                 )
             at += header.length
+
+    def bytes_from(self, offset: int) -> int:
+        """Bytes of the batches that begin at `offset` or above."""
+        at = bisect_left(self.sizes, (offset, 0))
+        return sum(size for _, size in self.sizes[at:])
 
     def _parted(self, first: int, entries: list[Entry]) -> int | None:
         """Where what the mirror has now parts from `entries`, which began at `first`: None if nothing is gone from their end."""
@@ -219,7 +233,7 @@ class Copy:
         if self.unreadable or (low >= high and self.first >= end):
             return None
         at = low
-        if entries[low - first : high - first] == self.entries[low - self.first : high - self.first]:
+        if low >= high or entries[low - first : high - first] == self.entries[low - self.first : high - self.first]:
             at = max(low, high)
         else:
             while entries[at - first] == self.entries[at - self.first]:
@@ -229,9 +243,10 @@ class Copy:
     def mismatch(self, ledger: Ledger, below: int) -> str | None:
         """Why this copy does not hold the ledger's entries below an offset; None if it does. Remembers how far it looked.
 
-        What retention has removed is not missed, and what a damaged disk does not give back is not held against anybody.
+        What retention has removed is not missed, nor what it was: a follower trims what it had otherwise together with its leader.
+        What a damaged disk does not give back is not held against anybody.
         """
-        at = max(self.matched, self.first)
+        at = max(self.matched, self.first, self.start)
         if at >= below:
             return None
         mine, theirs, first = self.entries, ledger.entries, self.first

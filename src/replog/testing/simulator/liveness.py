@@ -1,8 +1,8 @@
 """How a run begins and ends: the cluster comes up, and after the last fault it keeps its promises within bounded virtual time.
 
 The promises are those of RELIABILITY.md 6.5, kept one after the other, each a class: L1 to L5, L7. L6 is about
-reassignments, which do not exist yet. L8 is all of them while some brokers stay out (`world.absent`): a promise that is
-broken then is reported as L8.
+reassignments, which do not exist yet. L8 is all of them while some brokers stay out (`world.absent`, see `absence`): a promise
+that is broken then is reported as L8.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replog.testing.simulator.plan import Shape
     from replog.testing.simulator.world import World
 
-__all__ = ["PROMISES", "Promise", "boot", "recover"]
+__all__ = ["PROMISES", "Promise", "boot", "keep_promises", "recover"]
 
 BOOT_MS: Final = 30_000
 LEADER_MS: Final = 5_000
@@ -67,7 +67,7 @@ class Promise(ABC):
         end_ms = world.now_ms + self.limit_ms(world.plan.shape)
         while self._lacks(world):
             if world.now_ms >= end_ms:
-                name = "L8" if _absent(world) else self.name
+                name = "L8" if world.absent else self.name
                 raise Violation(name, f"{(self.__doc__ or '').splitlines()[0]} Not so: {'; '.join(self.missing(world))}")
             world.run_until(min(world.now_ms + _STEP_MS, end_ms))
 
@@ -90,10 +90,10 @@ class EveryPartitionIsLed(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         for broker_id, node in world.nodes.items():
-            if broker_id not in _absent(world) and (node.broker is None or node.broker.broker_epoch < 0):
+            if broker_id not in world.absent and (node.broker is None or node.broker.broker_epoch < 0):
                 yield f"broker {broker_id} is not registered"
         for ledger in _partitions(world):
-            if ledger.state is None or ledger.state.leader is None:
+            if (ledger.state is None or ledger.state.leader is None) and not _waits_rightly(world, ledger):
                 yield f"{_name(ledger)} has {ledger.state}"
 
 
@@ -110,6 +110,8 @@ class IsrsAreFull(Promise):
     def missing(self, world: World) -> Iterator[str]:
         for ledger in _partitions(world):
             state = ledger.state
+            if _waits_rightly(world, ledger):
+                continue
             if state is None or state.leader is None or set(state.isr) != set(_living(world, ledger)):
                 yield f"{_name(ledger)} of replicas {ledger.replicas} has {state}"
                 continue
@@ -130,7 +132,7 @@ class WatermarksReachTheEnd(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         for ledger in _partitions(world):
-            for broker in _living(world, ledger):
+            for broker in () if _waits_rightly(world, ledger) else _living(world, ledger):
                 copy = _partition(world, broker, ledger.identity)
                 if copy is None or copy.log.end_offset != ledger.end or copy.high_watermark != ledger.end:
                     yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {ledger.end}"
@@ -177,7 +179,7 @@ class ProbesAreConfirmed(Promise):
                 continue  # retention was faster
             if not op.done or op.error is not None or not op.result.records or op.result.records[0].offset != probe.base_offset:
                 where = f"{probe.queue.topic}-{probe.queue.partition} at {probe.base_offset}"
-                raise Violation("L8" if _absent(world) else self.name, f"{where} was confirmed, and is not read: {op.error}")
+                raise Violation("L8" if world.absent else self.name, f"{where} was confirmed, and is not read: {op.error}")
 
 
 class CopiesAreEqual(Promise):
@@ -192,6 +194,8 @@ class CopiesAreEqual(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         for ledger in _partitions(world):
+            if _waits_rightly(world, ledger):
+                continue
             copies = {broker: world.checks.copy(ledger.identity, broker) for broker in _living(world, ledger)}
             start = max((copy.log.start_offset for copy in copies.values() if copy.log is not None), default=0)
             read = {broker: _bytes(copy, start, ledger.end) for broker, copy in copies.items()}
@@ -214,12 +218,17 @@ class NothingIsLeftOver(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         for node in world.nodes.values():
-            if node.broker_id not in _absent(world):
-                yield from (f"broker {node.broker_id} has {what}" for what in self._at(node))
-        for row in (layout.DELETE_TOPICS, layout.REMOVED):
-            rest = world.root.list(row)
-            if rest and not _absent(world):
-                yield f"{row} holds {sorted(rest)}"
+            if node.broker_id not in world.absent:
+                yield from (f"broker {node.broker_id} has {what}" for what in (*self._at(node), *_left_over(world, node)))
+        deletions = world.root.list(layout.DELETE_TOPICS)
+        if deletions:
+            yield f"{layout.DELETE_TOPICS} holds {deletions}"
+        for name in world.root.list(layout.REMOVED):
+            path = f"{layout.REMOVED}/{name}"
+            found = world.root.read(path)
+            holders = () if found is None else layout.decode_removed(path, found.value)
+            if not world.absent.issuperset(holders):
+                yield f"{path} still names brokers {holders}"
         for client in world.clients.values():
             if client.core._ops:
                 yield f"client {client.number} waits for {len(client.core._ops)} operations"
@@ -239,10 +248,25 @@ class NothingIsLeftOver(Promise):
         for fetcher in broker._fetching._fetchers.values():
             if len(fetcher.unanswered) > 1:
                 yield f"{len(fetcher.unanswered)} fetches under way to broker {fetcher.leader}"
-        if controller.unacknowledged:
-            yield f"unacknowledged notices to brokers {controller.unacknowledged}"
+        unacknowledged = {broker: count for broker, count in controller.unacknowledged.items() if broker not in node.world.absent}
+        if unacknowledged:
+            yield f"unacknowledged notices to brokers {unacknowledged}"
         if controller.questions:
             yield f"{controller.questions} unanswered questions to last-known replicas"
+
+
+def _left_over(world: World, node: Node) -> Iterator[str]:
+    """Logs that no topic assigns to this broker, and such that have been in quarantine for long enough by the clock of the broker."""
+    directory = node.directory
+    strays = (identity for identity in directory.identities() if not _holds(world, node, identity))
+    yield from (f"a log of {identity!r}, which nobody assigns to it" for identity in strays)
+    due_ms = world.wall_ms + node.wall_offset_ms - world.config.deletion_delay_ms
+    yield from (f"{identity!r} in quarantine" for identity, since_ms in directory.quarantined().items() if since_ms <= due_ms)
+
+
+def _holds(world: World, node: Node, identity: PartitionId) -> bool:
+    ledger = world.checks.ledgers.get(identity)
+    return ledger is not None and node.broker_id in ledger.replicas
 
 
 PROMISES: tuple[type[Promise], ...] = (
@@ -277,41 +301,16 @@ def boot(world: World) -> None:
 
 
 def recover(world: World) -> None:
-    """Heal everything and wait for each promise in turn, then read everything back."""
+    """Heal everything and wait for each promise in turn."""
     world.heal()
+    keep_promises(world)
+
+
+def keep_promises(world: World) -> None:
+    """Wait for each promise in turn."""
     for promise in PROMISES:
         promise().keep(world)
-    _read_back(world)
     world.note("recovered")
-
-
-def _read_back(world: World) -> None:
-    """Everything that was ever confirmed can be read, by a client, where it was confirmed; unless retention has removed it."""
-    client = next(iter(world.clients.values()))
-    for ledger in _partitions(world):
-        identity = ledger.identity
-        values: dict[int, bytes | None] = {}
-        start = offset = _start(world, identity)
-        while offset < ledger.end:
-            deadline_ms = world.now_ms + 10_000
-            op = FetchOp(ledger.topic, identity.partition, offset, max_bytes=1 << 20, wait_ms=0, deadline_ms=deadline_ms)
-            client.submit(op)
-            world.run_until(world.now_ms + 11_000, lambda op=op: op.done)  # type: ignore[misc]
-            if isinstance(op.error, OffsetOutOfRange) and _start(world, identity) > offset:  # retention was faster
-                start = offset = _start(world, identity)
-                continue
-            if op.error is not None or not op.done or op.result.next_offset <= offset:
-                raise Violation("readable", f"{_name(ledger)} at {offset} of {ledger.end}: {op.error}")
-            values.update((record.offset, record.value) for record in op.result.records)
-            offset = op.result.next_offset
-        for reader in world.clients.values():
-            for told in reader.acknowledged:
-                if told.identity != identity:
-                    continue
-                for n, value in enumerate(told.values):
-                    at = told.base_offset + n
-                    if at >= start and values.get(at) != value:
-                        raise Violation("readable", f"confirmed at offset {at} of {_name(ledger)}: {value!r}, read: {values.get(at)!r}")
 
 
 def _all_admitted(world: World) -> bool:
@@ -323,31 +322,30 @@ def _all_admitted(world: World) -> bool:
 # ------------------------------------------------------------------------------------------------------------ looking
 
 
-def _absent(world: World) -> frozenset[int]:
-    """Brokers that stay out."""
-    return frozenset(getattr(world, "absent", ()))
-
-
 def _partitions(world: World) -> Iterable[Ledger]:
     """Every partition of every topic that the store has and that is not being deleted, whether it has a state or not."""
     return world.checks.expected() or [Ledger(PartitionId(b"", 0, 0))]
 
 
 def _living(world: World, ledger: Ledger) -> tuple[int, ...]:
-    absent = _absent(world)
-    return tuple(broker for broker in ledger.replicas if broker not in absent)
+    return tuple(broker for broker in ledger.replicas if broker not in world.absent)
+
+
+def _waits_rightly(world: World, ledger: Ledger) -> bool:
+    """Whether nobody of those who are there may lead: the topic came when the absent ones were already going, and only they were in it.
+
+    Not so the topic that every run has: `absence` leaves it enough of its replicas.
+    """
+    state = ledger.state
+    if not world.absent or ledger.topic == TOPIC or state is None:
+        return False
+    return state.leader is None and world.absent.issuperset((*state.isr, *state.elr))
 
 
 def _partition(world: World, broker: int, identity: PartitionId) -> Partition | None:
     """As the process of a broker has it now."""
     running = world.nodes[broker].broker
     return None if running is None else running.partitions.get(identity)
-
-
-def _start(world: World, identity: PartitionId) -> int:
-    """Where the shortest copy of a partition starts."""
-    copies = world.checks.copies(identity).values()
-    return max((copy.log.start_offset for copy in copies if copy.log is not None), default=0)
 
 
 def _bytes(copy: Copy, start: int, end: int) -> bytes | None:

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import Fault, Plan, Shape, applies
-from replog.testing.simulator.run import run
+from replog.testing.simulator.running import check_plan, run
 
 __all__ = ["RUNS_MAX", "Fails", "Minimised", "fails", "minimise"]
 
@@ -57,7 +57,11 @@ class Minimised:
 
 
 def fails(plan: Plan) -> Violation | None:
-    """What a run of the plan violates. An exception that escapes counts too, under the name of its class."""
+    """What a run of the plan violates. An exception that escapes counts too, under the name of its class.
+
+    Raises UsageError for a plan that cannot be run.
+    """
+    check_plan(plan)
     try:
         return run(plan.seed, plan=plan, tail=1).violation
     except Exception as problem:
@@ -235,6 +239,6 @@ def _is_legal(plan: Plan) -> bool:
     """Whether the cluster can be built and promises to survive such faults, and the faults name brokers that it has."""
     shape = plan.shape
     named = [int(fault.target) for fault in plan.faults if fault.target.isdecimal()] + [fault.other for fault in plan.faults]
-    if not shape.min_isr <= shape.replicas <= shape.brokers >= max(named, default=0):
+    if not shape.min_isr <= shape.replicas <= shape.brokers >= max(named, default=0) or shape.absent > shape.replicas - shape.min_isr:
         return False
     return all(applies(fault.kind, shape) for fault in plan.faults)

@@ -33,7 +33,7 @@ class Network:
         self._slowed: dict[tuple[Address, Address], int] = {}
         self._resets: dict[Address, int] = {}
         self.calm = False
-        """No faults any more: every message arrives, soon and once."""
+        """No faults any more: every message arrives, soon and once; unless somebody is isolated later."""
         self.lost = 0
         self.repeated = 0
 
@@ -61,6 +61,8 @@ class Network:
 
     def link_life(self, sender: Address, to: Address) -> int:
         """Grows whenever the connection between two nodes breaks: what was sent under another life does not arrive."""
+        if not self._resets:
+            return 0
         one, other = node_of(sender), node_of(to)
         return 0 if one == other else self._resets.get(one, 0) + self._resets.get(other, 0)
 
@@ -76,22 +78,22 @@ class Network:
         """Whether a message could pass now."""
         return not (self._cuts.get((one, other)) or self._isolated.get(one) or self._isolated.get(other))
 
-    def passages(self, sender: Address, to: Address, message: Any) -> list[tuple[int, int]]:
-        """For each copy of a message that is not lost: after how many ms it arrives, and in which life of the connection it was sent."""
-        one, other = node_of(sender), node_of(to)
+    def passages(self, one: Address, other: Address, message: Any) -> list[tuple[int, int]]:
+        """For each copy of a message from one node to another that is not lost: after how many ms it arrives, and in which life of the
+        connection it was sent."""
         if one == other:
             return [(0, 0)]
-        life = self._resets.get(one, 0) + self._resets.get(other, 0)
+        life = self._resets.get(one, 0) + self._resets.get(other, 0) if self._resets else 0
         return [(delay, life) for delay in self._delays(one, other, message)]
 
     def _delays(self, one: Address, other: Address, message: Any) -> list[int]:
         chance, shape = self._chance, self._shape
-        if self.calm:
-            return [chance.randint(1, 5)]
+        if self.calm:  # nothing gets lost, but at a broker that is kept apart all the same
+            return [chance.randint(1, 5)] if self.reaches(one, other) else []
         if not self.reaches(one, other) or (self._lagging.get(other) and isinstance(message, Fetched)) or chance.random() < shape.drop:
             self.lost += 1
             return []
-        slowed = bool(self._slowed.get((one, other)))
+        slowed = bool(self._slowed) and bool(self._slowed.get((one, other)))
         delays = [self._delay(slowed=slowed)]
         while len(delays) < _COPIES_MAX and chance.random() < shape.repeat:
             delays.append(self._delay(slowed=slowed))

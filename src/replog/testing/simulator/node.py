@@ -10,7 +10,7 @@ from replog.broker.membership import Membership
 from replog.controller.executor import ControllerExecutor
 from replog.messages import Disconnected, Produce, Registered
 from replog.model import Address
-from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, SessionChanged
+from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, Outbox, SessionChanged
 from replog.testing.clock import SeededIds
 from replog.testing.simulator.clocks import NodeClock
 from replog.testing.simulator.ledger import Violation
@@ -69,9 +69,9 @@ class Node:
 
     def start(self) -> None:
         """A new process on what the data directory holds."""
-        if self.alive:
-            return
         world, broker_id = self.world, self.broker_id
+        if self.alive or broker_id in world.absent:
+            return
         self.life += 1
         self.alive = True
         self._failing = False
@@ -328,18 +328,28 @@ class Node:
 
     def _drain(self, address: Address, actor: Actor) -> None:
         outbox, world = actor.outbox, self.world
-        messages, outbox.messages = outbox.messages, []
-        for to, message in messages:
-            if actor is self.broker:
-                world.checks.sent(self, to, message)
-            world.send(address, to, message)
-        calls, outbox.calls = outbox.calls, []
-        for call in calls:
-            assert self.line is not None
-            self.line.call(address, call)
-        flushes, outbox.flushes = outbox.flushes, []
-        for token in flushes:
-            self._flush(token)
+        if outbox.messages:
+            messages, outbox.messages = outbox.messages, []
+            sent = world.checks.sent if actor is self.broker else None
+            for to, message in messages:
+                if sent is not None:
+                    sent(self, to, message)
+                world.send(address, to, message)
+        if outbox.calls:
+            calls, outbox.calls = outbox.calls, []
+            for call in calls:
+                assert self.line is not None
+                self.line.call(address, call)
+        if outbox.flushes:
+            flushes, outbox.flushes = outbox.flushes, []
+            for token in flushes:
+                self._flush(token)
+        if outbox.events:
+            self._tell(outbox)
+
+    def _tell(self, outbox: Outbox) -> None:
+        """What an actor found worth telling."""
+        world = self.world
         events, outbox.events = outbox.events, []
         for event in events:
             world.note_event(self.broker_id, event)

@@ -16,10 +16,12 @@ from replog.config import BrokerConfig, ClientConfig, TopicConfig
 from replog.errors import UsageError
 from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
 
-__all__ = ["KINDS", "Fault", "Plan", "Shape", "applies", "draw", "stream"]
+__all__ = ["KINDS", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
 
 _KEEP = 0.6
 """Each run keeps each kind of fault with this probability: the rest of them get more room."""
+_ABSENT = 0.4
+"""Share of runs in which some broker stays out after the others are healed, if the others can do without."""
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -65,6 +67,8 @@ class Shape:
     compression: bool = False
     self_checks: bool = False
     """Brokers check themselves, as they can in production."""
+    absent: int = 0
+    """So many brokers stay out for a while after everything else is healed: the others must do without."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -146,6 +150,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     can befall the cluster, and for sizes that no cluster has: min_isr <= replicas <= brokers.
     """
     shape = _fit(evolve(_shape(stream(seed, "shape")), **shape_given), shape_given)
+    if "absent" not in shape_given:
+        shape = evolve(shape, absent=_absent(stream(seed, "absent"), shape))
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
@@ -187,17 +193,32 @@ def _fit(shape: Shape, given: Mapping[str, Any]) -> Shape:
         replicas = min(brokers, max(replicas, min_isr if "min_isr" in given else 1))
     if "min_isr" not in given:
         min_isr = min(min_isr, replicas)
+    fitting = evolve(shape, brokers=brokers, replicas=replicas, min_isr=min_isr)
+    check_sizes(fitting)
+    return fitting
+
+
+def check_sizes(shape: Shape) -> None:
+    """Raise UsageError for sizes that no cluster has: 1 <= min_isr <= replicas <= brokers, and min_isr replicas are always there."""
+    brokers, replicas, min_isr, absent = shape.brokers, shape.replicas, shape.min_isr, shape.absent
     for small, many, large, room in (("replicas", replicas, "brokers", brokers), ("min_isr", min_isr, "replicas", replicas)):
         if not 1 <= many <= room:
             raise UsageError(f"{small} is {many}, {large} is {room}: {small} must be from 1 to {large}")
-    return evolve(shape, brokers=brokers, replicas=replicas, min_isr=min_isr)
+    if not 0 <= absent <= replicas - min_isr:
+        raise UsageError(f"absent is {absent}, replicas is {replicas}, min_isr is {min_isr}: absent must be from 0 to replicas - min_isr")
+
+
+def _absent(chance: random.Random, shape: Shape) -> int:
+    """How many brokers stay out for a while: no more than acks=all promises to do without."""
+    drawn, number = chance.random() < _ABSENT, chance.randint(1, 2)
+    return min(number, shape.replicas - shape.min_isr, max(1, shape.min_isr - 1)) if drawn else 0
 
 
 def _shape(chance: random.Random) -> Shape:
     brokers = chance.choice((3, 3, 3, 3, 4, 5, 1, 2, 7))
     replicas = chance.choice([n for n in (3, 3, 3, 5, 4, 2, 1) if n <= brokers])
     files = chance.random() < 0.3
-    return Shape(
+    shape = Shape(
         brokers=brokers,
         replicas=replicas,
         min_isr=min(replicas, chance.choice((2, 2, 2, 2, 1, 3))),
@@ -224,6 +245,8 @@ def _shape(chance: random.Random) -> Shape:
         compression=chance.random() < 0.1,
         self_checks=chance.random() < 0.2,
     )
+    # What is drawn last leaves all that was drawn before as it was: so do workloads that were added later.
+    return evolve(shape, workloads=(*shape.workloads, "offsets")) if chance.random() < 0.3 else shape
 
 
 def _workloads(chance: random.Random) -> tuple[str, ...]:

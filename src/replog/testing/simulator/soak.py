@@ -24,7 +24,7 @@ from replog.testing.simulator.corpus import Failure, replay_command, write
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.minimise import RUNS_MAX, Fails, fails, minimise
 from replog.testing.simulator.plan import Plan, draw
-from replog.testing.simulator.run import Outcome, run
+from replog.testing.simulator.running import Outcome, check_plan, run
 
 __all__ = ["BATCH", "Result", "batch", "explain", "soak", "violation_of"]
 
@@ -44,7 +44,8 @@ class Result:
 
 
 def violation_of(plan: Plan, *, events_max: int | None = None, tail: int = 40) -> Outcome | Violation:
-    """Run a plan; an exception that escapes is told as a violation, without an outcome."""
+    """Run a plan; an exception that escapes is told as a violation, without an outcome. Raises UsageError for a plan that cannot be run."""
+    check_plan(plan)
     try:
         return run(plan.seed, plan=plan, events_max=events_max, tail=tail)
     except Exception as problem:

@@ -2,36 +2,26 @@
 
 Bars that take hours are reached in pieces, on several machines and days. A line of the ledger tells of one batch of
 consecutive seeds. Lines stand alone, so that a merge of two ledgers is both their lines. What counts is what ran the present
-protocol code: its version is a hash over the syntax of the sources that decide, without comments, docstrings and layout. A
-seed that was run again with the same code and the same simulator is the same run, and counts once.
+protocol code (`versions`: the sources that a simulated run imports, comments apart). A seed that was run again with the same
+code and the same simulator is the same run, and counts once.
 """
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from attrs import define, field, frozen
 
-import replog
-from replog.testing.simulator.run import Outcome
+from replog.testing.simulator.running import Outcome
+from replog.testing.simulator.versions import code_version, simulator_version, version_of
 
 __all__ = ["Batch", "append", "code_version", "counted", "fold", "next_seed", "read", "simulator_version", "totals", "version_of"]
 
-_PROTOCOL: Final = (
-    *("errors", "model", "config", "records", "payload", "messages", "codec", "ports", "log"),
-    *("partition", "metadata", "broker", "controller", "client"),
-)
-_SIMULATOR: Final = ("testing/simulator", "testing/disk")
-_DESCRIBE_ONLY: Final = ("__main__.py", "corpus.py", "double.py", "minimise.py", "soak.py", "tally.py")
-"""Files of the simulator that decide nothing about a run."""
 HITS_WANTED: Final = 100
 """R09: how often each mark shall be hit."""
 
@@ -79,57 +69,6 @@ class Batch:
 
     def _mark(self, marks: dict[str, int]) -> None:
         self.marks = dict(sorted((Counter(self.marks) + Counter(marks)).items()))
-
-
-# ------------------------------------------------------------------------------------------------------------- versions
-
-
-def version_of(files: Iterable[tuple[str, str]]) -> str:
-    """A hash over (name, Python source) pairs that only a change of meaning changes; the same under every Python."""
-    digest = hashlib.sha256()
-    for name, text in files:
-        digest.update(f"{name}\n".encode())
-        for word in _words(ast.parse(text)):
-            digest.update(f"{word}\n".encode())
-    return digest.hexdigest()[:12]
-
-
-@cache
-def code_version() -> str:
-    """Of the protocol code: all that runs in a broker, a controller or a client and decides something."""
-    return version_of(_sources(_PROTOCOL))
-
-
-@cache
-def simulator_version() -> str:
-    """Of what decides which run a seed is."""
-    return version_of(_sources(_SIMULATOR))
-
-
-def _sources(places: Sequence[str]) -> Iterator[tuple[str, str]]:
-    root = Path(replog.__file__).parent
-    for place in places:
-        whole = root / place
-        for file in sorted(whole.rglob("*.py")) if whole.is_dir() else [whole.with_suffix(".py")]:
-            if file.name not in _DESCRIBE_ONLY:
-                yield file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")
-
-
-def _words(node: Any) -> Iterator[str]:
-    """A syntax tree as words: empty fields are left out, because newer Pythons add some; so are strings that do nothing."""
-    if isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
-        for name, value in ast.iter_fields(node):
-            if value not in (None, []):
-                yield name
-                yield from _words(value)
-        yield ")"
-    elif isinstance(node, list):
-        for one in node:
-            if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)):
-                yield from _words(one)
-    else:
-        yield repr(node)
 
 
 # ------------------------------------------------------------------------------------------------------------- the file

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.client.writer import Writer
 from replog.errors import LogTruncated, OffsetOutOfRange, ReplogError
-from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
+from replog.messages import ListedOffset
+from replog.testing.simulator.clients import TOPIC, SimulatedClient
 from replog.testing.simulator.ledger import Violation
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
-__all__ = ["WORKLOADS", "Append", "Burst", "Follow", "Plain", "Read", "Topics", "Workload"]
+__all__ = ["WORKLOADS", "Append", "Burst", "Follow", "Offsets", "Plain", "Read", "Topics", "Workload"]
 
 
 class Workload:
@@ -143,13 +145,13 @@ class Follow(Workload):
         position, last_epoch, known_epoch = 0, -1, -1
         self._refused.pop(client.number, None)
         while not world.calm:
-            poll = world.history.invoke_poll(process, key, position)
             try:
-                found = await client.fetch(TOPIC, partition, position, wait_ms=200, last_epoch=last_epoch, known_epoch=known_epoch)
+                found = await client.fetch(
+                    TOPIC, partition, position, wait_ms=200, process=process, last_epoch=last_epoch, known_epoch=known_epoch
+                )
             except LogTruncated as error:  # no election here may lose anything that was committed
                 raise Violation("S8", f"a consumer at {position} of partition {partition} is told: {error}") from error
             except OffsetOutOfRange as error:
-                poll.info()
                 if not world.is_trimmed(partition, position):
                     where = f"partition {partition} at {position}"
                     raise Violation("readable", f"a consumer of {where} is told, though no log starts above: {error}") from error
@@ -157,11 +159,9 @@ class Follow(Workload):
                 world.history.assign(process, key, position)
                 continue
             except ReplogError as error:
-                poll.info()
                 world.marks.hit(f"a consumer gets {type(error).__name__}")
                 await client.think()
                 continue
-            poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark, found.known_epoch)
             position, last_epoch, known_epoch = found.next_offset, found.last_epoch, found.known_epoch
             if client.chance.random() < 0.05:
                 await client.rest(2_000)  # a slow consumer (W12)
@@ -181,6 +181,110 @@ class Follow(Workload):
                 "readable", f"a consumer of {where_text} is told {times} times that it is out of range, the log starts at {earliest}"
             )
         return max(position, earliest)
+
+
+class Offsets(Workload):
+    """Asks where logs start, how far they are committed, and which record is the first at or after a time; and reads what is there.
+
+    A leader of an epoch that was stored before the question knows all that had been committed by then (KIP-207). One of an
+    older epoch may be behind, but not behind what was answered in its epoch before.
+    """
+
+    name = "offsets"
+    window: ClassVar[int] = 8
+    """So many records before an answer are looked at."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[int, int], dict[int, int]] = {}
+        """(partition, AT_EARLIEST or AT_LATEST) -> leader epoch -> the highest answer."""
+        self._times: dict[int, list[int]] = {}
+        """Partition -> times of records that were read."""
+
+    async def work(self, client: SimulatedClient) -> None:
+        """One question at a time."""
+        world = client.world
+        while not world.calm:
+            partition = client.chance.randrange(world.plan.shape.partitions)
+            ask = client.chance.choice((self._earliest, self._latest, self._by_time))
+            try:
+                await ask(client, partition)
+            except ReplogError as error:
+                world.marks.hit(f"an offset is not told: {type(error).__name__}")
+            await client.rest(client.chance.randint(1, 8 * world.plan.shape.think_ms))
+
+    async def _ask(self, client: SimulatedClient, partition: int, at: int) -> ListedOffset:
+        """Ask for one of the ends, which moves forward only within an epoch."""
+        told = self._told.setdefault((partition, at), {})
+        before = dict(told)
+        listed = await client.offset(TOPIC, partition, at)
+        offset, epoch = listed.offset, listed.leader_epoch
+        if offset < before.get(epoch, 0):
+            raise Violation("offsets", f"partition {partition}: {offset} is told for {at} in epoch {epoch}, {before[epoch]} was before")
+        told[epoch] = max(offset, told.get(epoch, 0))
+        return listed
+
+    async def _earliest(self, client: SimulatedClient, partition: int) -> None:
+        world, listed = client.world, await self._ask(client, partition, AT_EARLIEST)
+        if listed.offset > 0 and not world.is_trimmed(partition, listed.offset - 1):
+            raise Violation("offsets", f"partition {partition} is said to start at {listed.offset}, no log ever started so late")
+        if world.checks.committed(partition, TOPIC) > listed.offset:
+            world.marks.hit("the earliest offset is told and read")
+            await self._read(client, partition, listed.offset)
+
+    async def _latest(self, client: SimulatedClient, partition: int) -> None:
+        known = _Known(client.world, partition)
+        listed = await self._ask(client, partition, AT_LATEST)
+        if listed.offset > listed.end_offset or (known.binds(listed) and listed.offset < known.end):
+            ends = f"{known.end} was committed before the question, the leader's log ends at {listed.end_offset}"
+            raise Violation("offsets", f"partition {partition} is said to be committed up to {listed.offset}; {ends}")
+        client.world.marks.hit("the latest offset is told")
+
+    async def _by_time(self, client: SimulatedClient, partition: int) -> None:
+        world, chance = client.world, client.chance
+        times = self._times.get(partition)
+        at = world.wall_ms - chance.randint(0, world.now_ms)
+        if times and chance.random() < 0.7:
+            at = chance.choice(times) + chance.choice((-1, 0, 0, 1))
+        known = _Known(world, partition)
+        listed = await client.offset(TOPIC, partition, at)
+        none = listed.offset < 0
+        if none and not known.binds(listed):
+            return
+        limit = known.end if none else listed.offset
+        for offset, time_ms in await self._read(client, partition, max(listed.start_offset, limit - self.window)):
+            if (offset < limit and time_ms >= at) or (offset == listed.offset and time_ms < at):
+                where = f"partition {partition}: {listed.offset} is told for {at}"
+                raise Violation("offsets", f"{where}, and the record at {offset} is of {time_ms}, committed before were {known.end}")
+        world.marks.hit("a time has no record yet" if none else "a time is told its record")
+
+    async def _read(self, client: SimulatedClient, partition: int, position: int) -> list[tuple[int, int]]:
+        """(offset, time) of the records from a position on that there is, unless retention takes it meanwhile."""
+        try:
+            found = await client.fetch(TOPIC, partition, position)
+        except OffsetOutOfRange as error:
+            if not client.world.is_trimmed(partition, position):
+                raise Violation("offsets", f"partition {partition} at {position}, as it was told: {error}") from error
+            raise
+        read = [(record.offset, record.timestamp_ms or 0) for record in found.records]
+        if read:
+            times = self._times.setdefault(partition, [])
+            times.append(client.chance.choice(read)[1])
+            del times[:-20]
+        return read
+
+
+class _Known:
+    """What was the case when a question began: how far a partition was committed, and which leader epoch was stored."""
+
+    def __init__(self, world: World, partition: int) -> None:
+        self.end = world.checks.committed(partition, TOPIC)
+        ledgers = world.checks.ledgers.values()
+        states = [one.state for one in ledgers if one.topic == TOPIC and one.identity.partition == partition]
+        self.epoch = max((state.leader_epoch for state in states if state is not None), default=-1)
+
+    def binds(self, listed: ListedOffset) -> bool:
+        """Whether who answered must have known all of it: a deposed leader need not."""
+        return listed.leader_epoch >= self.epoch
 
 
 class Topics(Workload):
@@ -219,5 +323,5 @@ class Topics(Workload):
             await client.think()
 
 
-WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (Append, Read, Follow, Topics, Plain, Burst)}
+WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (Append, Read, Follow, Topics, Plain, Burst, Offsets)}
 """Those that a plan can name."""

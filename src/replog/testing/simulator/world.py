@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from replog.codec import LOCAL_MESSAGES, decode, encode
-from replog.messages import Fetched
+from replog.messages import Admin, AdminAnswer, Fetched
 from replog.metadata.memory import MemoryStore
 from replog.model import Address
 from replog.ports import Event, MemorySlice, Slice
@@ -26,11 +26,14 @@ from replog.testing.simulator.node import Node
 from replog.testing.simulator.plan import Plan, stream
 from replog.testing.simulator.tasks import Signal, Task
 from replog.testing.simulator.tracing import message_text, name_of
+from replog.testing.simulator.wishes import Wishes
 
 __all__ = ["World"]
 
 WALL_START_MS: Final = 1_700_000_000_000
 _TAIL: Final = 40
+_HASHED_AT_ONCE: Final = 256
+"""Lines of the trace."""
 
 
 class World:
@@ -43,12 +46,17 @@ class World:
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._trace = hashlib.sha256()
+        self._lines: list[str] = []
+        """Lines of the trace that are not hashed yet."""
         self.tail: deque[str] = deque(maxlen=tail)
         """The last lines of the trace."""
         self.events = 0
         self.sessions = 0
         self.calm = False
         """The safety phase is over: no more faults."""
+        self.absent: frozenset[int] = frozenset()
+        """Brokers that stay out now, although everything is healed."""
+        self.wishes = Wishes()
         self.marks = Marks()
         # What retention has removed of a producer is forgotten with it: S17 knows to what length, a history does not.
         # A writer that is not idempotent says so when it is opened.
@@ -62,8 +70,8 @@ class World:
         self.nemesis = Nemesis(self)
         self.tasks: list[Task] = []
         self._ready: deque[Task] = deque()
-        self._starts: dict[int, int] = {}
-        """Partition of the topic that every run has -> where the shortest of its logs has ever started."""
+        self._starts: dict[tuple[str, int], int] = {}
+        """(topic, partition) -> where the shortest of its logs has ever started."""
 
     @property
     def wall_ms(self) -> int:
@@ -125,7 +133,13 @@ class World:
         """A line of the trace."""
         line = f"{self.now_ms:>6} {text}"
         self.tail.append(line)
-        self._trace.update(line.encode())
+        self._lines.append(line)
+        if len(self._lines) >= _HASHED_AT_ONCE:
+            self._hash()
+
+    def _hash(self) -> None:
+        self._trace.update("".join(self._lines).encode())
+        self._lines.clear()
 
     def note_event(self, broker_id: int, event: Event) -> None:
         """Something an actor found worth telling."""
@@ -140,25 +154,27 @@ class World:
     @property
     def trace_hash(self) -> str:
         """Of all lines so far."""
+        self._hash()
         return self._trace.hexdigest()[:16]
 
     def applied(self, ops: list[Any]) -> None:
         """The store has committed a transaction."""
+        self.wishes.applied(ops, self.plan.shape.brokers)
         self.checks.applied(ops)
 
     def trimmed(self, ledger: Ledger, start: int) -> None:
         """A log starts later than before: readers may hear of it from now on."""
         self.marks.hit("a log starts later than before")
+        where = ledger.topic, ledger.identity.partition
+        self._starts[where] = max(start, self._starts.get(where, 0))
         if ledger.topic == TOPIC:
-            partition = ledger.identity.partition
-            self._starts[partition] = max(start, self._starts.get(partition, 0))
-            self.history.trim(f"{TOPIC}/{partition}", start)
+            self.history.trim(f"{TOPIC}/{ledger.identity.partition}", start)
 
-    def is_trimmed(self, partition: int, offset: int) -> bool:
-        """Whether some log of the topic that every run has starts, or ever started, above an offset: only that excuses OffsetOutOfRange."""
-        starts = [self._starts.get(partition, 0)]
+    def is_trimmed(self, partition: int, offset: int, topic: str = TOPIC) -> bool:
+        """Whether some log of that name starts, or ever started, above an offset: only that excuses OffsetOutOfRange."""
+        starts = [self._starts.get((topic, partition), 0)]
         for identity, ledger in self.checks.ledgers.items():
-            if ledger.topic == TOPIC and identity.partition == partition:
+            if ledger.topic == topic and identity.partition == partition:
                 starts += [copy.log.start_offset for copy in self.checks.copies(identity).values() if copy.log is not None]
         return max(starts) > offset
 
@@ -166,18 +182,18 @@ class World:
 
     def send(self, sender: Address, to: Address, message: Any) -> None:
         """Put a message on its way. It is meant for the process that runs there now: a connection does not survive its end."""
-        place = node_of(to)
+        place, origin = node_of(to), node_of(sender)
+        if type(message) is Admin or type(message) is AdminAnswer:
+            self.wishes.sent(sender, to, message)
         self.marks.sent(message)
         shape = self.plan.shape
-        wire = shape.codec and type(message) not in LOCAL_MESSAGES and node_of(sender) != place
+        wire = shape.codec and type(message) not in LOCAL_MESSAGES and origin != place
         if shape.files and isinstance(message, Fetched):
             message = _off_the_disk(message)
-        target: SimulatedClient | Node | None = self.clients.get(place)  # type: ignore[call-overload]
-        if target is None and isinstance(place, int):
-            target = self.nodes.get(place)
+        target: SimulatedClient | Node | None = self.nodes.get(place) if type(place) is int else self.clients.get(place)  # type: ignore[call-overload]
         if target is None:
             return
-        for delay, link in self.network.passages(sender, to, message):
+        for delay, link in self.network.passages(origin, place, message):
             copy = decode(b"".join(encode(message))) if wire else message
             self.at(delay, self._arrive, target, target.life, link, to, sender, copy)
 
@@ -188,7 +204,7 @@ class World:
     # ---------------------------------------------------------------------------------------------------------- faults
 
     def heal(self) -> None:
-        """The safety phase ends: every fault is over, everybody runs, the network and the store are as they should be."""
+        """The safety phase ends: every fault is over, the network and the store are as they should be, everybody runs but the `absent`."""
         self.note("healed")
         self.calm = True
         self.nemesis.heal()

@@ -15,7 +15,7 @@ from replog.testing.log_contract import append
 from replog.testing.simulator.clocks import NodeClock
 from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, length_of, roles_of
 from replog.testing.simulator.marks import Marks
-from replog.testing.simulator.network import Network
+from replog.testing.simulator.network import Network, node_of
 from replog.testing.simulator.plan import Shape, draw
 from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
 
@@ -50,7 +50,7 @@ def test_what_a_network_lets_pass() -> None:
     assert len(one.passages(1, 2, "x")) == 1
     one.isolate(3, 1)
     assert one.passages(3, 1, "x") == one.passages(("client", 1), 3, "x") == []
-    assert one.passages(3, ("controller", 3), "x") == [(0, 0)], "whoever is isolated reaches itself"
+    assert one.passages(3, node_of(("controller", 3)), "x") == [(0, 0)], "whoever is isolated reaches itself"
     one.lag(2, 1)
     assert one.passages(1, 2, Fetched(1, 0, 0, 0, [])) == []
     assert len(one.passages(1, 2, "x")) == 1

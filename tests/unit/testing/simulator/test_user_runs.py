@@ -102,6 +102,27 @@ def test_a_kind_that_there_is_not_is_refused() -> None:
         run(3, plan=attrs.evolve(CALM, faults=(Fault(10, "pauze", "leader", 5),)))
 
 
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (attrs.evolve(CALM, shape=attrs.evolve(CALM.shape, workloads=("append", "folow"))), "no workload 'folow'; is 'follow' meant"),
+        (attrs.evolve(CALM, faults=(Fault(10, "kill", "leadr", 5),)), "no target of kill 'leadr'; is 'leader' meant"),
+        (attrs.evolve(CALM, faults=(Fault(10, "kill", "4", 5),)), "no target of kill '4'"),
+        (attrs.evolve(CALM, faults=(Fault(10, "outage", "leader", 5),)), "no target of outage 'leader'; is 'all' meant"),
+        (attrs.evolve(CALM, shape=attrs.evolve(CALM.shape, replicas=4)), "replicas is 4, brokers is 3"),
+        (attrs.evolve(CALM, shape=attrs.evolve(CALM.shape, absent=2)), "absent is 2, replicas is 3, min_isr is 2"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused(plan: Plan, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        run(3, plan=plan)
+
+
+def test_a_workload_of_ones_own_needs_no_known_name() -> None:
+    plan = attrs.evolve(CALM, shape=attrs.evolve(CALM.shape, workloads=("nobody knows",)))
+    assert run(3, plan=plan, workloads=[Work([b"x"])]).violation is None
+
+
 def test_kinds_of_which_none_can_befall_the_cluster_are_refused() -> None:
     with pytest.raises(UsageError, match="nothing of ring can befall"):
         draw(7, only=("ring",), brokers=3)
@@ -186,7 +207,7 @@ class Refusing(Workload):
         self.other, self.trimmed = other, trimmed
 
     async def work(self, client: SimulatedClient) -> None:
-        client.world._starts[0] = self.trimmed
+        client.world._starts["t", 0] = self.trimmed
         refused = Refused(client.world, client.number)
         refused.earliest = client.earliest  # type: ignore[method-assign]
         await self.other.work(refused)
@@ -221,9 +242,9 @@ def test_the_last_reader_does_not_go_round_for_ever(trimmed: int, earliest: int,
 
     monkeypatch.setattr(ending, "_wait", answer)
     world = World(CALM)
-    world._starts[0] = trimmed
-    with pytest.raises(Violation, match=f"readable: partition 0 at 0, the log starts at {earliest}"):
-        ending._read_all(world, world.clients["client", 1], 0)
+    world._starts["t", 0] = trimmed
+    with pytest.raises(Violation, match=f"readable: t-0 at 0, the log starts at {earliest}"):
+        ending._read_all(world, world.clients["client", 1], "t", 0)
 
 
 def test_answers_that_bring_nothing_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +258,7 @@ def test_answers_that_bring_nothing_end(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ending, "_wait", lambda *_: Nothing())
     world = World(CALM)
     with pytest.raises(Violation, match="100 answers without records, committed 99"):
-        ending._read_all(world, world.clients["client", 1], 0)
+        ending._read_all(world, world.clients["client", 1], "t", 0)
 
 
 @pytest.mark.parametrize(("idempotent", "expected"), [(True, True), (False, False)])

@@ -30,6 +30,7 @@ S19   no log is dropped unless the store says so; no file elsewhere        I21, 
 S20   queues and buffers are bounded                                       -
 S21   so are messages                                                      L8
 S22   after a failed flush nothing is confirmed                            I18
+S23   logs start where retention lets them, and nowhere else               I10
 ====  ===================================================================  ==================
 
 Of the rest of PROTOCOL.md's list, I9 (who may be in an ISR) and I20 (producer tables) are held by S2, S3 and S17 as far
@@ -38,6 +39,7 @@ as they have effects; I23 to I25 are about reassignment and unclean election, wh
 
 from __future__ import annotations
 
+from replog.testing.simulator.invariants.appends import AnsweredIsStored, NothingIsInvented
 from replog.testing.simulator.invariants.base import Asked, Copies, Headers, Invariant
 from replog.testing.simulator.invariants.commits import (
     CandidatesAreComplete,
@@ -57,6 +59,7 @@ from replog.testing.simulator.invariants.copies import (
 )
 from replog.testing.simulator.invariants.epochs import EpochsNeverGoBack, LeadersNeverGoBack, OldMessagesChangeNothing, OneLeaderPerEpoch
 from replog.testing.simulator.invariants.readers import AcknowledgedIsCommitted, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
+from replog.testing.simulator.invariants.starts import StartsAreEarned
 from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, NothingIsDropped
 from replog.testing.simulator.invariants.store import OnlyTheSeatWrites, StatesAreSound
 from replog.testing.simulator.invariants.storms import BuffersAreBounded, MessagesAreBounded
@@ -64,6 +67,7 @@ from replog.testing.simulator.invariants.storms import BuffersAreBounded, Messag
 __all__ = [
     "INVARIANTS",
     "AcknowledgedIsCommitted",
+    "AnsweredIsStored",
     "Asked",
     "BuffersAreBounded",
     "BytesAreIntact",
@@ -85,6 +89,7 @@ __all__ = [
     "LogsMatch",
     "MessagesAreBounded",
     "NothingIsDropped",
+    "NothingIsInvented",
     "NothingTwice",
     "OffsetsAreInOrder",
     "OldMessagesChangeNothing",
@@ -92,6 +97,7 @@ __all__ = [
     "OnlyTheSeatWrites",
     "ReadersNeverGoBack",
     "ReadersSeeCommitted",
+    "StartsAreEarned",
     "StatesAreSound",
 ]
 
@@ -100,6 +106,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EpochTablesFollow,
     LogsMatch,
     OffsetsAreInOrder,
+    StartsAreEarned,
     EpochsNeverGoBack,
     OneLeaderPerEpoch,
     LeadersAreComplete,
@@ -107,6 +114,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EnoughAreCounted,
     CommittedNeverChanges,
     NothingTwice,
+    NothingIsInvented,
+    AnsweredIsStored,
     FollowersBelieveCommitted,
     CandidatesAreNeverCut,
     CandidatesAreComplete,

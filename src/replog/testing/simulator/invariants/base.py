@@ -47,7 +47,7 @@ class Invariant:
     """
 
     name: ClassVar[str] = ""
-    """As RELIABILITY.md 6.4 counts them: S1 to S22. Two rules may share a number."""
+    """As RELIABILITY.md 6.4 counts them: S1 to S22; S23 is of our own. Two rules may share a number."""
     source: ClassVar[str] = ""
     """Where the rule comes from: a KIP, a bug, a design that broke without it."""
     protocol: ClassVar[tuple[str, ...]] = ()
@@ -91,6 +91,9 @@ class Invariant:
 
     def received(self, node: Node, sender: Address, message: Any) -> None:
         """An actor of a broker is about to handle a message."""
+
+    def asked(self, asked: Asked) -> None:
+        """A client's append reaches a broker, which may refuse it."""
 
     def handled(self, node: Node) -> None:
         """The broker has handled something, and its tick is over; what it says is still in its outbox."""

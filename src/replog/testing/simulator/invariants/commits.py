@@ -36,12 +36,18 @@ class CommittedNeverChanges(Invariant):
         if watermark > ledger.end:
             if copy.first > watermark:
                 self.fail(ledger, f"broker {copy.broker} has trimmed to {copy.first} what was never committed: {watermark}")
-            for source in (copy, *(copies[broker] for broker in sorted(copies) if broker != copy.broker)):
+            for source in (copy, *_that_follow(copy, copies, partition)):
                 if source.end > ledger.end >= source.first and source.mismatch(ledger, ledger.end) is None:
                     ledger.entries += source.entries[ledger.end - source.first : watermark - source.first]
             if copy.first > ledger.end and len(copies) == 1:  # committed and trimmed in one event, with nobody else to have it
                 ledger.entries += [NEVER_SEEN] * (copy.first - ledger.end) + copy.entries[: watermark - copy.first]
             ledger.hidden = watermark
+
+
+def _that_follow(leader: Copy, copies: Copies, partition: Partition) -> list[Copy]:
+    """Who has what a leader has committed, if its own disk does not give it back: not those with more than that in its place."""
+    isr = () if partition.leading is None else partition.leading.isr.maximal_isr
+    return [copies[broker] for broker in sorted(isr) if broker in copies and broker != leader.broker]
 
 
 class LeadersAreComplete(Invariant):

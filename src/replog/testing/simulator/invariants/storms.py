@@ -21,7 +21,7 @@ LIMITS: Final[dict[str, int]] = {
     "fetches of clients that wait": 500,
     "fetches under way in one session": 100,
     "proposals under way": 1_000,
-    "notices applied behind a gap": 500,
+    "gaps among the notices applied": 500,
     "notices that a broker has not confirmed": 500,
     "wishes under way": 1_000,
     "events to come": 10_000,
@@ -63,7 +63,7 @@ class BuffersAreBounded(Invariant):
         for fetcher in broker._fetching._fetchers.values():
             yield "fetches under way in one session", len(fetcher.unanswered)
         yield "proposals under way", len(broker._proposals._requests)
-        yield "notices applied behind a gap", len(broker._commands._ahead)
+        yield "gaps among the notices applied", broker._commands.gaps
         yield "wishes under way", len(broker._forwarding._under_way)
         if controller is not None and controller.is_controller:
             for count in controller.unacknowledged.values():

@@ -2,27 +2,29 @@
 
 A run has two phases. First faults befall the cluster while clients do their work, and after every event the invariants are
 checked. Then everything is healed, and the cluster must recover within bounded virtual time: every partition has a leader
-and its full ISR, appends are confirmed, copies are equal, and whatever was confirmed can be read. At last the history of
-what clients were told is checked as a whole. The same seed gives the same run on every machine.
+and its full ISR, appends are confirmed, copies are equal, and whatever was confirmed can be read. In a share of the runs some
+brokers stay out meanwhile, and come back when the others have recovered. At last the history of what clients were told is
+checked as a whole. The same seed gives the same run on every machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define
+from attrs import define, evolve
 
+from replog.testing.simulator.absence import recover_in_turns
 from replog.testing.simulator.clients import SimulatedClient
 from replog.testing.simulator.ending import finish
 from replog.testing.simulator.fingerprint import state_hash
-from replog.testing.simulator.kinds import check_kinds
+from replog.testing.simulator.kinds import ROLES, check_kinds, check_names, roles_of
 from replog.testing.simulator.ledger import Violation
-from replog.testing.simulator.liveness import boot, recover
-from replog.testing.simulator.plan import Plan, draw
+from replog.testing.simulator.liveness import boot
+from replog.testing.simulator.plan import Plan, check_sizes, draw
 from replog.testing.simulator.workloads import WORKLOADS, Workload
 from replog.testing.simulator.world import World
 
-__all__ = ["Outcome", "run"]
+__all__ = ["Outcome", "check_plan", "run"]
 
 
 @define
@@ -55,6 +57,17 @@ class Outcome:
         )
 
 
+def check_plan(plan: Plan) -> None:
+    """Raise UsageError for a kind of fault, a target or a workload that there is not, and for sizes that no cluster has."""
+    check_sizes(plan.shape)
+    check_kinds(fault.kind for fault in plan.faults)
+    check_names("workload", plan.shape.workloads, WORKLOADS)
+    numbers = [str(broker) for broker in range(1, plan.shape.brokers + 1)]
+    for fault in plan.faults:
+        everybody = roles_of(fault.kind) == ("all",)
+        check_names(f"target of {fault.kind}", [fault.target], ["all"] if everybody else [*dict.fromkeys(ROLES), *numbers])
+
+
 def run(
     seed: int,
     *,
@@ -67,11 +80,11 @@ def run(
 
     `workloads` are what the clients do, instead of those that the plan names. `events_max` ends the time of faults early, which
     makes a failing run shorter. `tail` is how many last lines of the trace to keep. Raises UsageError, and nothing else, for a
-    plan with a kind of fault that there is not; what a workload raises is a violation called "crash".
+    plan that cannot be run (see `check_plan`); what a workload raises is a violation called "crash".
     """
     plan = plan or draw(seed)
+    check_plan(plan if workloads is None else evolve(plan, shape=evolve(plan.shape, workloads=())))
     work = [WORKLOADS[name]() for name in plan.shape.workloads] if workloads is None else workloads
-    check_kinds(fault.kind for fault in plan.faults)
     world = World(plan, tail=tail)
     violation = None
     try:
@@ -81,7 +94,7 @@ def run(
             for one in work:
                 world.spawn(f"{one.name} {client.number}", _work(one, client))
         world.run_until(world.now_ms + plan.safety_ms, events_max=events_max)
-        recover(world)
+        recover_in_turns(world)
         finish(world)
         for one in work:
             _check(one, world)

@@ -1,0 +1,122 @@
+"""Which code a run has run: hashes over the syntax of its sources, without comments, docstrings and layout.
+
+The protocol code is what a simulated run imports, followed from import to import in the sources themselves; so a transport, a
+store or a command that no simulated run uses can come and change without a new count.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import replog
+
+__all__ = ["code_version", "protocol_modules", "simulator_files", "simulator_version", "version_of"]
+
+_ENTRY: Final = "replog.testing.simulator.running"
+"""Importing it imports all that a run uses."""
+_SIMULATOR: Final = ("testing/clock.py", "testing/disk", "testing/simulator")
+_DESCRIBE_ONLY: Final = ("__main__.py", "corpus.py", "double.py", "minimise.py", "soak.py", "tally.py", "versions.py")
+"""Files of the simulator that decide nothing about a run."""
+_ROOT: Final = Path(replog.__file__).parent
+
+
+def version_of(files: Iterable[tuple[str, str]]) -> str:
+    """A hash over (name, Python source) pairs that only a change of meaning changes; the same under every Python."""
+    digest = hashlib.sha256()
+    for name, text in files:
+        digest.update(f"{name}\n".encode())
+        for word in _words(ast.parse(text)):
+            digest.update(f"{word}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def code_version() -> str:
+    """Of the protocol code: all that a simulated run executes of brokers, controllers, clients, logs and the store."""
+    return version_of(_texts(_file_of(module) for module in protocol_modules()))
+
+
+@cache
+def simulator_version() -> str:
+    """Of what decides which run a seed is."""
+    return version_of(_texts(simulator_files()))
+
+
+def simulator_files() -> list[Path]:
+    """The sources that `simulator_version` is about."""
+    files = [file for place in _SIMULATOR for file in ([_ROOT / place] if place.endswith(".py") else (_ROOT / place).rglob("*.py"))]
+    return [file for file in files if file.name not in _DESCRIBE_ONLY]
+
+
+@cache
+def protocol_modules() -> tuple[str, ...]:
+    """The modules of replog that a simulated run imports, sorted; but for `replog.testing`, and `replog` itself, a table of names."""
+    found = {_ENTRY}
+    to_do = [_ENTRY]
+    while to_do:
+        for module in _imported(to_do.pop()):
+            if module not in found:
+                found.add(module)
+                to_do.append(module)
+    return tuple(sorted(name for name in found if name != "replog" and not f"{name}.".startswith("replog.testing.")))
+
+
+def _texts(files: Iterable[Path | None]) -> list[tuple[str, str]]:
+    named = sorted((file.relative_to(_ROOT).as_posix(), file) for file in files if file is not None)
+    return [(name, file.read_text(encoding="utf-8")) for name, file in named]
+
+
+def _imported(module: str) -> Iterator[str]:
+    """What importing a module imports of replog at once, with the packages around it."""
+    file = _file_of(module)
+    assert file is not None, module
+    for statement in _statements(ast.parse(file.read_text(encoding="utf-8")).body):
+        names = [one.name for one in statement.names]
+        if isinstance(statement, ast.ImportFrom):
+            assert not statement.level, f"{module} imports by a relative name"
+            names = [str(statement.module), *(f"{statement.module}.{name}" for name in names)]
+        for name in names:
+            if name.split(".")[0] == "replog":
+                parts = name.split(".")
+                yield from (one for n in range(1, len(parts) + 1) if _file_of(one := ".".join(parts[:n])) is not None)
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that a module makes when it is imported: not those for type checkers, nor those within functions."""
+    for statement in body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield statement
+        elif isinstance(statement, ast.If) and not (isinstance(statement.test, ast.Name) and statement.test.id == "TYPE_CHECKING"):
+            yield from _statements([*statement.body, *statement.orelse])
+        elif isinstance(statement, ast.Try):
+            handled = [one for handler in statement.handlers for one in handler.body]
+            yield from _statements([*statement.body, *handled, *statement.orelse])
+
+
+def _file_of(module: str) -> Path | None:
+    """The source of a module of replog; None if there is no such module."""
+    place = _ROOT.joinpath(*module.split(".")[1:])
+    alone = place.with_name(f"{place.name}.py")
+    return next((file for file in (place / "__init__.py", alone) if file.is_file()), None)
+
+
+def _words(node: Any) -> Iterator[str]:
+    """A syntax tree as words: empty fields are left out, because newer Pythons add some; so are strings that do nothing."""
+    if isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for name, value in ast.iter_fields(node):
+            if value not in (None, []):
+                yield name
+                yield from _words(value)
+        yield ")"
+    elif isinstance(node, list):
+        for one in node:
+            if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)):
+                yield from _words(one)
+    else:
+        yield repr(node)

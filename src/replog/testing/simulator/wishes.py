@@ -1,0 +1,199 @@
+"""What clients have asked the controller for, compared with what the store then has: topics as they were wished, no others, and for as
+long as nobody wished them away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, evolve
+
+from replog.config import TopicConfig, default_min_isr
+from replog.errors import ReplogError
+from replog.messages import Admin, AdminAnswer
+from replog.metadata import layout
+from replog.model import Address
+from replog.ports import Create, Delete, Put
+from replog.testing.simulator.ledger import Violation
+
+if TYPE_CHECKING:
+    from replog.testing.simulator.world import World
+
+__all__ = ["Wishes"]
+
+_NAME: Final = "asked"
+"""Of the violations."""
+
+
+@define
+class _Topic:
+    """A topic that the store has, or had."""
+
+    name: str
+    entry: layout.TopicEntry
+    gone: bool = False
+
+
+class Wishes:
+    """The wishes of all clients, and every topic that there ever was, by its id."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[Address, int], Admin] = {}
+        """(client, number of its request) -> the wish."""
+        self._creations: dict[str, list[Mapping[str, Any]]] = {}
+        """Name -> the arguments of all wishes to create it."""
+        self._deletions: dict[str, int] = {}
+        """Name -> how many of its topics were gone when its deletion was wished for the first time."""
+        self._gone_before: dict[tuple[Address, int], int] = {}
+        """Wish for a deletion -> how many topics of that name were gone when it was made."""
+        self.topics: dict[bytes, _Topic] = {}
+
+    # ------------------------------------------------------------------------------------------------------- what is said
+
+    def sent(self, sender: Address, to: Address, message: Admin | AdminAnswer) -> None:
+        """A wish leaves a client, or an answer leaves a broker for one. What brokers tell each other is their business."""
+        if isinstance(message, Admin):
+            if _is_client(sender):
+                self._ask(sender, message)
+        elif _is_client(to) and not message.error:
+            wish = self._asked.get((to, message.request))
+            if wish is None:
+                raise Violation(_NAME, f"{to} is told that request {message.request} is granted, and never made it")
+            self._granted(to, wish, message)
+
+    def _ask(self, client: Address, wish: Admin) -> None:
+        self._asked[client, wish.request] = wish
+        name = str(wish.arguments.get("name"))
+        if wish.verb == "create_topic":
+            asked = self._creations.setdefault(name, [])
+            if wish.arguments not in asked:
+                asked.append(wish.arguments)
+        elif wish.verb == "delete_topic":
+            self._gone_before.setdefault((client, wish.request), self._gone(name))
+            self._deletions.setdefault(name, self._gone(name))
+
+    def _granted(self, client: Address, wish: Admin, answer: AdminAnswer) -> None:
+        name = str(wish.arguments.get("name"))
+        if wish.verb == "create_topic":
+            topic = self.topics.get(bytes.fromhex(answer.result["topic_id"]))
+            if topic is None or topic.name != name:
+                raise Violation(_NAME, f"the creation of {name!r} is granted as {answer.result}: the store never had such a topic")
+            found = _difference(topic.entry, wish.arguments)
+            if found:
+                raise Violation(_NAME, f"the creation of {name!r} is granted, but {found}")
+        elif wish.verb == "delete_topic" and self._gone(name) <= self._gone_before[client, wish.request]:
+            raise Violation(_NAME, f"the deletion of {name!r} is granted, and the topic is in the store")
+
+    def _gone(self, name: str) -> int:
+        return sum(topic.gone for topic in self.topics.values() if topic.name == name)
+
+    # ----------------------------------------------------------------------------------------------------- what is stored
+
+    def applied(self, ops: list[Any], brokers: int) -> None:
+        """The store has committed a transaction, in a cluster of so many brokers."""
+        for op in ops:
+            if op.path.startswith(layout.TOPICS + "/") and op.path.count("/") == layout.TOPICS.count("/") + 1:
+                self._topic_changed(op, brokers)
+            elif isinstance(op, Create) and op.path.startswith(layout.DELETE_TOPICS + "/"):
+                name = op.path.rsplit("/", 1)[1]
+                if name not in self._deletions:
+                    raise Violation(_NAME, f"a wish to delete {name!r} is stored, and nobody has made it")
+
+    def _topic_changed(self, op: Any, brokers: int) -> None:
+        name = op.path.rsplit("/", 1)[1]
+        if isinstance(op, Create):
+            self._created(name, layout.decode_topic(op.path, op.value), brokers)
+        elif isinstance(op, Put):
+            self._same(name, layout.decode_topic(op.path, op.value))
+        elif isinstance(op, Delete):
+            if name not in self._deletions:
+                raise Violation(_NAME, f"topic {name!r} is deleted, and nobody has asked for that")
+            for topic in self.topics.values():
+                if topic.name == name:
+                    topic.gone = True
+
+    def _created(self, name: str, entry: layout.TopicEntry, brokers: int) -> None:
+        asked = self._creations.get(name)
+        if not asked:
+            raise Violation(_NAME, f"topic {name!r} is created, and nobody has asked for it")
+        if entry.topic_id in self.topics:
+            raise Violation(_NAME, f"topic {name!r} has the id of {self.topics[entry.topic_id].name!r}: {entry.topic_id.hex()}")
+        differences = [_difference(entry, arguments) for arguments in asked]
+        if all(differences):
+            raise Violation(_NAME, f"topic {name!r} is created, but {differences[0]}")
+        strange = sorted({b for one in entry.partitions.values() for b in one.replicas if not 1 <= b <= brokers})
+        if strange:
+            raise Violation(_NAME, f"topic {name!r} is given to brokers {strange}, of {brokers}")
+        self.topics[entry.topic_id] = _Topic(name, entry)
+
+    def _same(self, name: str, entry: layout.TopicEntry) -> None:
+        """Nobody can ask for a topic to be changed."""
+        topic = self.topics.get(entry.topic_id)
+        if topic is None or topic.gone or topic.entry != entry:
+            raise Violation(_NAME, f"topic {name!r} is changed from {None if topic is None else topic.entry} to {entry}")
+
+    # ------------------------------------------------------------------------------------------------------------ the end
+
+    def check(self, world: World) -> None:
+        """Everything is healed and idle: store and brokers have what was wished. Raises Violation."""
+        for problem in self._problems(world):
+            raise Violation(_NAME, problem)
+
+    def _problems(self, world: World) -> Iterator[str]:
+        wanted = {topic.name: topic.entry for topic in self.topics.values() if not topic.gone}
+        stored = world.root.list(layout.TOPICS)
+        if stored != sorted(wanted):
+            yield f"the store has topics {stored}, {sorted(wanted)} were created and not deleted"
+        for name, entry in wanted.items():
+            path = layout.topic_path(name)
+            found = world.root.read(path)
+            kept = None if found is None else layout.decode_topic(path, found.value)
+            if kept != entry:
+                yield f"topic {name!r} was stored as {entry}, and is {kept}"
+            partitions = world.root.list(path)
+            if partitions != sorted(map(str, entry.partitions)):
+                yield f"topic {name!r} has partitions {sorted(entry.partitions)}; the store has states of {partitions}"
+            yield from _held(world, name, entry)
+
+
+def _held(world: World, name: str, entry: layout.TopicEntry) -> Iterator[str]:
+    """What brokers have of a topic that is not as it is stored."""
+    config = TopicConfig.from_mapping(entry.config)
+    for broker_id, node in world.nodes.items():
+        for identity, partition in () if node.broker is None else node.broker.partitions.items():
+            if identity.topic_id == entry.topic_id and (partition.topic, partition.config) != (name, config):
+                yield f"broker {broker_id} has {partition!r} with {partition.config}, stored is {config}"
+        here = {one for one in node.directory.identities() if one.topic_id == entry.topic_id}
+        assigned = {n for n, one in entry.partitions.items() if broker_id in one.replicas}
+        if {one.partition for one in here} != assigned or any(one.creation != entry.partitions[one.partition].creation for one in here):
+            yield f"broker {broker_id} has logs {sorted(here)} of topic {name!r}, assigned are partitions {sorted(assigned)}"
+
+
+def _difference(entry: layout.TopicEntry, arguments: Mapping[str, Any]) -> str:
+    """What a stored topic has other than it was wished; empty: nothing."""
+    partitions = {number: tuple(one.replicas) for number, one in sorted(entry.partitions.items())}
+    given = arguments.get("assignment")
+    if given is not None:
+        wanted = {int(number): tuple(replicas) for number, replicas in given.items()}
+        if partitions != wanted:
+            return f"its replicas are {partitions}, wished were {wanted}"
+    elif list(partitions) != list(range(arguments.get("partitions", 1))):
+        return f"its partitions are {list(partitions)}, wished were {arguments.get('partitions', 1)}"
+    factors = {len(replicas) for replicas in partitions.values()}
+    factor = arguments.get("replication_factor") or max(factors)
+    if factors != {factor}:
+        return f"its replicas are {partitions}, wished were {factor} for each partition"
+    if any(one.adding or one.removing for one in entry.partitions.values()):
+        return f"replicas are on the move: {dict(entry.partitions)}"
+    config = TopicConfig.from_mapping(arguments.get("config") or {})
+    if config.min_isr is None:
+        config = evolve(config, min_isr=default_min_isr(factor))
+    try:
+        stored = TopicConfig.from_mapping(entry.config)
+    except ReplogError as problem:
+        return f"its configuration is {dict(entry.config)}: {problem}"
+    return "" if stored == config else f"its configuration is {stored}, wished was {config}"
+
+
+def _is_client(address: Address) -> bool:
+    return isinstance(address, tuple) and address[0] == "client"
