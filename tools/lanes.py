@@ -39,7 +39,7 @@ LANES = (
     ),
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
-    Lane("processes", ((*PYTEST, *PARALLEL),), ("tests/integration",)),
+    Lane("processes and ZooKeeper", ((*PYTEST, *PARALLEL),), ("tests/integration",)),
 )
 
 

@@ -4,6 +4,10 @@ The file is in WAL mode with synchronous=FULL: a commit is on disk when it retur
 path, numbers and value, because SQLite itself checks structure only. The connection is used under `lock` alone, and
 never in a forked child: there it is not even closed, and its file cannot be opened again (sqlite.org, "How To Corrupt An
 SQLite Database File", 2.6).
+
+Of several processes that write, SQLite serves the luckiest: a waiter sleeps for longer and longer. So a write asks again
+from the beginning every few milliseconds, which gives each its turn. The log of WAL mode is copied into the file by
+whoever makes it long, and cut; only a reader that is stopped in the middle of a read lets it grow.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,10 +29,18 @@ from replog.metadata.paths import name_of, parent_of
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
 
-__all__ = ["Database"]
+__all__ = ["Database", "StoreGone"]
 
 APPLICATION_ID: Final = 0x52504C47  # "RPLG"
 FORMAT: Final = 1
+OPENING_S: Final = 5.0
+"""Opening a store waits this long for other processes: nobody's session depends on it."""
+TURN_MS: Final = 18
+"""SQLite asks after 1, 3, 8 and 18 ms; then we begin again."""
+FORK_WAIT_S: Final = 1.0
+"""How long a fork waits for a call to SQLite in another thread."""
+WAL_BYTES_MAX: Final = 8 << 20
+"""The log is cut to this once it was copied, however long it had become."""
 
 _SCHEMA: Final = (
     "CREATE TABLE state(id INTEGER PRIMARY KEY CHECK (id = 0), store_id TEXT NOT NULL, created INTEGER NOT NULL,"
@@ -49,6 +62,10 @@ _STORE: Final = (
 )
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
+_gone: set[str] = set()
+"""Stores that disappeared while this process had them open. Somebody who comes back to one must not find it empty."""
+_opening = threading.RLock()
+"""Held while `_open` changes."""
 _inherited: set[tuple[int, int]] = set()
 """Files (device, inode) that were open when this process was forked. SQLite keeps its locks per file and believes that
 the child holds the parent's; a second connection to such a file would go without locks."""
@@ -58,37 +75,50 @@ def _crc(path: str, node: Node) -> int:
     return zlib.crc32(node.value, zlib.crc32(f"{path}\0{node.version}\0{node.created}\0{node.owner}".encode()))
 
 
+class StoreGone(StoreCorrupt):
+    """The file was removed or replaced while it was open: what is written to it is seen by nobody who opens it now."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "the metadata store was removed or replaced while it was open; stop every process that has it open")
+
+
 class Database:
     """The file, its nodes and its sessions. The caller holds `lock` around everything, and writes inside `writing()`."""
 
-    def __init__(self, path: str, *, timeout_s: float) -> None:
+    def __init__(self, path: str, *, timeout_s: float, private: bool = False) -> None:
         self.path = path
         self.lock = threading.RLock()
-        self._timeout_s = timeout_s
+        self._timeout_s = OPENING_S
         self._fork = ForkGuard()
         self._cache: dict[str, Node | None] = {}
         self._created = 0
         if not os.path.lexists(path):
+            if path in _gone and not private:
+                raise StoreGone(path)
             with self._errors():
                 _create(path)
         self._file = _check_file(path)
         with self._errors():
             self.connection = sqlite3.connect(
-                f"file:{quote(path)}?mode=rw", uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False
+                f"file:{quote(path)}?mode=rw", uri=True, timeout=OPENING_S, isolation_level=None, check_same_thread=False
             )
             try:
                 self._check()
+                self._timeout_s = timeout_s
+                self._set_patience(timeout_s * 1_000)
             except BaseException:
                 self.connection.close()
                 raise
-        _open.add(self)
+        with _opening:
+            _open.add(self)
 
     def close(self) -> None:
         """Release the file. Idempotent."""
         if not self._fork.forked:
             with self.lock:
                 self.connection.close()
-                _open.discard(self)
+                with _opening:
+                    _open.discard(self)
 
     def _check(self) -> None:
         """Refuse a file that is not ours, or is damaged, before anything is written to it."""
@@ -99,6 +129,7 @@ class Database:
         if version != FORMAT:
             raise UsageError(f"{self.path} is a metadata store of format {version}; this version of replog reads format {FORMAT}")
         run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
         run("PRAGMA trusted_schema = OFF")
         problem = run("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
@@ -111,8 +142,9 @@ class Database:
         """One transaction: on disk when the block ends, or nothing of it if the block or the commit raises."""
         with self.lock, self._errors():
             self._roll_back()  # what an interrupt left open
-            self.connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
+                self.check_place()
                 self._cache.clear()
                 self._created = created = self.state("created")
                 yield
@@ -132,10 +164,50 @@ class Database:
             self._roll_back()
             self.connection.execute("BEGIN")
             try:
+                self.check_place()
                 yield
             finally:
                 self._cache.clear()
                 self._roll_back()
+
+    def _begin(self) -> None:
+        """Wait for our turn to write. Nothing was written if it does not come."""
+        give_up = time.monotonic() + self._timeout_s
+        self._set_patience(TURN_MS)
+        try:
+            while True:
+                try:
+                    self.connection.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= give_up:
+                        raise
+        finally:
+            self._set_patience(self._timeout_s * 1_000)
+
+    def _set_patience(self, ms: float) -> None:
+        """How long SQLite itself waits for other processes."""
+        self.connection.execute(f"PRAGMA busy_timeout = {int(ms)}")
+
+    def check_place(self) -> None:
+        """Raise StoreGone unless the open file is the one at its path."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            _gone.add(self.path)
+            raise StoreGone(self.path) from None
+        except OSError:
+            return  # we may not look any more; the open file is as good as it was
+        if (found.st_dev, found.st_ino) != self._file:
+            raise StoreGone(self.path)
+
+    def foreign_version(self) -> int:
+        """A number that changes when somebody else has written to the file. Costs next to nothing."""
+        with self.lock, self._errors():
+            self._roll_back()
+            self.check_place()
+            number: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
+            return number
 
     def _roll_back(self) -> None:
         if self.connection.in_transaction:  # SQLite itself rolls back on some errors
@@ -157,7 +229,7 @@ class Database:
         if code == sqlite3.SQLITE_CORRUPT:
             return StoreCorrupt(self.path, f"the database is damaged: {error}")
         if code == sqlite3.SQLITE_BUSY:
-            return UnknownOutcome(f"{self.path}: another process held the database for more than {self._timeout_s:g} s")
+            return UnknownOutcome(f"{self.path}: another process held the database for more than {self._timeout_s:g} s: nothing applied")
         return UnknownOutcome(f"{self.path}: {error}")
 
     # -------------------------------------------------------------------------------------------------------- nodes
@@ -188,6 +260,7 @@ class Database:
     def children(self, path: str) -> list[str]:
         """Names of all children, sorted."""
         with self.lock, self._errors():
+            self.check_place()
             return sorted(name for (name,) in self.connection.execute("SELECT name FROM nodes WHERE parent = ?", (path,)))
 
     def owned(self, session: str) -> list[str]:
@@ -267,8 +340,31 @@ def _check_file(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+_forking = threading.local()
+"""`held`: the locks that this thread has taken because it forks."""
+
+
+def _quieten() -> None:
+    """Before a fork, let every call to SQLite come to its end: the child inherits SQLite's own locks as they are.
+
+    A call that waits for another process is not waited for longer than a second.
+    """
+    held = _forking.held = ExitStack()
+    if _opening.acquire(timeout=FORK_WAIT_S):
+        held.callback(_opening.release)
+        for database in list(_open):
+            if database.lock.acquire(timeout=FORK_WAIT_S):
+                held.callback(database.lock.release)
+
+
+def _resume() -> None:
+    """After a fork, in both processes."""
+    _forking.held.close()
+
+
 def _leak_after_fork() -> None:
     """In a child, give every inherited connection one reference too many, so that not even the end of the process closes it."""
+    _resume()
     databases = list(_open)
     if databases:
         import ctypes
@@ -278,4 +374,4 @@ def _leak_after_fork() -> None:
             _inherited.add(database._file)
 
 
-os.register_at_fork(after_in_child=_leak_after_fork)
+os.register_at_fork(before=_quieten, after_in_parent=_resume, after_in_child=_leak_after_fork)

@@ -2,25 +2,28 @@
 
 There is no server that could end sessions, so every process does, by the rules of `lease`: a session lasts until
 somebody ends it, and a transaction is applied only if its session is still recorded when it commits. Changes of other
-processes are noticed by `poll`, from a bounded table of changed paths. Local file systems only.
+processes are noticed by `poll`, from a bounded table of changed paths; where nobody wrote it asks for one number. A
+process that is stopped in the middle of a write keeps the others from writing; then nobody's session ends, because
+nobody could renew it. Local file systems only.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from attrs import define, field
 
 from replog.errors import ReplogError, StoreFull, UsageError
 from replog.log.files import OS
-from replog.metadata.database import Database
-from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, has_expired
+from replog.metadata.database import Database, StoreGone
+from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, is_due
 from replog.metadata.session import Names, Results, TreeSession, Values
 from replog.metadata.tree import Transaction
+from replog.metadata.upkeep import Upkeep
 from replog.metadata.watches import Watches
 from replog.ports import Conflict, Op, SessionLost, UnknownOutcome
 
@@ -32,7 +35,8 @@ GROUP_OPS_MAX: Final = 10_000
 """Operations of independent transactions that share one write to disk."""
 TIMEOUT_S_MAX: Final = 5.0
 """A write waits for those of other processes a third of a session time, at most this."""
-SESSION_MS_MIN: Final = 100
+POLL_MS: Final = 100
+"""The thread looks for changes of others this often, or ten times in a session time."""
 
 
 @define
@@ -53,11 +57,15 @@ class _SharedFile:
         self.session_ms = session_ms
         self.private = private
         self.path = path
-        self._clock_ns = clock_ns
+        self.clock_ns = clock_ns
+        self.upkeep = Upkeep(self.tend, every_s=min(POLL_MS, session_ms / 10) / 1_000, name=f"replog {os.path.basename(path)}")
         self._boot_id = boot_id
         self._window = WriteWindow(gap_ns=session_ms * NS_PER_MS // 2)
         self._users = 0
-        self._database = Database(path, timeout_s=min(TIMEOUT_S_MAX, session_ms / 3_000))
+        self._version: int | None = None
+        """Of the file when we looked last; None: look again whatever it is."""
+        self._leases_seen: Sequence[Lease] = ()
+        self._database = Database(path, timeout_s=min(TIMEOUT_S_MAX, session_ms / 3_000), private=private)
         try:
             with self._database.reading():
                 self._seen = self._database.state("changes")
@@ -69,12 +77,24 @@ class _SharedFile:
     # -------------------------------------------------------------------------------------------------------- nodes
 
     def read_each(self, paths: Sequence[str]) -> Values:
-        with self._database.reading():
+        with self._using(), self._database.reading():
             found = [self._database.get(path) for path in paths]
         return [None if node is None else node.versioned() for node in found]
 
     def list(self, path: str) -> Names:
-        return self._database.children(path)
+        with self._using():
+            return self._database.children(path)
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Hold the lock; if the file is no longer there, no session on it is."""
+        with self._database.lock:
+            try:
+                yield
+            except StoreGone:
+                for session in list(self.sessions):
+                    self._forget(session)
+                raise
 
     def transact(self, session: str, batches: Sequence[Sequence[Op]]) -> Results:
         results: Results = []
@@ -108,20 +128,22 @@ class _SharedFile:
     def _writing(self) -> Iterator[_Work]:
         """One write transaction; once it is on disk, its watches are ready and the sessions it ended know."""
         work = _Work()
-        with self._database.lock:
+        with self._using():
+            looked, self._version = self._version, None
             try:
                 with self._database.writing():
-                    work.now_ns = self._clock_ns()
+                    work.now_ns = self.clock_ns()
                     yield work
                     missed, seen = self._remember(list(work.changed))
             except (StoreFull, UnknownOutcome):
                 self._window.failed()
                 raise
-            self._window.wrote(self._clock_ns())
+            self._window.wrote(self.clock_ns())
             self._notice(missed, seen)
             self.watches.fire(work.changed)
             for session in work.ended:
                 self._forget(session)
+            self._version = looked  # only now: what an error or an interrupt has left untold is looked for
 
     # ------------------------------------------------------------------------------------- changes of other processes
 
@@ -156,31 +178,37 @@ class _SharedFile:
             self.watches.fire(missed)
 
     def arm(self, session: str, path: str, changed: Callable[[str], None]) -> None:
-        with self._database.lock:
-            self._catch_up()  # what changed before now is not what this watch is about
+        with self._using():
+            self._look()  # what changed before now is not what this watch is about
             self.watches.arm(session, path, changed)
         self.watches.deliver()
 
-    def _catch_up(self) -> None:
+    def _look(self) -> None:
+        version = self._database.foreign_version()
+        if version == self._version:
+            return
         with self._database.reading():
             last = self._database.state("changes")
             missed = self._missed(last)
+            self._leases_seen = self._leases()
         self._notice(missed, last)
+        recorded = {lease.session for lease in self._leases_seen}
+        for session in [session for session in self.sessions if session not in recorded]:
+            self._forget(session)
+        self._version = version
 
     def poll(self) -> None:
         """Fire watches for what others changed, and tell sessions that others ended."""
-        with self._database.lock:
-            self._catch_up()
-            with self._database.reading():
-                recorded = {session for (session,) in self._database.connection.execute("SELECT id FROM sessions")}
-            for session in [session for session in self.sessions if session not in recorded]:
-                self._forget(session)
-        self.watches.deliver()
+        try:
+            with self._using():
+                self._look()
+        finally:
+            self.watches.deliver()
 
     # ----------------------------------------------------------------------------------------------------- sessions
 
     def join(self) -> str:
-        """Record a new session."""
+        """Record a new session; `enter` follows."""
         with self._writing() as work:
             run = self._database.connection.execute
             number = self._database.state("sessions") + 1
@@ -188,18 +216,76 @@ class _SharedFile:
             run("UPDATE state SET sessions = ?", (number,))
             length = None if self.private else self.session_ms
             run("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (session, self._boot_id, work.now_ns, length, f"process {os.getpid()}"))
-        self._users += 1
         return session
 
-    def renew(self, session: str) -> None:
-        """Move the lease forward and end those that ran out. Raises SessionLost if somebody ended this one."""
-        with self._writing() as work:
-            self._require(session)
-            self._database.connection.execute("UPDATE sessions SET renewed_ns = ? WHERE id = ?", (work.now_ns, session))
-            for lease in self._leases():
-                if lease.session != session and has_expired(lease, boot_id=self._boot_id, now_ns=work.now_ns, window=self._window):
-                    self._end(lease.session, work)
+    def enter(self, store: FileStore) -> None:
+        """From now on this object hears what becomes of its session."""
+        with self._database.lock:
+            self._users += 1
+            self.sessions[store.session_id] = store
+            self._version = None  # somebody may have ended it already
+
+    def tend(self) -> None:
+        """One look by the thread: notice what others did; renew, and judge others, when that is due."""
+        self._suspend_silent()
+        with suppress(ReplogError):  # a renewal fails for the same reason, and says so
+            self.poll()
+        with self._database.lock:
+            now_ns = self.clock_ns()
+            kept = self.sessions.values()
+            alive = {store.session_id: ns for store in kept if (ns := store.alive_ns) is not None and ns > store.recorded_ns}
+            due = any(
+                is_due(ns, recorded_ns=self.sessions[session].recorded_ns, now_ns=now_ns, session_ms=self.session_ms)
+                for session, ns in alive.items()
+            )
+            if alive and not due:
+                due = any(self._may_end(lease, now_ns) for lease in self._leases_seen if lease.session not in alive)
+        if due:
+            with suppress(ReplogError):  # the sessions are suspended
+                self.renew(alive)
+
+    def _suspend_silent(self) -> None:
+        """Owners who were silent for a session time may have lost their sessions: they should hear that first."""
+        with self._database.lock:
+            oldest_ns = self.clock_ns() - self.session_ms * NS_PER_MS
+            for store in self.sessions.values():
+                if store.alive_ns is not None and store.alive_ns < oldest_ns:
+                    store.suspend()
         self.watches.deliver()
+
+    def renew(self, alive: Mapping[str, int]) -> None:
+        """Move the leases of these sessions to when their owners were alive, and end those of others that ran out.
+
+        A session that is no longer recorded is told that it is lost.
+        """
+        stores = [store for session in alive if (store := self.sessions.get(session)) is not None]
+        try:
+            with self._writing() as work:
+                for session, alive_ns in alive.items():
+                    self._database.connection.execute(
+                        "UPDATE sessions SET renewed_ns = max(renewed_ns, ?) WHERE id = ?", (alive_ns, session)
+                    )
+                leases = self._leases()
+                for lease in leases:
+                    if lease.session not in alive and self._may_end(lease, work.now_ns):
+                        self._end(lease.session, work)
+            self._leases_seen = [lease for lease in leases if lease.session not in work.ended]
+        except ReplogError:
+            for store in stores:
+                store.suspend()
+            raise
+        else:
+            recorded = {lease.session for lease in leases}
+            for store in stores:
+                if store.session_id in recorded:
+                    store.renewed(alive[store.session_id])
+                else:
+                    self._forget(store.session_id)
+        finally:
+            self.watches.deliver()
+
+    def _may_end(self, lease: Lease, now_ns: int) -> bool:
+        return has_expired(lease, boot_id=self._boot_id, now_ns=now_ns, window=self._window)
 
     def leave(self, session: str) -> None:
         """End a session now. Nothing happens if it is over."""
@@ -210,15 +296,17 @@ class _SharedFile:
 
     def release(self) -> None:
         """One store object less; the last one closes the file."""
-        self._users -= 1
-        if self._users == 0:
-            self._database.close()
+        with self._database.lock:
+            self._users -= 1
+            if self._users <= 0:
+                self.upkeep.stop()
+                self._database.close()
 
     def _end_sessions_at_open(self) -> None:
         """Sessions of another boot are over; those of this boot too, where this process is known to be the only one."""
         with self._writing() as work:
             for lease in self._leases():
-                if self.private or has_expired(lease, boot_id=self._boot_id, now_ns=work.now_ns, window=self._window):
+                if self.private or self._may_end(lease, work.now_ns):
                     self._end(lease.session, work)
 
     def _leases(self) -> Sequence[Lease]:
@@ -264,13 +352,17 @@ class FileStore(TreeSession):
     """A session on a metadata store in the file `path`, which is made if it is missing (its folder is not).
 
     Several processes of one host may open the same file; every object is a session of its own, and `session()` gives
-    further ones that share the open file. A session is a lease of `session_ms`: its driver calls `renew` and `poll`,
-    each at least every third of that. With `private=True` this process is the only one (the caller holds a lock that
+    further ones that share the open file. A session is a lease of `session_ms` (100 to a day): its driver calls `renew`
+    and `poll`, each at least every third of that. Or it calls `keep_alive` in every turn of its loop: from the first time
+    on a thread does both, notices what others changed within 100 ms, and renews up to the last call, so that the session
+    ends `session_ms` after the loop hung. With `private=True` this process is the only one (the caller holds a lock that
     says so): sessions recorded before end at once, and new ones never expire by time.
 
     Calls may come from any thread and wait for each other. In a forked child every call raises UsageError.
-    Raises UsageError if the file is something else, StoreCorrupt if it is damaged; it is then left as it is. Commits raise
-    StoreFull when the disk is full (nothing was applied), and UnknownOutcome for other errors of the file.
+    Raises UsageError if the file is something else, StoreCorrupt if it is damaged; it is then left as it is. Commits, and
+    the constructor, raise StoreFull when the disk is full (nothing was applied), and UnknownOutcome for other errors of the
+    file, also if other processes kept it for too long. If the file is removed or replaced while it is open, the next call
+    raises StoreCorrupt and every session on it is lost; this process makes no new one in its place (a private one may).
 
     `clock_ns` and `boot_id` must be the same for every process that opens the file.
     """
@@ -286,15 +378,23 @@ class FileStore(TreeSession):
         _file: _SharedFile | None = None,
     ) -> None:
         self.path = os.path.abspath(os.fspath(path))
-        self.session_ms = session_ms
-        if session_ms < SESSION_MS_MIN:
-            raise UsageError(f"session_ms is {session_ms}; at least {SESSION_MS_MIN} is needed")
+        self.session_ms = check_session_ms(session_ms)
+        is_first = _file is None
         if _file is None:
             _file = _SharedFile(self.path, session_ms=session_ms, private=private, clock_ns=clock_ns, boot_id=boot_id())
         self._file = _file
         self._suspended = False
-        super().__init__(_file, _file.join(), f"FileStore {self.path}")
-        _file.sessions[self._session_id] = self
+        self.alive_ns: int | None = None
+        """When the owner last called `keep_alive`; None: it never did."""
+        self.recorded_ns = _file.clock_ns()
+        """From when the recorded lease counts, at least."""
+        try:
+            super().__init__(_file, _file.join(), f"FileStore {self.path}")
+        except BaseException:
+            if is_first:
+                _file.release()
+            raise
+        _file.enter(self)
         _file.watches.deliver()
 
     def session(self) -> FileStore:
@@ -304,28 +404,45 @@ class FileStore(TreeSession):
             raise UsageError(f"{self._label} is closed")
         return FileStore(self.path, session_ms=self.session_ms, _file=self._file)
 
+    def keep_alive(self) -> None:
+        """The owner is alive. From the first call on a thread looks after the session, as long as the calls go on.
+
+        Never blocks, and does nothing once the session has ended. A session whose owner was silent for its whole time is
+        suspended, and then connected again or lost: whatever others have made of it.
+        """
+        self._fork.check(self._label)
+        if self._life == "open" and not self._file.private:
+            self.alive_ns = self._file.clock_ns()
+            self._file.upkeep.start()
+
     def renew(self) -> None:
         """Keep the session alive, and end those of others that ran out.
 
         A session lasts until somebody ends it, so a late renewal succeeds if nobody has. Raises SessionLost if somebody
-        did. After another error the session is suspended (its listeners hear so) until a renewal succeeds.
+        did. After another error the session is suspended (its listeners hear so) until a renewal succeeds. An owner who
+        calls `keep_alive` has its session renewed up to its last call, and not up to this one.
         """
         self._alive()
         if self._file.private:
             return
-        try:
-            self._file.renew(self._session_id)
-        except (StoreFull, UnknownOutcome):
-            if not self._suspended:
-                self._suspended = True
-                self._announce("suspended")
-            raise
-        else:
-            if self._suspended:
-                self._suspended = False
-                self._announce("connected")
-        finally:
-            self._file.watches.deliver()
+        self._file.renew({self._session_id: self._file.clock_ns() if self.alive_ns is None else self.alive_ns})
+        self._alive()
+
+    def suspend(self) -> None:
+        """The session may be lost: that is not known now. The caller delivers."""
+        if self._life == "open" and not self._suspended:
+            self._suspended = True
+            self._announce("suspended")
+
+    def renewed(self, alive_ns: int) -> None:
+        """The lease counts from `alive_ns` now. The caller delivers."""
+        self.recorded_ns = max(self.recorded_ns, alive_ns)
+        if self._life == "open" and self._suspended and not self._is_silent():
+            self._suspended = False
+            self._announce("connected")
+
+    def _is_silent(self) -> bool:
+        return self.alive_ns is not None and self._file.clock_ns() - self.alive_ns > self.session_ms * NS_PER_MS
 
     def poll(self) -> None:
         """Notice what other processes changed: watches fire, a session that was ended is lost."""
@@ -342,7 +459,8 @@ class FileStore(TreeSession):
 
     def _leave(self, *, lost: bool) -> None:
         try:
-            super()._leave(lost=lost)
+            with suppress(StoreGone):  # and the session with it
+                super()._leave(lost=lost)
         except Exception:
             self._file.release()
             raise

@@ -12,14 +12,24 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from attrs import define
 
-__all__ = ["Lease", "Leased", "WriteWindow", "has_expired"]
+from replog.errors import UsageError
+
+__all__ = ["NS_PER_MS", "SESSION_MS_MAX", "SESSION_MS_MIN", "Lease", "Leased", "WriteWindow", "check_session_ms", "has_expired", "is_due"]
 
 NS_PER_MS: Final = 1_000_000
+SESSION_MS_MIN: Final = 100
+SESSION_MS_MAX: Final = 86_400_000
+"""A day: whoever was killed is missed before that."""
+RENEWALS: Final = 4
+"""A lease is renewed this often in its time."""
 
 
 @runtime_checkable
 class Leased(Protocol):
-    """A store whose driver keeps its session alive: `renew` and `poll`, each at least once per third of `session_ms`."""
+    """A store whose driver keeps its session alive: `renew` and `poll`, each at least once per third of `session_ms`.
+
+    Or it calls `keep_alive`, and the store does both by itself.
+    """
 
     session_ms: int
 
@@ -63,6 +73,25 @@ class WriteWindow:
         if self.since_ns is None or self.last_ns is None or now_ns - self.last_ns > self.gap_ns:
             return False
         return now_ns - self.since_ns >= span_ms * NS_PER_MS
+
+
+def check_session_ms(session_ms: object) -> int:
+    """UsageError unless this is a session time that can be kept."""
+    if isinstance(session_ms, bool) or not isinstance(session_ms, int):
+        raise UsageError(f"session_ms is a whole number of milliseconds, not {session_ms!r}")
+    if session_ms < SESSION_MS_MIN:
+        raise UsageError(f"session_ms is {session_ms}; at least {SESSION_MS_MIN} is needed")
+    if session_ms > SESSION_MS_MAX:
+        raise UsageError(f"session_ms is {session_ms}; at most {SESSION_MS_MAX} (a day) is allowed")
+    return session_ms
+
+
+def is_due(alive_ns: int, *, recorded_ns: int, now_ns: int, session_ms: int) -> bool:
+    """Is it time to write down that an owner was alive at `alive_ns`, when `recorded_ns` is what was written last?
+
+    A lease counts from the last sign of its owner: time that passes without one makes nothing due.
+    """
+    return alive_ns > recorded_ns and now_ns - recorded_ns >= session_ms * NS_PER_MS // RENEWALS
 
 
 def has_expired(lease: Lease, *, boot_id: str, now_ns: int, window: WriteWindow) -> bool:

@@ -102,6 +102,7 @@ class TreeSession(MetadataStore):
 
     def fire_all(self) -> None:
         """Fire every watch on this tree: after an interrupt, which changes were not told is no longer known."""
+        self._fork.check(self._label)  # the locks may be held by a thread that is not here
         self._backend.watches.fire_all()
         self._backend.watches.deliver()
 

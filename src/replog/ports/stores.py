@@ -132,6 +132,14 @@ class MetadataStore(ABC):
     @abstractmethod
     def on_session(self, changed: Callable[[SessionState], None]) -> None: ...
 
+    def keep_alive(self) -> None:  # noqa: B027  most stores need nothing
+        """The owner of the session is alive: it says so in every turn of its loop, at least every third of the session time.
+
+        From the first call on the session lives by these calls: when they stop it ends by its time, so that an owner that hangs
+        does not look alive because other threads of its process are. Whoever never calls keeps the session as its store says.
+        Never blocks, from any thread, and does nothing once the session has ended; nor where sessions do not end by time, the default.
+        """
+
     @property
     @abstractmethod
     def session_id(self) -> str: ...

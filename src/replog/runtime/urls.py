@@ -1,0 +1,154 @@
+"""Metadata stores by URL: `memory://`, `file://PATH`, `zookeeper://HOSTS/CHROOT`, and what other packages register.
+
+A package registers a scheme as an entry point of the group `replog.stores`: its name is the scheme, its object is called as
+`opener(url, session_ms=...)` and returns a `MetadataStore`. The built-in schemes never look there, so that opening one
+costs no scan of what is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from replog.errors import UsageError
+from replog.ports import MetadataStore
+
+__all__ = ["STORES", "open_file", "open_memory", "open_store", "open_zookeeper"]
+
+STORES: Final = "replog.stores"
+"""The group of entry points."""
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_CREDENTIALS: Final = re.compile(r"(//)[^/]*@")
+
+Opener = Callable[..., MetadataStore]
+
+
+def open_store(url_or_store: object, *, session_ms: int) -> MetadataStore:
+    """A new session on a metadata store, whoever calls closes it.
+
+    A URL is opened; `?session_ms=` in it goes before the argument. A store object gives another session (its `session()`,
+    with the session time it was made with) and stays its owner's: after a lost session the next one can be had the same way.
+    Raises UsageError naming the URL if it is malformed, its scheme is unknown or what it needs is not installed, and whatever
+    opening the store raises.
+    """
+    if isinstance(url_or_store, MetadataStore):
+        another = getattr(url_or_store, "session", None)
+        if not callable(another):
+            kind = type(url_or_store).__name__
+            raise UsageError(f"{kind} has no method session() that opens another session; give its URL instead of an object")
+        session = another()
+        assert isinstance(session, MetadataStore), f"session() of {url_or_store!r} returned {session!r}"
+        return session
+    if not isinstance(url_or_store, str):
+        raise UsageError(f"a store is an object of a MetadataStore or a URL like file:///PATH, not {url_or_store!r}")
+    found = _SCHEME.match(url_or_store)
+    if found is None:
+        raise UsageError(f"{shown(url_or_store)!r} is not the URL of a store: {_known()}")
+    scheme = found.group(1).lower()
+    return (_BUILT_IN.get(scheme) or _registered(scheme, url_or_store))(url_or_store, session_ms=session_ms)
+
+
+def open_memory(url: str, *, session_ms: int) -> MetadataStore:
+    """`memory://`: a new and empty tree in memory, which only this process sees. Its sessions never end by time."""
+    from replog.metadata.memory import MemoryStore
+
+    rest, _ = _parts(url, session_ms)
+    if rest:
+        raise UsageError(f"{url!r}: a store in memory has no name; write memory://")
+    return MemoryStore()
+
+
+def open_file(url: str, *, session_ms: int) -> MetadataStore:
+    """`file://PATH`: a file that processes of one host share. Three slashes begin an absolute path; %XX stands for a byte."""
+    from replog.metadata.file import FileStore
+
+    rest, session_ms = _parts(url, session_ms)
+    path = unquote(rest, errors="surrogateescape")
+    if not path or path.endswith("/") or "\0" in path:
+        raise UsageError(f"{url!r} does not name a file; write file:///PATH/TO/store.db")
+    try:
+        return FileStore(path, session_ms=session_ms)
+    except UsageError as error:
+        raise UsageError(f"{url!r}: {error}") from error
+
+
+def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
+    """`zookeeper://HOST:PORT,HOST:PORT/CHROOT`. Needs the extra `zookeeper`."""
+    rest, session_ms = _parts(url, session_ms)
+    if not rest:
+        raise UsageError(f"{url!r} names no server; write zookeeper://HOST:PORT,HOST:PORT/CHROOT")
+    try:
+        from replog.metadata.zookeeper import ZooKeeperStore
+    except ModuleNotFoundError as error:
+        if error.name != "kazoo":
+            raise
+        raise UsageError(f"{shown(url)!r} needs kazoo: pip install 'replog[zookeeper]'") from error
+    try:
+        return ZooKeeperStore(rest, session_ms=session_ms)
+    except UsageError as error:
+        raise UsageError(f"{shown(url)!r}: {error}") from error
+
+
+_BUILT_IN: Final[dict[str, Opener]] = {"file": open_file, "memory": open_memory, "zookeeper": open_zookeeper}
+
+
+def shown(url: str) -> str:
+    """A URL as messages may show it: what could be a password is left out."""
+    return _CREDENTIALS.sub(r"\1***@", url)
+
+
+def _parts(url: str, session_ms: int) -> tuple[str, int]:
+    """What stands between the scheme and the query, and the session time."""
+    rest, _, query = url.partition("://")[2].partition("?")
+    try:
+        options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise UsageError(f"{shown(url)!r}: after the ? stand NAME=VALUE pairs, not {query!r}") from error
+    for name, _ in options:
+        if name != "session_ms":
+            raise UsageError(f"{shown(url)!r}: a store has no option {name!r}; session_ms is the only one")
+    if len(options) > 1:
+        raise UsageError(f"{shown(url)!r}: session_ms is given {len(options)} times")
+    for _, value in options:
+        if not re.fullmatch(r"[0-9]{1,12}", value):
+            raise UsageError(f"{shown(url)!r}: session_ms is a whole number of milliseconds, not {value!r}")
+        session_ms = int(value)
+    return rest, session_ms
+
+
+def _registered(scheme: str, url: str) -> Opener:
+    """What another package registered for a scheme."""
+    found = sorted(entry_points(group=STORES, name=scheme), key=lambda entry: entry.value)
+    if not found:
+        raise UsageError(f"{shown(url)!r}: no store is registered for {scheme}://; {_known()}")
+    if len({entry.value for entry in found}) > 1:
+        names = ", ".join(entry.value for entry in found)
+        raise UsageError(f"{shown(url)!r}: several stores are registered for {scheme}://: {names}; remove all but one")
+    try:
+        opener = found[0].load()
+    except Exception as error:
+        raise UsageError(f"{shown(url)!r}: the store {found[0].value} cannot be imported: {error}") from error
+    return _checked(opener, found[0].value)
+
+
+def _checked(opener: object, name: str) -> Opener:
+    """An opener of another package, whose mistakes are named."""
+
+    def opened(url: str, *, session_ms: int) -> MetadataStore:
+        if not callable(opener):
+            raise UsageError(f"{shown(url)!r}: {name} cannot be called as opener(url, session_ms=...)")
+        store = opener(url, session_ms=session_ms)
+        if not isinstance(store, MetadataStore):
+            raise UsageError(f"{shown(url)!r}: {name} returned {type(store).__name__}, which is no MetadataStore")
+        return store
+
+    return opened
+
+
+def _known() -> str:
+    registered = sorted({entry.name for entry in entry_points(group=STORES)} - set(_BUILT_IN))
+    return "known are memory://, file://PATH, zookeeper://HOSTS/CHROOT" + "".join(f", {name}://" for name in registered)

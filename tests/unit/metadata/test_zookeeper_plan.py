@@ -1,0 +1,167 @@
+"""What a transaction becomes at ZooKeeper, and what its answers mean: tables, without a server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from kazoo.exceptions import (
+    APIError,
+    BadVersionError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from replog.errors import UsageError
+from replog.metadata.zookeeper.plan import Known, Parent, Planner, Stale, Step, outcome_of, parents_of
+from replog.ports import Check, Conflict, Create, Delete, Op, Put, UnknownOutcome
+
+
+def implied(children: int) -> Parent:
+    return Parent(0, children, implied=True)
+
+
+def explicit(children: int, *, ephemeral: bool = False) -> Parent:
+    return Parent(3, children, implied=False, ephemeral=ephemeral)
+
+
+def spelt(steps: list[Step]) -> list[str]:
+    """create/put/delete/check, path, what belongs to no operation in brackets."""
+    said = []
+    for step in steps:
+        null = " null" if step.verb == "create" and step.value is None else ""
+        version = f" {step.version}" if step.version >= 0 else ""
+        text = f"{step.verb} {step.path}{version}{null}"
+        said.append(f"({text})" if step.op is None else text)
+    return said
+
+
+PUT = Put("/z", b"")  # its answer says the number of the transaction: creations need not ask for it
+
+PLANS: list[tuple[list[Op], Known, list[str]]] = [
+    ([Put("/a", b"", 4), Check("/b", 2), Check("/c", None), Delete("/d", 1)], {}, ["put /a 4", "check /b 2", "check /c", "delete /d 1"]),
+    ([Create("/a", b"x")], {}, ["create /a", "put /a", "delete /a", "create /a"]),
+    ([PUT, Create("/a", b"x"), Create("/b", b"")], {}, ["put /z", "create /a", "create /b"]),
+    ([PUT, Create("/a/b/c", b"")], {}, ["put /z", "(create /a null)", "(create /a/b null)", "create /a/b/c"]),
+    ([PUT, Create("/a/b/c", b"")], {"/a": implied(1)}, ["put /z", "(create /a/b null)", "create /a/b/c"]),
+    ([PUT, Create("/a/b", b""), Create("/a/c", b"")], {}, ["put /z", "(create /a null)", "create /a/b", "create /a/c"]),
+    ([PUT, Create("/a", b""), Create("/a/b", b"")], {}, ["put /z", "create /a", "create /a/b"]),
+    # a parent goes with its last child, if nobody wrote it
+    ([Delete("/a/b")], {"/a": implied(1)}, ["delete /a/b", "(delete /a 0)"]),
+    ([Delete("/a/b")], {"/a": implied(2)}, ["delete /a/b"]),
+    ([Delete("/a/b")], {"/a": explicit(1)}, ["delete /a/b"]),
+    ([Delete("/a/b")], {}, ["delete /a/b"]),
+    ([Delete("/a/b/c")], {"/a": implied(1), "/a/b": implied(1)}, ["delete /a/b/c", "(delete /a/b 0)", "(delete /a 0)"]),
+    ([Delete("/a/b/c")], {"/a": implied(2), "/a/b": implied(1)}, ["delete /a/b/c", "(delete /a/b 0)"]),
+    ([Delete("/a/b/c")], {"/a": explicit(1), "/a/b": implied(1)}, ["delete /a/b/c", "(delete /a/b 0)"]),
+    ([Delete("/a/b"), Put("/a", b"")], {"/a": implied(1)}, ["delete /a/b", "put /a"]),
+    ([PUT, Delete("/a/b"), Create("/a/b", b"")], {"/a": implied(1)}, ["put /z", "delete /a/b", "create /a/b"]),
+    ([PUT, Delete("/a/b"), Create("/a/c", b"")], {"/a": implied(1)}, ["put /z", "delete /a/b", "create /a/c"]),
+    ([PUT, Create("/a/b", b""), Delete("/a/b")], {}, ["put /z", "(create /a null)", "create /a/b", "delete /a/b", "(delete /a 0)"]),
+    ([Delete("/a/b"), Delete("/a")], {"/a": implied(1)}, ["delete /a/b", "delete /a"]),
+    ([Delete("/a/b"), Delete("/a/c")], {"/a": implied(2)}, ["delete /a/b", "delete /a/c", "(delete /a 0)"]),
+    # that something is not there is checked by making it
+    ([Check("/a", -1)], {}, ["create /a null", "delete /a"]),
+    ([Check("/a/b", -1)], {"/a": explicit(0)}, ["create /a/b null", "delete /a/b"]),
+    ([Check("/a/b/c", -1)], {}, ["(create /a null)", "(delete /a)"]),
+    ([Check("/a/b/c", -1)], {"/a": implied(1)}, ["(create /a/b null)", "(delete /a/b)"]),
+    ([Check("/a/b", -1)], {"/a": explicit(0, ephemeral=True)}, ["(check /a)"]),
+    ([], {}, []),
+]
+
+
+@pytest.mark.parametrize(("ops", "known", "steps"), PLANS)
+def test_plan(ops: list[Op], known: Known, steps: list[str]) -> None:
+    assert spelt(Planner(known).plan(ops)) == steps
+
+
+def test_each_transaction_is_planned_as_if_those_before_it_were_applied() -> None:
+    planner = Planner({"/p": implied(2)})
+    assert spelt(planner.plan([Delete("/p/a")])) == ["delete /p/a"]
+    assert spelt(planner.plan([Delete("/p/b")])) == ["delete /p/b", "(delete /p 0)"]
+    assert spelt(planner.plan([PUT, Create("/p/c", b"")])) == ["put /z", "(create /p null)", "create /p/c"]
+    assert spelt(planner.plan([PUT, Create("/p/d", b"")])) == ["put /z", "create /p/d"]
+    assert list(planner.losing) == ["/p"]
+
+
+def test_what_must_be_read_before() -> None:
+    batches: list[list[Op]] = [
+        [Create("/a/b/c", b""), Put("/x/y", b"")],
+        [Delete("/a/d"), Check("/q/r", 1), Check("/s/t", -1)],
+        [Create("/top", b"")],
+    ]
+    assert parents_of(batches) == ["/a/b", "/a", "/s"]
+
+
+STAT = SimpleNamespace(version=5, mzxid=77)
+CREATE: list[Op] = [Create("/a/b", b"")]
+
+
+def answers_of(steps: list[Step], at: int, error: Exception) -> list[object]:
+    return [RolledBackError()] * at + [error] + [RuntimeInconsistency()] * (len(steps) - at - 1)
+
+
+def test_results_are_numbers_of_creations_and_versions() -> None:
+    ops: list[Op] = [Check("/c", 0), Create("/a/b", b""), Put("/d", b""), Delete("/e"), Create("/f", b""), Put("/d", b"")]
+    steps = Planner({}).plan(ops)
+    later = SimpleNamespace(version=6, mzxid=77)
+    answers = {"create": ["path"] * 3, "put": [STAT, later], "delete": [True], "check": [True]}
+    assert outcome_of(ops, steps, [answers[step.verb].pop(0) for step in steps]) == [0, 77, 5, 0, 77, 6]
+
+
+@pytest.mark.parametrize(
+    ("ops", "at", "error", "path", "said"),
+    [
+        ([Create("/a", b"")], 0, NodeExistsError(), "/a", "it exists"),
+        ([Put("/a", b"", 4)], 0, BadVersionError(), "/a", "it is not at version 4"),
+        ([Put("/a", b"")], 0, NoNodeError(), "/a", "it does not exist"),
+        ([Delete("/a")], 0, NotEmptyError(), "/a", "it has children"),
+        ([Delete("/a")], 0, NoNodeError(), "/a", "it does not exist"),
+        ([Check("/a", 0)], 0, NoNodeError(), "/a", "it does not exist"),
+        ([Check("/a", -1)], 0, NodeExistsError(), "/a", "it exists"),
+        ([Put("/a", b""), Put("/b", b""), Put("/c", b"")], 1, NoNodeError(), "/b", "it does not exist"),
+        ([Create("/a/b/c", b"")], 2, NoChildrenForEphemeralsError(), "/a/b", "an ephemeral node has no children"),
+    ],
+)
+def test_a_refusal_names_the_path(ops: list[Op], at: int, error: Exception, path: str, said: str) -> None:
+    steps = Planner({}).plan(ops)
+    outcome = outcome_of(ops, steps, answers_of(steps, at, error))
+    assert isinstance(outcome, Conflict)
+    assert (outcome.path, str(outcome).partition(": ")[2]) == (path, said)
+
+
+@pytest.mark.parametrize(
+    ("ops", "known", "at", "error"),
+    [
+        (CREATE, {}, 0, NodeExistsError()),  # the parent was made meanwhile
+        (CREATE, {"/a": implied(1)}, 0, NoNodeError()),  # it went meanwhile
+        ([Delete("/a/b")], {"/a": implied(1)}, 1, NotEmptyError()),  # it has another child
+        ([Delete("/a/b")], {"/a": implied(1)}, 1, BadVersionError()),  # it was written
+        ([Delete("/a/b")], {"/a": implied(1)}, 1, NoNodeError()),
+        ([Check("/a/b", -1)], {}, 0, NodeExistsError()),  # the parent is there by now; the node may be too
+        ([Check("/a/b", -1)], {"/a": implied(1)}, 0, NoNodeError()),
+        ([Check("/a/b", -1)], {"/a": explicit(0, ephemeral=True)}, 0, NoNodeError()),
+    ],
+)
+def test_parents_that_changed_meanwhile_refuse_nobody(ops: list[Op], known: Known, at: int, error: Exception) -> None:
+    steps = Planner(known).plan(ops)
+    with pytest.raises(Stale):
+        outcome_of(ops, steps, answers_of(steps, at, error))
+
+
+@pytest.mark.parametrize(("error", "kind"), [(NoAuthError(), UsageError), (APIError(), UsageError), (RuntimeError("?"), UnknownOutcome)])
+def test_other_errors(error: Exception, kind: type[Exception]) -> None:
+    ops: list[Op] = [Put("/a", b"")]
+    assert isinstance(outcome_of(ops, Planner({}).plan(ops), [error]), kind)
+
+
+def test_an_answer_that_is_not_one_is_an_unknown_outcome() -> None:
+    ops: list[Op] = [Put("/a", b""), Put("/b", b"")]
+    steps = Planner({}).plan(ops)
+    assert isinstance(outcome_of(ops, steps, [STAT]), UnknownOutcome)
+    assert isinstance(outcome_of(ops, steps, [RolledBackError(), RuntimeInconsistency()]), UnknownOutcome)

@@ -1,0 +1,215 @@
+"""Stores by URL: what opens what, and what a bad URL is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from replog.errors import UsageError
+from replog.metadata.file import FileStore
+from replog.metadata.memory import MemoryStore
+from replog.ports import Create, MetadataStore
+from replog.runtime import urls
+from replog.runtime.urls import open_store
+
+Register = Callable[..., None]
+
+
+def refuse_scan(**_: object) -> None:
+    raise AssertionError("looked for entry points")
+
+
+def test_memory_opens_a_new_tree_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "entry_points", refuse_scan)
+    with open_store("memory://", session_ms=9_000) as one, open_store("memory://", session_ms=9_000) as two:
+        one.commit([Create("/a", b"")])
+        assert two.list("/") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "session_ms"),
+    [
+        ("file://{0}/store.db", "store.db", 5_000),
+        ("FILE://{0}/store.db", "store.db", 5_000),
+        ("file://{0}/store.db?session_ms=700", "store.db", 700),
+        ("file://{0}/with%20a%3Fmark", "with a?mark", 5_000),
+        ("file://{0}/with a space#1", "with a space#1", 5_000),
+        ("file://store.db", "store.db", 5_000),
+        ("file://./store.db", "store.db", 5_000),
+    ],
+)
+def test_file_opens_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, name: str, session_ms: int) -> None:
+    monkeypatch.setattr(urls, "entry_points", refuse_scan)
+    monkeypatch.chdir(tmp_path)
+    with open_store(url.format(tmp_path), session_ms=5_000) as store:
+        assert isinstance(store, FileStore)
+        assert store.path == str(tmp_path / name)
+        assert store.session_ms == session_ms
+        assert (tmp_path / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("file://", "does not name a file"),
+        ("file:///", "does not name a file"),
+        ("file:///missing/folder/store.db", "No such file"),
+        ("file:///%00", "does not name a file"),
+        ("file:///tmp/x?session_ms=9s", "not '9s'"),
+        ("file:///tmp/x?session_ms=-5", "not '-5'"),
+        ("file:///tmp/x?session_ms=", "not ''"),
+        ("file:///tmp/x?session_ms=5", "session_ms is 5; at least 100"),
+        ("file:///tmp/x?session_ms=86400001", "at most 86400000"),
+        ("file:///tmp/x?session_ms=500&session_ms=600", "given 2 times"),
+        ("file:///tmp/x?sessionms=500", "no option 'sessionms'; session_ms is the only one"),
+        ("file:///tmp/x?500", "NAME=VALUE"),
+        ("memory://name", "has no name"),
+        ("zookeeper://", "names no server"),
+        ("zookeeper://localhost:1?timeout=5", "no option 'timeout'"),
+        ("etcd://localhost:2379", "no store is registered for etcd://; known are memory://, file://PATH, zookeeper://HOSTS/CHROOT"),
+        ("/var/lib/store.db", "not the URL of a store: known are memory://, file://PATH"),
+        ("", "not the URL of a store"),
+        ("file:/x", "not the URL of a store"),
+    ],
+)
+def test_a_bad_url_is_named(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        open_store(url, session_ms=9_000)
+    assert repr(url) in str(caught.value)
+
+
+def test_what_is_neither_url_nor_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not 5"):
+        open_store(5, session_ms=9_000)
+    with pytest.raises(UsageError, match="Path"):
+        open_store(tmp_path, session_ms=9_000)
+
+
+def test_credentials_are_not_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store("zookeeper://user:secret@localhost:1/x", session_ms=9_000)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(UsageError) as caught:
+        open_store("etcd://user:secret@localhost:1/x", session_ms=9_000)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_store_gives_another_session_even_after_it_was_lost() -> None:
+    with MemoryStore() as mine:
+        one = open_store(mine, session_ms=9_000)
+        assert one is not mine
+        one.commit([Create("/a", b"", ephemeral=True)])
+        assert mine.list("/") == ["a"]
+        one.close()
+        assert mine.list("/") == []
+        mine.expire()
+        with open_store(mine, session_ms=9_000) as two:
+            two.commit([Create("/b", b"")])
+
+
+def test_a_store_that_cannot_give_another_session_is_refused() -> None:
+    class Single(MemoryStore):
+        session = None  # type: ignore[assignment]
+
+    with Single() as single, pytest.raises(UsageError, match=r"Single has no method session\(\)"):
+        open_store(single, session_ms=9_000)
+
+
+def test_zookeeper_without_kazoo_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["kazoo"] = None
+from replog.errors import UsageError
+from replog.runtime.urls import open_store
+try:
+    open_store("zookeeper://localhost:1", session_ms=9_000)
+except UsageError as error:
+    assert "replog[zookeeper]" in str(error) and "zookeeper://localhost:1" in str(error), error
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_it_imports_no_backend() -> None:
+    code = """
+import sys
+import replog.runtime.urls
+found = [name for name in ("kazoo", "sqlite3", "replog.metadata.file", "replog.metadata.zookeeper") if name in sys.modules]
+assert not found, found
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --------------------------------------------------------------------------------------------------- other packages
+
+opened: list[tuple[str, int]] = []
+
+
+def open_theirs(url: str, *, session_ms: int) -> MetadataStore:
+    opened.append((url, session_ms))
+    return MemoryStore()
+
+
+def open_nonsense(url: str, *, session_ms: int) -> object:
+    return (url, session_ms)
+
+
+NOT_CALLABLE = 5
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Register:
+    """Pretends that packages are installed that registered these (name, object) pairs."""
+
+    def pretend(*pairs: tuple[str, str]) -> None:
+        entries = [metadata.EntryPoint(name, value, urls.STORES) for name, value in pairs]
+
+        def entry_points(*, group: str, name: str | None = None) -> list[metadata.EntryPoint]:
+            assert group == "replog.stores"
+            return [entry for entry in entries if name is None or entry.name == name]
+
+        monkeypatch.setattr(urls, "entry_points", entry_points)
+
+    monkeypatch.setitem(sys.modules, "their_store", sys.modules[__name__])
+    return pretend
+
+
+def test_a_registered_scheme_gets_the_url_as_it_is(register: Register) -> None:
+    register(("theirs", "their_store:open_theirs"), ("other", "their_store:open_nonsense"))
+    open_store("theirs://somewhere/x?y=z", session_ms=700).close()
+    assert opened[-1] == ("theirs://somewhere/x?y=z", 700)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("their_store:open_nonsense", "returned tuple"),
+        ("their_store:NOT_CALLABLE", "cannot be called"),
+        ("their_store:missing", "cannot be imported"),
+        ("missing_package:x", "cannot be imported: No module named 'missing_package'"),
+    ],
+)
+def test_mistakes_of_other_packages_are_named(register: Register, value: str, why: str) -> None:
+    register(("theirs", value))
+    with pytest.raises(UsageError, match=why) as caught:
+        open_store("theirs://x", session_ms=700)
+    assert "'theirs://x'" in str(caught.value)
+    assert value in str(caught.value)
+
+
+def test_two_packages_with_one_scheme_are_refused(register: Register) -> None:
+    register(("theirs", "their_store:open_theirs"), ("theirs", "their_store:open_nonsense"))
+    with pytest.raises(UsageError, match="several"):
+        open_store("theirs://x", session_ms=700)
+
+
+def test_registered_schemes_are_among_the_known_ones(register: Register) -> None:
+    register(("theirs", "their_store:open_theirs"), ("file", "their_store:open_nonsense"))
+    with pytest.raises(UsageError, match=r"zookeeper://HOSTS/CHROOT, theirs://$"):
+        open_store("unknown://x", session_ms=700)
