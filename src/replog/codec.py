@@ -127,9 +127,7 @@ class Part(typing.Protocol):
 
     length: int
 
-    def view(self) -> memoryview:
-        """The bytes."""
-        ...
+    def view(self) -> memoryview: ...
 
 
 class _Writer:
@@ -198,7 +196,7 @@ _PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
 
 def encode_parts(message: Any, route: int = 0) -> list[bytes | Part]:
     """The frame of a message, as parts to be sent one after another: the first is header and meta, the rest the batches, as
-    bytes or as the very slices that the message holds. Nothing is read from a slice here, and none is released.
+    bytes or as the slices that the message holds: they are neither read nor released.
 
     Raises CodecError if the message holds what a frame cannot carry.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,11 @@ from replog.model import Address
 from replog.ports import Transport
 from replog.testing.transport_contract import TransportContract
 from replog.transport.memory import Envelope, MemoryTransport
+from replog.transport.tcp import TcpTransport
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class TestMemoryTransport(TransportContract):
@@ -127,3 +133,22 @@ def test_intercept_drops_repeats_and_reorders() -> None:
         transport.send(2, 1, message)
     transport.deliver()
     assert got == ["twice", "twice", "go", "hold"]
+
+
+class TestTcpTransport(TransportContract):
+    @pytest.fixture
+    def ends(self) -> Iterator[tuple[Transport, Transport]]:
+        endpoints: dict[int, str] = {}
+        both = [TcpTransport(role="broker", broker_id=n, now_ms=now_ms, endpoint_of=endpoints.get) for n in (self.A, self.B)]
+        for transport in both:
+            transport.cluster_id = "c"
+            endpoints[transport.broker_id] = transport.serve("tcp://127.0.0.1:0")
+        yield both[0], both[1]
+        for transport in both:
+            transport.close()
+
+    def pump(self, ends: tuple[Transport, Transport], done: Callable[[], bool]) -> None:
+        quiet = 0
+        while not done() and quiet < 20:  # loopback: 10 ms of silence each time mean that nothing is under way
+            taken = [end.poll(0.01) for end in ends if isinstance(end, TcpTransport)]
+            quiet = 0 if any(taken) else quiet + 1

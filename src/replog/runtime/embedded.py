@@ -13,7 +13,6 @@ from replog.client.client import Client
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import TimedOut, UsageError
 from replog.log.files import Fs, check_path
-from replog.metadata.memory import MemoryStore
 from replog.ports import MetadataStore
 from replog.runtime.embedded_brokers import EmbeddedBrokers
 
@@ -21,11 +20,15 @@ __all__ = ["Cluster"]
 
 
 class Cluster(Client):
-    """Brokers 1 to n in this process, and a client of them. Any thread may use it; no thread is started.
+    """Brokers 1 to n in this process, and a client of them. Any thread may use it; by itself it starts none.
 
     `data` is a folder, made if missing: logs and the metadata store live under it, and the next Cluster on it finds
     them. Without it everything is kept in memory, and a killed broker returns empty. Nothing is opened before the first
     use (or `start()`, or `with`); `close()` stops all brokers at once, cleanly, and may be called at any time.
+
+    With `listen="tcp://127.0.0.1:0"` other processes can connect (`endpoints` says where; a port that is not 0 is the first
+    broker's, the others take the next ones), and with a `store` that is not in memory the brokers find each other there: for
+    either one thread is started, which serves what does not come by calls. Beyond loopback nobody may listen yet.
 
     Reopening a folder with more brokers adds the new ones; with fewer is a UsageError, because their copies would be
     left behind. `config` takes the keys of `BrokerConfig`, `client_config` those of `ClientConfig`.
@@ -37,7 +40,7 @@ class Cluster(Client):
         *,
         brokers: int = 3,
         listen: str | None = None,
-        store: MetadataStore | None = None,
+        store: str | MetadataStore | None = None,
         config: BrokerConfig | Mapping[str, Any] | None = None,
         client_config: ClientConfig | Mapping[str, Any] | None = None,
         _fs_of: Callable[[int], Fs] | None = None,
@@ -47,13 +50,12 @@ class Cluster(Client):
             raise UsageError(f"brokers is {brokers!r}; a cluster has 1 to 100")
         if data is not None:
             data = check_path(data, "data", "name a folder, or leave it out to keep everything in memory")
-        if listen is not None:
-            raise UsageError(f"listen={listen!r}: this version serves its own process only; other processes cannot connect yet")
-        if store is not None and not isinstance(store, MemoryStore):
-            raise UsageError(f"store={store!r}: this version takes a MemoryStore; a data folder brings its own file store")
+        if store is not None and not isinstance(store, str | MetadataStore):
+            raise UsageError(f"store={store!r}: give a MetadataStore, or a URL like 'file://PATH' or 'zookeeper://HOSTS/CHROOT'")
         self._embedded = EmbeddedBrokers(
             None if data is None else Path(data),
             brokers,
+            listen=listen,
             store=store,
             config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {}),
             client_config=client_config if isinstance(client_config, ClientConfig) else ClientConfig.from_mapping(client_config or {}),
@@ -80,8 +82,12 @@ class Cluster(Client):
 
     @property
     def endpoints(self) -> list[str]:
-        """Where other processes connect: nowhere in this version, hence empty."""
-        return []
+        """Where other processes connect, one "tcp://host:port" per running broker; empty without `listen`."""
+        outside = self._embedded.outside
+        if outside is None:
+            return []
+        self._embedded.ensure_started()
+        return [outside.endpoints[b] for b in sorted(self._embedded.running) if b in outside.endpoints]
 
     @property
     def controller_id(self) -> int | None:

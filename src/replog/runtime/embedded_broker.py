@@ -1,55 +1,69 @@
-"""One broker of an embedded cluster: its directory, its session, its three actors, and how they end together."""
+"""One broker in a process: its directory, its session, its three actors, and how they end together."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError
+from replog.model import Address
 from replog.ports import Actor, Ids, LogDirectory, MetadataStore, SessionChanged
 from replog.runtime.pump import Pump, Seat
+from replog.runtime.store_sessions import StoreSessions
 
-__all__ = ["EmbeddedBroker"]
+__all__ = ["EmbeddedBroker", "addresses_of"]
 
 _log = logging.getLogger("replog")
 
 
+def addresses_of(broker_id: int) -> tuple[Address, Address, Address]:
+    """Of the broker, its membership and its controller."""
+    return broker_id, ("membership", broker_id), ("controller", broker_id)
+
+
 class EmbeddedBroker:
-    """Takes part in a pump from `take_seats` to `stop`. The directory and the store session are its own from the start."""
+    """Takes part in a pump from `take_seats` to `stop`. The directory and the store are its own from the start.
+
+    A store that may block comes as `StoreSessions`, which are then started with the actors.
+    """
 
     def __init__(
         self,
         broker_id: int,
         pump: Pump,
         directory: LogDirectory,
-        store: MetadataStore,
+        store: MetadataStore | StoreSessions,
         *,
         config: BrokerConfig,
         ids: Ids,
         rack: str | None,
+        endpoints: Sequence[str] = (),
     ) -> None:
         self.broker_id = broker_id
         self.directory = directory
         self.store = store
         self.broker = Broker(broker_id, directory, config=config, ids=ids)
         self.membership = Membership(
-            broker_id, config=config, ids=ids, directory_id=directory.directory_id, loss=directory.loss, endpoints=(), rack=rack
+            broker_id, config=config, ids=ids, directory_id=directory.directory_id, loss=directory.loss, endpoints=endpoints, rack=rack
         )
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self._pump = pump
-        self._addresses = (broker_id, ("membership", broker_id), ("controller", broker_id))
+        self._addresses = addresses_of(broker_id)
 
     def take_seats(self, died: Callable[[BaseException], None]) -> None:
         """Let the actors take part; `died` is told what killed one of them."""
         actors: tuple[Actor, ...] = (self.broker, self.membership, self.controller)
+        store, sessions = (None, self.store) if isinstance(self.store, StoreSessions) else (self.store, None)
         for address, actor in zip(self._addresses, actors, strict=True):
-            self._pump.seat(Seat(address, actor, self.store, died))
-            if actor is not self.broker:
+            self._pump.seat(Seat(address, actor, store, died, None if sessions is None else sessions.call))
+            if actor is not self.broker and sessions is None:
                 self._pump.post(address, SessionChanged("connected"))
+        if sessions is not None:
+            sessions.start()
 
     def stop(self, *, clean: bool) -> None:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.

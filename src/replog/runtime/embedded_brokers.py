@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.core import ClientCore
 from replog.client.delivery import run_callbacks
@@ -19,11 +19,15 @@ from replog.log.files import Fs, kill_in_child
 from replog.log.memory import MemoryLogDirectory
 from replog.metadata.file import FileStore
 from replog.metadata.memory import MemoryStore
-from replog.ports import LogDirectory, LossReport
+from replog.ports import LogDirectory, LossReport, MetadataStore
 from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.folder import ClusterFolder
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import Pump, Seat
+from replog.runtime.store_sessions import StoreSessions
+
+if TYPE_CHECKING:
+    from replog.runtime.outside import Outside
 
 __all__ = ["EmbeddedBrokers"]
 
@@ -45,12 +49,16 @@ class EmbeddedBrokers:
         data: Path | None,
         count: int,
         *,
-        store: MemoryStore | None,
+        listen: str | None,
+        store: str | MetadataStore | None,
         config: BrokerConfig,
         client_config: ClientConfig,
         fs_of: Callable[[int], Fs] | None = None,
     ) -> None:
-        """`fs_of` says through what each broker reaches its files: the operating system, or a disk that fails in a test."""
+        """`fs_of` says through what each broker reaches its files: the operating system, or a disk that fails in a test.
+
+        With `listen`, or a store that may block, there is an `Outside`: a thread that serves what does not come by calls.
+        """
         self.running: dict[int, EmbeddedBroker] = {}
         self.stopped: set[int] = set()
         self.config = config
@@ -59,6 +67,7 @@ class EmbeddedBrokers:
         self._fs_of = fs_of
         self._given_store = store
         self._store: MemoryStore | FileStore | None = None
+        """The store whose calls need no worker; None while closed, and for a store that may block."""
         self._folder: ClusterFolder | None = None
         self._racks: dict[int, str | None] = {}
         self._kept: dict[int, MemoryLogDirectory] = {}
@@ -66,10 +75,22 @@ class EmbeddedBrokers:
         self._ids = RandomIds()
         self._pump = Pump(messages_max=config.outstanding_messages_max)
         self._pump.lock.interrupted = self._interrupted
+        self._shared = store is not None and not isinstance(store, MemoryStore)
+        self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
         self.core = ClientCore(_CLIENT, config=client_config, ids=self._ids, bootstrap=range(1, count + 1))
         self._seat = Seat(_CLIENT, self.core)
         kill_in_child(self)
+
+    def _make_outside(self, listen: str | None, store: str | MetadataStore | None) -> Outside | None:
+        if listen is None and store is None:
+            return None
+        from replog.runtime.outside import Outside  # no sockets for whoever needs none
+
+        return Outside(self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id)
+
+    def _cluster_id(self) -> str:
+        return next((embedded.membership.cluster_id for embedded in self.running.values()), "")
 
     # ---------------------------------------------------------------------------------------------- the client's driver
 
@@ -96,6 +117,13 @@ class EmbeddedBrokers:
         self.ensure_started()
         self._pump.touch(self._seat)
         self._pump.run()
+
+    def attend(self) -> None:
+        """Batches of producers are finished by whoever calls next: no thread is started for them."""
+
+    def drain(self, timeout_s: float | None) -> bool:
+        """Whatever is sent here has arrived."""
+        return True
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile."""
@@ -139,19 +167,28 @@ class EmbeddedBrokers:
                     raise
 
     def _open(self) -> None:
-        if self._data is None:
-            self._store = self._given_store or MemoryStore()
-        else:
-            self._folder = ClusterFolder(self._data, self._count, fs_of=self._fs_of)
-            self._store = self._folder.open_store()
-        self._pump.after_interrupt = self._store.fire_all
+        if self._data is not None:
+            self._folder = ClusterFolder(self._data, self._count, fs_of=self._fs_of, own_store=not self._shared)
+        if isinstance(self._given_store, MemoryStore):
+            self._store = self._given_store
+        elif not self._shared:
+            self._store = MemoryStore() if self._folder is None else self._folder.open_store()
+        if self._store is not None:
+            self._pump.after_interrupt = self._store.fire_all
+        if self.outside is not None:
+            self.outside.start()
         self._seat_client()
         for broker_id in range(1, self._count + 1):
             self._start(broker_id)
         self._state = "started"
-        if not self.wait(lambda: self._are_unfenced(self.running), _START_S):
+        outside = self.outside
+        done = self.wait(lambda: self._are_unfenced(self.running) or (outside is not None and outside.refused is not None), _START_S)
+        if outside is not None and outside.refused is not None:
+            raise outside.refused
+        if not done:
             refused = [f"; broker {b}: {e.membership.refused}" for b, e in self.running.items() if e.membership.refused]
-            raise Unavailable(f"the brokers did not all register within {_START_S:.0f} s{''.join(refused)}")
+            trouble = "" if outside is None else outside.trouble
+            raise Unavailable(f"the brokers did not all register within {_START_S:.0f} s{''.join(refused)}{trouble}")
 
     def _seat_client(self) -> None:
         self._pump.unseat(_CLIENT)
@@ -168,16 +205,24 @@ class EmbeddedBrokers:
 
     def _start(self, broker_id: int) -> None:
         """Start a broker that does not run; if that fails, nothing of it is left open."""
-        assert self._store is not None
         assert broker_id not in self.running
         directory: LogDirectory | None = None
-        session: MemoryStore | FileStore | None = None
+        session: MemoryStore | FileStore | StoreSessions | None = None
         embedded: EmbeddedBroker | None = None
         try:
             directory = self._directory(broker_id)
-            session = self._store.session()
-            rack = self._racks.get(broker_id)
-            embedded = EmbeddedBroker(broker_id, self._pump, directory, session, config=self.config, ids=self._ids, rack=rack)
+            endpoints = () if self.outside is None else self.outside.serve(broker_id)
+            session = self._session(broker_id)
+            embedded = EmbeddedBroker(
+                broker_id,
+                self._pump,
+                directory,
+                session,
+                config=self.config,
+                ids=self._ids,
+                rack=self._racks.get(broker_id),
+                endpoints=endpoints,
+            )
             started = embedded
             embedded.take_seats(lambda problem: self._broker_died(started, problem))
             self.running[broker_id] = embedded
@@ -188,9 +233,17 @@ class EmbeddedBrokers:
                 directory.close(clean=False)
                 if session is not None:
                     session.close()
+            if self.outside is not None:
+                self.outside.stop_serving(broker_id)
             raise
         self._kept.pop(broker_id, None)
         self.stopped.discard(broker_id)
+
+    def _session(self, broker_id: int) -> MemoryStore | FileStore | StoreSessions:
+        if self._store is not None:
+            return self._store.session()
+        assert self.outside is not None
+        return self.outside.sessions(broker_id)
 
     def _are_unfenced(self, brokers: Sequence[int] | dict[int, EmbeddedBroker]) -> bool:
         """Whether every running broker has heard that all of `brokers` are unfenced, in their present life."""
@@ -207,6 +260,8 @@ class EmbeddedBrokers:
         """Stop all brokers at once, cleanly; no leader is moved. Idempotent."""
         if self.closed:
             return
+        if self.outside is not None:
+            self.outside.stop()  # before the lock is taken: its thread may be waiting for it
         with self.lock:
             if self.closed:
                 return
@@ -230,6 +285,8 @@ class EmbeddedBrokers:
             del self.running[broker_id]
         self._pump.unseat(_CLIENT)
         self._pump.clear()
+        if self.outside is not None:
+            self.outside.close()
         store, self._store = self._store, None
         if store is not None and store is not self._given_store:
             with contextlib.suppress(ReplogError):  # what it could not store ends with the next opening
@@ -244,6 +301,8 @@ class EmbeddedBrokers:
             self._folder.close()  # the lock itself stays with the parent
         self._folder = None
         self._state = "forked"
+        if self.outside is not None:
+            self.outside.abandon()
         self._pump.free_lock()
 
     # --------------------------------------------------------------------------------------------------------- brokers
@@ -264,6 +323,8 @@ class EmbeddedBrokers:
         """Take a broker out; `keep` what it had in memory for its next life. Repeatable."""
         broker_id = embedded.broker_id
         if self.running.get(broker_id) is embedded:
+            if self.outside is not None:
+                self.outside.stop_serving(broker_id)
             embedded.stop(clean=clean)
             if keep and isinstance(embedded.directory, MemoryLogDirectory):
                 self._kept[broker_id] = embedded.directory
@@ -340,7 +401,7 @@ class EmbeddedBrokers:
         if self.running.get(broker_id) is embedded:
             _log.warning("broker %d is restarted after %s", broker_id, type(problem).__name__)
             self._end(embedded, clean=False, keep=True)  # the process lives on, and so does what it had stored
-        if broker_id in self.running or self._store is None:
+        if broker_id in self.running or self._state == "closed":
             return
         try:
             self._start(broker_id)
@@ -355,5 +416,5 @@ class EmbeddedBrokers:
     def _client_died(self, problem: BaseException) -> None:
         """An exception has left the client's core: what was under way has an unknown outcome; it starts anew. Repeatable."""
         self.core.crash(problem)
-        if self._store is not None:
+        if self._state != "closed":
             self._seat_client()

@@ -33,8 +33,11 @@ _STORE: Final = "metadata.db"
 class ClusterFolder:
     """An open folder. `fs_of` says through what each broker reaches its files; tests pass failing disks."""
 
-    def __init__(self, path: Path, count: int, *, fs_of: Callable[[int], Fs] | None = None) -> None:
-        """Make the folder if it is missing, and lock it. Raises UsageError or StoreCorrupt naming it; it is then as it was."""
+    def __init__(self, path: Path, count: int, *, fs_of: Callable[[int], Fs] | None = None, own_store: bool = True) -> None:
+        """Make the folder if it is missing, and lock it. Raises UsageError or StoreCorrupt naming it; it is then as it was.
+
+        `own_store`: the metadata store is in the folder as well.
+        """
         self.path = path
         self._fs_of = fs_of or (lambda broker_id: OS)
         try:
@@ -53,7 +56,7 @@ class ClusterFolder:
             if max(brokers, default=0) > count:
                 raise UsageError(f"{path} holds {max(brokers)} brokers; opening it with {count} would leave copies behind")
             store = path / _STORE
-            if brokers and not OS.size(str(store)):  # made before the first broker's folder: a new one would forget every topic
+            if own_store and brokers and not OS.size(str(store)):  # made before the first broker: a new one would forget every topic
                 state = "is missing" if OS.size(str(store)) is None else "is empty"
                 raise StoreCorrupt(str(store), f"the metadata store {state}, although {path} has the logs of {len(brokers)} brokers")
         except BaseException:

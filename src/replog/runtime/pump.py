@@ -13,6 +13,7 @@ import time
 from _thread import RLock
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -46,13 +47,19 @@ LOUD: Final = frozenset(
 
 @define(eq=False)
 class Seat:
-    """An actor in its place: reached at `address`, using `store`. `died` is told what killed it, before that continues."""
+    """An actor in its place: reached at `address`, using `store`. `died` is told what killed it, before that continues.
+
+    A store that may block is not called here: `calls` takes the calls instead, and posts what becomes of them.
+    """
 
     address: Address
     actor: Actor
     store: MetadataStore | None = None
     died: Callable[[BaseException], None] | None = None
+    calls: Callable[[Address, StoreCall], None] | None = None
     alive: bool = field(default=True)
+    due_ms: int | None = field(default=None)
+    """When the actor needs a tick next, as it said after its last one."""
 
 
 class InterruptLock(RLock):  # type: ignore[misc]  # final only in the stubs; taking it stays as quick as the lock itself
@@ -94,6 +101,12 @@ class Pump:
         self._interrupted = False
         self.after_interrupt: Callable[[], None] = _nothing
         """Called before actors run again after an exception has left a run."""
+        self.elsewhere: Callable[[Address, Address, Any], bool] | None = None
+        """Takes (sender, receiver, message) of messages to whoever has no seat here; False: nobody is there either."""
+        self.flusher: Callable[[FlushToken, Callable[[FlushToken], None]], None] | None = None
+        """Runs flush tokens elsewhere, and hands each back from any thread. Without it they run here."""
+        self.after_run: Callable[[], None] = _nothing
+        """Called at the end of each run, under the lock: what was said to others is to be sent."""
         self._checked_ms = -1
         self._waiting = 0
         """Threads that wait for others to bring them what they want."""
@@ -180,6 +193,7 @@ class Pump:
                 self._running = False
                 if self._waiting:
                     self._moved.notify_all()
+                self.after_run()
 
     def _run(self) -> None:
         now_ms, wall_ms = self.now_ms(), self.wall_ms()
@@ -198,6 +212,7 @@ class Pump:
                         outbox = seat.actor.outbox
                         if outbox.messages or outbox.calls or outbox.flushes or outbox.events:
                             self._drain(seat, outbox)
+                        seat.due_ms = seat.actor.deadline_ms()
                     except BaseException as problem:
                         self._kill(seat, problem)
                         raise
@@ -215,7 +230,9 @@ class Pump:
             seat = seats.get(to)
             if seat is None:
                 queue.popleft()
-                if sender in seats and not isinstance(message, Disconnected):
+                if sender not in seats or isinstance(message, Disconnected):
+                    continue
+                if self.elsewhere is None or not self.elsewhere(sender, to, message):
                     queue.append((sender, to, Disconnected(to)))
                 continue
             self.delivered += 1
@@ -257,6 +274,9 @@ class Pump:
 
     def _call(self, seat: Seat, call: StoreCall) -> None:
         """A private store answers at once and in memory, or with one fsync: no worker thread is needed."""
+        if seat.calls is not None:
+            seat.calls(seat.address, call)
+            return
         assert seat.store is not None, f"{seat.address} has no store"
         store, address = seat.store, seat.address
         result = StoreResult(call.call)
@@ -274,7 +294,9 @@ class Pump:
         while self._flushes:
             seat, token = self._flushes[0]
             try:
-                if seat.alive:
+                if seat.alive and self.flusher is not None:
+                    self.flusher(token, partial(self._flushed, seat.address))
+                elif seat.alive:
                     self._queue.append((seat.address, None, FlushDone(token.run())))
             except BaseException as problem:
                 self._kill(seat, problem)  # it would wait for this flush for ever
@@ -282,16 +304,18 @@ class Pump:
             finally:
                 self._flushes.popleft()
 
+    def _flushed(self, address: Address, token: FlushToken) -> None:
+        self._queue.append((address, None, FlushDone(token)))
+
     def _wake_due(self, now_ms: int, ticked: set[Address]) -> bool:
         """Timers come last, and each actor's once per run: a retry is never immediate. They count in ms, so once per ms is enough."""
         found = False
-        for address, seat in list(self._seats.items()):
-            if address not in ticked:
-                due = seat.actor.deadline_ms()
-                if due is not None and due <= now_ms:
-                    ticked.add(address)
-                    self._dirty[seat] = None
-                    found = True
+        for address, seat in self._seats.items():
+            due = seat.due_ms
+            if due is not None and due <= now_ms and address not in ticked:
+                ticked.add(address)
+                self._dirty[seat] = None
+                found = True
         if not found:
             self._checked_ms = now_ms
         return found
@@ -310,9 +334,13 @@ class Pump:
     # -------------------------------------------------------------------------------------------------------- waiting
 
     def deadline_ms(self) -> int | None:
-        """When the next timer is due."""
-        times = [seat.actor.deadline_ms() for seat in self._seats.values()]
-        return min((t for t in times if t is not None), default=None)
+        """When the next timer is due; of actors that have work to do, when their last tick has ended."""
+        soonest: int | None = None
+        for seat in self._seats.values():
+            due = seat.due_ms
+            if due is not None and (soonest is None or due < soonest):
+                soonest = due
+        return soonest
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Run until `done()`; False when `timeout_s` has passed first. The lock is released while nothing can be done."""

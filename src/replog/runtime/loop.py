@@ -1,0 +1,93 @@
+"""The event loop of a process: sockets and actors in turns, on a thread of its own or on whoever calls (design, section 2).
+
+One turn: wait for sockets without the lock; under it, take in what arrived, run the actors to quiescence, send what they
+said. Whoever else runs the actors under the lock sends as well, because that belongs to every run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from replog.runtime.pump import Pump
+from replog.transport.tcp import TcpTransport
+
+__all__ = ["Loop"]
+
+_log = logging.getLogger("replog")
+
+
+class Loop:
+    """Joins a pump to a TCP transport. `wait_ms_max` bounds how long it rests.
+
+    `ticked` is called, under the lock, as long as turns are taken: not in each of them, but often against `wait_ms_max`.
+    """
+
+    def __init__(self, pump: Pump, transport: TcpTransport, *, wait_ms_max: int, ticked: Callable[[], None] | None = None) -> None:
+        self._pump = pump
+        self._transport = transport
+        self._wait_ms_max = wait_ms_max
+        self._ticked = ticked
+        self._tick_ms = 0
+        """When `ticked` is due."""
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self.failed: BaseException | None = None
+        """What ended the thread, if something did."""
+        pump.after_run = transport.flush
+
+    def fileno(self) -> int:
+        """Readable when there is work."""
+        return self._transport.fileno()
+
+    def next_turn_s(self) -> float:
+        """Seconds until a turn is due even if nothing becomes readable."""
+        now_ms = self._pump.now_ms()
+        until_ms = now_ms + self._wait_ms_max
+        for due_ms in (self._pump.deadline_ms(), self._transport.next_poll_ms()):
+            if due_ms is not None and due_ms < until_ms:
+                until_ms = due_ms
+        return max(until_ms - now_ms, 0) / 1_000
+
+    def turn(self, timeout_s: float = 0.0) -> int:
+        """One turn, after waiting at most `timeout_s` for it; returns how many messages came in."""
+        ready = self._transport.wait(min(timeout_s, self.next_turn_s()) if timeout_s else 0.0)
+        with self._pump.lock:
+            now_ms = self._pump.now_ms()
+            taken = self._transport.handle(ready, now_ms)
+            if now_ms >= self._tick_ms and self._ticked is not None:
+                self._tick_ms = now_ms + self._wait_ms_max // 20
+                self._ticked()
+            self._pump.run()
+        return taken
+
+    def start(self, name: str) -> None:
+        """Take turns on a daemon thread until `stop`. Idempotent."""
+        if self._thread is None:
+            self._stopping = False
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread of its own takes the turns."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self.turn(self._wait_ms_max / 1_000)
+            except Exception as problem:  # it has killed the actor that raised it; the others live on
+                if self._stopping:
+                    return
+                _log.exception("the loop goes on after an error")
+                self.failed = problem
+
+    def stop(self) -> None:
+        """End the thread and wait for it; called without the lock. Idempotent."""
+        thread, self._thread = self._thread, None
+        self._stopping = True
+        if thread is not None and thread is not threading.current_thread():
+            self._transport.wake()
+            thread.join()

@@ -1,0 +1,408 @@
+"""`Broker`: one broker per process, embedded in an application or alone; it finds the others through a metadata store.
+
+The same actors as everywhere: here a `Loop` runs them, sockets carry their messages, and workers do what blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from attrs import frozen
+
+from replog.client.arguments import check_timeout
+from replog.config import BrokerConfig
+from replog.errors import LogDamaged, LogFull, ReplogError, TimedOut, UsageError
+from replog.log.directory import FileLogDirectory
+from replog.log.files import check_path, kill_in_child
+from replog.log.memory import MemoryLogDirectory
+from replog.log.segmented import PASSING
+from replog.model import Address
+from replog.ports import FlushToken, LogDirectory, LossReport, MetadataStore
+from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
+from replog.runtime.ids import RandomIds
+from replog.runtime.loop import Loop
+from replog.runtime.pump import LOUD, Pump
+from replog.runtime.store_sessions import StoreSessions
+from replog.runtime.urls import open_store
+from replog.runtime.workers import Workers
+from replog.transport.tcp import TcpTransport
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from replog.client.client import Client
+
+__all__ = ["Broker", "LocalPartition"]
+
+_log = logging.getLogger("replog")
+
+_FLUSHES: Final = "flush"
+_WAIT_MS_MAX: Final = 1_000
+
+
+@frozen
+class LocalPartition:
+    """What one broker has of one partition."""
+
+    topic: str
+    partition: int
+    role: str
+    """"leader", "follower", "idle", or "failed"."""
+    leader_epoch: int
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+
+
+class Broker:
+    """One broker in this process. Its logs are under `data` (None: in memory), its place in the cluster is in `store`.
+
+    `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. `store` is a
+    URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. Beyond loopback
+    it listens only with `insecure=True`, because nobody proves who they are yet. `config` takes the keys of `BrokerConfig`.
+
+    It runs on a thread (`start()`, or `with`), or on the loop of the application: `fileno()` becomes readable when
+    there is work, `next_poll_s()` says when a timer is due, `poll()` does it; `attach(loop)` does that for asyncio. In a
+    forked child it is dead: calls raise UsageError.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        listen: str,
+        data: str | os.PathLike[str] | None,
+        store: str | MetadataStore,
+        rack: str | None = None,
+        transport: TcpTransport | None = None,
+        config: BrokerConfig | Mapping[str, Any] | None = None,
+        insecure: bool = False,
+    ) -> None:
+        """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
+        if not isinstance(broker_id, int) or isinstance(broker_id, bool) or not 0 <= broker_id < 2**31:
+            raise UsageError(f"broker_id is {broker_id!r}; a broker has a number from 0 to {2**31 - 1}")
+        self.broker_id = broker_id
+        self.config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {})
+        self._listen = listen
+        self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
+        self._store = store
+        self._rack = rack
+        self._ids = RandomIds()
+        self._pump = Pump(messages_max=self.config.outstanding_messages_max)
+        self._transport = transport or TcpTransport(
+            role="broker",
+            broker_id=broker_id,
+            now_ms=self._pump.now_ms,
+            endpoint_of=self._endpoint_of,
+            on_event=_tell,
+            insecure=insecure,
+        )
+        self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
+        self._workers = Workers(f"replog broker {broker_id}")
+        self._life: EmbeddedBroker | None = None
+        self._sessions: StoreSessions | None = None
+        self._kept: MemoryLogDirectory | None = None
+        self._detach: Callable[[], None] = _nothing
+        self._state = "new"
+        self.endpoint = ""
+        """Where others reach it, once it is open: "tcp://host:port"."""
+        kill_in_child(self)
+
+    # ----------------------------------------------------------------------------------------------------------- life
+
+    def open(self) -> Self:
+        """Lock and read the data folder, listen, and begin to register; `start` and `poll` do this first. Idempotent.
+
+        Raises UsageError (the folder or the port is in use), LogCorrupt, LogDamaged, LogFull.
+        """
+        with self._pump.lock:
+            self._check_usable()
+            if self._state == "new":
+                self.endpoint = self._transport.serve(self._listen, broker_id=self.broker_id)
+                try:
+                    self._pump.elsewhere = self._send
+                    self._pump.flusher = self._flush
+                    self._begin()
+                except BaseException:
+                    self._transport.close()
+                    self._state = "stopped"
+                    raise
+                self._state = "open"
+        return self
+
+    def _begin(self) -> None:
+        """A life: the directory is opened, the actors take their seats, a session is asked for."""
+        directory = self._directory()
+        sessions: StoreSessions
+
+        def post(to: Address, message: Any) -> None:
+            if self._sessions is sessions:  # not for the actors of a later life
+                self._pump.post(to, message)
+                self._transport.wake()
+
+        broker, *members = addresses_of(self.broker_id)
+        sessions = self._sessions = StoreSessions(
+            self._open_session, members=members, post=post, workers=self._workers, ids=self._ids
+        )
+        life = self._life = EmbeddedBroker(
+            self.broker_id,
+            self._pump,
+            directory,
+            sessions,
+            config=self.config,
+            ids=self._ids,
+            rack=self._rack,
+            endpoints=(self.endpoint,),
+        )
+        for address in (broker, members[1]):
+            self._transport.listen(address, self._receiver(address))
+        life.take_seats(lambda problem: self._died(life, problem))
+
+    def _receiver(self, address: Address) -> Callable[[Address, Any], None]:
+        return lambda sender, message: self._pump.post(address, message, sender)
+
+    def _directory(self) -> LogDirectory:
+        if self._data is None:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                return kept.reopened()
+            return MemoryLogDirectory(directory_id=self._ids.token().hex(), loss=LossReport("replaced"), limits=self.config)
+        try:
+            return FileLogDirectory(self._data, limits=self.config)
+        except OSError as problem:
+            kind = LogFull if problem.errno in PASSING else LogDamaged
+            raise kind(f"{self._data} cannot be opened: {problem}") from problem
+
+    def _open_session(self) -> MetadataStore:
+        return open_store(self._store, session_ms=self.config.session_ms)
+
+    def _died(self, life: EmbeddedBroker, problem: BaseException) -> None:
+        """An exception has left one of its actors: its memory is discarded, and it is opened again from its logs, uncleanly."""
+        if self._life is life:
+            _log.warning("broker %d is restarted after %s", self.broker_id, type(problem).__name__)
+            self._end_life(clean=False)
+            self._begin()
+
+    def _end_life(self, *, clean: bool) -> None:
+        life, self._life = self._life, None
+        self._sessions = None
+        for address in (self.broker_id, ("controller", self.broker_id)):
+            self._transport.unlisten(address)
+        if life is not None:
+            life.stop(clean=clean)
+            if isinstance(life.directory, MemoryLogDirectory):
+                self._kept = life.directory
+
+    def start(self) -> Self:
+        """Run on a thread of its own, from now on."""
+        self.open()
+        self._loop.start(f"replog broker {self.broker_id}")
+        return self
+
+    def stop(self, *, controlled: bool = True) -> None:
+        """End it: `controlled` flushes and marks the logs, so that the next start need not look at them; else as SIGKILL would.
+
+        Its session ends either way, and the controller elects new leaders at once. Idempotent.
+        """
+        if self._state in ("stopped", "forked"):
+            return
+        self._detach()
+        self._loop.stop()
+        with self._pump.lock:
+            if self._state == "open":
+                if controlled:
+                    with contextlib.suppress(ReplogError):
+                        self._pump.run()
+                self._end_life(clean=controlled)
+            self._state = "stopped"
+            self._pump.clear()
+            self._transport.close()
+            self._pump.wake()
+        self._workers.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def die_in_child(self) -> None:
+        """After a fork the child has a copy of everything, and may touch none of it."""
+        self._state = "forked"
+        self._transport.abandon()
+        self._workers.abandon()
+        self._pump.free_lock()
+
+    def _check_usable(self) -> None:
+        if self._state == "forked":
+            raise UsageError("this Broker belongs to the parent process; make another one after fork")
+        if self._state == "stopped":
+            raise UsageError("this Broker is stopped")
+
+    # ------------------------------------------------------------------------------------------ on somebody else's loop
+
+    def fileno(self) -> int:
+        """Readable when there is work: to be watched by the loop of the application."""
+        self.open()
+        return self._loop.fileno()
+
+    def next_poll_s(self) -> float:
+        """Seconds until `poll` is needed even if nothing becomes readable."""
+        self.open()
+        return self._loop.next_turn_s()
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Do what is due; with a timeout wait that long for something to do. UsageError while its own thread does that."""
+        self.open()
+        if self._loop.is_running:
+            raise UsageError("this Broker runs on a thread of its own; nobody else polls it")
+        self._loop.turn(timeout_s)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """Run on an asyncio loop, from its thread; returns what ends that. `stop` ends it as well."""
+        fd = self.fileno()
+        timer: asyncio.TimerHandle | None = None
+
+        def turn() -> None:
+            nonlocal timer
+            if timer is not None:
+                timer.cancel()
+            try:
+                self.poll()
+            finally:
+                timer = None if self._state != "open" else loop.call_later(self.next_poll_s(), turn)
+
+        def detach() -> None:
+            self._detach = _nothing
+            loop.remove_reader(fd)
+            if timer is not None:
+                timer.cancel()
+
+        self._detach = detach
+        loop.add_reader(fd, turn)
+        turn()
+        return detach
+
+    # -------------------------------------------------------------------------------------------------------- looking
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the controller has let it in: registered, and unfenced in its present life."""
+        life = self._life
+        if life is None or life.broker.broker_epoch < 0:
+            return False
+        known = life.broker.routing.brokers.get(self.broker_id)
+        return known is not None and not known.fenced and known.broker_epoch == life.broker.broker_epoch
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether its controller is the one in charge, as far as it knows."""
+        return self._life is not None and self._life.controller.is_controller
+
+    @property
+    def cluster_id(self) -> str:
+        """Of the cluster it belongs to; "" until it has been registered."""
+        return "" if self._life is None else self._life.membership.cluster_id
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not ready, where somebody has said so; "" otherwise."""
+        if self._life is not None and self._life.membership.refused:
+            return self._life.membership.refused
+        problem = None if self._sessions is None else self._sessions.last_error
+        return "" if problem is None else str(problem)
+
+    def wait_until_ready(self, *, timeout_s: float | None = 30.0) -> Self:
+        """Wait until the controller has let it in; TimedOut says what it waited for. Its loop must be running."""
+        self.open()
+        limit_s = check_timeout(timeout_s)
+        if not self._loop.is_running:
+            raise UsageError("nobody runs this Broker: call start(), or poll() until is_ready")
+        if not self._pump.wait(lambda: self.is_ready or self._state != "open" or self._refused is not None, limit_s):
+            raise TimedOut(f"waited {timeout_s} s for broker {self.broker_id} to be let in{self.trouble and ': '}{self.trouble}")
+        self._check_usable()
+        if self._refused is not None:
+            raise self._refused
+        return self
+
+    @property
+    def _refused(self) -> UsageError | None:
+        """What waiting does not help against."""
+        if self._life is not None and self._life.membership.refused:
+            return UsageError(self._life.membership.refused)
+        return None if self._sessions is None else self._sessions.refused
+
+    def partitions(self) -> list[LocalPartition]:
+        """What it has copies of, in order of topic and partition."""
+        with self._pump.lock:
+            self._check_usable()
+            here = [] if self._life is None else list(self._life.broker.partitions.values())
+        return sorted(
+            (
+                LocalPartition(
+                    p.topic,
+                    p.identity.partition,
+                    "failed" if p.failed else p.role,
+                    p.leader_epoch,
+                    p.log.start_offset,
+                    p.high_watermark,
+                    p.log.end_offset,
+                )
+                for p in here
+            ),
+            key=lambda p: (p.topic, p.partition),
+        )
+
+    def client(self) -> Client:
+        """A client of the cluster, through this broker. It blocks, so it is not for the thread that polls."""
+        from replog.runtime.connected import connect
+
+        self.open()
+        return connect(self.endpoint)
+
+    # ------------------------------------------------------------------------------------------------- for the actors
+
+    def _tick(self) -> None:
+        if self._sessions is not None:
+            self._sessions.tick()
+        if self._life is not None and not self._transport.cluster_id:
+            self._transport.cluster_id = self._life.membership.cluster_id
+
+    def _send(self, sender: Address, to: Address, message: Any) -> bool:
+        """Whoever has no seat here is in another process; nobody of this broker's own is."""
+        if to in addresses_of(self.broker_id):
+            return False
+        self._transport.send(sender, to, message)
+        return True
+
+    def _endpoint_of(self, broker_id: int) -> str | None:
+        """Where another broker listens, as far as the broker or the controller of this process knows."""
+        life = self._life
+        if life is None:
+            return None
+        known = [life.broker.routing.brokers.get(broker_id), life.controller.registered.get(broker_id)]
+        found = max((info for info in known if info is not None), key=lambda info: info.broker_epoch, default=None)
+        return found.endpoints[0] if found is not None and found.endpoints else None
+
+    def _flush(self, token: FlushToken, done: Callable[[FlushToken], None]) -> None:
+        def run() -> None:
+            done(token.run())
+            self._transport.wake()
+
+        self._workers.submit(_FLUSHES, run)
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.broker_id} at {self.endpoint or self._listen}, {self._state}>"
+
+
+def _nothing() -> None:
+    """Runs on no loop of others."""
+
+
+def _tell(name: str, fields: dict[str, Any]) -> None:
+    _log.log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)

@@ -1,0 +1,148 @@
+"""The store sessions of one broker process, one after another: opened and called on workers, replaced when one is lost.
+
+The actors hear of a session by `SessionChanged`, and get the results of their calls as messages, whatever became of the
+session meanwhile. A session lives only while the loop of its broker ticks (design, section 6): `tick` passes that on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from replog.errors import ReplogError, UsageError
+from replog.model import Address
+from replog.ports import Ids, MetadataStore, SessionChanged, SessionLost, SessionState, StoreCall, StoreResult, WatchFired
+from replog.runtime.workers import Workers
+
+__all__ = ["StoreSessions"]
+
+_log = logging.getLogger("replog")
+
+_OPENING = "store"
+_PAUSE_MS = 100
+_PAUSE_MS_MAX = 5_000
+
+
+class StoreSessions:
+    """Of one broker. `post(to, message)` hands something to an actor, from any thread; `members` are told about sessions."""
+
+    def __init__(
+        self,
+        open_session: Callable[[], MetadataStore],
+        *,
+        members: Sequence[Address],
+        post: Callable[[Address, Any], None],
+        workers: Workers,
+        ids: Ids,
+    ) -> None:
+        """Nothing is opened before `start`."""
+        self._open_session = open_session
+        self._members = tuple(members)
+        self._post = post
+        self._workers = workers
+        self._ids = ids
+        self._store: MetadataStore | None = None
+        self._failures = 0
+        self._closing = threading.Event()
+        self.last_error: ReplogError | None = None
+        """Why there is no session at the moment, if there is a reason."""
+        self.refused: UsageError | None = None
+        """Why there will never be one: whoever configured it is wrong."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session."""
+        return self._store is not None
+
+    def start(self) -> None:
+        """Open the first session, on a worker; members hear of it."""
+        self._workers.submit(_OPENING, self._open)
+
+    def tick(self) -> None:
+        """The loop ticks: the session may live on. Never blocks."""
+        store = self._store
+        if store is not None:
+            with contextlib.suppress(ReplogError):  # whatever is wrong with it, its listeners hear so
+                store.keep_alive()
+
+    def call(self, caller: Address, call: StoreCall) -> None:
+        """Have a call of an actor done on a worker of its own; the result is posted to it."""
+        self._workers.submit(f"store {caller}", lambda: self._post(caller, self._run(caller, call)))
+
+    def _run(self, caller: Address, call: StoreCall) -> StoreResult:
+        store, result = self._store, StoreResult(call.call)
+        try:
+            if store is None:
+                raise SessionLost(f"there is no session at the metadata store{_why(self.last_error)}")
+            if call.verb == "watch":
+                store.watch(call.argument, lambda path: self._post(caller, WatchFired(path)))
+            else:
+                result.value = getattr(store, call.verb)(call.argument)
+        except ReplogError as problem:
+            result.error = problem
+            if isinstance(problem, SessionLost) and store is not None:
+                self._changed(store, "lost")
+        return result
+
+    # ------------------------------------------------------------------------------------------------ on the workers
+
+    def _open(self) -> None:
+        """Open a session, however often that takes."""
+        while not self._closing.is_set():
+            try:
+                store = self._open_session()
+            except UsageError as problem:
+                self.last_error = self.refused = problem
+                _log.error("no session at the metadata store, ever: %s", problem)
+                return
+            except ReplogError as problem:
+                self.last_error = problem
+                pause_ms = min(_PAUSE_MS << min(self._failures, 16), _PAUSE_MS_MAX)
+                self._failures += 1
+                _log.warning("no session at the metadata store: %s; trying again in %d ms", problem, pause_ms)
+                self._closing.wait(pause_ms * (0.5 + self._ids.jitter() / 2) / 1_000)
+            else:
+                self._failures = 0
+                self.last_error = None
+                self._store = store
+                store.on_session(partial(self._changed, store))
+                self._tell("connected")
+                return
+
+    def _changed(self, store: MetadataStore, state: SessionState) -> None:
+        """Any thread of the store's: what its session is now."""
+        if store is not self._store or self._closing.is_set():
+            return
+        if state == "lost":
+            self._store = None
+            self._workers.submit(_OPENING, lambda: self._replace(store))
+        self._tell(state)
+
+    def _replace(self, store: MetadataStore) -> None:
+        with contextlib.suppress(ReplogError):
+            store.close()
+        self._open()
+
+    def _tell(self, state: SessionState) -> None:
+        for member in self._members:
+            self._post(member, SessionChanged(state))
+
+    # --------------------------------------------------------------------------------------------------------- ending
+
+    def close(self) -> None:
+        """End the session: what it registered is gone at once. Idempotent; blocks."""
+        self._closing.set()
+        store, self._store = self._store, None
+        if store is not None:
+            try:
+                store.close()
+            except ReplogError as problem:  # it ends by itself, after its time
+                _log.warning("the store session could not be ended: %s", problem)
+
+
+def _why(problem: ReplogError | None) -> str:
+    return "" if problem is None else f": {problem}"

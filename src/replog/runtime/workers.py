@@ -1,0 +1,68 @@
+"""Threads for work that blocks: flushes and store calls. Never anything on the way of an acknowledgement but an fsync it waits for.
+
+One thread per lane, started when the lane gets its first work: what is in one lane runs in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+__all__ = ["Workers"]
+
+_log = logging.getLogger("replog")
+
+
+class Workers:
+    """Runs functions elsewhere, each lane's in the order given. Daemon threads: a process never waits for them to exit."""
+
+    def __init__(self, name: str) -> None:
+        """`name` stands in front of the threads' names."""
+        self._name = name
+        self._lanes: dict[str, SimpleQueue[Callable[[], None] | None]] = {}
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def submit(self, lane: str, work: Callable[[], None]) -> None:
+        """Have `work` done; dropped after `close`. From any thread. What it raises is logged, and ends nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            queue = self._lanes.get(lane)
+            if queue is None:
+                queue = self._lanes[lane] = SimpleQueue()
+                thread = threading.Thread(target=_run, args=(queue,), name=f"{self._name} {lane}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            queue.put(work)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Finish what was given, and end the threads; those that hang longer than `timeout_s` are left behind. Idempotent."""
+        with self._lock:
+            self._closed = True
+            for queue in self._lanes.values():
+                queue.put(None)
+            threads = list(self._threads)
+            self._lanes.clear()
+            self._threads.clear()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+
+    def abandon(self) -> None:
+        """In a forked child: the threads are not here, and one of them may hold the lock."""
+        self._lock = threading.Lock()
+        self._closed = True
+        self._lanes.clear()
+        self._threads.clear()
+
+
+def _run(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (work := queue.get()) is not None:
+        try:
+            work()
+        except Exception:  # a mistake of ours; the next piece of work is not to blame
+            _log.exception("work in the background failed")

@@ -1,0 +1,98 @@
+"""One connection: who is at the other end, how far the two have come, and when it must be looked at."""
+
+from __future__ import annotations
+
+import select
+import socket
+from enum import Enum
+from typing import Any, Final
+
+from replog.codec import FROM_CONTROLLER
+from replog.model import Address
+from replog.transport.tcp.endpoint import SocketAddress
+from replog.transport.tcp.incoming import Incoming
+from replog.transport.tcp.limits import HANDSHAKE_BYTES_MAX, TcpLimits
+from replog.transport.tcp.outgoing import Outgoing
+
+__all__ = ["IDLE", "Connection", "State"]
+
+
+IDLE: Final = "idle"
+"""Why a connection is closed that nobody has used for long: nobody misses it."""
+
+
+class State(Enum):
+    """How far a connection has come."""
+
+    CONNECTING = "connecting"
+    GREETING = "greeting"
+    """The handshake is under way."""
+    OPEN = "open"
+    LEAVING = "leaving"
+    """Refused: only the reason is still to be sent, and nothing is listened to."""
+    CLOSED = "closed"
+
+
+class Connection:
+    """A socket and what belongs to it. Decides nothing but its own deadline."""
+
+    __slots__ = (
+        "addresses", "began_ms", "dialed", "expects", "fd", "frame_began_ms", "heard_ms", "incoming", "lane", "link", "local",
+        "mask", "name", "outgoing", "paused", "peer", "peer_id", "said_last", "socket", "state", "taken_ms"
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
+        self.socket = sock
+        self.fd = sock.fileno()
+        self.local = local
+        """Who is at this end: the id of a broker, or the address of a client."""
+        self.name = name
+        """The other end, for people."""
+        self.dialed = dialed
+        self.state = State.CONNECTING if dialed else State.GREETING
+        self.peer: Address = None
+        """Who is at the other end, as actors call it; None until the handshake."""
+        self.peer_id = -1
+        """Of a broker; -1 for a client."""
+        self.link: Any = None
+        self.lane = -1
+        self.expects = -1
+        self.addresses: list[SocketAddress] = []
+        """Where else to try, if this fails."""
+        self.incoming = Incoming(HANDSHAKE_BYTES_MAX)
+        self.outgoing = Outgoing()
+        self.mask = 0
+        self.paused = False
+        """Nothing is read, because the peer does not take what it has asked for."""
+        self.said_last = False
+        self.began_ms = self.heard_ms = self.taken_ms = now_ms
+        self.frame_began_ms = -1
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing can be done with it any more."""
+        return self.state is State.CLOSED
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a client asks here, so that its questions decide how much waits for it."""
+        return not self.dialed and self.peer_id < 0
+
+    def sender(self, route: int) -> Address:
+        """Who says what comes on this route."""
+        return ("controller", self.peer) if route & FROM_CONTROLLER else self.peer
+
+    def deadline(self, limits: TcpLimits) -> tuple[int, str]:
+        """When this connection is to be closed if nothing happens until then, and why."""
+        if self.state is State.CONNECTING:
+            return self.began_ms + limits.connect_timeout_ms, "connecting took too long"
+        if self.state is not State.OPEN:
+            return self.began_ms + limits.handshake_timeout_ms, "the handshake took too long"
+        # Whoever dialed closes first, so that nothing it sends crosses with the end of the connection.
+        patience = limits.idle_timeout_ms if self.dialed else 2 * limits.idle_timeout_ms
+        first = max(self.heard_ms, self.taken_ms) + patience, IDLE
+        if self.frame_began_ms >= 0 and not self.paused:
+            first = min(first, (self.frame_began_ms + limits.frame_timeout_ms, "a frame was not completed in time"))
+        if self.outgoing.size and self.mask & select.EPOLLOUT:  # else nobody has tried to send it yet
+            first = min(first, (self.taken_ms + limits.stalled_timeout_ms, "it takes nothing"))
+        return first

@@ -1,0 +1,254 @@
+"""All open connections of a process: when the selector or the clock says so, they are read, written, and closed."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from replog.codec import CodecError, Part
+from replog.transport.tcp import sockets
+from replog.transport.tcp.buffers import Buffers
+from replog.transport.tcp.connection import Connection, State
+from replog.transport.tcp.incoming import EndOfStream
+from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.outgoing import StaleSlice
+from replog.transport.tcp.timers import Timers
+
+__all__ = ["CLOSED_BY_PEER", "Connections", "Unwelcome"]
+
+_IN: Final = select.EPOLLIN
+_OUT: Final = select.EPOLLOUT
+_GONE: Final = select.EPOLLERR | select.EPOLLHUP
+
+CLOSED_BY_PEER: Final = "closed by the peer"
+
+
+class Unwelcome(Exception):
+    """A frame showed that this connection is not wanted."""
+
+
+class Connections:
+    """Owns every socket but those that listen.
+
+    `connected(connection)`: the other end's kernel has answered; or it has not, with a reason. `frame(connection, frame,
+    lasting)`: a whole frame; CodecError or Unwelcome from it close the connection. `ended(connection, reason)`: it is closed, once for
+    each connection, whatever its state was.
+    """
+
+    def __init__(
+        self,
+        epoll: select.epoll,
+        limits: TcpLimits,
+        *,
+        connected: Callable[[Connection, str], None],
+        frame: Callable[[Connection, memoryview, bool], None],
+        ended: Callable[[Connection, str], None],
+    ) -> None:
+        self._epoll = epoll
+        self._limits = limits
+        self._connected = connected
+        self._frame = frame
+        self._ended = ended
+        self.buffers = Buffers()
+        self.open: dict[int, Connection] = {}
+        """By descriptor, oldest first."""
+        self._dirty: dict[Connection, None] = {}
+        self.timers: Timers[Connection] = Timers()
+        self.bytes_read = 0
+        """Since the owner last set it to 0."""
+
+    def add(self, connection: Connection, mask: int = _IN) -> None:
+        """Look after it from now on."""
+        self.open[connection.fd] = connection
+        connection.mask = mask
+        self._epoll.register(connection.fd, mask)
+        self.look(connection)
+
+    def look(self, connection: Connection) -> None:
+        """Its deadline may have come nearer."""
+        self.timers.look(connection, connection.deadline(self._limits)[0])
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `flush` has something to do that it has not tried yet."""
+        return bool(self._dirty)
+
+    # -------------------------------------------------------------------------------------------------------- what happens
+
+    def ready(self, fd: int, mask: int, now_ms: int) -> None:
+        """The selector says that something can be done."""
+        connection = self.open.get(fd)
+        if connection is None:  # closed since
+            return
+        if connection.state is State.CONNECTING:
+            failure = sockets.failure_of(connection.socket)
+            if failure is not None:
+                self._connected(connection, failure)
+            return
+        if mask & _OUT:
+            self.write(connection, now_ms)
+        if mask & (_IN | _GONE) and not connection.is_closed:
+            if connection.paused and mask & _GONE:
+                self.end(connection, CLOSED_BY_PEER)
+            elif not connection.paused:
+                self._read(connection, now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Close what has taken too long."""
+        for connection in self.timers.due(now_ms):
+            at_ms, reason = connection.deadline(self._limits)
+            if at_ms > now_ms:
+                self.timers.look(connection, at_ms)
+            elif connection.state is State.CONNECTING:
+                self._connected(connection, reason)
+            else:
+                self.end(connection, reason)
+
+    def _read(self, connection: Connection, now_ms: int) -> None:
+        if connection.state is State.LEAVING:
+            self._discard(connection)
+            return
+        incoming = connection.incoming
+        frames = incoming.frames
+        connection.heard_ms = now_ms
+        try:
+            take = partial(self._take, connection)
+            self.bytes_read += incoming.receive(connection.socket, self.buffers, take)
+        except EndOfStream:
+            self.end(connection, "closed by the peer within a frame" if incoming.is_partial else CLOSED_BY_PEER)
+        except Unwelcome as problem:
+            self.end(connection, str(problem))
+        except CodecError as problem:
+            self.end(connection, f"misbehaved: {problem}")
+        except OSError as problem:
+            self.end(connection, _words(problem))
+        if connection.is_closed or not incoming.is_partial:
+            connection.frame_began_ms = -1
+        elif connection.frame_began_ms < 0 or incoming.frames != frames:
+            connection.frame_began_ms = now_ms
+            self.look(connection)
+        if self.buffers.held > self._limits.receive_bytes_max:
+            self._make_room()
+
+    def _take(self, connection: Connection, frame: memoryview, lasting: bool) -> None:
+        if connection.state in (State.GREETING, State.OPEN):  # and not refused by an earlier frame
+            self._frame(connection, frame, lasting)
+
+    def _discard(self, connection: Connection) -> None:
+        """Of one that is to leave: what it sends is of no interest, but closing with it unread would destroy the reason."""
+        try:
+            if not connection.socket.recv_into(self.buffers.scratch):
+                self.end(connection, CLOSED_BY_PEER)
+        except BlockingIOError:
+            pass
+        except OSError as problem:
+            self.end(connection, _words(problem))
+
+    def _make_room(self) -> None:
+        """The half-received frames of all take too much: whoever holds most goes, clients first."""
+        holders = [connection for connection in self.open.values() if connection.incoming.held]
+        most = max(holders, key=lambda one: (one.peer_id < 0, one.incoming.held))
+        self.end(most, f"half-received frames take more than {self._limits.receive_bytes_max} bytes")
+
+    # ------------------------------------------------------------------------------------------------------------- writing
+
+    def send(self, connection: Connection, parts: Sequence[bytes | Part], size: int) -> None:
+        """Queue a frame; `flush` sends it."""
+        outgoing = connection.outgoing
+        outgoing.add(parts, size)
+        self._dirty[connection] = None
+        if outgoing.size > self._limits.output_bytes_max and connection.is_asked and not connection.paused:
+            connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
+            self.select(connection)
+
+    def is_full(self, connection: Connection) -> bool:
+        """Whether it has taken so little that nothing more is queued for it."""
+        return connection.outgoing.size >= 4 * self._limits.output_bytes_max
+
+    def flush(self, now_ms: int) -> None:
+        """Write what is queued, as far as sockets take it."""
+        while self._dirty:
+            connection, _ = self._dirty.popitem()
+            if connection.state is not State.CONNECTING and not connection.mask & _OUT:  # else the selector says when
+                connection.taken_ms = now_ms  # nothing has waited until now
+                self.write(connection, now_ms)
+
+    def write(self, connection: Connection, now_ms: int) -> None:
+        """Write what waits for one peer."""
+        outgoing = connection.outgoing
+        try:
+            if outgoing.write(connection.socket):
+                connection.taken_ms = now_ms
+        except StaleSlice:
+            self.end(connection, "a log was truncated below what was being sent", abort=True)
+            return
+        except OSError as problem:
+            self.end(connection, _words(problem), abort=True)
+            return
+        if connection.paused and 2 * outgoing.size <= self._limits.output_bytes_max:
+            connection.paused = False
+            if connection.frame_began_ms >= 0:
+                connection.frame_began_ms = now_ms  # it could not go on
+        if not outgoing.size and connection.state is State.LEAVING and not connection.said_last:
+            self._say_no_more(connection)
+            if connection.is_closed:
+                return
+        self.select(connection)
+        if outgoing.size:
+            self.look(connection)
+
+    def select(self, connection: Connection) -> None:
+        """Tell the selector what this connection waits for."""
+        mask = (0 if connection.paused else _IN) | (_OUT if connection.outgoing.size else 0)
+        if mask != connection.mask:
+            connection.mask = mask
+            self._epoll.modify(connection.fd, mask)
+
+    def _say_no_more(self, connection: Connection) -> None:
+        connection.said_last = True
+        try:
+            connection.socket.shutdown(socket.SHUT_WR)
+        except OSError as problem:
+            self.end(connection, _words(problem))
+
+    # ------------------------------------------------------------------------------------------------------------- closing
+
+    def end(self, connection: Connection, reason: str, *, abort: bool = False) -> None:
+        """Close it now and forget what waits; with `abort`, so does the kernel. Idempotent."""
+        if connection.is_closed:
+            return
+        self.let_go(connection, abort=abort)
+        self._ended(connection, reason)
+
+    def let_go(self, connection: Connection, *, abort: bool = False) -> None:
+        """Close the socket without telling anybody."""
+        connection.state = State.CLOSED
+        self.timers.forget(connection)
+        self._dirty.pop(connection, None)
+        del self.open[connection.fd]
+        self._epoll.unregister(connection.fd)
+        connection.incoming.drop(self.buffers)
+        connection.outgoing.drop()
+        if abort:
+            sockets.abort(connection.socket)
+        else:
+            connection.socket.close()
+
+    def abandon(self) -> None:
+        """In a forked child: close the descriptors, and tell the kernel nothing that the parent would feel."""
+        for connection in self.open.values():
+            connection.state = State.CLOSED
+            connection.outgoing.drop()
+            os.close(connection.socket.detach())
+        self.open.clear()
+        self._dirty.clear()
+
+
+def _words(problem: OSError) -> str:
+    return problem.strerror or type(problem).__name__
+
+

@@ -1,0 +1,185 @@
+"""Reaching peers: every lane to a peer has one connection that is dialed when something is to be sent, never faster than its back-off."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from replog.codec import Part, encode
+from replog.errors import UsageError
+from replog.messages import BROKER
+from replog.model import Address
+from replog.transport.tcp import sockets
+from replog.transport.tcp.connection import Connection, State
+from replog.transport.tcp.connections import Connections
+from replog.transport.tcp.endpoint import SocketAddress, addresses_of, parse_endpoint
+from replog.transport.tcp.handshake import greeting
+from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.links import Link, LinkKey
+
+__all__ = ["Dialer"]
+
+
+class Dialer:
+    """Owns the links. `lost(target)` is told each time that nobody is reached, `cluster_id()` is what a handshake names."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        limits: TcpLimits,
+        *,
+        role: str,
+        cluster_id: Callable[[], str],
+        endpoint_of: Callable[[int], str | None],
+        lost: Callable[[Address], None],
+        jitter: Callable[[], float],
+        on_event: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._connections = connections
+        self._limits = limits
+        self._role = role
+        self._cluster_id = cluster_id
+        self._endpoint_of = endpoint_of
+        self._lost = lost
+        self._jitter = jitter
+        self._on_event = on_event
+        self._links: dict[LinkKey, Link] = {}
+        self._wanted: dict[Link, None] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `dial` has something to do."""
+        return bool(self._wanted)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a frame waits for its peer to be reached."""
+        return any(link.has_waiting for link in self._links.values())
+
+    def link(self, key: LinkKey) -> Link:
+        """The lane with this key, made if there is none."""
+        link = self._links.get(key)
+        if link is None:
+            link = self._links[key] = Link(key)
+        return link
+
+    def hold(self, link: Link, parts: Sequence[bytes | Part], size: int) -> bool:
+        """Keep a frame for a link without a connection, and have it dialed; False: too much waits, it is dropped."""
+        kept = link.hold(parts, size, 4 * self._limits.output_bytes_max)
+        if link.dialing is None:
+            self._wanted[link] = None
+        return kept
+
+    def dial(self, now_ms: int) -> None:
+        """Dial whoever is wanted. A host name is resolved here, which may block; addresses and localhost never are."""
+        while self._wanted:
+            link = next(iter(self._wanted))
+            del self._wanted[link]
+            if link.open or link.dialing:
+                continue
+            target = link.key.target
+            endpoint = self._endpoint_of(target) if isinstance(target, int) else str(target)
+            if endpoint is None:
+                link.drop_waiting()
+                self._lost(target)
+                self._forget(link)
+                continue
+            try:
+                addresses = addresses_of(parse_endpoint(endpoint))
+            except (OSError, UnicodeError, UsageError) as problem:
+                self._give_up(link, endpoint, str(problem), now_ms)
+                continue
+            self._try(link, endpoint, addresses, "no address", now_ms)
+
+    def _try(self, link: Link, endpoint: str, addresses: list[SocketAddress], reason: str, now_ms: int) -> None:
+        """Begin to connect to the first address that does not fail at once."""
+        while addresses:
+            try:
+                dialed = sockets.connect(addresses.pop(0), self._limits.stalled_timeout_ms)
+            except (OSError, OverflowError) as problem:
+                reason = str(problem)
+                continue
+            connection = Connection(dialed, local=link.key.local, name=endpoint, now_ms=now_ms, dialed=True)
+            connection.link, connection.lane, connection.addresses = link, link.key.lane, addresses
+            connection.expects = link.key.target if isinstance(link.key.target, int) else -1
+            link.dialing = connection
+            self._connections.add(connection, select.EPOLLOUT)
+            return
+        self._give_up(link, endpoint, reason, now_ms)
+
+    def connected(self, connection: Connection, failure: str, now_ms: int) -> None:
+        """The other end's kernel has answered, or has not in time: say who is here, or try the next address."""
+        link: Link = connection.link
+        if failure:
+            addresses = connection.addresses
+            self._connections.let_go(connection)
+            link.dialing = None
+            self._try(link, connection.name, addresses, failure, now_ms)
+            return
+        connection.state = State.GREETING
+        local = connection.local
+        broker_id = local if isinstance(local, int) and self._role == BROKER else -1
+        message = greeting(self._cluster_id(), self._role, broker_id, connection.expects, link.key.lane)
+        (frame,) = encode(message)
+        self._connections.send(connection, [bytes(frame)], len(frame))
+        connection.taken_ms = now_ms
+        self._connections.write(connection, now_ms)
+
+    def opened(self, connection: Connection) -> None:
+        """The handshake is done: what has waited goes out on this connection."""
+        link: Link = connection.link
+        if link.dialing is connection:
+            link.dialing = None
+        link.open.insert(0, connection)
+        if not connection.dialed:
+            link.succeeded()
+            for earlier in [each for each in link.open[1:] if not each.dialed]:
+                self._connections.end(earlier, "the peer has dialed again")  # it does that only without a connection
+        for parts, size in link.take_waiting():
+            self._connections.send(connection, parts, size)
+
+    def ended(self, connection: Connection, reason: str, now_ms: int) -> None:
+        """A connection of a link is closed."""
+        link: Link = connection.link
+        if connection in link.open:
+            link.open.remove(connection)
+            if connection.dialed:
+                if connection.incoming.frames > 1 or now_ms - connection.began_ms >= self._limits.backoff_ms_max:
+                    link.succeeded()
+                else:
+                    link.failed(now_ms, self._limits, self._jitter())  # it is taken in and thrown out: no storm
+        elif link.dialing is connection:
+            link.dialing = None
+            self._give_up(link, connection.name, reason, now_ms)
+        self._forget(link)
+
+    def has_other(self, connection: Connection) -> bool:
+        """Whether its two ends have another open connection."""
+        local, target, _ = connection.link.key
+        return any(key.local == local and key.target == target and link.open for key, link in self._links.items())
+
+    def drop(self, local: Address) -> None:
+        """Forget every lane of one who lives here no longer."""
+        for key, link in list(self._links.items()):
+            if key.local == local:
+                link.drop_waiting()
+                self._wanted.pop(link, None)
+                del self._links[key]
+
+    def close(self) -> None:
+        """Forget them all."""
+        for link in self._links.values():
+            link.drop_waiting()
+        self._links.clear()
+        self._wanted.clear()
+
+    def _give_up(self, link: Link, endpoint: str, reason: str, now_ms: int) -> None:
+        pause = link.failed(now_ms, self._limits, self._jitter())
+        link.drop_waiting()
+        self._on_event("dial_failed", {"endpoint": endpoint, "reason": reason, "retry_ms": pause})
+        self._lost(link.key.target)
+
+    def _forget(self, link: Link) -> None:
+        if link.is_idle and self._links.get(link.key) is link:
+            del self._links[link.key]

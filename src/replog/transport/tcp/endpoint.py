@@ -1,0 +1,89 @@
+"""Where a process is reached: "tcp://host:port", as people write it and as sockets want it."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from replog.errors import UsageError
+
+__all__ = ["Endpoint", "SocketAddress", "addresses_of", "parse_endpoint"]
+
+SCHEME: Final = "tcp://"
+_LOCALHOST: Final = ("127.0.0.1", "::1")
+
+
+class SocketAddress(NamedTuple):
+    """What `connect` and `bind` take."""
+
+    family: socket.AddressFamily
+    host: str
+    port: int
+
+
+class Endpoint(NamedTuple):
+    """A host (a name, an IPv4 or an IPv6 address without brackets) and a port; port 0: any, when listening."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{SCHEME}[{self.host}]:{self.port}" if ":" in self.host else f"{SCHEME}{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it. A name other than localhost may lead anywhere."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Take "tcp://host:port" or "tcp://[ipv6]:port" apart. Raises UsageError naming what is wrong with it."""
+    if not isinstance(text, str) or not text.startswith(SCHEME):
+        raise UsageError(f"an endpoint is written tcp://host:port, not {text!r:.120}")
+    host, colon, port = text[len(SCHEME) :].rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        bad_host = ":" not in host
+    else:
+        bad_host = ":" in host
+    if not colon or not host or bad_host or any(c in host for c in "/?#@[] "):
+        raise UsageError(f"an endpoint is written tcp://host:port, with an IPv6 address in brackets, not {text!r:.120}")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65_535):
+        raise UsageError(f"the port of {text!r:.120} is {port!r:.20}; allowed are 0 to 65535")
+    return Endpoint(host, int(port))
+
+
+def addresses_of(endpoint: Endpoint) -> list[SocketAddress]:
+    """Every socket address to try, in order. Addresses and localhost are known at once; any other name is asked of the
+    system's resolver, which may block as long as that is configured to. Raises OSError if it finds nothing."""
+    host, port = endpoint
+    if host.lower() == "localhost":
+        return [SocketAddress(_family(one), one, port) for one in _LOCALHOST]
+    if _is_address(host):
+        return [SocketAddress(_family(host), host, port)]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [SocketAddress(family, str(where[0]), port) for family, _, _, _, where in found if family in _FAMILIES]
+    if not addresses:
+        raise OSError(f"{host} has neither an IPv4 nor an IPv6 address")
+    return list(dict.fromkeys(addresses))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
+
+
+def _family(literal: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in literal else socket.AF_INET

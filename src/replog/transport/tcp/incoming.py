@@ -1,0 +1,121 @@
+"""From a byte stream to frames: those that arrive whole are taken where they lie, only the rest of one is kept."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from replog.codec import frame_length
+from replog.transport.tcp.buffers import FRESH_BYTES, SCRATCH_BYTES, Buffers, grow
+
+__all__ = ["TURN_BYTES", "EndOfStream", "Incoming"]
+
+TURN_BYTES: Final = 512 << 10
+"""Read from one connection before the others have their turn."""
+
+Take = Callable[[memoryview, bool], None]
+"""Told each whole frame, and whether it lies in a buffer of its own; otherwise it is overwritten when the call has returned."""
+
+
+class EndOfStream(Exception):
+    """The peer will send nothing more."""
+
+
+class Incoming:
+    """What one connection has received of a frame that is not whole. It owns nothing between frames."""
+
+    __slots__ = ("_filled", "_large", "_length", "_rest", "frame_bytes_max", "frames")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self.frames = 0
+        """Whole frames so far."""
+        self._rest = b""  # less than FRESH_BYTES of a frame, or not even its length
+        self._large: bytearray | None = None
+        self._filled = 0
+        self._length = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return len(self._rest) if self._large is None else len(self._large)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a frame has begun that is not whole."""
+        return bool(self._rest) or self._large is not None
+
+    def receive(self, source: socket.socket, buffers: Buffers, take: Take) -> int:
+        """Read what is there, at most about TURN_BYTES, and hand over each whole frame; returns the bytes read.
+
+        Raises EndOfStream after the last frame, CodecError for a length that is not allowed, OSError, and what `take` raises.
+        After any of these the connection cannot be read on.
+        """
+        held, total = self.held, 0
+        try:
+            while total < TURN_BYTES:
+                part = self._receive(source, buffers, take)
+                total += abs(part)
+                if part <= 0:
+                    return total
+            return total
+        finally:
+            buffers.held += self.held - held
+
+    def drop(self, buffers: Buffers) -> None:
+        """Forget the frame that has begun."""
+        buffers.held -= self.held
+        self._rest, self._large = b"", None
+
+    def _receive(self, source: socket.socket, buffers: Buffers, take: Take) -> int:
+        """One read: bytes if there may be more, else minus that."""
+        large, rest = self._large, self._rest
+        try:
+            if large is not None:
+                asked = min(len(large), self._length) - self._filled
+                with memoryview(large)[self._filled : self._filled + asked] as room:
+                    size = source.recv_into(room)
+            else:
+                begin = len(rest)
+                buffers.scratch[:begin] = rest
+                asked = SCRATCH_BYTES - begin
+                size = source.recv_into(buffers.scratch[begin:])
+        except BlockingIOError:
+            return 0
+        if not size:
+            raise EndOfStream
+        if large is not None:
+            self._assemble(large, size, buffers, take)
+        else:
+            self._split(buffers.scratch, len(rest) + size, buffers, take)
+        return size if size == asked else -size
+
+    def _assemble(self, large: bytearray, size: int, buffers: Buffers, take: Take) -> None:
+        """More of a frame that has its own buffer."""
+        self._filled += size
+        if self._filled == self._length:
+            self._large = None
+            self.frames += 1
+            take(memoryview(large)[: self._length], True)
+            buffers.give(large)
+        elif self._filled == len(large):
+            grow(large, min(self._length, 2 * len(large)))  # as bytes arrive: a claim costs nothing
+
+    def _split(self, scratch: memoryview, stop: int, buffers: Buffers, take: Take) -> None:
+        """Whole frames in the scratch buffer; what is left behind them is kept."""
+        at = length = 0
+        while stop - at >= 4:
+            length = frame_length(scratch[at : at + 4], frame_bytes_max=self.frame_bytes_max)
+            if stop - at < length:
+                break
+            self.frames += 1
+            take(scratch[at : at + length], False)
+            at += length
+        left = stop - at
+        if left < 4 or length <= FRESH_BYTES:
+            self._rest = bytes(scratch[at:stop])
+            return
+        self._rest, self._length, self._filled = b"", length, left
+        self._large = buffers.take(length, left)
+        self._large[:left] = scratch[at:stop]

@@ -1,0 +1,56 @@
+"""Every bound of the TCP transport: what one peer, and all of them together, may cost."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from attrs import Attribute, field, frozen
+
+from replog.codec import FRAME_BYTES_MAX
+from replog.errors import UsageError
+
+__all__ = ["HANDSHAKE_BYTES_MAX", "TcpLimits"]
+
+HANDSHAKE_BYTES_MAX: Final = 16 << 10
+"""A frame of somebody who has not said yet who it is, or of whoever answers that."""
+
+
+def _at_least(low: int) -> Any:
+    def check(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        if type(value) is not int or value < low:
+            raise UsageError(f"TcpLimits.{attribute.name} is {value!r}; it must be a whole number of at least {low}")
+
+    return check
+
+
+@frozen(kw_only=True)
+class TcpLimits:
+    """Bounds of one `TcpTransport`; times in milliseconds. Raises UsageError for a value that cannot work."""
+
+    frame_bytes_max: int = field(default=FRAME_BYTES_MAX, validator=_at_least(HANDSHAKE_BYTES_MAX))
+    """A longer frame is refused by its first four bytes, and never sent."""
+    connections_max: int = field(default=4_096, validator=_at_least(1))
+    """Open connections, accepted and dialed. Beyond it, whoever has not said yet who it is has to go, else the newcomer."""
+    receive_bytes_max: int = field(default=512 << 20, validator=_at_least(HANDSHAKE_BYTES_MAX))
+    """Memory for all frames of which a part has arrived. Beyond it, the client that holds most has to go, else the broker that does."""
+    output_bytes_max: int = field(default=16 << 20, validator=_at_least(1))
+    """Waiting to be taken by one peer. Above it nothing is read from that peer if it is a client; a broker closes a connection
+    for which four times as much waits when yet another frame comes (what a client sends, its configuration bounds). Also four
+    times as much may wait for a peer while it is dialed; the messages beyond are dropped."""
+    connect_timeout_ms: int = field(default=3_000, validator=_at_least(1))
+    """Until the other end's kernel has answered."""
+    handshake_timeout_ms: int = field(default=5_000, validator=_at_least(1))
+    """Until both ends have said who they are; and until one that was refused has taken the reason."""
+    frame_timeout_ms: int = field(default=60_000, validator=_at_least(1))
+    """A frame that began must be whole by then."""
+    stalled_timeout_ms: int = field(default=30_000, validator=_at_least(1))
+    """A peer that takes nothing of what waits for it, or whose kernel does not answer, is gone."""
+    idle_timeout_ms: int = field(default=600_000, validator=_at_least(1))
+    """A connection on which nothing moves either way is closed by whoever dialed it, and after twice as long by the other end;
+    the next message opens another."""
+    backoff_ms: int = field(default=50, validator=_at_least(1))
+    """Pause after a failed attempt to reach a peer; it doubles with each further one, and up to half of it is left to chance."""
+    backoff_ms_max: int = field(default=2_000, validator=_at_least(1))
+    """The longest such pause. A connection that lasted for so long, or brought a message, begins anew."""
+    accept_pause_ms: int = field(default=1_000, validator=_at_least(1))
+    """No further connection is accepted for so long when the process is out of descriptors or memory."""

@@ -1,0 +1,85 @@
+"""One lane to one peer: the connections that are open, what waits while one is dialed, and when it may be dialed again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from replog.codec import Part
+from replog.model import Address
+from replog.transport.tcp.connection import Connection
+from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.outgoing import release
+
+__all__ = ["Link", "LinkKey"]
+
+
+class LinkKey(NamedTuple):
+    """Who wants to reach whom, and for what."""
+
+    local: Address
+    """The id of a broker of this process, or the address of a client."""
+    target: Address
+    """The id of a broker, or "tcp://host:port"."""
+    lane: int
+
+
+class Link:
+    """Keeps the connections of a lane, newest first: a peer that dials again has given up those of before."""
+
+    __slots__ = ("_waiting", "_waiting_bytes", "dialing", "failures", "key", "open", "retry_at_ms")
+
+    def __init__(self, key: LinkKey) -> None:
+        self.key = key
+        self.open: list[Connection] = []
+        self.dialing: Connection | None = None
+        self.failures = 0
+        self.retry_at_ms = 0
+        """Not before is it dialed again."""
+        self._waiting: deque[tuple[Sequence[bytes | Part], int]] = deque()
+        self._waiting_bytes = 0
+
+    def hold(self, parts: Sequence[bytes | Part], size: int, bytes_max: int) -> bool:
+        """Keep a frame until there is a connection; False if too much waits: then it is dropped. The first always has room."""
+        if self._waiting and self._waiting_bytes + size > bytes_max:
+            release(parts)
+            return False
+        self._waiting.append((parts, size))
+        self._waiting_bytes += size
+        return True
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a frame waits for a connection."""
+        return bool(self._waiting)
+
+    def take_waiting(self) -> list[tuple[Sequence[bytes | Part], int]]:
+        """What waits, for the connection that is open now."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        return waiting
+
+    def drop_waiting(self) -> None:
+        """Nobody is reached."""
+        for parts, _size in self.take_waiting():
+            release(parts)
+
+    def failed(self, now_ms: int, limits: TcpLimits, jitter: float) -> int:
+        """An attempt came to nothing: the pause before the next doubles. Returns it, in ms."""
+        pause = min(limits.backoff_ms << min(self.failures, 20), limits.backoff_ms_max)
+        self.failures += 1
+        pause -= int(pause * jitter / 2)
+        self.retry_at_ms = now_ms + pause
+        return pause
+
+    def succeeded(self) -> None:
+        """The peer is there: nothing is held against it."""
+        self.failures = 0
+        self.retry_at_ms = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not (self.open or self.dialing or self._waiting or self.failures)

@@ -1,0 +1,129 @@
+"""The sockets that listen: one per broker of this process, or several; and what is accepted on them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from attrs import define
+
+from replog.errors import UsageError
+from replog.transport.tcp import sockets
+from replog.transport.tcp.endpoint import addresses_of, parse_endpoint
+from replog.transport.tcp.limits import TcpLimits
+
+__all__ = ["Listener", "Listeners"]
+
+ACCEPTED_AT_ONCE: Final = 64
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@define(eq=False)
+class Listener:
+    """One socket, and the broker that is reached through it."""
+
+    socket: socket.socket
+    broker_id: int
+    endpoint: str
+    resume_ms: int | None = None
+    """Accepts nothing until then."""
+
+
+class Listeners:
+    """Accepts; `accepted(listener, socket, name)` decides what becomes of a connection."""
+
+    def __init__(
+        self,
+        epoll: select.epoll,
+        limits: TcpLimits,
+        accepted: Callable[[Listener, socket.socket, str], None],
+        on_event: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._epoll = epoll
+        self._limits = limits
+        self._accepted = accepted
+        self._on_event = on_event
+        self._by_fd: dict[int, Listener] = {}
+        self._paused = False
+
+    def __contains__(self, fd: int) -> bool:
+        return fd in self._by_fd
+
+    def serve(self, text: str, broker_id: int, *, insecure: bool) -> str:
+        """Listen there for a broker; returns the endpoint with its real port. Raises UsageError if that cannot be."""
+        endpoint = parse_endpoint(text)
+        if not endpoint.is_loopback and not insecure:
+            raise UsageError(
+                f"{text} can be reached from other machines, and nobody proves who he is there; listen on 127.0.0.1 or [::1], "
+                "or say insecure=True"
+            )
+        try:
+            listening = sockets.listen(addresses_of(endpoint)[0])
+        except (OSError, UnicodeError) as problem:
+            raise UsageError(f"cannot listen on {text}: {getattr(problem, 'strerror', None) or problem}") from problem
+        real = str(endpoint._replace(port=listening.getsockname()[1]))
+        self._by_fd[listening.fileno()] = Listener(listening, broker_id, real)
+        self._epoll.register(listening.fileno(), select.EPOLLIN)
+        return real
+
+    def stop(self, broker_id: int) -> None:
+        """Listen no longer for a broker. Idempotent."""
+        for fd, listener in list(self._by_fd.items()):
+            if listener.broker_id == broker_id:
+                del self._by_fd[fd]
+                if listener.resume_ms is None:
+                    self._epoll.unregister(fd)
+                listener.socket.close()
+
+    def ready(self, fd: int, now_ms: int) -> None:
+        """Accept what waits, but not for ever."""
+        listener = self._by_fd[fd]
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                pair = sockets.accept(listener.socket, self._limits.stalled_timeout_ms)
+            except OSError as problem:
+                if problem.errno in _EXHAUSTED:
+                    self._pause(listener, problem, now_ms)
+                return  # else: an error of the connection that was to be accepted
+            if pair is None:
+                return
+            self._accepted(listener, *pair)
+            if fd not in self._by_fd:
+                return
+
+    def next_ms(self) -> int | None:
+        """When one that was paused accepts again."""
+        if not self._paused:
+            return None
+        return min((one.resume_ms for one in self._by_fd.values() if one.resume_ms is not None), default=None)
+
+    def resume(self, now_ms: int) -> None:
+        """Let those accept again that were paused for long enough."""
+        if self._paused:
+            for fd, listener in self._by_fd.items():
+                if listener.resume_ms is not None and listener.resume_ms <= now_ms:
+                    listener.resume_ms = None
+                    self._epoll.register(fd, select.EPOLLIN)
+            self._paused = any(one.resume_ms is not None for one in self._by_fd.values())
+
+    def _pause(self, listener: Listener, problem: OSError, now_ms: int) -> None:
+        """Out of descriptors or memory: the selector would say at once that somebody still waits."""
+        self._paused = True
+        listener.resume_ms = now_ms + self._limits.accept_pause_ms
+        self._epoll.unregister(listener.socket.fileno())
+        self._on_event("accept_paused", {"endpoint": listener.endpoint, "reason": problem.strerror, "ms": self._limits.accept_pause_ms})
+
+    def close(self) -> None:
+        """Close them all."""
+        for broker_id in sorted({listener.broker_id for listener in self._by_fd.values()}):
+            self.stop(broker_id)
+
+    def abandon(self) -> None:
+        """In a forked child: close the descriptors alone."""
+        for listener in self._by_fd.values():
+            os.close(listener.socket.detach())
+        self._by_fd.clear()

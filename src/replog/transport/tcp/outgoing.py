@@ -1,0 +1,182 @@
+"""What waits to be sent on one connection: buffers by `sendmsg`, many at once, and regions of files by `sendfile`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, Final
+
+from replog.codec import Part
+from replog.messages import Fetched
+
+__all__ = ["BUFFERS_MAX", "SENDFILE_BYTES_MIN", "TURN_BYTES", "Outgoing", "StaleSlice", "Unsettled", "guard_unsettled", "release"]
+
+BUFFERS_MAX: Final = 64
+TURN_BYTES: Final = 4 << 20
+"""Written to one connection before the others have their turn."""
+SENDFILE_BYTES_MIN: Final = 16 << 10
+"""A smaller region is read and goes along with what is before and behind it: one call for all of them."""
+COPY_BYTES: Final = 256 << 10
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_BUFFERS: Final = (bytes, memoryview, bytearray)
+
+Waiting = Any
+"""bytes, a memoryview, or a `ports.Slice`."""
+
+
+class StaleSlice(Exception):
+    """The log was truncated below the end of a slice: a frame that was promised cannot be completed."""
+
+
+class Unsettled:
+    """A region of a file that may yet be truncated and written again: its bytes are copied when they are sent.
+
+    `sendfile` only lends the pages of the file, so a later write to the same page would change what the kernel has taken and
+    the peer not yet read.
+    """
+
+    __slots__ = ("_slice", "length", "position")
+
+    def __init__(self, region: Any) -> None:
+        self._slice = region
+        self.length: int = region.length
+        self.position: int = region.position
+
+    def fileno(self) -> int:
+        """As the slice's."""
+        return int(self._slice.fileno())
+
+    @property
+    def stale(self) -> bool:
+        """As the slice's."""
+        return bool(self._slice.stale)
+
+    def view(self) -> memoryview:
+        """As the slice's."""
+        view: memoryview = self._slice.view()
+        return view
+
+    def release(self) -> None:
+        """As the slice's."""
+        self._slice.release()
+
+
+def guard_unsettled(message: Fetched, parts: list[Any]) -> None:
+    """Have those slices copied that reach above the high watermark, which a change of leaders may truncate."""
+    at = 0
+    for entry in message.entries:
+        for part in entry.slices:
+            at += 1  # the first part is the header
+            if part.end_offset > entry.high_watermark and hasattr(part, "fileno"):
+                parts[at] = Unsettled(part)
+
+
+class Outgoing:
+    """A queue of parts. A slice is released when its last byte was taken, or when it is dropped."""
+
+    __slots__ = ("_parts", "_skip", "size")
+
+    def __init__(self) -> None:
+        self._parts: deque[Waiting] = deque()
+        self._skip = 0  # bytes of the first part that are gone
+        self.size = 0
+        """Bytes that wait."""
+
+    def add(self, parts: Sequence[bytes | Part], size: int) -> None:
+        """Send these next; `size` bytes in all."""
+        for part in parts:
+            if len(part) if isinstance(part, _BUFFERS) else part.length:
+                self._parts.append(part)
+            else:
+                release([part])
+        self.size += size
+
+    def write(self, target: socket.socket) -> int:
+        """Write until all is gone, the socket takes no more, or it is the turn of others; returns the bytes taken.
+
+        Raises StaleSlice, and OSError: of the socket or of a file. Neither leaves a connection that could go on.
+        """
+        parts, total = self._parts, 0
+        while parts and total < TURN_BYTES:
+            head = parts[0]
+            try:
+                if _is_region(head):
+                    taken = self._sendfile(target, head)
+                else:
+                    buffers, more = self._gather()
+                    taken = target.sendmsg(buffers, (), _MORE if more else 0)
+            except BlockingIOError:
+                break
+            total += taken
+            self._advance(taken)
+        return total
+
+    def drop(self) -> None:
+        """Forget everything, and release it."""
+        release(self._parts)
+        self._parts.clear()
+        self._skip = self.size = 0
+
+    def _sendfile(self, target: socket.socket, head: Any) -> int:
+        fd = head.fileno()
+        if fd < 0 or head.stale:
+            raise StaleSlice
+        position, left = head.position + self._skip, head.length - self._skip
+        if type(head) is Unsettled:
+            data = os.pread(fd, min(left, COPY_BYTES), position)
+            taken = target.send(data) if data else 0
+        else:
+            taken = os.sendfile(target.fileno(), fd, position, min(left, TURN_BYTES))
+        if not taken:  # the file ends before the slice does
+            raise StaleSlice
+        return taken
+
+    def _gather(self) -> tuple[list[bytes | bytearray | memoryview], bool]:
+        """Buffers up to the next region of a file, and whether there is one."""
+        buffers: list[bytes | bytearray | memoryview] = []
+        for part in islice(self._parts, BUFFERS_MAX):
+            if isinstance(part, _BUFFERS):
+                buffers.append(part)
+            elif _is_region(part):
+                return self._without_sent(buffers), True
+            else:
+                view = b"" if getattr(part, "stale", False) else part.view()
+                if len(view) != part.length:
+                    raise StaleSlice
+                buffers.append(view)
+        return self._without_sent(buffers), False
+
+    def _without_sent(self, buffers: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
+        if self._skip:
+            buffers[0] = memoryview(buffers[0])[self._skip :]
+        return buffers
+
+    def _advance(self, taken: int) -> None:
+        """So many bytes were taken."""
+        self.size -= taken
+        taken += self._skip
+        parts = self._parts
+        while parts:
+            head = parts[0]
+            length = len(head) if isinstance(head, _BUFFERS) else head.length
+            if taken < length:
+                break
+            taken -= length
+            parts.popleft()
+            if not isinstance(head, _BUFFERS):
+                head.release()
+        self._skip = taken
+
+
+def _is_region(part: Any) -> bool:
+    return not isinstance(part, _BUFFERS) and part.length >= SENDFILE_BYTES_MIN and hasattr(part, "fileno")
+
+
+def release(parts: Any) -> None:
+    """Unpin every slice among these."""
+    for part in parts:
+        if not isinstance(part, _BUFFERS):
+            part.release()

@@ -1,0 +1,448 @@
+"""Messages between processes: one selector, no thread, no lock, bounded memory (design, sections 2 and 9)."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from replog.codec import FROM_CONTROLLER, TO_CONTROLLER, CodecError, decode, encode, encode_parts, route_of
+from replog.errors import UsageError
+from replog.log.files import kill_in_child
+from replog.messages import BROKER, CLIENT, Disconnected, Fetched, Handshake, HandshakeAnswer, Role
+from replog.model import Address
+from replog.ports import Transport
+from replog.transport.tcp.admission import refusal
+from replog.transport.tcp.connection import IDLE, Connection, State
+from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections, Unwelcome
+from replog.transport.tcp.dialing import Dialer
+from replog.transport.tcp.handshake import check_answer, judge
+from replog.transport.tcp.lanes import lane_of
+from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.links import LinkKey
+from replog.transport.tcp.listeners import Listener, Listeners
+from replog.transport.tcp.outgoing import guard_unsettled, release
+
+__all__ = ["TcpTransport"]
+
+_FETCHED: Final = struct.pack("<H", 4)
+_EVENTS_MAX: Final = 512
+HANDLE_BYTES_MAX: Final = 16 << 20
+"""Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
+UNSERVED: Final = "the broker at this end is gone"
+
+
+def nobody(broker_id: int) -> str | None:
+    """No broker is known."""
+    return None
+
+
+def quiet(name: str, fields: dict[str, Any]) -> None:
+    """Nobody wants to know."""
+
+
+class TcpTransport(Transport):
+    """The transport of one process that others reach, or that reaches others.
+
+    Its owner calls `wait` (without whatever lock it holds otherwise), `handle` and `flush`, or `poll` for all three. Whoever
+    listens at an address gets what is sent to it; the addresses are those that actors use: n for broker n, ("controller", n)
+    for the controller there, ("peer", k) for a client that has connected, "tcp://host:port" for a broker that is not known
+    by its id yet.
+
+    When nobody is reached at an address, all listeners get `Disconnected(address)`, and what was to go there is dropped.
+    A peer that misbehaves, stalls or costs too much is cut off (`limits`), which `on_event` is told.
+    """
+
+    def __init__(
+        self,
+        *,
+        role: Role,
+        broker_id: int = -1,
+        limits: TcpLimits | None = None,
+        now_ms: Callable[[], int],
+        endpoint_of: Callable[[int], str | None] = nobody,
+        on_event: Callable[[str, dict[str, Any]], None] = quiet,
+        insecure: bool = False,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """`endpoint_of` says where a broker is reached; `jitter` is uniform in [0, 1); `insecure` allows `serve` beyond loopback.
+
+        Raises UsageError if role and id do not fit together.
+        """
+        if role not in (BROKER, CLIENT) or (role == CLIENT) != (broker_id < 0):
+            raise UsageError(f"role {role!r} with broker id {broker_id}; a broker has an id of at least 0, a client has -1")
+        self.role = role
+        self.broker_id = broker_id
+        self.cluster_id = ""
+        """"" until it is known; then every handshake is checked against it. A client learns it from the first answer."""
+        self.limits = limits or TcpLimits()
+        self._now_ms = now_ms
+        self._on_event = on_event
+        self._insecure = insecure
+        self._receivers: dict[Address, Callable[[Address, Any], None]] = {}
+        self._peers: dict[int, Connection] = {}
+        self._peer_serial = 0
+        self._inbox: deque[tuple[Address, Address, Any]] = deque()
+        self._lost: dict[Address, None] = {}
+        self._closed = False
+        self._left: list[tuple[int, int]] = []
+        self._epoll = select.epoll()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wakeup, select.EPOLLIN)
+        self._listeners = Listeners(self._epoll, self.limits, self._accepted, on_event)
+        self._connections = Connections(self._epoll, self.limits, connected=self._connected, frame=self._frame, ended=self._ended)
+        self._dialer = Dialer(
+            self._connections,
+            self.limits,
+            role=role,
+            cluster_id=lambda: self.cluster_id,
+            endpoint_of=endpoint_of,
+            lost=self._lose,
+            jitter=jitter,
+            on_event=on_event,
+        )
+        kill_in_child(self)
+
+    # ------------------------------------------------------------------------------------------------------------- the port
+
+    def serve(self, endpoint: str, *, broker_id: int | None = None) -> str:
+        """Listen at "tcp://host:port" for a broker of this process; returns the endpoint with its real port.
+
+        Raises UsageError for a client, for what is no endpoint, for a host beyond loopback unless insecure, and when the
+        system refuses (the port is in use).
+        """
+        self._check_open()
+        if self.role == CLIENT:
+            raise UsageError("a client serves nobody")
+        return self._listeners.serve(endpoint, self.broker_id if broker_id is None else broker_id, insecure=self._insecure)
+
+    def unserve(self, broker_id: int) -> None:
+        """Stop serving a broker of this process, and close its connections, as if its process had ended. Idempotent."""
+        self._listeners.stop(broker_id)
+        self._dialer.drop(broker_id)
+        for connection in list(self._connections.open.values()):
+            if connection.local == broker_id:
+                self._connections.end(connection, UNSERVED)
+
+    def listen(self, address: Address, receive: Callable[[Address, Any], None]) -> None:
+        """Deliver what comes for `address` to `receive(sender, message)`. UsageError if somebody listens there, or after `close`."""
+        self._check_open()
+        if address in self._receivers:
+            raise UsageError(f"somebody listens at {address!r} already")
+        self._receivers[address] = receive
+
+    def unlisten(self, address: Address) -> None:
+        """Stop delivering to `address`; what has arrived for it is dropped. Idempotent."""
+        self._receivers.pop(address, None)
+        self._inbox = deque(item for item in self._inbox if item[0] != address)
+
+    def send(self, sender: Address, to: Address, message: Any) -> None:
+        """Queue a message; `flush` dials and writes. Never blocks. Slices in it are released when they are sent or dropped.
+
+        Raises CodecError for what no frame can carry; never for an address that is unknown or dead.
+        """
+        if self._closed:
+            _drop(message)
+        elif to in self._receivers:
+            self._inbox.append((to, sender, message))
+        elif type(to) is tuple and to[0] == "peer":
+            connection = self._peers.get(to[1])
+            if connection is None:
+                _drop(message)
+            else:
+                self._send_on(connection, message, 0)
+        else:
+            self._send_to_broker(sender, to, message)
+
+    def _send_to_broker(self, sender: Address, to: Address, message: Any) -> None:
+        route, target, local = 0, to, sender
+        if type(to) is tuple and to[0] == "controller":
+            route, target = TO_CONTROLLER, to[1]
+        if self.role == BROKER:
+            if type(sender) is tuple and sender[0] == "controller":
+                route, local = route | FROM_CONTROLLER, sender[1]
+            elif type(sender) is not int:
+                local = self.broker_id
+        link = self._dialer.link(LinkKey(local, target, lane_of(message, self.role)))
+        if link.open:
+            self._send_on(link.open[0], message, route)
+        elif link.dialing is None and link.retry_at_ms > self._now_ms():
+            _drop(message)
+            self._lose(target)
+        elif (sized := self._encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
+            self._lose(target)
+            self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
+
+    def _send_on(self, connection: Connection, message: Any, route: int) -> None:
+        if self.role == BROKER and self._connections.is_full(connection):
+            _drop(message)
+            self._connections.end(connection, f"{connection.outgoing.size} bytes wait for it", abort=True)
+        elif (sized := self._encode(connection.peer, message, route)) is not None:
+            self._connections.send(connection, *sized)
+
+    def _encode(self, to: Address, message: Any, route: int) -> tuple[list[Any], int] | None:
+        """The parts of the frame and their size; None if it is too large."""
+        parts = encode_parts(message, route)
+        size = int.from_bytes(parts[0][:4], "little") + 4  # type: ignore[index]
+        if size <= self.limits.frame_bytes_max:
+            if type(message) is Fetched:
+                guard_unsettled(message, parts)
+            return parts, size
+        release(parts)
+        text = f"a frame of {size} bytes; allowed are {self.limits.frame_bytes_max}"
+        self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": text})
+        return None
+
+    # ------------------------------------------------------------------------------------------------------------- the loop
+
+    def fileno(self) -> int:
+        """Readable when there is work; -1 after `close`."""
+        return -1 if self._closed else self._epoll.fileno()
+
+    def next_poll_ms(self) -> int | None:
+        """When `handle` and `flush` are due even if nothing becomes readable; None: never. In the past: now."""
+        if self._closed:
+            return None
+        if self._inbox or self._lost or self._left or self._dialer.has_work or self._connections.has_output:
+            return self._now_ms()
+        times = [at for at in (self._connections.timers.next_ms(), self._listeners.next_ms()) if at is not None]
+        return min(times, default=None)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for its socket to take it, or for its peer to be reached."""
+        return self._dialer.has_waiting or any(one.outgoing.size for one in self._connections.open.values())
+
+    def wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
+        """What is ready, for `handle`; waits so long for it (None: for ever). This alone may be called while another thread
+        works with the transport."""
+        if self._closed:
+            return []
+        try:
+            return self._epoll.poll(timeout_s, _EVENTS_MAX)
+        except (ValueError, OSError):  # closed meanwhile by another thread
+            if self._closed:
+                return []
+            raise
+
+    def handle(self, ready: list[tuple[int, int]], now_ms: int) -> int:
+        """Accept, read, run timers, and deliver what has arrived; returns how many messages.
+
+        What a receiver raises goes to the caller: that message is gone, the rest is delivered by the next call.
+        """
+        if self._closed:
+            return 0
+        connections, turn = self._connections, self._left + ready
+        connections.bytes_read, self._left = 0, []
+        for at, (fd, mask) in enumerate(turn):
+            if fd == self._wakeup:
+                self._awake()
+            elif fd in self._listeners:
+                self._listeners.ready(fd, now_ms)
+            else:
+                connections.ready(fd, mask, now_ms)
+            if connections.bytes_read >= HANDLE_BYTES_MAX:
+                self._left = turn[at + 1 :]  # these are first the next time
+                break
+        self._connections.expire(now_ms)
+        self._listeners.resume(now_ms)
+        return self._deliver()
+
+    def _deliver(self) -> int:
+        """What is here now; what receivers send meanwhile is for the next call."""
+        if self._lost:
+            lost, self._lost = self._lost, {}
+            for address in lost:
+                self._inbox.extend((listener, address, Disconnected(address)) for listener in self._receivers)
+        delivered = 0
+        for _ in range(len(self._inbox)):
+            if not self._inbox:  # a receiver has closed the transport, or stopped listening
+                break
+            to, sender, message = self._inbox.popleft()
+            receive = self._receivers.get(to)
+            if receive is None:
+                _drop(message)
+            else:
+                delivered += 1
+                receive(sender, message)
+        return delivered
+
+    def flush(self) -> None:
+        """Dial whom `send` wants to reach, and write what it queued, as far as sockets take it."""
+        if not self._closed and (self._dialer.has_work or self._connections.has_output):
+            now_ms = self._now_ms()
+            self._dialer.dial(now_ms)
+            self._connections.flush(now_ms)
+            if self._lost:
+                self.wake()  # whoever waits does not know of it
+
+    def poll(self, timeout_s: float | None) -> int:
+        """Wait, handle and flush, for an owner without a lock; returns how many messages were delivered."""
+        self.flush()
+        if timeout_s != 0 and (due_ms := self.next_poll_ms()) is not None:
+            due_s = max(due_ms - self._now_ms(), 0) / 1_000
+            timeout_s = due_s if timeout_s is None else min(timeout_s, due_s)
+        delivered = self.handle(self.wait(timeout_s), self._now_ms())
+        self.flush()
+        return delivered
+
+    def wake(self) -> None:
+        """Make a `wait` return, or the next one. Any thread may call it."""
+        if not self._closed:
+            os.eventfd_write(self._wakeup, 1)
+
+    def _awake(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wakeup)
+
+    def close(self) -> None:
+        """Send what sockets take at once, then close every connection. Idempotent."""
+        if self._closed:
+            return
+        self._connections.flush(self._now_ms())
+        self._closed = True
+        self._forget()
+        for connection in list(self._connections.open.values()):
+            self._connections.let_go(connection)
+        self._listeners.close()
+        self._epoll.close()
+        os.close(self._wakeup)
+
+    def abandon(self) -> None:
+        """In a forked child: close the descriptors and send nothing; the parent goes on. Happens by itself at a fork. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._connections.abandon()
+        self._listeners.abandon()
+        self._forget()
+        self._epoll.close()
+        os.close(self._wakeup)
+
+    die_in_child = abandon
+
+    def _forget(self) -> None:
+        for _to, _sender, message in self._inbox:
+            _drop(message)
+        self._inbox.clear()
+        self._receivers.clear()
+        self._peers.clear()
+        self._lost.clear()
+        self._dialer.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the transport is closed")
+
+    # ------------------------------------------------------------------------------------------------- what connections tell
+
+    def _accepted(self, listener: Listener, accepted: socket.socket, name: str) -> None:
+        open_ = self._connections.open
+        if len(open_) >= self.limits.connections_max:
+            stranger = next((one for one in open_.values() if not one.dialed and one.state is not State.OPEN), None)
+            if stranger is None:
+                self._on_event("connection_refused", {"from": name, "reason": f"{len(open_)} connections are open"})
+                accepted.close()
+                return
+            self._connections.end(stranger, f"{len(open_)} connections are open, and it has not said who it is")
+        now_ms = self._now_ms()
+        self._connections.add(Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False))
+
+    def _connected(self, connection: Connection, failure: str) -> None:
+        self._dialer.connected(connection, failure, self._now_ms())
+
+    def _frame(self, connection: Connection, frame: memoryview, lasting: bool) -> None:
+        """A whole frame. Slices are views of it, so one that is overwritten next is copied first; all else copies anyway."""
+        if not lasting and frame[6:8] == _FETCHED:
+            frame = memoryview(bytes(frame))
+        message = decode(frame, frame_bytes_max=self.limits.frame_bytes_max)
+        route = route_of(frame)
+        if connection.state is State.GREETING:
+            if connection.dialed:
+                self._greeted(connection, message)
+            else:
+                self._introduced(connection, message)
+            return
+        problem = refusal(message, route, peer=connection.peer_id, role=self.role)
+        if problem is not None:
+            raise CodecError(problem)
+        to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
+        self._inbox.append((to, connection.sender(route), message))
+
+    def _introduced(self, connection: Connection, said: Any) -> None:
+        """The first frame on a connection that was accepted."""
+        if type(said) is not Handshake:
+            raise CodecError(f"{type(said).__name__} before the handshake")
+        now_ms = self._now_ms()
+        answer = judge(said, self.cluster_id, connection.local)  # type: ignore[arg-type]
+        (frame,) = encode(answer)
+        self._connections.send(connection, [bytes(frame)], len(frame))
+        if answer.error:
+            connection.state = State.LEAVING
+            self._on_event("peer_refused", {"from": connection.name, "error": answer.error, "reason": answer.message})
+            return
+        connection.lane = said.lane
+        if said.role == CLIENT:
+            self._peer_serial += 1
+            self._peers[self._peer_serial] = connection
+            connection.peer = ("peer", self._peer_serial)
+        else:
+            connection.peer = connection.peer_id = said.broker_id
+            connection.link = self._dialer.link(LinkKey(connection.local, said.broker_id, said.lane))
+        self._open(connection, now_ms)
+
+    def _greeted(self, connection: Connection, answer: Any) -> None:
+        """The first frame on a connection that was dialed."""
+        if type(answer) is not HandshakeAnswer:
+            raise CodecError(f"{type(answer).__name__} in place of the answer to a handshake")
+        refused = check_answer(answer, self.cluster_id, connection.expects)
+        if refused is not None:
+            raise Unwelcome(f"{connection.name} {refused.reason}")
+        if not self.cluster_id:
+            self.cluster_id = answer.cluster_id
+        connection.peer_id = answer.broker_id
+        connection.peer = connection.link.key.target
+        self._open(connection, self._now_ms())
+
+    def _open(self, connection: Connection, now_ms: int) -> None:
+        connection.state = State.OPEN
+        connection.heard_ms = now_ms
+        connection.incoming.frame_bytes_max = self.limits.frame_bytes_max
+        if connection.link is not None:
+            self._dialer.opened(connection)
+        self._connections.look(connection)
+        self._on_event("peer_connected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane})
+
+    def _ended(self, connection: Connection, reason: str) -> None:
+        if connection.link is not None:
+            self._dialer.ended(connection, reason, self._now_ms())
+            harmless = reason in (IDLE, UNSERVED) or (reason == CLOSED_BY_PEER and self._dialer.has_other(connection))
+            if connection.peer is not None and not harmless:
+                self._lose(connection.link.key.target)
+        elif type(connection.peer) is tuple:
+            del self._peers[connection.peer[1]]
+            if reason != UNSERVED:
+                self._lose(connection.peer)
+        if connection.peer is not None or not (connection.dialed or reason == CLOSED_BY_PEER):  # a failed dialing was told of
+            fields = {"peer": connection.peer, "at": connection.name, "lane": connection.lane, "reason": reason}
+            self._on_event("peer_disconnected", fields)
+
+    def _lose(self, address: Address) -> None:
+        """Nobody is reached there: all who listen are told by the next `handle`."""
+        self._lost[address] = None
+        if type(address) is int:
+            self._lost[("controller", address)] = None
+
+
+def _drop(message: Any) -> None:
+    """It goes nowhere: what it pins is let go."""
+    if type(message) is Fetched:
+        for entry in message.entries:
+            for part in entry.slices:
+                part.release()

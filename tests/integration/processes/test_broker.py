@@ -1,0 +1,276 @@
+"""One broker per process: how it is run, who may take its place, and what becomes of it when its session or its process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import replog
+from replog.errors import TimedOut, UsageError
+from replog.metadata.file import FileStore
+from replog.testing.eventually import eventually
+
+pytestmark = pytest.mark.processes
+
+LOCAL = "tcp://127.0.0.1:0"
+FAST = {"session_ms": 2_000, "heartbeat_ms": 300, "replica_lag_ms_max": 2_000, "ack_timeout_ms": 1_000, "reconcile_ms": 2_000}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"file://{tmp_path / 'metadata.db'}"
+
+
+def broker(number: int, tmp_path: Path, store: object, **more: object) -> replog.Broker:
+    settings: dict[str, object] = {"listen": LOCAL, "data": tmp_path / f"broker-{number}", "config": FAST, **more}
+    return replog.Broker(number, store=store, **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def three(tmp_path: Path, store: str) -> Iterator[list[replog.Broker]]:
+    brokers = [broker(n, tmp_path, store).start() for n in (1, 2, 3)]
+    try:
+        for one in brokers:
+            one.wait_until_ready(timeout_s=60)
+        yield brokers
+    finally:
+        for one in brokers:
+            one.stop(controlled=False)
+
+
+def bootstrap(brokers: list[replog.Broker]) -> str:
+    return ",".join(one.endpoint for one in brokers)
+
+
+def is_in_sync(client: replog.Client, topic: str, count: int) -> bool:
+    return all(p.leader is not None and len(p.isr) == count for p in client.describe(topic).partitions)
+
+
+# ------------------------------------------------------------------------------------------------------------ arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"listen": "127.0.0.1:0"}, "an endpoint is written tcp://host:port"),
+        ({"listen": "tcp://0.0.0.0:0"}, "0.0.0.0"),
+        ({"data": ""}, "data is ''"),
+        ({"store": "nonsense://x"}, "nonsense://"),
+        ({"store": 5}, "not 5"),
+        ({"config": {"session": 5}}, "unknown configuration key 'session'"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, store: str, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        one = broker(1, tmp_path, arguments.pop("store", store), **arguments)
+        try:
+            one.start().wait_until_ready(timeout_s=30)
+        finally:
+            one.stop()
+
+
+@pytest.mark.parametrize("number", [-1, "1", True, 2**31])
+def test_wrong_numbers(tmp_path: Path, store: str, number: object) -> None:
+    with pytest.raises(UsageError, match="broker_id is"):
+        replog.Broker(number, listen=LOCAL, data=tmp_path, store=store)  # type: ignore[arg-type]
+
+
+def test_a_constructor_opens_nothing_and_a_stopped_one_is_over(tmp_path: Path, store: str) -> None:
+    threads = threading.active_count()
+    one = broker(1, tmp_path, store)
+    assert list(tmp_path.iterdir()) == []
+    one.stop()
+    one.stop()
+    with pytest.raises(UsageError, match="this Broker is stopped"):
+        one.start()
+    assert threading.active_count() == threads
+
+
+def test_beyond_loopback_only_if_somebody_says_so(tmp_path: Path, store: str) -> None:
+    with broker(1, tmp_path, store, listen="tcp://0.0.0.0:0", insecure=True) as one:
+        one.wait_until_ready(timeout_s=60)
+
+
+# ------------------------------------------------------------------------------------------------------- ways to run it
+
+
+def test_on_threads(three: list[replog.Broker]) -> None:
+    with replog.connect(bootstrap(three)) as client:
+        client.create_topic("t", partitions=2, replication_factor=3)
+        client.append("t", 0, ["a", "b"])
+        assert [record.text() for record in client.read("t")] == ["a", "b"]
+        eventually(lambda: all(p.high_watermark == 2 for one in three for p in one.partitions() if p.partition == 0))
+        shown = [(p.topic, p.partition, p.end_offset) for p in three[0].partitions()]
+        assert shown == [("t", 0, 2), ("t", 1, 0)]
+        assert sum(one.is_controller for one in three) == 1
+        assert len({one.cluster_id for one in three}) == 1
+    with three[0].client() as client:
+        assert client.offset("t", 0, "latest") == 2
+
+
+def test_on_the_loop_of_an_asyncio_program(tmp_path: Path, store: str) -> None:
+    async def program() -> int:
+        loop = asyncio.get_running_loop()
+        brokers = [broker(n, tmp_path, store) for n in (1, 2, 3)]
+        for one in brokers:
+            one.attach(loop)
+        await asyncio.to_thread(eventually, lambda: all(one.is_ready for one in brokers), 60)
+
+        def work() -> int:
+            with replog.connect(bootstrap(brokers)) as client:
+                client.create_topic("t", replication_factor=3)
+                for n in range(50):
+                    client.append("t", 0, [str(n)])
+                return len(list(client.read("t")))
+
+        count = await asyncio.to_thread(work)
+        for one in brokers:
+            one.stop()
+        return count
+
+    assert asyncio.run(program()) == 50
+
+
+def test_by_polling(tmp_path: Path, store: str) -> None:
+    one = broker(1, tmp_path, store)
+    while not one.is_ready:
+        one.poll(min(one.next_poll_s(), 0.1))
+    done = threading.Event()
+
+    def work() -> None:
+        with replog.connect(one.endpoint) as client:
+            client.create_topic("t", replication_factor=1, min_isr=1)
+            client.append("t", 0, ["a"])
+        done.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    while not done.is_set():
+        one.poll(0.1)
+    one.stop()
+
+
+def test_nobody_else_polls_what_a_thread_runs(tmp_path: Path, store: str) -> None:
+    with broker(1, tmp_path, store) as one, pytest.raises(UsageError, match="thread of its own"):
+        one.poll()
+
+
+def test_waiting_for_what_nobody_runs(tmp_path: Path, store: str) -> None:
+    one = broker(1, tmp_path, store)
+    with pytest.raises(UsageError, match="nobody runs this Broker"):
+        one.wait_until_ready(timeout_s=1)
+    one.stop()
+
+
+def test_a_forked_child_can_neither_use_it_nor_harm_it(three: list[replog.Broker]) -> None:
+    with replog.connect(bootstrap(three)) as client:
+        client.create_topic("t", replication_factor=3)
+        client.append("t", 0, ["a"])
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for use in (three[0].partitions, three[0].start, three[1].poll, three[2].client):
+                try:
+                    use()
+                except UsageError:
+                    refused += 1
+            three[0].stop()
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        client.append("t", 0, ["b"])
+        assert [record.text() for record in client.read("t")] == ["a", "b"]
+        assert all(one.is_ready for one in three)
+
+
+# --------------------------------------------------------------------------------------------------------- registration
+
+
+def test_another_directory_with_the_same_id_is_refused(tmp_path: Path, store: str) -> None:
+    with broker(1, tmp_path, store) as first:
+        first.wait_until_ready(timeout_s=60)
+        with (
+            broker(1, tmp_path, store, data=tmp_path / "another") as second,
+            pytest.raises(UsageError, match="broker id 1 is registered by a live broker"),
+        ):
+            second.wait_until_ready(timeout_s=60)
+        assert first.is_ready
+
+
+def test_the_same_directory_is_locked(tmp_path: Path, store: str) -> None:
+    with broker(1, tmp_path, store), pytest.raises(UsageError, match="in use"):
+        broker(1, tmp_path, store).start()
+
+
+def test_a_restart_takes_over_at_once(tmp_path: Path, store: str) -> None:
+    """Without waiting for the session of the last life: whoever holds the directory's lock is the broker."""
+    one = broker(1, tmp_path, store, config={**FAST, "session_ms": 600_000}).start().wait_until_ready(timeout_s=60)
+    one._sessions.close = lambda: None  # type: ignore[union-attr, method-assign]  # as if it had been killed: its session stays
+    one.stop(controlled=False)
+    with broker(1, tmp_path, store, config={**FAST, "session_ms": 600_000}) as again:
+        again.wait_until_ready(timeout_s=60)
+
+
+def test_a_lost_session_is_replaced(three: list[replog.Broker], store: str) -> None:
+    """A new incarnation costs an epoch, not its records nor its place in the ISR."""
+    with replog.connect(bootstrap(three)) as client:
+        client.create_topic("t", replication_factor=3)
+        client.append("t", 0, ["a"])
+        eventually(lambda: is_in_sync(client, "t", 3), 60)
+        before = {b.broker_id: b.broker_epoch for b in client.describe_cluster().brokers}
+        epoch = client.describe("t").partitions[0].leader_epoch
+        leader = client.leader("t", 0)
+        assert leader is not None
+        lost = three[leader - 1]
+        with FileStore(store.removeprefix("file://")) as other:
+            sessions = lost._sessions
+            assert sessions is not None and sessions._store is not None
+            other.end_session(sessions._store.session_id)
+
+        def is_back() -> bool:
+            now = {b.broker_id: b.broker_epoch for b in client.describe_cluster().brokers}
+            return now.get(leader, -1) > before[leader] and lost.is_ready and is_in_sync(client, "t", 3)
+
+        eventually(is_back, 60)
+        assert client.describe("t").partitions[0].leader_epoch > epoch
+        client.append("t", 0, ["b"])
+        assert [record.text() for record in client.read("t")] == ["a", "b"]
+
+
+def test_whoever_does_not_tick_loses_its_session(tmp_path: Path, store: str) -> None:
+    """A broker whose loop hangs is dead for the others, although its process lives."""
+    hanging = broker(1, tmp_path, store).start().wait_until_ready(timeout_s=60)
+    with broker(2, tmp_path, store) as second:
+        second.wait_until_ready(timeout_s=60)
+        with second.client() as client:
+            hanging._loop.stop()
+            eventually(lambda: [b.broker_id for b in client.describe_cluster().brokers] == [2], 60)
+            hanging._loop.start("again")
+            eventually(lambda: [b.broker_id for b in client.describe_cluster().brokers if not b.fenced] == [1, 2], 60)
+    hanging.stop()
+
+
+def test_an_exception_in_an_actor_is_a_restart(tmp_path: Path, store: str) -> None:
+    one = broker(1, tmp_path, store).start().wait_until_ready(timeout_s=60)
+    with replog.connect(one.endpoint) as client:
+        client.create_topic("t", replication_factor=1, min_isr=1)
+        client.append("t", 0, ["a"])
+        life = one._life
+        assert life is not None
+        life.broker.tick = lambda now_ms, wall_ms: 1 // 0  # type: ignore[assignment]
+        eventually(lambda: one._life is not life and one.is_ready, 60)
+        client.append("t", 0, ["b"])
+        assert [record.text() for record in client.read("t")] == ["a", "b"]
+    one.stop()
+
+
+def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
+    """The broker goes on trying, and says what it waits for."""
+    missing = tmp_path / "later"
+    with broker(1, tmp_path, f"file://{missing / 'metadata.db'}") as one:
+        with pytest.raises((TimedOut, UsageError)):
+            one.wait_until_ready(timeout_s=0.5)
+        assert one.trouble

@@ -1,0 +1,169 @@
+"""Ends of connections for tests: transports with a clock that stands still, and bare sockets that speak the protocol or do not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from replog import messages as m
+from replog.codec import PROTOCOL_VERSION, decode, encode, frame_length
+from replog.model import Address, PartitionId
+from replog.records import MemorySlice
+from replog.testing.clock import ManualClock
+from replog.transport.tcp import TcpLimits, TcpTransport
+
+P0 = PartitionId(b"t" * 16, 0, 0)
+TURNS_MAX = 2_000
+
+
+def fetched(number: int = 0, *slices: Any, catch_up: bool = False, high_watermark: int = -1) -> m.Fetched:
+    """What any broker may say to any other, and to a client."""
+    entries = [m.FetchedEntry(P0, 0, 0, high_watermark=high_watermark, slices=list(slices))] if slices else []
+    return m.Fetched(number, 0, 0, 0, entries, catch_up)
+
+
+def piece(data: bytes) -> MemorySlice:
+    """Bytes as a slice."""
+    return MemorySlice(0, 1, data)
+
+
+def question(number: int) -> m.ListOffsets:
+    """What a client may ask."""
+    return m.ListOffsets(number, [])
+
+
+class Party:
+    """A transport, what was delivered, and what it told."""
+
+    def __init__(
+        self,
+        broker_id: int = -1,
+        *,
+        clock: ManualClock,
+        endpoints: dict[int, str],
+        limits: TcpLimits | None = None,
+        cluster_id: str = "c",
+        serve: bool = True,
+        jitter: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.items: list[tuple[Address, Any]] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.transport = TcpTransport(
+            role="client" if broker_id < 0 else "broker",
+            broker_id=broker_id,
+            limits=limits,
+            now_ms=clock.now_ms,
+            endpoint_of=endpoints.get,
+            on_event=lambda name, fields: self.events.append((name, fields)),
+            jitter=jitter,
+        )
+        self.address: Address = "client" if broker_id < 0 else broker_id
+        self.transport.listen(self.address, self.receive)
+        self.endpoint = ""
+        if broker_id >= 0:
+            self.transport.cluster_id = cluster_id
+            if serve:
+                self.endpoint = endpoints[broker_id] = self.transport.serve("tcp://127.0.0.1:0")
+
+    def receive(self, sender: Address, message: Any) -> None:
+        self.items.append((sender, message))
+
+    def say(self, to: Address, message: Any) -> None:
+        self.transport.send(self.address, to, message)
+
+    @property
+    def messages(self) -> list[Any]:
+        """Without the hints of the transport."""
+        return [message for _, message in self.items if not isinstance(message, m.Disconnected)]
+
+    @property
+    def lost(self) -> list[Address]:
+        """Whom it was told to have lost."""
+        return [message.address for _, message in self.items if isinstance(message, m.Disconnected)]
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        """The events of this name."""
+        return [fields for each, fields in self.events if each == name]
+
+    @property
+    def open(self) -> int:
+        """Connections."""
+        return len(self.transport._connections.open)
+
+    @property
+    def held(self) -> int:
+        """Bytes of half-received frames."""
+        return self.transport._connections.buffers.held
+
+
+def settle(parties: Iterable[Party], done: Callable[[], bool]) -> None:
+    """Let them work until it is so."""
+    parties = list(parties)
+    for _ in range(TURNS_MAX):
+        if done():
+            return
+        for party in parties:
+            party.transport.flush()
+            party.transport.handle(party.transport.wait(0.002), party.transport._now_ms())
+    raise AssertionError("it did not come to that")
+
+
+def idle(parties: Iterable[Party], turns: int = 20) -> None:
+    """Let them work for a while in which nothing is expected."""
+    for _ in range(turns):
+        for party in parties:
+            party.transport.flush()
+            party.transport.handle(party.transport.wait(0.001), party.transport._now_ms())
+
+
+class Stranger:
+    """A bare socket."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", int(endpoint.rpartition(":")[2])))
+        self.socket.settimeout(5)
+
+    def hello(self, **changes: Any) -> None:
+        """Send a handshake of a client, with changes."""
+        fields: dict[str, Any] = {
+            "cluster_id": "", "role": "client", "broker_id": -1, "expects": -1, "lane": 1,
+            "version_min": 1, "version_max": PROTOCOL_VERSION,
+        }  # fmt: skip
+        self.send(m.Handshake(**(fields | changes)))
+
+    def send(self, message: Any, route: int = 0) -> None:
+        """Send a message whole."""
+        self.socket.sendall(b"".join(encode(message, route)))
+
+    def read(self) -> Any:
+        """The next message; None at the end of the stream."""
+        head = self._read(4)
+        if len(head) < 4:
+            return None
+        rest = frame_length(head) - 4
+        return decode(head + self._read(rest))
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def is_cut_off(self) -> bool:
+        """Whether the other end has closed; whatever it sent before is skipped."""
+        self.socket.settimeout(0)
+        try:
+            while self.socket.recv(1 << 20):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
