@@ -5,6 +5,7 @@
 #   make bench             the benchmarks: each figure is a ratio measured in one run
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
+#   make faults SECONDS=120   kill, pause and stop real brokers under load for so long, over a file and over ZooKeeper
 #   make fix               let ruff rewrite what it can (make test never writes)
 #   make clean             remove .venv, caches and demo data
 #
@@ -14,6 +15,7 @@ PYTHON ?= python3
 SEED ?= 1
 MINUTES ?= 10
 JOBS ?= 2
+SECONDS ?= 120
 ARGS ?=
 
 PY := .venv/bin/python
@@ -29,7 +31,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo test bench sim sim-soak fix clean
+.PHONY: demo test bench sim sim-soak faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -45,6 +47,9 @@ sim: .venv/.dev
 
 sim-soak: .venv/.dev
 	@$(PY) -m replog.testing.simulator soak --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
+
+faults: .venv/.dev
+	@REPLOG_FAULT_SECONDS=$(SECONDS) $(PY) -m pytest tests/integration/processes/test_loop_of_faults.py -q
 
 fix: .venv/.dev
 	$(PY) -m ruff check --fix .

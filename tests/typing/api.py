@@ -37,6 +37,13 @@ def a_cluster(folder: Path) -> None:
     cluster.close()
 
 
+def a_connection(config: replog.ClientConfig) -> None:
+    with replog.connect("tcp://a:1,b:2") as client:
+        assert_type(client, replog.Client)
+    replog.connect(["a:1", "b:2"], config=config).close()
+    replog.connect("a:1", config={"linger_ms": 5}).close()
+
+
 def a_client(client: replog.Client) -> None:
     receipt = client.append("orders", 0, ["text", b"bytes", replog.Record("value", key="k", headers=[("h", b"1")], timestamp_ms=0)])
     assert_type(receipt, replog.Receipt)

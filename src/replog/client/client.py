@@ -193,6 +193,8 @@ class Client:
             driver.run()
         if not batch.done:
             driver.wait(lambda: batch.done, timeout_s)
+        if number == ACKS_NONE:
+            driver.drain(timeout_s)
         if core.finished:
             run_callbacks(core)
         if not batch.done or batch.error is not None:
@@ -311,11 +313,6 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def after_fork(self) -> None:
-        """In a forked child: keep the configuration, forget buffers and producer ids. The driver has dropped its sockets."""
-        self._appenders = {}
-        self._core.after_fork()
 
     # ---------------------------------------------------------------------------------------------------------- internal
 

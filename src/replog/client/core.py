@@ -59,6 +59,8 @@ class ClientCore:
         """Settled batches whose callbacks must run, outside every lock."""
         self.created: dict[str, int] = {}
         """Topics this client created, and until when (ms) a broker that does not know them is only late."""
+        self.unreached: dict[Address, str] = {}
+        """Whom the driver did not reach when it last tried, and why: it says so here, for people."""
         self._writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
         self._numbers = 0
         self._requests: dict[int, Operation | Batch] = {}
@@ -144,12 +146,24 @@ class ClientCore:
         self.view = View()
         self.view.serial = serial + 1  # whoever remembers a route looks again
         self.metadata_address, self._metadata_at, self._metadata_failures = None, 0, 0
+        self.unreached = {}
 
     def after_fork(self) -> None:
         """In a forked child: the parent goes on under the producer ids and with the batches of before."""
         self.crash(Unavailable("forked"))
+        self.finished.clear()  # callbacks on what the parent has sent are the parent's to call
         for _, writer in sorted(self._writers.items()):
             writer.renew(self.ids)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a producer has batches without an outcome, open ones included."""
+        return any(queue.batches or queue.open is not None for writer in self._writers.values() for queue in writer.queues.values())
+
+    def whom_not_reached(self) -> str:
+        """Who was not reached and why, to be put behind what was waited for; empty if everybody was."""
+        names = [f"{f'broker {who}' if isinstance(who, int) else who} ({why})" for who, why in self.unreached.items()]
+        return f"; not reached: {', '.join(names)}" if names else ""
 
     # ------------------------------------------------------------------------------------------------------- the actor
 
@@ -157,6 +171,7 @@ class ClientCore:
         """A message from a broker, or a hint from the driver."""
         if self._down and not isinstance(message, Disconnected):
             self._down.pop(sender, None)
+            self.unreached.pop(sender, None)
         if isinstance(message, Produced):
             for entry in message.entries:
                 self._on_produced(entry, now_ms)

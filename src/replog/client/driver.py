@@ -49,5 +49,11 @@ class Driver(Protocol):
         their turn, and one of them may bring what this one waits for.
         """
 
+    def attend(self) -> None:
+        """A producer has begun a batch, and may never call again: see to it that the batch is finished. Called with the lock held."""
+
+    def drain(self, timeout_s: float | None) -> bool:
+        """Wait until the operating system has what was sent and nobody answers; False when `timeout_s` has passed first."""
+
     def close(self) -> None:
         """Let go of sockets. Idempotent."""

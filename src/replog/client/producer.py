@@ -241,6 +241,7 @@ class Producer:
             self._driver.run()
         elif self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
+        self._driver.attend()
         return batch
 
     def _go_all(self, sealed: list[PartitionQueue]) -> None:
@@ -313,6 +314,8 @@ class Producer:
             self._raise_lost()
         else:
             self._await_all(self._send_open(), timeout_s)
+            if self._writer.acks == ACKS_NONE and not self._driver.drain(timeout_s):
+                raise timed_out("records sent under acks=0 to leave this process", timeout_s)
         self._raise_failed()
 
     def _raise_failed(self) -> None:

@@ -384,7 +384,7 @@ class PartitionQueue:
 
     def _give_up(self, batch: Batch, now_ms: int) -> None:
         waited = f"waited {(now_ms - batch.opened_ms) / 1000:g} s for {self.waiting_for(batch)}"
-        last = f"; the last answer was {error_name(batch.last_code)}" if batch.last_code else ""
+        last = f"; the last answer was {error_name(batch.last_code)}" if batch.last_code else self.core.whom_not_reached()
         sent = batch.sent_ms >= 0
         unknown = sent and (batch.uncertain or batch.flying is not None)
         if sent:

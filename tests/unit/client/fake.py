@@ -339,6 +339,13 @@ class FakeDriver:
         self.clock.advance(min(future) - self.now_ms())
         return True
 
+    def attend(self) -> None:
+        """Nobody but the test drives it."""
+
+    def drain(self, timeout_s: float | None) -> bool:
+        """Whatever is sent has arrived."""
+        return True
+
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         with self.lock:
             until = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)

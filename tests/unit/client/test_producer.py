@@ -403,7 +403,7 @@ def test_after_a_fork_the_child_is_another_producer() -> None:
     client.append("t", 0, ["a"])
     before = producer._writer.producer_id
     pending = producer.send("t", "stays with the parent")
-    client.after_fork()
+    driver.core.after_fork()
     assert producer._writer.producer_id != before
     assert isinstance(pending.exception(), Unavailable)
     assert producer.send("t", "child").result().offset == 1

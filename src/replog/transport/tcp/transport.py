@@ -36,6 +36,7 @@ _EVENTS_MAX: Final = 512
 HANDLE_BYTES_MAX: Final = 16 << 20
 """Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
 UNSERVED: Final = "the broker at this end is gone"
+MOVED: Final = "it is reached elsewhere now"
 
 
 def nobody(broker_id: int) -> str | None:
@@ -84,10 +85,12 @@ class TcpTransport(Transport):
         self.limits = limits or TcpLimits()
         self._now_ms = now_ms
         self._on_event = on_event
+        self._endpoint_of = endpoint_of
         self._insecure = insecure
         self._receivers: dict[Address, Callable[[Address, Any], None]] = {}
         self._peers: dict[int, Connection] = {}
         self._peer_serial = 0
+        self._reached: dict[int, str] = {}
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
         self._lost: dict[Address, None] = {}
         self._closed = False
@@ -169,6 +172,8 @@ class TcpTransport(Transport):
                 route, local = route | FROM_CONTROLLER, sender[1]
             elif type(sender) is not int:
                 local = self.broker_id
+        if type(target) is int:
+            self._follow(target)
         link = self._dialer.link(LinkKey(local, target, lane_of(message, self.role)))
         if link.open:
             self._send_on(link.open[0], message, route)
@@ -178,6 +183,16 @@ class TcpTransport(Transport):
         elif (sized := self._encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
             self._lose(target)
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
+
+    def _follow(self, target: int) -> None:
+        """A broker that was replaced while it stood still keeps its connections open: what is for its successor must not go there."""
+        endpoint = self._endpoint_of(target)
+        if endpoint is None or self._reached.setdefault(target, endpoint) == endpoint:
+            return
+        self._reached[target] = endpoint
+        for connection in list(self._connections.open.values()):
+            if connection.peer_id == target or (connection.link is not None and connection.link.key.target == target):
+                self._connections.end(connection, MOVED)
 
     def _send_on(self, connection: Connection, message: Any, route: int) -> None:
         if self.role == BROKER and self._connections.is_full(connection):

@@ -1,0 +1,60 @@
+"""What a producer has left behind, while its application does something else: one thread finishes it and goes.
+
+It does nothing while the application calls: a background sender beside a busy application takes the interpreter from it
+at every acknowledgement. So it looks every few milliseconds whether anybody has called since.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from replog.client.delivery import run_callbacks
+
+if TYPE_CHECKING:
+    from replog.runtime.connected import ConnectedDriver
+
+__all__ = ["Finisher"]
+
+_log = logging.getLogger("replog.client")
+
+_PAUSE_S: Final = 0.002
+"""An application that has called within this time drives its client itself."""
+_PAUSES_MAX: Final = 50
+"""So many with nothing left to do, and the thread ends: a new one costs more than a pause."""
+
+
+class Finisher(threading.Thread):
+    """A daemon thread of one client. It ends when no batch is without an outcome, or the client is closed."""
+
+    def __init__(self, driver: ConnectedDriver) -> None:
+        super().__init__(name="replog client", daemon=True)
+        self._driver = driver
+        self._clock = threading.Event()  # never set: it only lets time pass
+
+    def run(self) -> None:
+        """Sleep while the application calls; then take its place until every batch is settled, or it calls again."""
+        driver = self._driver
+        seen, idle = -1, 0
+        while not self._clock.wait(_PAUSE_S):
+            if driver.calls != seen:
+                seen, idle = driver.calls, 0
+                continue
+            with driver.lock:
+                busy = driver.has_left()
+                idle = 0 if busy else idle + 1
+                if idle == _PAUSES_MAX:
+                    driver.finisher = None
+                    return
+            if busy:
+                self._finish(seen)
+
+    def _finish(self, seen: int) -> None:
+        driver = self._driver
+        try:
+            driver.wait(lambda: driver.calls != seen or not driver.has_left(), None, background=True)
+            run_callbacks(driver.core)
+        except Exception:  # a closed client, or a mistake of ours that has failed the batches
+            if not driver.closed:
+                _log.exception("batches were interrupted in the background")

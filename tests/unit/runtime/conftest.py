@@ -1,0 +1,10 @@
+"""Lets the tests of this folder import the fake cluster of the client tests, however pytest was started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_ROOT = str(Path(__file__).resolve().parents[3])
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)

@@ -1,0 +1,472 @@
+"""The driver of `replog.connect` over a transport in memory: who rests on it, who gives way, and what an error leaves."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.unit.client.fake import FakeCluster
+
+import replog
+from replog.config import ClientConfig
+from replog.errors import TimedOut, Unavailable, UsageError
+from replog.messages import Disconnected, Fetch, Produce
+from replog.runtime import connected
+from replog.runtime.connected import ConnectedDriver, parse_bootstrap
+from replog.testing.eventually import eventually
+
+
+class FakeTransport:
+    """Answers from a FakeCluster at the next `handle`, unless `held` says to keep an answer back."""
+
+    made: list[FakeTransport]
+    cluster: FakeCluster
+
+    def __init__(self, *, role: str, now_ms: Callable[[], int], endpoint_of: Any, on_event: Any) -> None:
+        self.cluster_id = ""
+        self.tell = on_event
+        self.endpoint_of = endpoint_of
+        self.held: Callable[[Any], bool] = lambda message: False
+        self.kept: list[tuple[Any, Any]] = []
+        self.cut: set[Any] = set()
+        """Connections that have ended, which `handle` is yet to find out."""
+        self.failing: BaseException | None = None
+        self.has_unsent = False
+        self.flushed = self.waits = self.wakes = 0
+        self.readers: list[int] = []
+        """Threads that took in what had arrived."""
+        self.ended = ""
+        self._arrived: deque[tuple[Any, Any]] = deque()
+        self._ready = threading.Condition()
+        self._woken = False
+        self.made.append(self)
+
+    def listen(self, address: Any, receive: Any) -> None:
+        assert address == "client"
+        self.receive = receive
+
+    def send(self, sender: Any, to: Any, message: Any) -> None:
+        assert not self.ended
+        broker = to if isinstance(to, int) else int(to.rpartition(":")[2])
+        if broker in self.cluster.down:
+            self.tell("dial_failed", {"endpoint": self.endpoint_of(to) if isinstance(to, int) else to, "reason": "ECONNREFUSED"})
+            self.arrive(to, Disconnected(to))
+        elif to in self.cut:
+            pass
+        elif self.held(message):
+            self.kept.append((to, message))
+        else:
+            for answer in self.cluster.answer(broker, message):
+                self.arrive(to, answer)
+
+    def arrive(self, sender: Any, message: Any) -> None:
+        with self._ready:
+            self._arrived.append((sender, message))
+            self._ready.notify_all()
+
+    def release(self, kind: type = object) -> None:
+        """Send the answers that were kept back, those to messages of one kind first of all."""
+        kept, self.kept = self.kept, [item for item in self.kept if not isinstance(item[1], kind)]
+        if kind is object:
+            self.held = lambda message: False
+        for to, message in kept:
+            if isinstance(message, kind):
+                for answer in self.cluster.answer(to, message):
+                    self.arrive(to, answer)
+
+    def next_poll_ms(self) -> int | None:
+        return None
+
+    def wait(self, timeout_s: float | None) -> list[Any]:
+        self.waits += 1
+        with self._ready:
+            self._ready.wait_for(lambda: self._arrived or self._woken, timeout_s)
+            self._woken = False
+            return [1] if self._arrived else []
+
+    def handle(self, ready: list[Any], now_ms: int) -> int:
+        if self.failing is not None:
+            failing, self.failing = self.failing, None
+            raise failing
+        while self.cut:
+            self.receive(None, Disconnected(self.cut.pop()))
+        if ready and self._arrived:
+            self.readers.append(threading.get_ident())
+        while ready and self._arrived:
+            self.receive(*self._arrived.popleft())
+        return 0
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+    def wake(self) -> None:
+        with self._ready:
+            self.wakes += 1
+            self._woken = True
+            self._ready.notify_all()
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abandon(self) -> None:
+        self.ended = "abandoned"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster()
+    made.create("t")
+    FakeTransport.made, FakeTransport.cluster = [], made
+    monkeypatch.setattr(connected, "TcpTransport", FakeTransport)
+    return made
+
+
+@pytest.fixture
+def client(cluster: FakeCluster) -> Iterator[replog.Client]:
+    with replog.connect("host:1,host:2,host:3", config={"retry_backoff_ms": 1}) as made:
+        yield made
+
+
+def driver_of(client: replog.Client) -> Any:
+    return client._driver
+
+
+def elsewhere(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as problem:
+            outcome.append(problem)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, outcome
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("tcp://a:1", ["tcp://a:1"]),
+        ("a:1", ["tcp://a:1"]),
+        ("tcp://a:1,b:2", ["tcp://a:1", "tcp://b:2"]),
+        (" a:1 , tcp://b:2 ", ["tcp://a:1", "tcp://b:2"]),
+        (["a:1", "tcp://a:1", "b:2,c:3"], ["tcp://a:1", "tcp://b:2", "tcp://c:3"]),
+        (("[::1]:9",), ["tcp://[::1]:9"]),
+        ((text for text in ["a:1"]), ["tcp://a:1"]),
+    ],
+)
+def test_endpoints_as_people_write_them(given: Any, found: list[str]) -> None:
+    assert parse_bootstrap(given) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("", "tcp://host:port"),
+        ("a:1,,b:2", "tcp://host:port"),
+        ("a", "tcp://host:port"),
+        ("http://a:1", "'http://a:1'"),
+        ("a:0", "port of 'a:0' is 0"),
+        ("a:70000", "'70000'"),
+        ([], "the list is empty"),
+        (["a:1", 7], "7 is none"),
+        (b"a:1", "not b'a:1'"),
+        (None, "not None"),
+        ({"a:1": 1}, "not {'a:1': 1}"),
+    ],
+)
+def test_endpoints_that_are_none(given: Any, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        replog.connect(given)
+    assert why in str(caught.value)
+
+
+def test_configuration_is_checked() -> None:
+    with pytest.raises(UsageError, match="linger_ms"):
+        replog.connect("a:1", config={"linger_m": 1})
+    config = ClientConfig(linger_ms=7)
+    assert driver_of(replog.connect("a:1", config=config)).core.config is config
+
+
+def test_nothing_is_open_before_the_first_call(client: replog.Client) -> None:
+    assert FakeTransport.made == []
+    client.topics()
+    assert len(FakeTransport.made) == 1
+
+
+def test_one_thread_rests_on_the_sockets_and_brings_everybody_theirs(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch)
+    threads = [elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None)) for _ in range(5)]
+    driver = driver_of(client)
+    eventually(lambda: len(driver._waiters) == 4 and driver._polling is not None)
+    first = driver._polling.thread
+    client.append("t", 0, ["a"])
+    transport.release()
+    for thread, outcome in threads:
+        thread.join(30)
+        assert [r.text() for r in outcome[0]] == ["a"]
+    assert not driver._waiters
+    assert driver._polling is None
+    assert threading.get_ident() not in transport.readers[-1:]  # what the resting thread brought
+    assert first in transport.readers
+
+
+def test_who_rests_brings_others_theirs_and_goes_on_resting(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch | Produce)
+    driver = driver_of(client)
+    long, found = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._polling is not None)
+    short, receipt = elsewhere(lambda: client.append("t", 0, ["a"], timeout_s=None))
+    eventually(lambda: driver._waiters)
+    transport.release(Produce)
+    short.join(30)
+    assert receipt[0].base_offset == 0
+    assert long.is_alive()
+    transport.release()
+    long.join(30)
+    assert [r.text() for r in found[0]] == ["a"]
+
+
+def test_the_place_on_the_sockets_is_passed_on(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch)
+    driver = driver_of(client)
+    leave = threading.Event()
+    short, gone = elsewhere(lambda: driver.wait(leave.is_set, None))
+    eventually(lambda: driver._polling is not None)
+    long, outcome = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._waiters)
+    leave.set()
+    transport.wake()
+    short.join(30)
+    assert gone == [True]
+    eventually(lambda: driver._polling is not None and driver._polling.thread == long.ident)
+    client.append("t", 0, ["a"])
+    transport.release()
+    long.join(30)
+    assert [r.text() for r in outcome[0]] == ["a"]
+
+
+def test_running_beside_a_thread_that_rests_neither_waits_nor_reads(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch)
+    driver = driver_of(client)
+    thread, _ = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._polling is not None)
+    readers, flushed = len(transport.readers), transport.flushed
+    driver.run()
+    assert transport.flushed == flushed + 1
+    assert len(transport.readers) == readers
+    assert transport.wakes == 0  # nothing is due any earlier
+    transport.release()
+    client.append("t", 0, ["a"])
+    thread.join(30)
+
+
+def test_a_nearer_deadline_calls_up_the_thread_that_rests(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch | Produce)
+    driver = driver_of(client)
+    thread, _ = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._polling is not None and transport.kept)
+    resting = driver._polling
+    before = resting.until_ms
+    producer = client.producer(linger_ms=300)
+    delivery = producer.send("t", "x")
+    driver.run()
+    assert transport.wakes == 1
+    eventually(lambda: driver._polling is resting and resting.until_ms < before)
+    transport.release()
+    assert delivery.result(timeout_s=30).offset == 0
+    thread.join(30)
+
+
+def test_a_background_thread_gives_way_to_the_application(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Produce)
+    driver = driver_of(client)
+    producer = client.producer()
+    delivery = producer.send("t", "x")
+    eventually(lambda: driver._polling is not None and driver._polling.background)
+    asked = transport.wakes
+    thread, outcome = elsewhere(lambda: delivery.result(timeout_s=30))
+    eventually(lambda: driver._polling is not None and not driver._polling.background)
+    assert transport.wakes > asked
+    transport.release()
+    thread.join(30)
+    assert outcome[0].offset == 0
+    producer.close()
+
+
+def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: replog.Client) -> None:
+    client.topics()
+    (broken,) = FakeTransport.made
+    broken.cluster_id = "fake"
+    broken.failing = ZeroDivisionError("a mistake")
+    with pytest.raises(ZeroDivisionError):
+        client.topics()
+    assert broken.ended == "abandoned"
+    assert client.append("t", 0, ["a"]).base_offset == 0
+    assert [r.text() for r in client.read("t")] == ["a"]
+    assert len(FakeTransport.made) == 2
+    assert FakeTransport.made[1].cluster_id == "fake"  # it still belongs to the same cluster
+    assert driver_of(client).core.bootstrap == ["tcp://host:1", "tcp://host:2", "tcp://host:3", *(f"tcp://host{n}:1" for n in (1, 2, 3))]
+
+
+def test_a_connection_is_not_ended_under_the_thread_that_rests_on_it(client: replog.Client) -> None:
+    client.topics()
+    (old,) = FakeTransport.made
+    old.held = lambda message: isinstance(message, Fetch)
+    driver = driver_of(client)
+    thread, outcome = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._polling is not None)
+    with driver.lock:
+        driver._crashed(KeyboardInterrupt())
+        assert not old.ended
+        assert old.wakes == 1
+    thread.join(30)
+    assert isinstance(outcome[0], Unavailable)
+    assert old.ended == "abandoned"
+
+
+def test_whoever_was_kept_from_leaving_its_place_is_not_waited_for(client: replog.Client) -> None:
+    client.topics()
+    driver = driver_of(client)
+    driver._polling = connected._Waiter(lambda: True, driver.lock, background=False)  # as a second Ctrl-C leaves it
+    assert client.append("t", 0, ["a"]).base_offset == 0
+    assert driver._polling is None
+
+
+def test_nobody_reached(client: replog.Client, cluster: FakeCluster) -> None:
+    cluster.down = {1, 2, 3}
+    with pytest.raises(TimedOut) as caught:
+        client.topics(timeout_s=0.2)
+    for number in (1, 2, 3):
+        assert f"tcp://host:{number} (Connection refused)" in str(caught.value)
+    cluster.down = {1}
+    assert client.topics() == ["t"]
+    cluster.move("t", 0, 1)
+    with pytest.raises(TimedOut, match=r"not reached: .*broker 1 \(tcp://host1:1: Connection refused\)"):
+        client.append("t", 0, ["x"], timeout_s=0.3)
+    cluster.down = set()
+    assert client.append("t", 0, ["x"]).base_offset == 0
+    assert 1 not in driver_of(client).core.unreached
+
+
+def test_a_connection_that_ended_unnoticed_makes_no_second_copy(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    with client.producer(idempotent=False) as producer:
+        for n in range(3):
+            transport.cut = {1}
+            assert producer.send("t", f"{n}").result().offset == n
+    assert cluster.partition("t").values() == [b"0", b"1", b"2"]
+
+
+def test_a_client_that_is_dropped_says_so(cluster: FakeCluster) -> None:
+    client = replog.connect("host:1")
+    client.topics()
+    (transport,) = FakeTransport.made
+    del transport.receive, transport.endpoint_of, transport.tell, client  # what leads from the transport to the driver
+    with pytest.warns(ResourceWarning, match="dropped with its connections open"):
+        gc.collect()
+    assert transport.ended == "closed"
+
+
+def test_a_callback_that_fails_and_one_that_closes(client: replog.Client, caplog: pytest.LogCaptureFixture) -> None:
+    producer = client.producer()
+    producer.send("t", "a").add_done_callback(lambda _: 1 // 0)
+    producer.send("t", "b").add_done_callback(lambda _: client.close())
+    eventually(lambda: driver_of(client).closed)
+    assert FakeTransport.made[0].ended == "closed"
+    assert "a delivery callback failed" in caplog.text
+    eventually(lambda: not [t for t in threading.enumerate() if t.name == "replog client"])
+
+
+def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.has_unsent = True
+    producer = client.producer(acks=0)
+    producer.send("t", "a")
+    with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
+        producer.flush(timeout_s=0.05)
+    thread, outcome = elsewhere(lambda: client.append("t", 0, ["b"], acks=0))
+    driver = driver_of(client)
+    eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
+    assert thread.is_alive()
+    transport.has_unsent = False
+    transport.wake()
+    thread.join(30)
+    assert isinstance(outcome[0], replog.Receipt)
+    producer.close()
+
+
+def test_while_a_callback_takes_its_time_another_rests_on_the_sockets(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch | Produce)
+    driver = driver_of(client)
+    driver.finisher = "nobody"
+    producer = client.producer()
+    delivery = producer.send("t", "a")
+    others_turn = threading.Event()
+    turned: list[bool] = []
+    delivery.add_done_callback(lambda _: turned.append(others_turn.wait(30)))
+    first, _ = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._polling is not None and driver._polling.thread == first.ident)
+    second, found = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: second.ident in [waiter.thread for waiter in driver._waiters])
+    transport.release(Produce)
+    eventually(lambda: driver._polling is not None and driver._polling.thread == second.ident, 10)
+    transport.release()
+    second.join(30)
+    others_turn.set()
+    first.join(30)
+    assert turned == [True]
+    assert [r.text() for r in found[0]] == ["a"]
+    producer.close()
+
+
+def test_what_one_waits_for_may_raise_and_raises_there(client: replog.Client) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch)
+    driver = driver_of(client)
+    first, found = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._polling is not None)
+    broken = threading.Event()
+    second, problem = elsewhere(lambda: driver.wait(lambda: broken.is_set() and 1 // 0 == 1, None))
+    eventually(lambda: driver._waiters)
+    broken.set()
+    client.append("t", 0, ["a"])  # the first thread takes in the answer, and asks for the second whether it is done
+    second.join(30)
+    assert isinstance(problem[0], ZeroDivisionError)
+    transport.release()
+    first.join(30)
+    assert [r.text() for r in found[0]] == ["a"]
+
+
+def test_the_driver_is_one() -> None:
+    from replog.client.driver import Driver
+
+    driver: Driver = ConnectedDriver(["tcp://a:1"], config=ClientConfig())
+    assert not driver.closed
+    driver.close()
+    assert driver.closed
+    with pytest.raises(UsageError, match="this Client is closed"):
+        driver.run()
