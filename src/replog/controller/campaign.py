@@ -8,7 +8,7 @@ from attrs import frozen
 
 from replog.controller.reading import Reader, Script
 from replog.metadata import layout
-from replog.ports import Conflict, Create, Delete, Op, Put, Versioned
+from replog.ports import Check, Conflict, Create, Delete, Op, Put, Versioned
 
 __all__ = ["Won", "campaign", "still_seated"]
 
@@ -29,8 +29,8 @@ def campaign(reader: Reader, broker_id: int, attempted: Sequence[int], abandoned
     those. Any other seat of ours is given up first.
     """
     yield from reader.watch(layout.CONTROLLER)
+    stored: Versioned | None = yield "read", layout.CONTROLLER_EPOCH  # first: whoever wins after this changes it
     seat: Versioned | None = yield "read", layout.CONTROLLER
-    stored: Versioned | None = yield "read", layout.CONTROLLER_EPOCH
     epoch = 0 if stored is None else layout.decode_controller_epoch(layout.CONTROLLER_EPOCH, stored.value)
     if seat is not None:
         held = layout.decode_controller(layout.CONTROLLER, seat.value)
@@ -39,7 +39,9 @@ def campaign(reader: Reader, broker_id: int, attempted: Sequence[int], abandoned
         if stored is not None and held.controller_epoch == epoch and epoch in attempted and epoch not in abandoned:
             return Won(epoch, stored.version)
         # Of an earlier term or life of this broker, which has the registration now: nobody else will give the seat up.
-        yield "commit", [Delete(layout.CONTROLLER, seat.version)]
+        # Every seat has version 0: only the epoch tells this one from that of somebody who has won meanwhile.
+        unchanged = Check(layout.CONTROLLER_EPOCH, -1 if stored is None else stored.version)
+        yield "commit", [unchanged, Delete(layout.CONTROLLER, seat.version)]
     value = layout.encode_controller_epoch(epoch + 1)
     claim: Op = Create(layout.CONTROLLER_EPOCH, value)
     if stored is not None:

@@ -224,7 +224,8 @@ def deletions_seen(controller: Controller, event: DeletionsSeen) -> Decision:
         elif cluster.names.get(name) == topic_id:
             steps.append(Step(changes=(DeletionSet(name, topic_id, version),)))
             after.append(FinishDeletion(topic_id))
-        else:
+        elif not any(wish.topic == name for wish in cluster.deletions.values()):
+            # Else what was seen is gone, and in its place is a wish about another topic of this name: it has the same version.
             told = Told("wish_dropped", {"wish": "delete_topic", "topic": name, "topic_id": topic_id.hex()})
             steps += pack(controller.guard, [Piece((Delete(layout.delete_topic_path(name), version),), (), (told,))])
     return Decision(tuple(steps), after=tuple(after))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.harness import World, pid
 
+from replog.controller.campaign import campaign
+from replog.controller.reading import Reader
 from replog.errors import Code
 from replog.messages import AlterIsr, AlterIsrAnswer, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
 from replog.metadata import layout
-from replog.ports import Put
+from replog.metadata.memory import MemoryStore
+from replog.ports import Conflict, Delete, Put
 
 
 def test_one_of_them_becomes_the_controller_and_tells_everyone_everything():
@@ -234,3 +237,30 @@ def test_who_waits_for_an_answer_of_a_resigned_controller_is_told_so():
     world.session(1, "lost")
     world.settle()
     assert [a.error for a in world.client] == [Code.NOT_CONTROLLER]
+
+
+def test_giving_up_a_seat_of_an_earlier_life_deposes_nobody():
+    """Every seat has version 0: between the look and the deletion the old session ends, and another broker wins."""
+    root = MemoryStore()
+    old, new, other = root.session(), root.session(), root.session()
+
+    def run(session, broker_id, until=None):
+        """Run a campaign; or up to a commit whose first operation is of that kind, which comes back undone."""
+        script = campaign(Reader(1_000, lambda event: None), broker_id, (), ())
+        answer = None
+        try:
+            while True:
+                verb, argument = script.send(answer)
+                if verb == "commit" and until is not None and any(isinstance(op, until) for op in argument):
+                    return argument
+                answer = None if verb == "attempt" else getattr(session, verb)(*([argument, print] if verb == "watch" else [argument]))
+        except StopIteration as end:
+            return end.value
+
+    assert run(old, 1).controller_epoch == 1
+    late = run(new, 1, until=Delete)
+    old.close()
+    assert run(other, 2).controller_epoch == 2
+    with pytest.raises(Conflict):
+        new.commit(late)
+    assert layout.decode_controller(layout.CONTROLLER, new.read(layout.CONTROLLER).value).broker_id == 2

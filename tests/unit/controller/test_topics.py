@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.harness import World, pid
 
+from replog.controller.cluster import DeletionSet
+from replog.controller.events import DeletionsSeen
 from replog.errors import Code
 from replog.messages import AlterIsr, LeaderAndIsr, StopReplica
 from replog.metadata import layout
@@ -382,3 +384,16 @@ def test_a_broker_that_restarts_hears_nothing_of_a_topic_that_is_being_deleted()
     world.advance(world.config.reconcile_ms)  # the next scan finds the wish
     assert world.store.list(layout.TOPICS) == []
     assert world.store.read(layout.removed_path(topic)) is None
+
+
+def test_a_wish_that_was_seen_long_ago_does_not_undo_the_one_in_its_place():
+    """Both have version 0: the old topic is gone, another has its name, and its deletion is under way."""
+    world = World(3)
+    old = world.create()
+    world.admin("delete_topic", name="t")
+    new = world.create()
+    term = world.leader._term
+    seen = DeletionsSeen((("t", old, 0),))
+    assert [step.ops[-1].path for step in term.controller.decide(seen).steps] == [layout.delete_topic_path("t")]
+    term.cluster.apply(DeletionSet("t", new, 0))
+    assert term.controller.decide(seen).steps == ()

@@ -141,9 +141,11 @@ class Books:
     def _close(self, goes: Callable[[str, int], bool]) -> None:
         for named in [named for named in self._places if goes(*named)]:
             identity = self._places.pop(named)
-            ledger = self.closed[identity] = self.ledgers.pop(identity)
-            ledger.closed = True
-            ledger.state = None
+            ledger = self.ledgers.pop(identity, None)
+            if ledger is not None:  # else it was closed before, and a late look at its state has named it again
+                self.closed[identity] = ledger
+                ledger.closed = True
+                ledger.state = None
 
     def _see_state(self, path: str, name: str, partition: int, found: Versioned) -> None:
         topic = self._topics.get(name)

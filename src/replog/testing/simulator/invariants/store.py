@@ -37,6 +37,8 @@ class StatesAreSound(Invariant):
         assert state is not None
         if state is before:
             return
+        if ledger.closed:
+            self.fail(ledger, f"{state} is stored after the partition was removed")
         if state.partition_epoch != (0 if before is None else before.partition_epoch + 1):
             self.fail(ledger, f"partition epoch {state.partition_epoch} after {before}")
         if not set(state.isr) <= set(ledger.replicas) or not set(state.elr) <= set(ledger.replicas):
