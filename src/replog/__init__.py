@@ -35,19 +35,26 @@ if TYPE_CHECKING:
     from replog.log.memory import MemoryLog
     from replog.metadata.file import FileStore
     from replog.metadata.memory import MemoryStore
+    from replog.metadata.zookeeper import ZooKeeperStore
     from replog.model import TopicPartition
     from replog.partition.partition import Partition
     from replog.partition.replica import Replica
     from replog.ports import Log, MetadataStore, Transport
     from replog.records import Record
+    from replog.runtime.child import BrokerProcess
+    from replog.runtime.connected import connect
     from replog.runtime.embedded import Cluster
+    from replog.runtime.node import Broker, LocalPartition
     from replog.transport.memory import MemoryTransport
+    from replog.transport.tcp.transport import TcpTransport
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Broker",
     "BrokerConfig",
     "BrokerDescription",
+    "BrokerProcess",
     "Client",
     "ClientConfig",
     "Cluster",
@@ -57,6 +64,7 @@ __all__ = [
     "Deliveries",
     "Delivery",
     "FileStore",
+    "LocalPartition",
     "Log",
     "MemoryLog",
     "MemoryStore",
@@ -71,6 +79,7 @@ __all__ = [
     "Rejected",
     "Replica",
     "ReplogError",
+    "TcpTransport",
     "TimedOut",
     "TopicConfig",
     "TopicDescription",
@@ -78,13 +87,17 @@ __all__ = [
     "Transport",
     "Unavailable",
     "UsageError",
+    "ZooKeeperStore",
+    "connect",
     "errors",
 ]
 
 # Public name -> the module that defines it; the imports above say the same to type checkers, and a test compares the two.
 _HOME = {
+    "Broker": "replog.runtime.node",
     "BrokerConfig": "replog.config",
     "BrokerDescription": "replog.client.results",
+    "BrokerProcess": "replog.runtime.child",
     "Client": "replog.client.client",
     "ClientConfig": "replog.config",
     "Cluster": "replog.runtime.embedded",
@@ -94,6 +107,7 @@ _HOME = {
     "Deliveries": "replog.client.producer",
     "Delivery": "replog.client.producer",
     "FileStore": "replog.metadata.file",
+    "LocalPartition": "replog.runtime.node",
     "Log": "replog.ports",
     "MemoryLog": "replog.log.memory",
     "MemoryStore": "replog.metadata.memory",
@@ -108,6 +122,7 @@ _HOME = {
     "Rejected": "replog.errors",
     "Replica": "replog.partition.replica",
     "ReplogError": "replog.errors",
+    "TcpTransport": "replog.transport.tcp.transport",
     "TimedOut": "replog.errors",
     "TopicConfig": "replog.config",
     "TopicDescription": "replog.client.results",
@@ -115,6 +130,8 @@ _HOME = {
     "Transport": "replog.ports",
     "Unavailable": "replog.errors",
     "UsageError": "replog.errors",
+    "ZooKeeperStore": "replog.metadata.zookeeper",
+    "connect": "replog.runtime.connected",
     "errors": "replog.errors",
 }
 

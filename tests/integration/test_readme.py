@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/log.md", "docs/embedding.md", "docs/testing.md")
+PAGES = ("README.md", "docs/log.md", "docs/embedding.md", "docs/testing.md", "docs/cli.md")
 
 
 def blocks(text: str) -> list[tuple[int, str]]:

@@ -111,6 +111,8 @@ class Broker:
         self._state = "new"
         self.endpoint = ""
         """Where others reach it, once it is open: "tcp://host:port"."""
+        self.failure: Exception | None = None
+        """Why it does nothing any more: after an exception it could not be opened again."""
         kill_in_child(self)
 
     # ----------------------------------------------------------------------------------------------------------- life
@@ -186,7 +188,11 @@ class Broker:
         if self._life is life:
             _log.warning("broker %d is restarted after %s", self.broker_id, type(problem).__name__)
             self._end_life(clean=False)
-            self._begin()
+            try:
+                self._begin()
+            except Exception as failure:
+                self.failure = failure
+                _log.error("broker %d could not be opened again: %s", self.broker_id, failure)
 
     def _end_life(self, *, clean: bool) -> None:
         life, self._life = self._life, None
@@ -323,16 +329,18 @@ class Broker:
         limit_s = check_timeout(timeout_s)
         if not self._loop.is_running:
             raise UsageError("nobody runs this Broker: call start(), or poll() until is_ready")
-        if not self._pump.wait(lambda: self.is_ready or self._state != "open" or self._refused is not None, limit_s):
+        if not self._pump.wait(lambda: self.is_ready or self._state != "open" or self._hopeless is not None, limit_s):
             raise TimedOut(f"waited {timeout_s} s for broker {self.broker_id} to be let in{self.trouble and ': '}{self.trouble}")
         self._check_usable()
-        if self._refused is not None:
-            raise self._refused
+        if self._hopeless is not None:
+            raise self._hopeless
         return self
 
     @property
-    def _refused(self) -> UsageError | None:
+    def _hopeless(self) -> Exception | None:
         """What waiting does not help against."""
+        if self.failure is not None:
+            return self.failure
         if self._life is not None and self._life.membership.refused:
             return UsageError(self._life.membership.refused)
         return None if self._sessions is None else self._sessions.refused

@@ -267,6 +267,18 @@ def test_an_exception_in_an_actor_is_a_restart(tmp_path: Path, store: str) -> No
     one.stop()
 
 
+def test_a_broker_that_cannot_be_opened_again_says_so(tmp_path: Path, store: str) -> None:
+    one = broker(1, tmp_path, store).start().wait_until_ready(timeout_s=60)
+    life = one._life
+    assert life is not None
+    one._data = str(tmp_path / "metadata.db")  # a file where the folder was
+    life.broker.tick = lambda now_ms, wall_ms: 1 // 0  # type: ignore[assignment]
+    eventually(lambda: one.failure, 60)
+    with pytest.raises(replog.ReplogError, match=r"metadata\.db"):
+        one.wait_until_ready(timeout_s=30)
+    one.stop()
+
+
 def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
     """The broker goes on trying, and says what it waits for."""
     missing = tmp_path / "later"

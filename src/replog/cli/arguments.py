@@ -1,0 +1,81 @@
+"""What people type, as what the library takes. Every refusal names the text and what is allowed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from replog.client.arguments import Acks, Position
+
+__all__ = ["acks", "count", "number", "position", "seconds", "setting", "settings"]
+
+
+def number(text: str) -> int:
+    """A whole number from 0 up."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number from 1 up."""
+    if number(text) == 0:
+        raise argparse.ArgumentTypeError("0 is too few: at least 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Seconds, from 0 up."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 up")
+    return value
+
+
+def acks(text: str) -> Acks:
+    """0, 1 or all."""
+    if text not in ("0", "1", "-1", "all"):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed are 0, 1, all")
+    return "all" if text in ("all", "-1") else int(text)
+
+
+def position(text: str) -> Position:
+    """earliest, latest, an offset, or a time like 2026-01-31T12:00:00Z (without a zone: local time)."""
+    if text == "earliest" or text == "latest":
+        return text  # type: ignore[return-value]  # mypy does not narrow str to these two
+    if text.isascii() and text.isdigit() and len(text) <= 19 and "-" not in text:
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        allowed = "earliest, latest, an offset, or a time like 2026-01-31T12:00:00Z"
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed are {allowed}") from None
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """KEY=VALUE: a whole number, true, false, none, or text."""
+    key, equals, value = text.partition("=")
+    key = key.strip().replace("-", "_")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    words = {"true": True, "false": False, "none": None}
+    plain = value.strip()
+    digits = plain.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 19:
+        return key, int(plain)
+    return key, words.get(plain.lower(), plain)
+
+
+def settings(pairs: Iterable[tuple[str, Any]] | None, parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """All of them; ends the command if a key is there twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs or ():
+        if key in found:
+            parser.error(f"--config: {key} is given twice")
+        found[key] = value
+    return found

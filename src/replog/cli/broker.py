@@ -1,0 +1,189 @@
+"""`replog broker`: one broker in a process of its own, until a signal, or whoever started it, ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any, Final
+
+from replog.cli.context import Context
+from replog.cli.exits import OK, REFUSED, UNAVAILABLE
+from replog.cli.told import tell_on
+from replog.errors import TimedOut, UsageError
+
+__all__ = ["broker"]
+
+_log = logging.getLogger("replog")
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SLICE_S: Final = 0.25
+_TELL_EVERY: Final = 40
+"""Slices between two lines that say what it still waits for."""
+_ORPHAN_S: Final = 30.0
+"""A controlled stop that nobody waits for any more takes no longer than this."""
+
+
+class Ending:
+    """Why and how it ends: by a signal, by a second one at once, or because stdin was closed.
+
+    The system may give a signal to any thread, but Python handles it on the main one, which nobody wakes if it waits for a
+    lock. So the main thread waits for a pipe, into which every signal writes.
+    """
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.why = ""
+        self.orphaned = False
+        self._signals = 0
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        self._before = {number: signal.signal(number, self.on_signal) for number in _SIGNALS}
+        self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+
+    def close(self) -> None:
+        """Signals mean again what they meant before."""
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._woken)
+        os.close(self._wake)
+
+    def wait(self, event: threading.Event, timeout_s: float | None = None) -> bool:
+        """On the main thread: wait until `event` is set by `set`, and handle signals meanwhile; returns whether it is."""
+        give_up = None if timeout_s is None else time.monotonic() + timeout_s
+        while not event.is_set():
+            left_s = None if give_up is None else give_up - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return False
+            select.select([self._woken], [], [], left_s)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._woken, 4096)
+        return True
+
+    def set(self, event: threading.Event) -> None:
+        """From any thread."""
+        event.set()
+        with contextlib.suppress(OSError):  # full, so that it wakes anyway; or nobody waits any more
+            os.write(self._wake, b"\0")
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """The first asks for a controlled stop; the second ends the process, as SIGKILL would."""
+        self._signals += 1
+        if self._signals > 1:
+            os._exit(128 + number)
+        self.why = self.why or signal.Signals(number).name
+        self.asked.set()
+
+    def watch(self, descriptor: int) -> None:
+        """Wait, on a thread, until everybody who could write to a descriptor has closed it."""
+
+        def wait() -> None:
+            try:
+                while os.read(descriptor, 4096):
+                    pass
+            except OSError as problem:
+                _log.warning("stdin cannot be read: %s", problem)
+            self.why = self.why or "stdin was closed"
+            self.orphaned = True
+            self.set(self.asked)
+
+        threading.Thread(target=wait, name="stdin", daemon=True).start()
+
+
+def broker(context: Context) -> int:
+    """Run a broker until it is asked to end. The line on stdout says that it is ready, and where."""
+    from replog.runtime.node import Broker
+
+    asked = context.arguments
+    tell_on(context.output.stderr, asked.log_level)
+    one = Broker(
+        asked.id,
+        listen=asked.listen,
+        data=None if asked.data == "memory://" else asked.data,
+        store=asked.store,
+        rack=asked.rack,
+        config=_config(asked.settings, asked.session_ms),
+        insecure=asked.insecure,
+    )
+    ending = Ending()
+    try:
+        if asked.until_stdin_closes:
+            ending.watch(context.stdin.fileno())
+        one.start()
+        status = _wait_until_ready(context, one, ending)
+        if status is None:
+            context.output.line(f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}")
+            context.output.flush()
+            ending.wait(ending.asked)
+            status = OK
+        _stop(one, ending)
+        return status
+    finally:
+        ending.close()
+
+
+def _config(settings: dict[str, Any], session_ms: int | None) -> dict[str, Any]:
+    """--config, with --session-ms in it. A shorter session needs its heartbeats sooner."""
+    config = dict(settings)
+    if session_ms is not None:
+        config["session_ms"] = session_ms
+        config.setdefault("heartbeat_ms", max(10, min(2_000, session_ms // 4)))
+    return config
+
+
+def _wait_until_ready(context: Context, one: Any, ending: Ending) -> int | None:
+    """None once it is; else the exit status: it was asked to end before, or the time has run out."""
+    limit_s: float | None = context.arguments.timeout
+    slices = 0
+    while not ending.asked.is_set():
+        try:
+            one.wait_until_ready(timeout_s=_SLICE_S)
+            return None
+        except TimedOut:
+            slices += 1
+        except UsageError as problem:
+            if not _is_refused(one):
+                raise
+            context.output.note(f"replog: {problem}")
+            return REFUSED
+        trouble = one.trouble
+        if limit_s is not None and slices * _SLICE_S >= limit_s:
+            context.output.note(f"replog: broker {one.broker_id} was not let in within {limit_s:g} s{trouble and ': '}{trouble}")
+            return UNAVAILABLE
+        if slices % _TELL_EVERY == 0:
+            _log.warning("broker %d waits to be let in%s%s", one.broker_id, trouble and ": ", trouble)
+    return OK
+
+
+def _is_refused(one: Any) -> bool:
+    """Whether the cluster has said no, rather than nothing."""
+    return one._life is not None and bool(one._life.membership.refused)
+
+
+def _stop(one: Any, ending: Ending) -> None:
+    """A controlled stop, on a thread of its own: a second signal is heard whatever the stop waits for."""
+    _log.info("broker %d stops: %s", one.broker_id, ending.why or "it was not let in")
+    problems: list[BaseException] = []
+
+    def stop() -> None:
+        try:
+            one.stop(controlled=True)
+        except BaseException as problem:
+            problems.append(problem)
+        finally:
+            ending.set(stopped)
+
+    stopped = threading.Event()
+    threading.Thread(target=stop, name="stop", daemon=True).start()
+    if not ending.wait(stopped, _ORPHAN_S if ending.orphaned else None):
+        os._exit(1)
+    if problems:
+        raise problems[0]
+    _log.info("broker %d is stopped", one.broker_id)

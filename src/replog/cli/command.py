@@ -1,0 +1,169 @@
+"""The commands and their arguments, and what becomes of what they raise."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, BinaryIO, Final, TextIO
+
+from replog.cli import arguments as parse
+from replog.cli.context import BOOTSTRAP, Context
+from replog.cli.exits import BAD, EXITS, INTERRUPTED, OK, UNREACHABLE, exit_of
+from replog.cli.output import Output, OutputClosed, buffered_stdout, quieten
+from replog.client.client import Client
+from replog.errors import ReplogError
+
+__all__ = ["main", "make_parser"]
+
+_RAW: Final = argparse.RawDescriptionHelpFormatter
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    client: Client | None = None,
+    stdin: BinaryIO | None = None,
+    stdout: BinaryIO | None = None,
+    stderr: TextIO | None = None,
+) -> int:
+    """Run one command and return its exit status. `client` is used instead of connecting, and stays its owner's."""
+    parser = make_parser()
+    try:
+        asked = parser.parse_args(argv)
+        if hasattr(asked, "config"):
+            asked.settings = parse.settings(asked.config, parser)
+    except SystemExit as end:  # --help, --version, or what argparse has refused
+        return end.code if isinstance(end.code, int) else BAD
+    out = stdout if stdout is not None else buffered_stdout()
+    output = Output(out, stderr if stderr is not None else sys.stderr, asked.format, pretty=out.isatty())
+    context = Context(asked, output, stdin if stdin is not None else sys.stdin.buffer, client)
+    try:
+        status = _run(asked.run, context)
+        output.flush()
+        return status
+    except OutputClosed:
+        if stdout is None:
+            quieten(sys.stdout)
+        return OK
+
+
+def _run(place: str, context: Context) -> int:
+    """Run the command that `place` names ("module:function"); what it raises becomes a line on stderr and a status."""
+    module, _, name = place.partition(":")
+    try:
+        command: Callable[[Context], int] = getattr(import_module(f"replog.cli.{module}"), name)
+        return command(context)
+    except ReplogError as problem:
+        context.output.flush()
+        context.output.note(f"replog: {problem}")
+        status = exit_of(problem)
+        return UNREACHABLE if module == "health" and status > BAD else status
+    except KeyboardInterrupt:
+        context.output.flush()
+        return INTERRUPTED
+    except OSError as problem:  # files that cannot be read, a terminal that has gone
+        context.output.note(f"replog: {problem}")
+        return BAD
+
+
+# ------------------------------------------------------------------------------------------------------------- arguments
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    from replog import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="replog", description="A replicated log.", epilog=EXITS, formatter_class=_RAW, parents=[_common()], allow_abbrev=False
+    )
+    parser.set_defaults(bootstrap=None, format="table", timeout=None)
+    parser.add_argument("--version", action="version", version=f"replog {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(group: Any, name: str, place: str, text: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = group.add_parser(
+            name, parents=[_common()], help=text, description=text, epilog=EXITS, formatter_class=_RAW, allow_abbrev=False
+        )
+        made.set_defaults(run=place)
+        return made
+
+    _broker(command(commands, "broker", "broker:broker", "run a broker in this process"))
+    topic = commands.add_parser("topic", help="create, list, describe and delete topics").add_subparsers(metavar="VERB", required=True)
+    _topic(lambda *words: command(topic, *words))
+    _produce(command(commands, "produce", "records:produce", "append a record for each line of stdin"))
+    _read(command(commands, "read", "records:read", "print records"))
+    log = commands.add_parser("log", help="look at a broker's files").add_subparsers(metavar="VERB", required=True)
+    _log(lambda *words: command(log, *words))
+    health = command(commands, "health", "health:health", "whether everything is led, copied and controlled: 0 yes, 1 no, 2 nobody answers")
+    health.add_argument("--watch", action="store_true", help="go on, and tell what changes")
+    health.add_argument("--exit-when-healthy", action="store_true", help="go on until it is")
+    health.add_argument("--brokers", type=parse.count, default=0, metavar="N", help="not healthy with fewer than N")
+    return parser
+
+
+def _common() -> argparse.ArgumentParser:
+    """What may stand before the command and behind it. Made anew each time: a parser's defaults would be those of all its users."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("-b", "--bootstrap", metavar="URLS", help=f"brokers to ask: tcp://HOST:PORT,HOST:PORT (default: ${BOOTSTRAP})")
+    common.add_argument("--format", choices=("table", "json"), help="for people or for programs (default: table)")
+    common.add_argument("--timeout", type=parse.seconds, metavar="SECONDS", help="for each question (default: 30; broker: no limit)")
+    return common
+
+
+def _broker(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--id", type=parse.number, required=True, metavar="N", help="the broker's number")
+    add("--listen", required=True, metavar="URL", help="tcp://HOST:PORT; port 0 takes a free one")
+    add("--data", required=True, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
+    add("--store", required=True, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
+    add("--rack", help="where it stands: replicas of a partition are spread over racks")
+    add("--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="a key of BrokerConfig; repeat it for more")
+    add("--session-ms", type=parse.count, metavar="MS", help="after this long without a sign of life others take it for dead")
+    add("--insecure", action="store_true", help="listen beyond loopback, although nobody proves who they are")
+    add("--until-stdin-closes", action="store_true", help="end, controlled, when stdin is closed: with the process that started it")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="what stderr is told (default: %(default)s)")
+
+
+def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
+    create = command("create", "topics:create", "create a topic")
+    create.add_argument("topic")
+    create.add_argument("-p", "--partitions", type=parse.count, default=1, metavar="N", help="default: %(default)s")
+    create.add_argument("-r", "--replication-factor", type=parse.count, metavar="N", help="default: 3, or the brokers there are")
+    create.add_argument("-c", "--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="min_isr=2, ...; repeatable")
+    create.add_argument("--exist-ok", action="store_true", help="leave an existing topic as it is")
+    command("list", "topics:list_topics", "all topics")
+    command("describe", "topics:describe", "leader, replicas, in-sync set and offsets of each partition").add_argument("topic")
+    delete = command("delete", "topics:delete", "delete a topic and everything in it")
+    delete.add_argument("topic")
+    delete.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
+    delete.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+
+
+def _produce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic")
+    parser.add_argument("-k", "--key-separator", metavar="TEXT", help="what stands between key and value; without it there are no keys")
+    parser.add_argument("-p", "--partition", type=parse.number, metavar="N", help="default: by key, or in turn")
+    parser.add_argument("--acks", type=parse.acks, default="all", help="0, 1 or all (default: %(default)s)")
+    parser.add_argument("--batch", type=parse.count, default=1_000, metavar="N", help="most lines in one go (default: %(default)s)")
+
+
+def _read(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic")
+    parser.add_argument("-p", "--partition", type=parse.number, action="append", metavar="N", help="repeatable (default: all)")
+    where = "earliest, latest, an offset, or an ISO time (default: %(default)s)"
+    parser.add_argument("--start", type=parse.position, default="earliest", metavar="WHERE", help=where)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is appended later")
+    parser.add_argument("--keys", action="store_true", help="print the key, and a tab, before the value")
+    parser.add_argument("--offsets", action="store_true", help="print partition, tab, offset, tab first")
+    parser.add_argument("-n", "--count", type=parse.number, metavar="N", help="end after N records")
+
+
+def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
+    dump = command("dump", "logs:dump", "every batch in the files, or every record")
+    dump.add_argument("--records", action="store_true", help="the records as well")
+    verify = command("verify", "logs:verify", "every byte against its checksums; damaged places are named")
+    for parser in (dump, verify):
+        parser.add_argument("folder", metavar="DIR", help="a broker's data directory, one of its log folders, or the folder of a Cluster")
+        parser.add_argument("--topic", help="only this one")

@@ -1,0 +1,51 @@
+"""What every command is given: the arguments, the streams, and a way to a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from attrs import define
+
+from replog.cli.output import Output
+from replog.client.client import Client
+from replog.errors import UsageError
+
+__all__ = ["BOOTSTRAP", "Context"]
+
+BOOTSTRAP: Final = "REPLOG_BOOTSTRAP"
+"""The environment variable that names a cluster where --bootstrap does not."""
+
+
+@define
+class Context:
+    """One run of one command."""
+
+    arguments: argparse.Namespace
+    output: Output
+    stdin: BinaryIO
+    given: Client | None = None
+    """A client to use instead of connecting; it stays its owner's."""
+
+    @property
+    def timeout_s(self) -> float | None:
+        """How long each question to the cluster may take."""
+        value: float | None = self.arguments.timeout
+        return 30.0 if value is None else value
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Client]:
+        """A client of the cluster that --bootstrap names. Raises UsageError if nothing does."""
+        if self.given is not None:
+            yield self.given
+            return
+        endpoints = self.arguments.bootstrap or os.environ.get(BOOTSTRAP, "")
+        if not endpoints:
+            raise UsageError(f"which cluster? Give --bootstrap tcp://HOST:PORT,HOST:PORT, or set {BOOTSTRAP}")
+        from replog.runtime.connected import connect
+
+        with connect(endpoints) as client:
+            yield client

@@ -1,0 +1,123 @@
+"""Where a command's answer goes: tables for people, JSON for programs, and nothing but data on stdout.
+
+Tables are drawn by rich where it is installed and a person looks; their content is the same without it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO, TextIO
+
+from attrs import define
+
+__all__ = ["Output", "OutputClosed", "aligned", "buffered_stdout", "quieten"]
+
+
+class OutputClosed(Exception):
+    """Whoever read stdout has gone (`replog read ... | head`): there is nobody left to tell anything."""
+
+
+@define
+class Output:
+    """The two streams and the format. Text on stdout is UTF-8, whatever the locale."""
+
+    stdout: BinaryIO
+    stderr: TextIO
+    format: str = "table"
+    """"table" or "json"."""
+    pretty: bool = False
+    """A person looks at stdout."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether programs read this."""
+        return self.format == "json"
+
+    def data(self, data: bytes) -> None:
+        """Bytes to stdout, as they are. Raises OutputClosed."""
+        try:
+            self.stdout.write(data)
+        except BrokenPipeError as gone:
+            raise OutputClosed from gone
+
+    def line(self, text: str) -> None:
+        """A line to stdout. What cannot be UTF-8 (a file's name may hold any byte) goes out as the bytes it was."""
+        self.data(text.encode("utf-8", "surrogateescape") + b"\n")
+
+    def json(self, value: Any) -> None:
+        """One JSON value, on one line."""
+        self.line(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+        """A table under its title."""
+        cells = [[_shown(cell) for cell in row] for row in rows]
+        drawn = _drawn_by_rich(head, cells) if self.pretty else None
+        if title:
+            self.line(title)
+        self.line(aligned(head, cells) if drawn is None else drawn)
+
+    def note(self, text: str) -> None:
+        """A line to stderr, for people."""
+        print(text, file=self.stderr, flush=True)
+
+    def flush(self) -> None:
+        """Let the reader of stdout have everything. Raises OutputClosed."""
+        try:
+            self.stdout.flush()
+        except BrokenPipeError as gone:
+            raise OutputClosed from gone
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns two spaces apart."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def buffered_stdout() -> BinaryIO:
+    """Stdout in large pieces, also where PYTHONUNBUFFERED would make a system call of each record."""
+    buffer: Any = sys.stdout.buffer
+    return open(buffer.fileno(), "wb", closefd=False) if isinstance(buffer, io.RawIOBase) else buffer
+
+
+def quieten(stream: Any) -> None:
+    """Nobody reads stdout, or stderr, any more: what is still buffered goes nowhere, instead of into an error at exit."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError, AttributeError):  # it is no file: then nothing is flushed at exit either
+        return
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, tuple | list):
+        return ",".join(map(str, cell)) or "-"
+    return str(cell)
+
+
+def _drawn_by_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
+    """The table with lines and colours; None if rich is not there."""
+    try:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return None
+    table = Table(box=box.ROUNDED, header_style="bold")
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    drawn = io.StringIO()
+    wide = max(Console().width, 40)
+    Console(file=drawn, force_terminal=True, width=wide).print(table)
+    return drawn.getvalue().rstrip("\n")

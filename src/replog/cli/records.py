@@ -1,0 +1,192 @@
+"""`replog produce` and `replog read`: records from lines, and lines from records."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+from replog.cli.context import Context
+from replog.cli.exits import OK
+from replog.client.producer import Deliveries
+from replog.client.results import Receipt
+from replog.errors import ReplogError, UsageError
+from replog.records import Record
+
+__all__ = ["chunks_of_lines", "plain_record", "produce", "read"]
+
+_READ_BYTES: Final = 1 << 18
+_UNDER_WAY_MAX: Final = 8
+_POLL_RECORDS: Final = 500
+
+
+# ---------------------------------------------------------------------------------------------------------------- produce
+
+
+class _Stored:
+    """What was acknowledged, per partition, while calls are under way."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.sent = 0
+        self.ranges: dict[int, list[int | None]] = {}
+        self.under_way: deque[Deliveries] = deque()
+
+    def settle(self, keep: int, timeout_s: float | None) -> None:
+        """Wait until at most `keep` calls are under way. Raises what one failed with."""
+        while len(self.under_way) > keep:
+            deliveries = self.under_way.popleft()
+            for receipt in deliveries.result(timeout_s):
+                self._take(receipt)
+            self.records += len(deliveries)
+
+    def _take(self, receipt: Receipt) -> None:
+        first, last = self.ranges.get(receipt.partition, [receipt.base_offset, None])
+        ends = [offset for offset in (last, receipt.last_offset) if offset is not None]
+        begins = [offset for offset in (first, receipt.base_offset) if offset is not None]
+        self.ranges[receipt.partition] = [min(begins, default=None), max(ends, default=None)]
+
+
+def produce(context: Context) -> int:
+    """A record for each line of stdin, acknowledged before the command ends; then where they went."""
+    asked = context.arguments
+    stored = _Stored()
+    separator = None if asked.key_separator is None else asked.key_separator.encode("utf-8", "surrogateescape")
+    with context.client() as client:
+        client.partitions_for(asked.topic, timeout_s=context.timeout_s)  # an unknown topic is refused before stdin is read
+        limit = client._core.config.max_record_bytes
+        try:
+            with client.producer(acks=asked.acks) as producer:
+                try:
+                    for first, lines in chunks_of_lines(context.stdin, asked.batch, limit):
+                        keys, values = (None, lines) if separator is None else _split(lines, separator, first)
+                        deliveries = producer.send_many(asked.topic, values, keys=keys, partition=asked.partition)
+                        stored.sent += len(lines)
+                        stored.under_way.append(deliveries)
+                        stored.settle(_UNDER_WAY_MAX, context.timeout_s)
+                finally:  # a line that is no record does not take back those before it
+                    stored.settle(0, context.timeout_s)
+        except ReplogError:
+            if stored.sent:
+                unknown = stored.sent - stored.records
+                rest = f"; of {unknown} after them it is not known" if unknown else ""
+                context.output.note(f"replog: {stored.records} records are stored{rest}")
+            raise
+    _report(context, stored)
+    return OK
+
+
+def _report(context: Context, stored: _Stored) -> None:
+    output, topic = context.output, context.arguments.topic
+    places = [{"partition": n, "first_offset": ends[0], "last_offset": ends[1]} for n, ends in sorted(stored.ranges.items())]
+    if output.is_json:
+        output.json({"topic": topic, "records": stored.records, "partitions": places})
+    elif places:
+        rows = [(p["partition"], p["first_offset"], p["last_offset"]) for p in places]
+        output.table(("partition", "first", "last"), rows, f"{stored.records} records in {topic}")
+    else:
+        output.line(f"0 records in {topic}")
+
+
+def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tuple[int, list[bytes]]]:
+    """(number of the first, up to `most` lines) as soon as they are there: a slow writer's line does not wait for the next.
+
+    The last line needs no newline. UsageError where a line is longer than any record may be.
+    """
+    read = getattr(stream, "read1", stream.read)
+    begun, number = b"", 1
+    while True:
+        data = read(_READ_BYTES)
+        if not data:
+            break
+        *lines, begun = (begun + data).split(b"\n")
+        for at in range(0, len(lines), most):
+            chunk = lines[at : at + most]
+            yield number, chunk
+            number += len(chunk)
+        if len(begun) > bytes_max:
+            raise UsageError(f"line {number} is longer than {bytes_max} bytes, and no record may be")
+    if begun:
+        yield number, [begun]
+
+
+def _split(lines: list[bytes], separator: bytes, first: int) -> tuple[list[bytes | str | None], list[bytes]]:
+    """Keys and values. UsageError naming the line that has no separator."""
+    keys: list[bytes | str | None] = []
+    values = []
+    for n, line in enumerate(lines):
+        key, found, value = line.partition(separator)
+        if not found:
+            raise UsageError(f"line {first + n} has no key: there is no {separator.decode('utf-8', 'replace')!r} in it")
+        keys.append(key)
+        values.append(value)
+    return keys, values
+
+
+# ------------------------------------------------------------------------------------------------------------------- read
+
+
+def read(context: Context) -> int:
+    """Records to stdout: what is there, then it ends; or with --follow, for ever."""
+    asked, output = context.arguments, context.output
+    left = asked.count
+    with context.client() as client:
+        if not asked.follow:
+            found = client.read(asked.topic, partitions=asked.partition, start=asked.start, timeout_s=context.timeout_s)
+            for record in found if left is None else _first(found, left):
+                _write(context, record)
+            return OK
+        client.partitions_for(asked.topic, timeout_s=context.timeout_s)
+        with client.consumer(asked.topic, partitions=asked.partition, start=asked.start) as consumer:
+            while left is None or left > 0:
+                records = consumer.poll(_POLL_RECORDS if left is None else min(left, _POLL_RECORDS), timeout_s=None)
+                for record in records:
+                    _write(context, record)
+                output.flush()  # whoever follows wants it now
+                left = None if left is None else left - len(records)
+    return OK
+
+
+def _first(records: Iterator[Record], most: int) -> Iterable[Record]:
+    """The first few, without asking for more."""
+    for _ in range(most):
+        record = next(records, None)
+        if record is None:
+            return
+        yield record
+
+
+def _write(context: Context, record: Record) -> None:
+    asked, output = context.arguments, context.output
+    if output.is_json:
+        output.json(plain_record(record))
+        return
+    parts = []
+    if asked.offsets:
+        parts.append(b"%d\t%d" % (record.partition, record.offset))
+    if asked.keys:
+        parts.append(record.key or b"")
+    parts.append(record.value or b"")
+    output.data(b"\t".join(parts) + b"\n")
+
+
+def plain_record(record: Record) -> dict[str, Any]:
+    """A record as plain values. Bytes that are no UTF-8 stand as base64, under a name that says so."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **_text("key", record.key),
+        **_text("value", record.value),
+        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
+        "leader_epoch": record.leader_epoch,
+    }
+
+
+def _text(name: str, value: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if value is None else bytes(value).decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value or b"").decode()}

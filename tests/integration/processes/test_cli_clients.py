@@ -1,0 +1,113 @@
+"""The commands as processes: pipes, signals, and clusters that do not answer."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.processes.cli import REPLOG, broker_processes, command, environment, started
+
+import replog
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.BrokerProcess]:
+    """One broker for the tests of this file; each uses a topic of its own."""
+    with broker_processes(tmp_path_factory.mktemp("brokers"), 1) as (broker,):
+        yield broker
+
+
+def test_the_environment_names_the_cluster(broker: replog.BrokerProcess) -> None:
+    made = command("topic", "create", "named", "--format", "json", REPLOG_BOOTSTRAP=broker.endpoint)
+    assert (made.returncode, made.stderr) == (0, b"")
+    assert json.loads(made.stdout)["topic"] == "named"
+    bare = broker.endpoint.removeprefix("tcp://")
+    assert b"named" in command("topic", "list", "-b", bare, REPLOG_BOOTSTRAP="tcp://127.0.0.1:1").stdout
+
+
+def test_from_pipe_to_pipe(broker: replog.BrokerProcess) -> None:
+    at = ("-b", broker.endpoint)
+    assert command(*at, "topic", "create", "pipes", "-p", "3").returncode == 0
+    lines = [f"key-{n % 11}:line {n}" for n in range(30_000)]
+    made = command(*at, "produce", "pipes", "-k", ":", "--format", "json", stdin="\n".join(lines).encode())
+    assert (made.returncode, made.stderr) == (0, b"")
+    assert json.loads(made.stdout)["records"] == 30_000
+    read = command(*at, "read", "pipes", "--keys")
+    assert read.returncode == 0
+    assert sorted(read.stdout.decode().replace("\t", ":").splitlines()) == sorted(lines)
+
+
+@pytest.mark.parametrize("more", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_a_reader_that_goes_early_is_no_error(broker: replog.BrokerProcess, more: dict[str, str]) -> None:
+    at = ("-b", broker.endpoint)
+    topic = f"early-{len(more)}"
+    assert command(*at, "topic", "create", topic).returncode == 0
+    assert command(*at, "produce", topic, stdin=b"x" * 200 + b"\n" + (b"y" * 200 + b"\n") * 5_000).returncode == 0
+    with started(*at, "read", topic, env=environment(**more)) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"x" * 200 + b"\n"
+        reader.stdout.close()
+        assert reader.stderr is not None
+        assert reader.stderr.read() == b""
+        assert reader.wait(60) == 0
+
+
+def test_follow_shows_each_record_when_it_comes_and_ends_with_130(broker: replog.BrokerProcess) -> None:
+    at = ("-b", broker.endpoint)
+    assert command(*at, "topic", "create", "followed").returncode == 0
+    with started(*at, "read", "followed", "--follow") as reader, started(*at, "produce", "followed") as producer:
+        assert reader.stdout is not None
+        assert producer.stdin is not None
+        for line in (b"first\n", b"second\n"):
+            producer.stdin.write(line)
+            producer.stdin.flush()  # and it is not closed: a line does not wait for the next
+            assert reader.stdout.readline() == line
+        reader.send_signal(signal.SIGINT)
+        rest, stderr = reader.communicate(timeout=60)
+        assert (reader.returncode, rest, stderr) == (130, b"", b"")
+        stdout, _ = producer.communicate(timeout=60)
+        assert (producer.returncode, stdout.splitlines()[0]) == (0, b"2 records in followed")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(("topic", "list"), 4), (("topic", "create", "t"), 4), (("produce", "t"), 4), (("read", "t"), 4), (("health",), 2)],
+)
+def test_nobody_there(words: tuple[str, ...], status: int) -> None:
+    done = command("-b", "tcp://127.0.0.1:1", "--timeout", "0.5", *words)
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert b"127.0.0.1:1" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_health_of_a_cluster_that_loses_a_broker(tmp_path: Path) -> None:
+    with broker_processes(tmp_path, 3) as brokers:
+        at = ("-b", ",".join(broker.endpoint for broker in brokers))
+        assert command(*at, "topic", "create", "t", "-p", "3").returncode == 0
+        assert command(*at, "health", "--watch", "--exit-when-healthy").returncode == 0
+        brokers[0].kill()
+        with started(*at, "health", "--watch", "--format", "json") as watching:
+            assert watching.stdout is not None
+            while (report := json.loads(watching.stdout.readline()))["healthy"] or report["leaderless"]:
+                pass
+        assert report["missing_brokers"] == [1]
+        assert len(report["under_replicated"]) == 3
+        ill = command(*at, "health")
+        assert (ill.returncode, ill.stdout.split(b":")[0]) == (1, b"NOT healthy")
+        brokers[0].start()
+        well = command("-b", brokers[0].endpoint, "health", "--watch", "--exit-when-healthy")
+        assert well.returncode == 0
+        assert well.stdout.decode().rpartition("healthy: cluster")[2]
+
+
+def test_tables_on_a_terminal_are_drawn(broker: replog.BrokerProcess) -> None:
+    script = ["script", "-qec", " ".join([*REPLOG, "-b", broker.endpoint, "health"]), "/dev/null"]
+    done = subprocess.run(script, env=environment(TERM="xterm"), stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert "╭" in done.stdout.decode()

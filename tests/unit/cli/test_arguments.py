@@ -1,0 +1,138 @@
+"""What may be typed, what it means, and that everything else is refused before anything happens."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from replog.cli import arguments as parse
+from replog.cli import main
+from replog.cli.command import make_parser
+from replog.cli.exits import exit_of
+from replog.errors import LogCorrupt, ReplogError, TimedOut, Unavailable, UsageError, rejection
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "value"),
+    [
+        (parse.number, "0", 0),
+        (parse.count, "7", 7),
+        (parse.seconds, "0.5", 0.5),
+        (parse.acks, "all", "all"),
+        (parse.acks, "-1", "all"),
+        (parse.acks, "0", 0),
+        (parse.position, "earliest", "earliest"),
+        (parse.position, "latest", "latest"),
+        (parse.position, "42", 42),
+        (parse.position, "2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        (parse.position, "2026-01-31", datetime(2026, 1, 31)),  # local time is what is meant
+        (parse.setting, "min_isr=2", ("min_isr", 2)),
+        (parse.setting, "min-isr=2", ("min_isr", 2)),
+        (parse.setting, "self_checks=true", ("self_checks", True)),
+        (parse.setting, "retention_ms=none", ("retention_ms", None)),
+        (parse.setting, "flush=ack", ("flush", "ack")),
+        (parse.setting, "x=-1", ("x", -1)),
+        (parse.setting, "x=", ("x", "")),
+    ],
+)
+def test_taken(function: Any, text: str, value: object) -> None:
+    taken = function(text)
+    assert (type(taken), taken) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "names"),
+    [
+        (parse.number, "-1", "-1"),
+        (parse.number, "٣", "٣"),  # a digit, and not one of ours
+        (parse.number, "9" * 20, "999"),
+        (parse.count, "0", "at least 1"),
+        (parse.seconds, "nan", "nan"),
+        (parse.seconds, "soon", "soon"),
+        (parse.acks, "2", "0, 1, all"),
+        (parse.position, "yesterday", "earliest, latest, an offset, or a time"),
+        (parse.position, "-3", "-3"),
+        (parse.setting, "min_isr", "KEY=VALUE"),
+        (parse.setting, "=2", "KEY=VALUE"),
+    ],
+)
+def test_refused(function: Any, text: str, names: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as refused:
+        function(text)
+    assert names in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--bootstrap", "a:1", "--format", "json", "--timeout", "3", "topic", "list"],
+        ["topic", "list", "--bootstrap", "a:1", "--format", "json", "--timeout", "3"],
+        ["-b", "a:1", "topic", "list", "--format", "json", "--timeout", "3"],
+    ],
+)
+def test_what_every_command_takes_may_stand_on_either_side(words: list[str]) -> None:
+    asked = make_parser().parse_args(words)
+    assert (asked.bootstrap, asked.format, asked.timeout) == ("a:1", "json", 3.0)
+
+
+def test_defaults() -> None:
+    asked = make_parser().parse_args(["topic", "list"])
+    assert (asked.bootstrap, asked.format, asked.timeout) == (None, "table", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "COMMAND"),
+        (["frobnicate"], "frobnicate"),
+        (["topic"], "VERB"),
+        (["read"], "topic"),
+        (["read", "t", "--start", "soon"], "soon"),
+        (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice"),
+        (["broker", "--id", "1"], "--listen"),
+        (["broker", "--id", "x", "--listen", "tcp://127.0.0.1:0", "--data", "d", "--store", "memory://"], "'x'"),
+        (["--form", "json", "topic", "list"], "--form"),
+    ],
+)
+def test_a_wrong_command_is_told_and_is_status_2(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["read", "--help"], ["broker", "--help"], ["log", "verify", "--help"]])
+def test_help_says_what_the_exit_status_means(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "exit status:" in printed
+    assert "130  interrupted" in printed
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("replog 0.")
+
+
+def test_without_a_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("REPLOG_BOOTSTRAP", raising=False)
+    assert main(["topic", "list"]) == 2
+    assert "--bootstrap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [
+        (UsageError("x"), 2),
+        (rejection(19), 3),
+        (Unavailable("x"), 4),
+        (TimedOut("x"), 4),
+        (LogCorrupt("x"), 1),
+        (ReplogError("x"), 1),
+    ],
+)
+def test_each_kind_of_error_has_its_status(problem: ReplogError, status: int) -> None:
+    assert exit_of(problem) == status

@@ -1,0 +1,113 @@
+"""`replog health`: what counts as healthy, and the exit status that says it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from tests.unit.cli.conftest import Run, run_with
+
+import replog
+from replog.cli import main
+from replog.cli.health import judge
+from replog.client.view import View
+from replog.config import TopicConfig
+from replog.errors import TimedOut, rejection
+from replog.messages import ClusterView, PartitionView, TopicView
+from replog.model import BrokerInfo
+
+ALL = (1, 2, 3)
+
+
+def view(isr: tuple[int, ...] = ALL, *, leader: int | None = 1, there: tuple[int, ...] = ALL, fenced: int = 0, controller: int = 2) -> View:
+    """A cluster with one partition of three copies."""
+    brokers = [BrokerInfo(n, 10 + n, fenced=n == fenced) for n in there]
+    partition = PartitionView(0, 0, leader, 0, isr, (), ALL, 0)
+    topic = TopicView("t", b"t" * 16, TopicConfig(min_isr=2), (partition,))
+    made = View()
+    made.merge(ClusterView(1, 1, -1, controller, brokers, [topic], cluster_id="c"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("seen", "wrong"),
+    [
+        (view(), {}),
+        (view((1, 3)), {"under_replicated"}),
+        (view((1,)), {"under_replicated", "under_min_isr"}),
+        (view((), leader=None), {"leaderless", "under_replicated", "under_min_isr"}),
+        (view((1, 2), there=(1, 2)), {"missing_brokers", "under_replicated"}),
+        (view(fenced=3), {"missing_brokers"}),
+        (view(controller=-1), {"controller"}),
+        (view(controller=9), {"controller"}),
+        (view(there=(*ALL, 4), fenced=4), {"fenced"}),
+        (view(there=(*ALL, 4)), {}),
+    ],
+)
+def test_what_is_wrong(seen: View, wrong: set[str]) -> None:
+    report = judge(seen)
+    assert report["healthy"] == (not wrong)
+    said = {kind for kind in ("leaderless", "under_min_isr", "under_replicated", "missing_brokers") if report[kind]}
+    said |= {"controller"} if report["controller"] is None else set()
+    said |= {"fenced"} if wrong == {"fenced"} and any(b["state"] == "fenced" for b in report["brokers"]) else set()
+    assert said == set(wrong)
+
+
+@pytest.mark.parametrize(("least", "healthy"), [(0, True), (3, True), (4, False)])
+def test_too_few_brokers(least: int, healthy: bool) -> None:
+    assert judge(view(), least)["healthy"] == healthy
+
+
+def test_a_killed_broker_is_told(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", partitions=2)
+    well = run("health")
+    assert (well.status, well.lines[0].split(":")[0]) == (0, "healthy")
+    cluster.kill_broker(3)
+    ill = run("health")
+    assert ill.status == 1
+    assert ill.lines[0].startswith("NOT healthy: cluster ")
+    assert "brokers that hold copies and are not there: 3" in ill.lines
+    assert "2 with fewer replicas in sync than they have: t-0, t-1" in ill.lines
+    plain = run("health", "--format", "json")
+    assert plain.status == 1
+    assert [(p["topic"], p["partition"]) for p in plain.json["under_replicated"]] == [("t", 0), ("t", 1)]
+    cluster.start_broker(3)
+    cluster.wait_until_in_sync()
+    assert run("health").status == 0
+
+
+class Nobody:
+    """A client that reaches no broker, or is refused."""
+
+    def __init__(self, *problems: Exception) -> None:
+        self.problems = list(problems)
+        self.asked = 0
+
+    def _view(self, _timeout_s: float | None) -> View:
+        self.asked += 1
+        if self.problems:
+            raise self.problems.pop(0)
+        return view()
+
+
+@pytest.mark.parametrize("problem", [TimedOut("nobody there"), rejection(104)])
+def test_who_cannot_tell_says_so(problem: Exception) -> None:
+    ran = run_with(Nobody(problem), "health")  # type: ignore[arg-type]
+    assert (ran.status, ran.stdout) == (2, "")
+    assert str(problem) in ran.stderr
+
+
+def test_watching_ends_when_it_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.cli.health._EVERY_S", 0)
+    nobody = Nobody(TimedOut("nobody there"), TimedOut("nobody there"))
+    ran = run_with(nobody, "health", "--watch", "--exit-when-healthy")  # type: ignore[arg-type]
+    assert (ran.status, nobody.asked) == (0, 3)
+    assert ran.stderr == "replog: nobody answers: nobody there\n", "the same thing is told once"
+    assert ran.lines[0] == "healthy: cluster c"
+
+
+def test_an_interrupt_ends_it_with_130() -> None:
+    stderr = io.StringIO()
+    interrupted = Nobody(KeyboardInterrupt())  # type: ignore[arg-type]
+    assert main(["health", "--watch"], client=interrupted, stdout=io.BytesIO(), stderr=stderr) == 130  # type: ignore[arg-type]
+    assert stderr.getvalue() == ""

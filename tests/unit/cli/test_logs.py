@@ -1,0 +1,312 @@
+"""`replog log verify` and `dump`: what they see, what they name, and that they change nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Ran, run_with
+
+import replog
+from replog.cli.copies import FS, Copy, examine, find
+from replog.log.files import OS
+from replog.log.storage import Marker, place_marker
+from replog.model import PartitionId
+
+
+def look(*words: object) -> Ran:
+    return run_with(None, "log", *map(str, words))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The data directory of a broker that was stopped: two logs, one of them with several segments."""
+    with replog.Cluster(tmp_path / "data", brokers=1) as cluster:
+        cluster.create_topic("orders", segment_bytes=400)
+        for n in range(10):
+            cluster.append("orders", 0, [f"order {n} {'x' * 60}", replog.Record(f"two {n}", key="k")])
+        cluster.create_topic("empty")
+        cluster.create_topic("other")
+        cluster.append("other", 0, ["x"])
+    return tmp_path / "data" / "broker-1"
+
+
+def log_folder(data: Path) -> Path:
+    """Of the log with several segments."""
+    return max((data / "logs").iterdir(), key=lambda folder: len(list(folder.glob("*.log"))))
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Everything in every file, and when it was last written."""
+    return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_intact(data: Path) -> None:
+    before = contents(data)
+    ran = look("verify", data)
+    assert (ran.status, ran.lines[-1]) == (0, "3 logs, all intact")
+    rows = {line.split()[1]: line.split()[2:] for line in ran.lines[1:4]}
+    assert rows["orders-0"][1:3] == ["0", "20"]
+    assert int(rows["orders-0"][0]) > 2
+    assert rows["empty-0"] == ["0", "0", "0", "0", "intact"]
+    assert contents(data) == before
+
+
+def test_json(data: Path) -> None:
+    plain = look("verify", data, "--format", "json", "--topic", "orders").json
+    assert (plain["intact"], plain["damages"], len(plain["logs"])) == (True, [], 1)
+    log = plain["logs"][0]
+    assert (log["topic"], log["partition"], log["start_offset"], log["end_offset"], log["intact"]) == ("orders", 0, 0, 20, True)
+    assert log["bytes"] == sum(file.stat().st_size for file in log_folder(data).glob("*.log"))
+
+
+def test_a_cluster_and_one_log_are_found_as_well(data: Path, tmp_path: Path) -> None:
+    assert look("verify", data.parent).lines[-1] == "3 logs, all intact"
+    alone = look("verify", log_folder(data), "--format", "json").json
+    assert [(log["topic"], log["end_offset"]) for log in alone["logs"]] == [("orders", 20)]
+    for name in ("copied", log_folder(data).name):
+        copy = shutil.copytree(log_folder(data), tmp_path / name)
+        alone = look("verify", copy, "--format", "json").json
+        assert [(log["topic"], log["end_offset"], log["intact"]) for log in alone["logs"]] == [(None, 20, True)]
+
+
+def test_a_log_on_its_own(tmp_path: Path) -> None:
+    with replog.Log.open(tmp_path / "journal") as log:
+        log.append_records(["first", "second"])
+    assert look("verify", tmp_path / "journal").lines[-1] == "1 logs, all intact"
+
+
+def test_while_a_broker_has_it_open(tmp_path: Path) -> None:
+    with replog.Cluster(tmp_path / "data", brokers=3) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, ["x"])
+        assert look("verify", tmp_path / "data").lines[-1] == "3 logs, all intact"
+        cluster.append("t", 0, ["y"])
+        assert look("dump", tmp_path / "data" / "broker-1", "--records", "--format", "json").json_lines[-1]["value"] == "y"
+        cluster.kill_broker(1)
+        assert look("verify", tmp_path / "data").lines[-1] == "3 logs, all intact"
+        cluster.start_broker(1)
+        assert len(list(cluster.read("t"))) == 2
+
+
+def flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
+
+
+def segments(data: Path) -> list[Path]:
+    return sorted(log_folder(data).glob("*.log"))
+
+
+@pytest.mark.parametrize(
+    ("harm", "where", "why"),
+    [
+        (lambda s: flip(s[1], 120), lambda s: (s[1], 0), "does not match its payload checksum"),
+        (lambda s: flip(s[1], s[1].stat().st_size - 1), lambda s: (s[1], None), "payload checksum"),
+        (lambda s: flip(s[-1], 3), lambda s: (s[-1], 0), "no batch with a valid header"),
+        (lambda s: os.truncate(s[0], s[0].stat().st_size - 5), lambda s: (s[0], None), "bytes of a batch of"),
+        (lambda s: s[1].unlink(), lambda s: (s[2], 0), "it begins at offset"),
+        (lambda s: s[-1].unlink(), lambda s: (s[-2], s[-2].stat().st_size), "were flushed, and are missing"),
+        (lambda s: os.truncate(s[-1], 5), lambda s: (s[-1], 0), "5 bytes of a batch header"),
+        (lambda s: shutil.copyfile(s[0], s[1]), lambda s: (s[1], 0), "offset 0 of log"),
+    ],
+)
+def test_damage_is_named(
+    data: Path, harm: Callable[[list[Path]], object], where: Callable[[list[Path]], tuple[Path, int]], why: str
+) -> None:
+    files = segments(data)
+    harm(files)
+    file, position = where(files)
+    ran = look("verify", data, "--format", "json")
+    assert ran.status == 1
+    assert not ran.json["intact"]
+    first = ran.json["damages"][0]
+    assert first["file"] == str(file)
+    assert why in first["reason"]
+    assert position is None or first["position"] == position
+    assert [log["intact"] for log in ran.json["logs"] if log["topic"] == "other"] == [True]
+
+    text = look("verify", data)
+    assert text.status == 1
+    assert f"DAMAGED: {file} at position {first['position']}: {first['reason']}" in text.lines
+    assert text.lines[-1].startswith("3 logs, damaged places: ")
+
+    dumped = look("dump", data, "--format", "json")
+    assert dumped.status == 1
+    assert first in [line["damage"] for line in dumped.json_lines if "damage" in line]
+    offsets = [line["base_offset"] for line in dumped.json_lines if line.get("log") == "orders-0"]
+    assert offsets == sorted(set(offsets)), "what is intact is shown, once"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("meta", "checksum"), ("checkpoint", "checksum"), ("clean", "checksum"), ("life", "checksum")],
+)
+def test_damage_of_a_directory_is_named(data: Path, name: str, why: str) -> None:
+    flip(data / name, (data / name).stat().st_size - 1)
+    ran = look("verify", data, "--format", "json")
+    assert ran.status == 1
+    assert [(d["file"], d["position"]) for d in ran.json["damages"]] == [(str(data / name), 0)]
+    assert why in ran.json["damages"][0]["reason"]
+
+
+def test_a_damaged_catalogue(data: Path) -> None:
+    flip(data / "catalogue", 12)
+    ran = look("verify", data, "--format", "json")
+    assert ran.status == 1
+    assert [(d["file"], d["position"]) for d in ran.json["damages"]] == [(str(data / "catalogue"), 0)]
+
+
+def test_a_log_that_nobody_knows(data: Path) -> None:
+    stray = data / "logs" / f"{'ab' * 16}-0-0"
+    stray.mkdir()
+    ran = look("verify", data, "--format", "json")
+    assert [(d["file"], ran.status) for d in ran.json["damages"]] == [(str(stray), 1)]
+
+
+def killed(tmp_path: Path) -> Path:
+    """The directory of a broker that was not stopped: a copy made while it ran."""
+    with replog.Cluster(tmp_path / "data", brokers=1) as cluster:
+        cluster.create_topic("t")
+        for n in range(5):
+            cluster.append("t", 0, [f"{n}"])
+        return shutil.copytree(tmp_path / "data" / "broker-1", tmp_path / "killed")
+
+
+def test_an_unfinished_write_is_no_damage(tmp_path: Path) -> None:
+    directory = killed(tmp_path)
+    (file,) = segments(directory)
+    os.truncate(file, file.stat().st_size - 3)
+    ran = look("verify", directory)
+    assert (ran.status, ran.lines[-1]) == (0, "1 logs, all intact")
+    assert any(line.startswith("unfinished write") and str(file) in line for line in ran.lines)
+    assert look("verify", directory, "--format", "json").json["logs"][0]["end_offset"] == 4
+    assert "unfinished write" in look("dump", directory).stdout
+
+
+@pytest.mark.parametrize(("same_boot", "status"), [(True, 1), (False, 0)])
+def test_garbage_at_the_end_is_damage_unless_the_machine_has_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_boot: bool, status: int
+) -> None:
+    directory = killed(tmp_path)
+    (file,) = segments(directory)
+    with file.open("ab") as end:
+        end.write(bytes(200))
+    if not same_boot:
+        monkeypatch.setattr(type(FS), "boot_id", lambda self: "another")
+    assert look("verify", directory).status == status
+
+
+def test_damage_with_something_behind_it_is_damage_after_a_restart_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = killed(tmp_path)
+    monkeypatch.setattr(type(FS), "boot_id", lambda self: "another")
+    (file,) = segments(directory)
+    flip(file, 100)
+    assert look("verify", directory).status == 1
+
+
+def test_dump_shows_batches_and_records(data: Path) -> None:
+    ran = look("dump", data, "--topic", "orders", "--records")
+    assert ran.status == 0
+    assert ran.lines[0].startswith("orders-0: offsets 0 to 20, ")
+    assert ran.lines[1].split()[:3] == ["file", "position", "offsets"]
+    assert ran.lines[2].split()[:5] == ["0" * 20, "0", "0-1", "2", "0"]
+    assert ran.lines[4].endswith("'k'  'two 0'")
+    assert len(ran.lines) == 2 + 10 + 20
+
+
+def test_dump_as_json(data: Path) -> None:
+    lines = look("dump", data, "--topic", "orders", "--format", "json").json_lines
+    assert [(line["base_offset"], line["last_offset"], line["records"]) for line in lines] == [(n, n + 1, 2) for n in range(0, 20, 2)]
+    for line in lines:
+        assert Path(line["file"]).stat().st_size >= line["position"] + line["bytes"]
+    records = [line for line in look("dump", data, "--topic", "orders", "--records", "--format", "json").json_lines if "value" in line]
+    assert [record["offset"] for record in records] == list(range(20))
+    assert {record["topic"] for record in records} == {"orders"}
+
+
+@pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.write_text("x")])
+def test_what_is_no_log_is_refused(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "x")
+    ran = look("verify", tmp_path / "x")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert str(tmp_path / "x") in ran.stderr
+
+
+def test_the_door_for_reading_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    fd = FS.open(str(file))
+    for change in (
+        lambda: FS.pwritev(fd, (b"y",), 0),
+        lambda: FS.ftruncate(fd, 0),
+        lambda: FS.unlink(str(file)),
+        lambda: FS.rename(str(file), "y"),
+        lambda: FS.open(str(tmp_path / "new"), create=True),
+        lambda: FS.lock(fd),
+        lambda: OS.pwritev(fd, (b"y",), 0),  # the descriptor itself cannot
+    ):
+        with pytest.raises(OSError):  # noqa: PT011  # EROFS, or EBADF
+            change()
+    OS.close(fd)
+    assert file.read_bytes() == b"x"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_seems_damaged_is_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running broker cuts and rewrites the end of a log while somebody looks: the next reading finds it in order."""
+    (place,) = find(str(data))
+    copy = next(copy for copy in place.copies if copy.topic == "orders")
+    last = segments(data)[-1]
+    whole = last.read_bytes()
+    readings: list[int] = []
+
+    def listed(self: object, path: str) -> list[str]:
+        readings.append(1)
+        last.write_bytes(b"\0" * 200 if len(readings) == 1 else whole)
+        return sorted(os.listdir(path))
+
+    monkeypatch.setattr(type(FS), "listdir", listed)
+    report = examine(copy)
+    assert (report.damages, report.end_offset, len(readings)) == ([], 20, 2)
+
+
+def test_a_segment_that_goes_while_we_look(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place,) = find(str(data))
+    copy = next(copy for copy in place.copies if copy.topic == "orders")
+    first = segments(data)[0]
+    monkeypatch.setattr(type(FS), "listdir", lambda self, path: sorted({*os.listdir(path), first.name}))
+    first.unlink()
+    report = examine(copy)
+    assert [damage.reason for damage in report.damages] == ["its files keep disappearing while they are read"]
+
+
+def test_a_log_without_a_record_has_no_folder(tmp_path: Path) -> None:
+    report = examine(Copy(str(tmp_path / "nothing"), PartitionId(b"x" * 16, 0, 0)))
+    assert (report.damages, report.end_offset) == ([], 0)
+
+
+@pytest.mark.parametrize(("marker", "status"), [(None, 1), (Marker(-1, 0), 0), (Marker(-1, 20), 1)])
+def test_what_was_truncated_is_not_missing(data: Path, marker: Marker | None, status: int) -> None:
+    """A truncation that the checkpoint does not know of yet has left a marker."""
+    segments(data)[-1].unlink()
+    if marker is not None:
+        place_marker(OS, str(log_folder(data)), marker)
+    assert look("verify", data).status == status
+
+
+def test_what_a_reset_is_about_to_remove_does_not_count(data: Path) -> None:
+    flip(segments(data)[0], 100)
+    place_marker(OS, str(log_folder(data)), Marker(50, 0, resetting=True))
+    report = examine(next(copy for copy in find(str(data))[0].copies if copy.topic == "orders"))
+    assert (report.damages, report.start_offset, report.end_offset) == ([], 50, 50)
+
+
+def test_a_damaged_marker(data: Path) -> None:
+    (log_folder(data) / "marker").write_bytes(b"RLcpnonsense")
+    ran = look("verify", data, "--format", "json")
+    assert (ran.status, ran.json["damages"][0]["file"]) == (1, str(log_folder(data) / "marker"))

@@ -1,0 +1,104 @@
+"""Tables with and without rich, closed pipes, and log lines that a person can read."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+
+import pytest
+
+import replog
+from replog.cli import main
+from replog.cli.output import Output, OutputClosed
+from replog.cli.told import Lines
+
+HEAD = ("name", "count", "ids")
+ROWS = [("a [b]", 1, (1, 2)), ("ä", None, ())]
+
+
+def table(*, pretty: bool) -> str:
+    stdout = io.BytesIO()
+    Output(stdout, io.StringIO(), pretty=pretty).table(HEAD, ROWS, "the title")
+    return stdout.getvalue().decode()
+
+
+def test_plain() -> None:
+    assert table(pretty=False) == "the title\nname   count  ids\na [b]  1      1,2\nä      -      -\n"
+
+
+def test_rich_shows_the_same() -> None:
+    drawn = table(pretty=True)
+    assert drawn != table(pretty=False)
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", drawn)
+    assert re.findall(r"[^\s│╭╮╰╯─├┤┼┬┴]+", bare) == table(pretty=False).split()
+
+
+def test_without_rich_a_terminal_gets_the_plain_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert table(pretty=True) == table(pretty=False)
+
+
+class Gone(io.BytesIO):
+    """A pipe whose reader has closed it."""
+
+    def __init__(self, flushes: bool = False) -> None:
+        super().__init__()
+        self.flushes = flushes
+
+    def write(self, data: object) -> int:
+        if self.flushes:
+            return 1
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        if self.flushes:
+            raise BrokenPipeError
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_a_closed_pipe_is_quiet(flushes: bool) -> None:
+    stderr = io.StringIO()
+    with replog.Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, ["x"])
+        assert main(["read", "t"], client=cluster, stdout=Gone(flushes), stderr=stderr) == 0
+    assert stderr.getvalue() == ""
+    with pytest.raises(OutputClosed):
+        Output(Gone(), stderr).line("x")
+
+
+def test_names_that_are_no_text_go_out_as_they_came() -> None:
+    stdout = io.BytesIO()
+    output = Output(stdout, io.StringIO())
+    output.line("a\udcffb")
+    output.json({"file": "a\udcffb"})
+    assert stdout.getvalue() == b'a\xffb\n{"file": "a\\udcffb"}\n'
+
+
+def said(message: str, *arguments: object, problem: BaseException | None = None) -> str:
+    exc_info = None if problem is None else (type(problem), problem, None)
+    record = logging.LogRecord("replog", logging.WARNING, "x.py", 1, message, arguments, exc_info)
+    record.created = 0.25
+    return Lines().format(record).split(" ", 2)[2]
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "text"),
+    [
+        ("%s %s", ("replica_failed", {"topic": "t", "partition": 0}), "WARNING replica failed: topic=t, partition=0"),
+        ("%s %s", ("started", {}), "WARNING started"),
+        ("%s %s", ("x", {"why": "a b", "ids": (1, 2), "set": {2, 1}}), "WARNING x: why='a b', ids=[1 2], set=[1 2]"),
+        ("%s %s", ("x", {"id": b"\x01", "no": ""}), "WARNING x: id=01, no=''"),
+        ("%s %s", ("x", {"why": "a\nb"}), "WARNING x: why='a b'"),
+        ("broker %d waits", (3,), "WARNING broker 3 waits"),
+        ("two\nlines", (), "WARNING two lines"),
+    ],
+)
+def test_log_lines(message: str, arguments: tuple[object, ...], text: str) -> None:
+    assert said(message, *arguments) == text
+
+
+def test_an_exception_is_told_whole() -> None:
+    assert said("it goes on", problem=ValueError("x")).splitlines() == ["WARNING it goes on", "ValueError: x"]

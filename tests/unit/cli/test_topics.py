@@ -1,0 +1,93 @@
+"""`replog topic`: both formats, and what is refused."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from tests.unit.cli.conftest import Run
+
+import replog
+from replog.cli import main
+
+
+def test_create_describe_list_delete(run: Run) -> None:
+    made = run("topic", "create", "orders", "-p", "2", "-r", "3", "-c", "min_isr=2", "-c", "retention_ms=60000")
+    assert made.status == 0
+    assert made.lines[0] == "orders (2 partitions, min_isr=2, retention_ms=60000)"
+    assert made.lines[1].split() == ["partition", "leader", "epoch", "replicas", "ISR", "ELR", "start", "HW", "LEO"]
+    assert made.lines[2].split() == ["0", "1", "0", "1,2,3", "1,2,3", "-", "0", "0", "0"]
+    assert run("topic", "describe", "orders").stdout == made.stdout
+
+    listed = run("topic", "list")
+    assert [line.split() for line in listed.lines][1:] == [["orders", "2", "3", "0", "0"]]
+
+    gone = run("topic", "delete", "orders")
+    assert (gone.status, gone.stdout) == (0, "deleted topic orders\n")
+    none = run("topic", "list")
+    assert (none.status, none.stdout, none.stderr) == (0, "", "there are no topics\n")
+
+
+def test_json(run: Run, cluster: replog.Cluster) -> None:
+    made = run("topic", "create", "orders", "--format", "json")
+    assert made.json == cluster.describe("orders").to_dict()
+    assert run("topic", "describe", "orders", "--format", "json").json == made.json
+    row = {"topic": "orders", "partitions": 1, "replicas": 3, "under_replicated": 0, "leaderless": 0}
+    assert run("topic", "list", "--format", "json").json == [row]
+    cluster.kill_broker(3)
+    assert run("topic", "list", "--format", "json").json == [{**row, "under_replicated": 1}]
+    assert run("topic", "delete", "orders", "--format", "json").json == {"topic": "orders", "deleted": True}
+    assert run("topic", "list", "--format", "json").json == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("create", "there"), 3, "exists"),
+        (("create", "a b"), 2, "' '"),
+        (("create", "t", "-r", "4"), 3, "4"),
+        (("create", "t", "-c", "retention=1"), 2, "retention"),
+        (("create", "t", "-c", "min_isr=many"), 2, "many"),
+        (("describe", "missing"), 3, "unknown topic 'missing'; known topics are there"),
+        (("delete", "missing"), 3, "missing"),
+    ],
+)
+def test_refused(run: Run, words: tuple[str, ...], status: int, says: str) -> None:
+    run("topic", "create", "there")
+    refused = run("topic", *words)
+    assert refused.status == status
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("replog: ")
+    assert says in refused.stderr
+
+
+def test_exist_ok_leaves_a_topic_as_it_is(run: Run) -> None:
+    made = run("topic", "create", "there", "-p", "2")
+    again = run("topic", "create", "there", "-p", "5", "--exist-ok")
+    assert (again.status, again.stdout) == (0, made.stdout)
+
+
+def test_a_dry_run_deletes_nothing(run: Run, cluster: replog.Cluster) -> None:
+    run("topic", "create", "orders", "-p", "2")
+    cluster.append("orders", 1, ["x", "y"])
+    assert run("topic", "delete", "orders", "--dry-run").stdout == "would delete topic orders: 2 partitions, 2 records\n"
+    plain = {"topic": "orders", "partitions": 2, "records": 2, "deleted": False}
+    assert run("topic", "delete", "orders", "--dry-run", "--format", "json").json == plain
+    assert cluster.topics() == ["orders"]
+
+
+class Terminal(io.BytesIO):
+    """A person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("words", "typed", "status"), [((), b"orders\n", 0), ((), b"yes\n", 2), ((), b"", 2), (("--yes",), b"", 0)])
+def test_a_person_is_asked(cluster: replog.Cluster, words: tuple[str, ...], typed: bytes, status: int) -> None:
+    cluster.create_topic("orders")
+    stderr = io.StringIO()
+    ended = main(["topic", "delete", "orders", *words], client=cluster, stdin=Terminal(typed), stdout=io.BytesIO(), stderr=stderr)
+    assert ended == status
+    assert cluster.topics() == ([] if status == 0 else ["orders"])
+    assert ("0 records? Type the name" in stderr.getvalue()) == (not words)
