@@ -66,12 +66,15 @@ def is_in_sync(client: replog.Client, topic: str, count: int) -> bool:
     ],
 )
 def test_wrong_arguments(tmp_path: Path, store: str, arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    def use() -> None:
         one = broker(1, tmp_path, arguments.pop("store", store), **arguments)
         try:
             one.start().wait_until_ready(timeout_s=30)
         finally:
             one.stop()
+
+    with pytest.raises(UsageError, match=message):
+        use()
 
 
 @pytest.mark.parametrize("number", [-1, "1", True, 2**31])
@@ -227,7 +230,8 @@ def test_a_lost_session_is_replaced(three: list[replog.Broker], store: str) -> N
         lost = three[leader - 1]
         with FileStore(store.removeprefix("file://")) as other:
             sessions = lost._sessions
-            assert sessions is not None and sessions._store is not None
+            assert sessions is not None
+            assert sessions._store is not None
             other.end_session(sessions._store.session_id)
 
         def is_back() -> bool:
