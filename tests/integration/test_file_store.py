@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,12 @@ class Child:
         self.process.stdin.flush()
 
     def _rest(self) -> list[str]:
-        rest, _ = self.process.communicate()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        rest = self.process.stdout.read()  # not `communicate`: it knows nothing of what `line` has left in the buffer
+        self.process.wait()
         return [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
 
 
