@@ -62,7 +62,8 @@ class Child:
         assert self.process.stdout is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
-        rest = self.process.stdout.read()  # not `communicate`: it knows nothing of what `line` has left in the buffer
+        with self.process.stdout as stdout:
+            rest = stdout.read()  # not `communicate`: it knows nothing of what `line` has left in the buffer
         self.process.wait()
         return [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
 

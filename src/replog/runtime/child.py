@@ -161,8 +161,10 @@ class BrokerProcess:
         self.wait()
 
     def pause(self) -> None:
-        """Let it stand still (SIGSTOP): it does nothing and answers nobody, and its session runs out."""
+        """Let it stand still (SIGSTOP): it does nothing and answers nobody, and its session runs out. Returns when it does so."""
         self._signal_living(signal.SIGSTOP)
+        # The signal is delivered some time after it was sent; until then threads go on.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""

@@ -184,14 +184,15 @@ class TcpTransport(Transport):
             self._lose(target)
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
-    def _follow(self, target: int) -> None:
+    def _follow(self, target: int, newest: Connection | None = None) -> None:
         """A broker that was replaced while it stood still keeps its connections open: what is for its successor must not go there."""
         endpoint = self._endpoint_of(target)
         if endpoint is None or self._reached.setdefault(target, endpoint) == endpoint:
             return
         self._reached[target] = endpoint
         for connection in list(self._connections.open.values()):
-            if connection.peer_id == target or (connection.link is not None and connection.link.key.target == target):
+            its = connection.peer_id == target or (connection.link is not None and connection.link.key.target == target)
+            if its and connection is not newest:
                 self._connections.end(connection, MOVED)
 
     def _send_on(self, connection: Connection, message: Any, route: int) -> None:
@@ -409,6 +410,7 @@ class TcpTransport(Transport):
             connection.peer = ("peer", self._peer_serial)
         else:
             connection.peer = connection.peer_id = said.broker_id
+            self._follow(said.broker_id, newest=connection)
             connection.link = self._dialer.link(LinkKey(connection.local, said.broker_id, said.lane))
         self._open(connection, now_ms)
 
