@@ -13,6 +13,7 @@ import random
 import signal
 import socket
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -132,6 +133,7 @@ def bad_peers(endpoint: str, partition: PartitionId) -> None:
         one.sendall(hello)
         return one
 
+    pace = threading.Event()
     drips = [met() for _ in range(PEERS)]
     stuck = [met(small=True) for _ in range(10)]
     for one in stuck:
@@ -145,7 +147,7 @@ def bad_peers(endpoint: str, partition: PartitionId) -> None:
         drips = drips[1:] + drips[:1]
         with met() as one, suppress(OSError):
             one.sendall(chance.choice((chance.randbytes(10_000), b"\xff\xff\xff\x7f" + bytes(1_000))))
-        time.sleep(0.05)
+        pace.wait(0.05)
 
 
 def test_bad_peers(benchmark: Any, capsys: Any, tmp_path: Path) -> None:

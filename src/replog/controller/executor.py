@@ -76,10 +76,10 @@ class ControllerExecutor:
         """Broker -> notices it has yet to acknowledge; empty when this is not the controller."""
         return {} if self._term is None else self._term.outboxes.unacknowledged()
 
-    @property
-    def registered(self) -> dict[int, BrokerInfo]:
-        """Every registered broker, as the store says; empty when this is not the controller."""
-        return {} if self._term is None else {b: broker.info for b, broker in self._term.cluster.brokers.items()}
+    def registered(self, broker_id: int) -> BrokerInfo | None:
+        """A registered broker, as the store says; None when this is not the controller."""
+        broker = None if self._term is None else self._term.cluster.brokers.get(broker_id)
+        return None if broker is None else broker.info
 
     @property
     def questions(self) -> int:

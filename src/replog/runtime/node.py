@@ -393,8 +393,9 @@ class Broker:
         life = self._life
         if life is None:
             return None
-        known = [life.broker.routing.brokers.get(broker_id), life.controller.registered.get(broker_id)]
-        found = max((info for info in known if info is not None), key=lambda info: info.broker_epoch, default=None)
+        found, stored = life.broker.routing.brokers.get(broker_id), life.controller.registered(broker_id)
+        if stored is not None and (found is None or stored.broker_epoch > found.broker_epoch):
+            found = stored
         return found.endpoints[0] if found is not None and found.endpoints else None
 
     def _flush(self, token: FlushToken, done: Callable[[FlushToken], None]) -> None:
