@@ -61,9 +61,9 @@ def node_with(one: Partition | None, broker_id: int = 1, life: int = 1) -> Any:
     return SimpleNamespace(broker_id=broker_id, life=life, broker=SimpleNamespace(partitions=partitions), directory=directory)
 
 
-def frame(base: int, epoch: int, identity: PartitionId = PID, value: bytes = b"x") -> memoryview:
+def frame(base: int, epoch: int, identity: PartitionId = PID, value: bytes = b"x", now_ms: int = 0) -> memoryview:
     """One stored batch of one record."""
-    batch = RecordBatch(encode_records([Record(value)], now_ms=0))
+    batch = RecordBatch(encode_records([Record(value)], now_ms=now_ms))
     batch.stamp(identity, base, epoch)
     return memoryview(batch.front + bytes(batch.body))
 
@@ -74,7 +74,8 @@ def header(base: int, epoch: int, **made: Any) -> BatchHeader:
 
 
 def booted(**shape: Any) -> World:
-    """A whole cluster, in order."""
+    """A whole cluster, in order. Nothing is removed by age unless it is asked for."""
+    shape.setdefault("retention_ms", 0)
     world = World(draw(1, brokers=3, replicas=3, min_isr=2, partitions=1, files=False, **shape))
     boot(world)
     return world

@@ -48,6 +48,9 @@ def test_s1_what_was_committed_and_trimmed_in_one_event_was_never_seen() -> None
     other = copy_of(2, [entry(n) for n in range(3)])
     CommittedNeverChanges().committed(one_of_two, {1: only, 2: other}, only, leader)
     assert one_of_two.entries == [entry(n) for n in range(3)]
+    not_in_sync, behind = ledger(1), copy_of(3, [entry(0)])
+    CommittedNeverChanges().committed(not_in_sync, {1: only, 3: behind}, only, leader)
+    assert not_in_sync.entries == [entry(0), NEVER_SEEN, entry(2)]
 
 
 def test_s1_what_a_leader_cannot_read_any_more_is_taken_from_another_copy() -> None:

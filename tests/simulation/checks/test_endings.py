@@ -9,6 +9,7 @@ from attrs import evolve
 from tests.simulation.checks.situations import booted, entry, holds, violates
 
 from replog.model import PartitionId
+from replog.testing.simulator import ending
 from replog.testing.simulator.clients import Acknowledged
 from replog.testing.simulator.ending import finish
 from replog.testing.simulator.ledger import Ledger
@@ -57,14 +58,39 @@ def test_what_is_read_is_what_was_confirmed(spoil: Callable[[World], None], name
     violates(name, finish, world)
 
 
-@pytest.mark.parametrize(("topic", "elr", "waits"), [("other", (1,), True), ("other", (1, 2), False), ("t", (1,), False)])
-def test_a_partition_of_absent_brokers_alone_waits_for_them(topic: str, elr: tuple[int, ...], waits: bool) -> None:
+def test_only_what_retention_has_removed_need_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answers may say that the log starts where it ends."""
+    world = recovered()
+    (ledger,) = world.checks.ledgers.values()
+    monkeypatch.setattr(ending, "_earliest", lambda *asked: ledger.end)
+    violates("readable", finish, world)
+    world = recovered()
+    (ledger,) = world.checks.ledgers.values()
+    ledger.removed = ledger.end
+    holds(finish, world)
+
+
+@pytest.mark.parametrize(
+    ("topic", "elr", "last_known", "waits"),
+    [
+        ("other", (1,), (), True),
+        ("other", (1, 2), (), False),
+        ("t", (1,), (), False),
+        ("other", (), (), False),  # nobody may ever lead
+        ("other", (), (2, 3), False),  # all who are to be asked are there
+        ("other", (), (1, 2), True),
+        ("other", (2,), (1, 2), False),
+    ],
+)
+def test_a_partition_of_absent_brokers_alone_waits_for_them(
+    topic: str, elr: tuple[int, ...], last_known: tuple[int, ...], waits: bool
+) -> None:
     """But not the topic that every run has."""
     world = recovered()
     found = next(iter(world.checks.ledgers.values()))
     assert found.state is not None
     ledger = Ledger(PartitionId(b"o" * 16, 0, 0))
-    ledger.topic, ledger.replicas, ledger.state = topic, (1, 2, 3), evolve(found.state, leader=None, isr=(), elr=elr)
+    ledger.topic, ledger.replicas, ledger.state = topic, (1, 2, 3), evolve(found.state, leader=None, isr=(), elr=elr, last_known=last_known)
     world.checks.expected = lambda: [ledger]  # type: ignore[method-assign]
     assert list(EveryPartitionIsLed().missing(world))
     world.absent = frozenset({1})

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 from tests.simulation.checks.situations import booted, holds, violates
 
+from replog.client.operations import AdminOp
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
 from replog.model import Assignment
@@ -18,17 +19,44 @@ from replog.testing.simulator.world import World
 
 pytestmark = pytest.mark.simulation
 
-CLIENT, BROKERS = ("client", 1), 3
+CLIENT, BROKERS, CONTROLLER, SESSION = ("client", 1), 3, ("controller", 2), 7
 ID, OTHER = b"1" * 16, b"2" * 16
 ASKED = {"name": "a", "partitions": 2, "replication_factor": 2, "config": {"min_isr": 1, "retention_bytes": 9}}
 ENTRY = layout.TopicEntry(ID, {"min_isr": 1, "retention_bytes": 9}, {0: Assignment((1, 2)), 1: Assignment((2, 3))})
-PATH = layout.topic_path("a")
+PATH, WISH = layout.topic_path("a"), layout.delete_topic_path("a")
+
+
+def ask(wishes: Wishes, wish: Admin, *, client: Any = CLIENT, copies: int = 1, session: int = SESSION) -> None:
+    """A client asks; so many copies reach the controller, by way of broker 1."""
+    wishes.sent(client, 1, wish)
+    wishes.heard(1, client, wish, 1)
+    passed_on = evolve(wish, origin=wish.request)
+    wishes.sent(1, CONTROLLER, passed_on)
+    for _ in range(copies):
+        wishes.heard(CONTROLLER, 1, passed_on, session)
+
+
+def answer(wishes: Wishes, request: int, error: int = 0) -> None:
+    """The controller answers one copy."""
+    wishes.sent(CONTROLLER, 1, AdminAnswer(request, error, origin=request))
 
 
 def asked(verb: str = "create_topic", request: int = 1, **arguments: Any) -> Wishes:
     wishes = Wishes()
-    wishes.sent(CLIENT, 1, Admin(request, verb, {**ASKED, **arguments} if verb == "create_topic" else arguments))
+    ask(wishes, Admin(request, verb, {**ASKED, **arguments} if verb == "create_topic" else arguments))
     return wishes
+
+
+def ask_deletion(wishes: Wishes, request: int = 2, **how: Any) -> None:
+    ask(wishes, Admin(request, "delete_topic", {"name": "a"}), **how)
+
+
+def delete(topic_id: bytes = ID) -> list[Any]:
+    """A deletion is stored as a wish."""
+    return [Create(WISH, layout.encode_delete_topic(topic_id))]
+
+
+GONE = [Delete(PATH), Delete(WISH)]
 
 
 def create(entry: layout.TopicEntry = ENTRY, path: str = PATH) -> list[Any]:
@@ -79,12 +107,121 @@ def test_nothing_comes_or_goes_that_nobody_asked_for() -> None:
     wishes.applied(create(), BROKERS)
     violates("asked", wishes.applied, [Put(PATH, layout.encode_topic(evolve(ENTRY, next_creation=1)))], BROKERS)
     violates("asked", wishes.applied, [Delete(PATH)], BROKERS)
-    violates("asked", wishes.applied, [Create(layout.delete_topic_path("a"), b"")], BROKERS)
-    wishes.sent(CLIENT, 1, Admin(2, "delete_topic", {"name": "a"}))
-    holds(wishes.applied, [Create(layout.delete_topic_path("a"), b"")], BROKERS)
-    holds(wishes.applied, [Delete(PATH)], BROKERS)
+    violates("asked", wishes.applied, delete(), BROKERS)
+    ask_deletion(wishes)
+    violates("asked", wishes.applied, [Delete(PATH)], BROKERS)  # what goes was stored as a wish before
+    holds(wishes.applied, delete(), BROKERS)
+    holds(wishes.applied, GONE, BROKERS)
     violates("asked", wishes.applied, create(), BROKERS)  # the same id again
     holds(wishes.applied, create(evolve(ENTRY, topic_id=OTHER)), BROKERS)
+
+
+def created(wishes: Wishes, topic_id: bytes, request: int) -> None:
+    ask(wishes, Admin(request, "create_topic", ASKED))
+    wishes.applied(create(evolve(ENTRY, topic_id=topic_id)), BROKERS)
+    answer(wishes, request)
+
+
+def test_a_wish_that_was_answered_is_fulfilled_no_more() -> None:
+    """Once a topic was created, deleted and created again, nothing of that happens without another wish."""
+    wishes = Wishes()
+    created(wishes, ID, 1)
+    ask_deletion(wishes)
+    wishes.applied(delete(), BROKERS)
+    wishes.applied(GONE, BROKERS)
+    answer(wishes, 2)
+    violates("asked", wishes.applied, create(evolve(ENTRY, topic_id=OTHER)), BROKERS)
+    created(wishes, OTHER, 3)
+    violates("asked", wishes.applied, delete(OTHER), BROKERS)
+    violates("asked", wishes.applied, [Delete(PATH)], BROKERS)
+    ask_deletion(wishes, 4)
+    holds(wishes.applied, delete(OTHER), BROKERS)
+
+
+def test_a_deletion_is_of_the_topic_that_was_there() -> None:
+    wishes = asked()
+    wishes.applied(create(), BROKERS)
+    ask_deletion(wishes)
+    wishes.applied(delete(OTHER), BROKERS)
+    violates("asked", wishes.applied, GONE, BROKERS)
+
+
+def refused(wishes: Wishes) -> None:
+    answer(wishes, 2, error=3)
+
+
+def deposed(wishes: Wishes) -> None:
+    answer(wishes, 2, error=41)
+
+
+def session_ends(wishes: Wishes) -> None:
+    wishes.ended(SESSION)
+
+
+def another_session_ends(wishes: Wishes) -> None:
+    wishes.ended(SESSION + 1)
+
+
+@pytest.mark.parametrize(
+    ("copies", "what", "good"),
+    [
+        (0, (), False),
+        (1, (), True),
+        (1, (refused,), False),
+        (2, (refused,), True),
+        (2, (refused, refused), False),
+        (1, (deposed,), True),  # its last transaction may still be on the way
+        (1, (deposed, session_ends), False),
+        (2, (session_ends,), False),
+        (1, (another_session_ends,), True),
+    ],
+)
+def test_a_copy_is_good_until_its_outcome_is_known(copies: int, what: tuple[Callable[[Wishes], None], ...], good: bool) -> None:
+    wishes = asked()
+    wishes.applied(create(), BROKERS)
+    ask_deletion(wishes, copies=copies)
+    for one in what:
+        one(wishes)
+    (holds if good else lambda *given: violates("asked", *given))(wishes.applied, delete(), BROKERS)
+
+
+def test_a_broker_passes_on_what_it_was_asked_for_and_once() -> None:
+    wish, wishes = Admin(1, "create_topic", ASKED), Wishes()
+    violates("asked", wishes.sent, 1, CONTROLLER, wish)
+    wishes.heard(1, CLIENT, wish, SESSION)
+    violates("asked", wishes.sent, 1, CONTROLLER, evolve(wish, arguments={**ASKED, "partitions": 3}))
+    wishes.heard(1, CLIENT, wish, SESSION)
+    holds(wishes.sent, 1, CONTROLLER, wish)
+    violates("asked", wishes.sent, 1, CONTROLLER, wish)
+
+
+def test_in_a_run_every_copy_is_followed() -> None:
+    """The occasions themselves: a wish is good while it is under way, and no longer."""
+    world = booted(drop=0.0, repeat=0.0, slow=0.0, unsure=0.0)
+    client = next(iter(world.clients.values()))
+    op = client.submit(AdminOp("create_topic", client.topic_wish("a", 1), world.now_ms + 5_000))
+    assert world.run_until(world.now_ms + 5_000, lambda: bool(world.wishes._under_way("create_topic", "a")))
+    assert world.run_until(world.now_ms + 5_000, lambda: op.done)
+    assert op.error is None
+    assert world.wishes._open == {} or not any(world.wishes._open.values())
+    (controller,) = (node for node in world.nodes.values() if node.controller is not None and node.controller.is_controller)
+    op = client.submit(AdminOp("create_topic", client.topic_wish("b", 1), world.now_ms + 5_000))
+    assert world.run_until(world.now_ms + 5_000, lambda: bool(world.wishes._under_way("create_topic", "b")))
+    controller.kill()
+    assert world.wishes._under_way("create_topic", "b")
+    for node in world.nodes.values():
+        node.kill()
+    world.run_until(world.now_ms + world.plan.shape.session_ms + 1)
+    assert not world.wishes._under_way("create_topic", "b")
+
+
+def test_who_is_not_in_office_only_refuses() -> None:
+    world, wish = booted(), Admin(1, "create_topic", ASKED, 1)
+    for node in world.nodes.values():
+        assert node.controller is not None
+        node._hear_wish(("controller", node.broker_id), 1, wish)
+        assert bool(world.wishes._under_way("create_topic", "a")) == node.controller.is_controller
+        world.wishes.ended(node.session)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +238,7 @@ def test_a_creation_is_granted_that_was_not_made(answer: AdminAnswer) -> None:
 
 def test_a_creation_is_granted_that_somebody_else_asked_for() -> None:
     wishes = asked()
-    wishes.sent(("client", 2), 1, Admin(1, "create_topic", {**ASKED, "partitions": 3}))
+    ask(wishes, Admin(1, "create_topic", {**ASKED, "partitions": 3}), client=("client", 2))
     wishes.applied(create(), BROKERS)
     violates("asked", wishes.sent, 1, ("client", 2), AdminAnswer(1, 0, result={"topic_id": ID.hex()}))
 
@@ -109,9 +246,10 @@ def test_a_creation_is_granted_that_somebody_else_asked_for() -> None:
 def test_a_deletion_is_granted_while_the_topic_is_there() -> None:
     wishes = asked()
     wishes.applied(create(), BROKERS)
-    wishes.sent(CLIENT, 1, Admin(2, "delete_topic", {"name": "a"}))
+    ask_deletion(wishes)
+    wishes.applied(delete(), BROKERS)
     violates("asked", wishes.sent, 1, CLIENT, AdminAnswer(2, 0))
-    wishes.applied([Delete(PATH)], BROKERS)
+    wishes.applied(GONE, BROKERS)
     holds(wishes.sent, 1, CLIENT, AdminAnswer(2, 0))
 
 

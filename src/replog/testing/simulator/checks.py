@@ -129,7 +129,10 @@ class Checks:
             copy.leader_epoch = copy.partition_epoch = -1
         if partition.log.start_offset > copy.start:
             self._world.trimmed(ledger, partition.log.start_offset)
+            if partition.log.start_offset == partition.log.end_offset:
+                self._world.marks.hit("retention leaves nothing of a log")
         self._follow(node, ledger, copy, partition.log)
+        copy.wall_ms = self._world.wall_ms + node.wall_offset_ms
         copies = self._books.copies[identity]
         leads = partition.leading is not None
         begins = leads and copy.led != (copy.life, partition.leader_epoch)

@@ -120,8 +120,13 @@ def _read_all(world: World, client: SimulatedClient, topic: str, partition: int)
 
 
 def _compare(world: World, ledger: Ledger, start: int, values: dict[int, bytes | None]) -> None:
-    """Whatever was ever confirmed is read where it was confirmed, unless retention has removed it; so is whatever is committed."""
+    """Whatever was ever confirmed is read where it was confirmed, unless retention has removed it; so is whatever is committed.
+
+    What retention has removed the ledger knows (S23): not whoever answers, who may start too late.
+    """
     where = f"{ledger.topic}-{ledger.identity.partition}"
+    if start > ledger.removed:
+        raise Violation("readable", f"{where} is said to start at {start}, retention has removed nothing from {ledger.removed} on")
     end = max(values, default=start - 1) + 1
     if end < ledger.end:
         raise Violation("readable", f"{where} is committed to {ledger.end}, and read from {start} to {end}")

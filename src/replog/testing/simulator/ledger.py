@@ -58,6 +58,8 @@ class Ledger:
         """What retention by size leaves at least; None: there is no such retention."""
         self.retention_ms: int | None = None
         """Retention by age; None: there is none."""
+        self.removed = 0
+        """Everything below may be gone: the latest start that retention has allowed a copy (S23)."""
         self.closed = False
         """The store has no such partition any more: it was deleted."""
         self.sequences: dict[tuple[int, int], int] = {}
@@ -108,6 +110,7 @@ class Copy:
         "start",
         "suspect",
         "unreadable",
+        "wall_ms",
     )
 
     def __init__(self, broker: int) -> None:
@@ -139,6 +142,8 @@ class Copy:
         """Its disk was made to misbehave: what it holds may differ from what was written, until all of it has been read again."""
         self.unreadable = False
         """The log itself has said that it cannot be read on from the end of the mirror."""
+        self.wall_ms = 0
+        """What the clock of its broker said when it was looked at last."""
         self.key: object = None
 
     @property

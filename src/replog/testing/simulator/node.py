@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.controller.executor import ControllerExecutor
-from replog.messages import Disconnected, Produce, Registered
+from replog.messages import Admin, Disconnected, Produce, Registered
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, Outbox, SessionChanged
 from replog.testing.clock import SeededIds
@@ -48,6 +48,8 @@ class Node:
         """Kind of slowness -> how many faults of that kind are on."""
         self.store_cuts = 0
         self.line: StoreLine | None = None
+        self.session = -1
+        """The number of that line, among all of the run."""
         self.broker: Broker | None = None
         self.controller: ControllerExecutor | None = None
         self._backlog: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
@@ -105,7 +107,7 @@ class Node:
         self.actors, self.broker, self.controller = {}, None, None
         self._backlog.clear()
         if self.line is not None:
-            world.at(1 if how == "clean" else world.plan.shape.session_ms, self.line.expire)
+            world.at(1 if how == "clean" else world.plan.shape.session_ms, self._expire, self.line, self.session)
             self.line = None
         failing, self._failing = self._failing, False
         self.doubt()
@@ -198,6 +200,7 @@ class Node:
             chance=stream(world.plan.seed, f"store {self.broker_id} {world.sessions}"),
             unsure=0.0 if world.calm else world.plan.shape.unsure,
         )
+        self.session = world.sessions
         world.sessions += 1
         line.reachable = not self.store_cuts and not world.nemesis.outage
         self.line = line
@@ -214,8 +217,12 @@ class Node:
         line = self.line
         if line is None or line.ended:
             return
-        line.expire()
+        self._expire(line, self.session)
         self._soon(self._chance.randint(1, 300), self._hear_of_the_end, line)
+
+    def _expire(self, line: StoreLine, session: int) -> None:
+        line.expire()
+        self.world.wishes.ended(session)
 
     def _hear_of_the_end(self, line: StoreLine) -> None:
         if line is self.line and line.ended and line.reachable:
@@ -290,6 +297,8 @@ class Node:
         world.trace_message(address, sender, message)
         if isinstance(message, Produce):
             world.checks.asked(sender, message)
+        elif isinstance(message, Admin):
+            self._hear_wish(address, sender, message)
         elif isinstance(message, Registered):
             world.checks.registered(self.broker_id, message.broker_epoch)
         world.checks.received(self, address, sender, message)
@@ -299,6 +308,11 @@ class Node:
         except Exception as problem:
             raise Violation("crash", f"{address} at {type(message).__name__}: {problem!r}") from problem
         self._tick(address)
+
+    def _hear_wish(self, address: Address, sender: Address, wish: Admin) -> None:
+        """Who is not in office does nothing with a wish but to refuse it."""
+        if address == self.broker_id or (self.controller is not None and self.controller.is_controller):
+            self.world.wishes.heard(address, sender, wish, self.session)
 
     def _tick(self, address: Address) -> None:
         world = self.world

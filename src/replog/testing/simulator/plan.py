@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
@@ -22,6 +22,8 @@ _KEEP = 0.6
 """Each run keeps each kind of fault with this probability: the rest of them get more room."""
 _ABSENT = 0.4
 """Share of runs in which some broker stays out after the others are healed, if the others can do without."""
+_AGED: Final = 0.25
+"""Share of runs in which records grow old and go."""
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -63,12 +65,14 @@ class Shape:
     fetch_wait_ms: int = 200
     segment_bytes: int = 1 << 20
     retention_bytes: int = 0
-    """0 keeps everything."""
+    """0: none is removed by size."""
     compression: bool = False
     self_checks: bool = False
     """Brokers check themselves, as they can in production."""
     absent: int = 0
     """So many brokers stay out for a while after everything else is healed: the others must do without."""
+    retention_ms: int = 0
+    """0: nothing is removed by age."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -105,6 +109,7 @@ class Shape:
             flush_interval_ms=300,
             segment_bytes=self.segment_bytes,
             retention_bytes=self.retention_bytes or None,
+            retention_ms=self.retention_ms or None,
         )
 
 
@@ -152,6 +157,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     shape = _fit(evolve(_shape(stream(seed, "shape")), **shape_given), shape_given)
     if "absent" not in shape_given:
         shape = evolve(shape, absent=_absent(stream(seed, "absent"), shape))
+    if "retention_ms" not in shape_given:
+        shape = evolve(shape, retention_ms=_age(stream(seed, "retention by age")))
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
@@ -212,6 +219,12 @@ def _absent(chance: random.Random, shape: Shape) -> int:
     """How many brokers stay out for a while: no more than acks=all promises to do without."""
     drawn, number = chance.random() < _ABSENT, chance.randint(1, 2)
     return min(number, shape.replicas - shape.min_isr, max(1, shape.min_isr - 1)) if drawn else 0
+
+
+def _age(chance: random.Random) -> int:
+    """After how many ms a record may go. Mostly pauses of the clients are longer: then a log loses all that it has."""
+    drawn, age_ms = chance.random() < _AGED, chance.choice((500, 2_000, 8_000, 30_000))
+    return age_ms if drawn else 0
 
 
 def _shape(chance: random.Random) -> Shape:

@@ -1,5 +1,10 @@
 """What clients have asked the controller for, compared with what the store then has: topics as they were wished, no others, and for as
-long as nobody wished them away."""
+long as nobody wished them away.
+
+A wish reaches a controller in copies: its client repeats it, the network may repeat it again. Each copy is good until that
+controller has answered it, or can change the store no more because its session has ended. What comes into the store, or goes,
+needs a copy that is still good: what became of the others is known.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, evolve
 
 from replog.config import TopicConfig, default_min_isr
-from replog.errors import ReplogError
+from replog.errors import Code, ReplogError
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
 from replog.model import Address
@@ -40,40 +45,60 @@ class Wishes:
     def __init__(self) -> None:
         self._asked: dict[tuple[Address, int], Admin] = {}
         """(client, number of its request) -> the wish."""
-        self._creations: dict[str, list[Mapping[str, Any]]] = {}
-        """Name -> the arguments of all wishes to create it."""
-        self._deletions: dict[str, int] = {}
-        """Name -> how many of its topics were gone when its deletion was wished for the first time."""
         self._gone_before: dict[tuple[Address, int], int] = {}
         """Wish for a deletion -> how many topics of that name were gone when it was made."""
+        self._in_hand: dict[Address, Admin] = {}
+        """Broker -> the wish of a client that it has heard last, and may pass on once."""
+        self._open: dict[tuple[Address, Address, int, int], list[tuple[int, Admin]]] = {}
+        """(controller, who passed it on, number of the request, number of the way) -> each copy that it has not answered, and
+        in which of its sessions it was heard."""
+        self._going: dict[str, bytes] = {}
+        """Name -> the id of the topic whose deletion is stored as a wish."""
         self.topics: dict[bytes, _Topic] = {}
 
     # ------------------------------------------------------------------------------------------------------- what is said
 
     def sent(self, sender: Address, to: Address, message: Admin | AdminAnswer) -> None:
-        """A wish leaves a client, or an answer leaves a broker for one. What brokers tell each other is their business."""
-        if isinstance(message, Admin):
-            if _is_client(sender):
-                self._ask(sender, message)
-        elif _is_client(to) and not message.error:
-            wish = self._asked.get((to, message.request))
-            if wish is None:
-                raise Violation(_NAME, f"{to} is told that request {message.request} is granted, and never made it")
-            self._granted(to, wish, message)
+        """A wish or an answer leaves a client, a broker or a controller. Raises Violation if nobody has asked for that."""
+        if isinstance(message, AdminAnswer):
+            self._answered(sender, to, message)
+        elif _is_client(sender):
+            self._asked[sender, message.request] = message
+            if message.verb == "delete_topic":
+                self._gone_before.setdefault((sender, message.request), self._gone(_name(message)))
+        else:
+            heard = self._in_hand.pop(sender, None)
+            if heard is None or (heard.request, heard.verb, heard.arguments) != (message.request, message.verb, message.arguments):
+                raise Violation(_NAME, f"broker {sender} passes on {message}, it was asked for {heard}")
 
-    def _ask(self, client: Address, wish: Admin) -> None:
-        self._asked[client, wish.request] = wish
-        name = str(wish.arguments.get("name"))
-        if wish.verb == "create_topic":
-            asked = self._creations.setdefault(name, [])
-            if wish.arguments not in asked:
-                asked.append(wish.arguments)
-        elif wish.verb == "delete_topic":
-            self._gone_before.setdefault((client, wish.request), self._gone(name))
-            self._deletions.setdefault(name, self._gone(name))
+    def heard(self, address: Address, sender: Address, message: Admin, session: int) -> None:
+        """A broker is about to handle a wish of a client; or a controller in office one that was passed on, in a session with the store."""
+        if _is_client(sender):
+            self._in_hand[address] = message
+        else:
+            self._open.setdefault((address, sender, message.request, message.origin), []).append((session, message))
+
+    def ended(self, session: int) -> None:
+        """A session with the store has ended: whoever had it changes nothing any more that was asked of it there."""
+        for key, copies in list(self._open.items()):
+            copies[:] = [copy for copy in copies if copy[0] != session]
+            if not copies:
+                del self._open[key]
+
+    def _answered(self, sender: Address, to: Address, answer: AdminAnswer) -> None:
+        if not _is_client(to):
+            copies = self._open.get((sender, to, answer.request, answer.origin))
+            # Who is deposed may still have something under way to the store.
+            if copies and answer.error != Code.NOT_CONTROLLER:
+                copies.pop()
+        elif not answer.error:
+            wish = self._asked.get((to, answer.request))
+            if wish is None:
+                raise Violation(_NAME, f"{to} is told that request {answer.request} is granted, and never made it")
+            self._granted(to, wish, answer)
 
     def _granted(self, client: Address, wish: Admin, answer: AdminAnswer) -> None:
-        name = str(wish.arguments.get("name"))
+        name = _name(wish)
         if wish.verb == "create_topic":
             topic = self.topics.get(bytes.fromhex(answer.result["topic_id"]))
             if topic is None or topic.name != name:
@@ -87,6 +112,11 @@ class Wishes:
     def _gone(self, name: str) -> int:
         return sum(topic.gone for topic in self.topics.values() if topic.name == name)
 
+    def _under_way(self, verb: str, name: str) -> list[Admin]:
+        """Copies of wishes for this that may still be fulfilled."""
+        copies = [copy for copies in self._open.values() for _, copy in copies]
+        return [copy for copy in copies if copy.verb == verb and _name(copy) == name]
+
     # ----------------------------------------------------------------------------------------------------- what is stored
 
     def applied(self, ops: list[Any], brokers: int) -> None:
@@ -94,10 +124,17 @@ class Wishes:
         for op in ops:
             if op.path.startswith(layout.TOPICS + "/") and op.path.count("/") == layout.TOPICS.count("/") + 1:
                 self._topic_changed(op, brokers)
-            elif isinstance(op, Create) and op.path.startswith(layout.DELETE_TOPICS + "/"):
-                name = op.path.rsplit("/", 1)[1]
-                if name not in self._deletions:
-                    raise Violation(_NAME, f"a wish to delete {name!r} is stored, and nobody has made it")
+            elif op.path.startswith(layout.DELETE_TOPICS + "/"):
+                self._deletion_changed(op)
+
+    def _deletion_changed(self, op: Any) -> None:
+        name = op.path.rsplit("/", 1)[1]
+        if isinstance(op, Create):
+            if not self._under_way("delete_topic", name):
+                raise Violation(_NAME, f"a wish to delete {name!r} is stored, and nobody has made it that has not been answered")
+            self._going[name] = layout.decode_delete_topic(op.path, op.value)
+        elif isinstance(op, Delete):
+            self._going.pop(name, None)
 
     def _topic_changed(self, op: Any, brokers: int) -> None:
         name = op.path.rsplit("/", 1)[1]
@@ -106,16 +143,18 @@ class Wishes:
         elif isinstance(op, Put):
             self._same(name, layout.decode_topic(op.path, op.value))
         elif isinstance(op, Delete):
-            if name not in self._deletions:
-                raise Violation(_NAME, f"topic {name!r} is deleted, and nobody has asked for that")
-            for topic in self.topics.values():
-                if topic.name == name:
+            going = self._going.get(name)
+            for topic_id, topic in self.topics.items():
+                if topic.name == name and not topic.gone:
+                    if topic_id != going:
+                        stored = "none" if going is None else going.hex()
+                        raise Violation(_NAME, f"topic {name!r} of id {topic_id.hex()} is deleted, what is to be deleted is {stored}")
                     topic.gone = True
 
     def _created(self, name: str, entry: layout.TopicEntry, brokers: int) -> None:
-        asked = self._creations.get(name)
+        asked = [wish.arguments for wish in self._under_way("create_topic", name)]
         if not asked:
-            raise Violation(_NAME, f"topic {name!r} is created, and nobody has asked for it")
+            raise Violation(_NAME, f"topic {name!r} is created, and nobody has asked for it that has not been answered")
         if entry.topic_id in self.topics:
             raise Violation(_NAME, f"topic {name!r} has the id of {self.topics[entry.topic_id].name!r}: {entry.topic_id.hex()}")
         differences = [_difference(entry, arguments) for arguments in asked]
@@ -193,6 +232,10 @@ def _difference(entry: layout.TopicEntry, arguments: Mapping[str, Any]) -> str:
     except ReplogError as problem:
         return f"its configuration is {dict(entry.config)}: {problem}"
     return "" if stored == config else f"its configuration is {stored}, wished was {config}"
+
+
+def _name(wish: Admin) -> str:
+    return str(wish.arguments.get("name"))
 
 
 def _is_client(address: Address) -> bool:

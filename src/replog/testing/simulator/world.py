@@ -23,7 +23,7 @@ from replog.testing.simulator.marks import Marks
 from replog.testing.simulator.nemesis import Nemesis
 from replog.testing.simulator.network import Network, node_of
 from replog.testing.simulator.node import Node
-from replog.testing.simulator.plan import Plan, stream
+from replog.testing.simulator.plan import Plan, Shape, stream
 from replog.testing.simulator.tasks import Signal, Task
 from replog.testing.simulator.tracing import message_text, name_of
 from replog.testing.simulator.wishes import Wishes
@@ -60,7 +60,7 @@ class World:
         self.marks = Marks()
         # What retention has removed of a producer is forgotten with it: S17 knows to what length, a history does not.
         # A writer that is not idempotent says so when it is opened.
-        self.history = History(idempotent=not plan.shape.retention_bytes, stale_reads=True, clock=lambda: self.now_ms)
+        self.history = History(idempotent=not _removes(plan.shape), stale_reads=True, clock=lambda: self.now_ms)
         """What clients were told; to be checked at the end."""
         self.root = MemoryStore()
         self.network = Network(plan.shape, stream(plan.seed, "network"))
@@ -216,6 +216,10 @@ class World:
         for task in self.tasks:
             task.close()
         self.tasks.clear()
+
+
+def _removes(shape: Shape) -> bool:
+    return bool(shape.retention_bytes or shape.retention_ms)
 
 
 def _off_the_disk(message: Fetched) -> Fetched:

@@ -27,13 +27,16 @@ Headers = list[BatchHeader] | str
 class Asked:
     """One entry of a Produce, as a client sent it."""
 
-    __slots__ = ("acks", "count", "ledger", "payload_crc", "producer_epoch", "producer_id", "sequence")
+    __slots__ = ("acks", "count", "ledger", "length", "newest_ms", "payload_crc", "producer_epoch", "producer_id", "sequence")
 
     def __init__(self, ledger: Ledger, acks: int, body: bytes) -> None:
         batch = RecordBatch(body)
         self.ledger = ledger
         self.acks = acks
         self.count = batch.count
+        self.length = batch.length
+        """Bytes, as it is stored."""
+        self.newest_ms = batch.max_timestamp_ms
         self.payload_crc = batch.payload_crc
         self.producer_id = batch.producer_id
         self.producer_epoch = batch.producer_epoch

@@ -36,10 +36,11 @@ class CommittedNeverChanges(Invariant):
         if watermark > ledger.end:
             if copy.first > watermark:
                 self.fail(ledger, f"broker {copy.broker} has trimmed to {copy.first} what was never committed: {watermark}")
-            for source in (copy, *_that_follow(copy, copies, partition)):
+            others = _that_follow(copy, copies, partition)
+            for source in (copy, *others):
                 if source.end > ledger.end >= source.first and source.mismatch(ledger, ledger.end) is None:
                     ledger.entries += source.entries[ledger.end - source.first : watermark - source.first]
-            if copy.first > ledger.end and len(copies) == 1:  # committed and trimmed in one event, with nobody else to have it
+            if copy.first > ledger.end and not others:  # committed and trimmed in one event, with nobody else to have it
                 ledger.entries += [NEVER_SEEN] * (copy.first - ledger.end) + copy.entries[: watermark - copy.first]
             ledger.hidden = watermark
 
