@@ -139,6 +139,17 @@ class FileLogDirectory(LogDirectory):
             log = self._logs.get(identity)
             if log is not None and high_watermark >= 0:
                 self.high_watermarks[identity] = min(max(high_watermark, log.start_offset), log.end_offset)
+        if any(one.corrupt for one in self.recovered.values()):
+            self._lower_recovery_points()
+
+    def _lower_recovery_points(self) -> None:
+        """Records that the checkpoint calls flushed are gone, which is reported and noted by now: what takes their place is not flushed."""
+        try:
+            self.checkpoint()
+        except LogFull:  # without one everything is verified and nothing taken for flushed; to remove it takes no space
+            with suppress(FileNotFoundError):
+                self.fs.unlink(f"{self.path}/{_CHECKPOINT}")
+            self.fs.fsync_dir(self.path)
 
     def _read_meta(self) -> str:
         """The directory id, made with the directory."""
@@ -186,15 +197,26 @@ class FileLogDirectory(LogDirectory):
                     state = recover(self._storage, identity, start_known, flushed, power=power, rewrite=rewrite)
                     if state.bytes_cut or state.corrupt:
                         self.recovered[identity] = Recovered(state.bytes_cut, state.corrupt)
-            elif identity in known and known[identity].flushed_end > known[identity].start_offset:
+            elif identity in known and (known[identity].flushed_end or known[identity].start_offset):
                 state = LogState.missing(self._limits.producers_max, known[identity].start_offset, known[identity].flushed_end)
-                self.recovered[identity] = Recovered(0, state.corrupt)
+                if state.corrupt:
+                    self.recovered[identity] = Recovered(0, state.corrupt)
             if state is not None:
                 states[identity] = state
             self._logs[identity] = FileLog(identity, entry.config, self._storage, state)
         if folders:
             raise LogCorrupt(f"{self._storage.folder}/{min(folders)} is in no catalogue entry: the catalogue is damaged")
+        if clean is None and states:
+            self._sync_folders()
         return states
+
+    def _sync_folders(self) -> None:
+        """What a killed process made may not be on the disk: a log that begins somewhere must not lose its folder unnoticed."""
+        try:
+            self.fs.fsync_dir(self._storage.folder)
+        except OSError as error:
+            self._fail(f"log directory {self.path}: a flush failed: {error}")
+            raise
 
     def _finish_quarantines(self) -> None:
         """A crash may have come between the entry of a quarantine and the renaming of its folder."""

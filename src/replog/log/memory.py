@@ -157,6 +157,7 @@ class MemoryLog(StoredLog):
             self._start_at(self._bases[self._find(offset)] if offset < self.end_offset else offset)
             count = sum(1 for segment in self._segments[:-1] if segment.end_offset <= self.start_offset)
             self._drop_segments(count)
+            self._count_trimmed()
         return self.start_offset
 
     def reset_to(self, offset: int) -> None:
@@ -179,6 +180,7 @@ class MemoryLog(StoredLog):
                 self._segments.append(MemorySegment(self.end_offset, self.end_offset))
             self._start_at(max(self.start_offset, self._segments[count].base_offset))
             self._drop_segments(count)
+            self._count_trimmed()
         return self.start_offset
 
     # ------------------------------------------------------------------------------------------------- flushing, closing
@@ -236,8 +238,12 @@ class MemoryLog(StoredLog):
 
     def _start_at(self, offset: int) -> None:
         self.start_offset = offset
-        self.flushed_end = max(self.flushed_end, offset)
         self.epochs.trim(offset)
+
+    def _count_trimmed(self) -> None:
+        """What lies below the first segment that is still needed is gone for good: no restart ends below."""
+        first = next((segment.base_offset for segment in self._segments if segment.end_offset > self.start_offset), self.end_offset)
+        self.flushed_end = max(self.flushed_end, first)
 
     def _drop_from(self, keep: int) -> None:
         """Drop the batches from index `keep` on, and what the segments know of them."""

@@ -4,11 +4,15 @@ Below the recovery point (known to be on disk) only headers are read, or summari
 byte is verified. After a killed process the page cache has survived, so only the last segment can be unfinished, and
 only by ending inside its last batch. After a power cut anything above the recovery point may be torn, missing or zero;
 so it may be after a failed fsync, and what the cache still shows must be written again before it is looked at.
+
+A process that was killed may have shortened a file, or removed one, without that being on the disk. So what is kept is
+synced before anything is written behind it, wherever the last life may have changed something since the checkpoint.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 from attrs import define, field
@@ -46,14 +50,17 @@ class LogState:
     """Why records that were safely stored are gone or unreadable; empty if none are."""
     hole: bool = False
     """After a power cut: something valid lay behind the cut, so more was lost than the end of the last write."""
+    names_durable: bool = False
+    """The names of the folder and of the segments are known to be on the disk."""
 
     @classmethod
     def missing(cls, producers_max: int, start_offset: int, flushed_end: int) -> LogState:
-        """A log whose folder is gone although it had flushed records."""
+        """A log whose folder is gone although it had flushed records, or none left and a start."""
         state = cls(ProducerTable(producers_max))
         state.start_offset = state.end_offset = state.flushed_end = start_offset
         state.producers.forgetful = True
-        state.corrupt = f"the folder is missing, and with it records up to offset {flushed_end}, which were flushed"
+        if flushed_end > start_offset:
+            state.corrupt = f"the folder is missing, and with it records up to offset {flushed_end}, which were flushed"
         return state
 
 
@@ -81,6 +88,7 @@ def restore(storage: Storage, identity: PartitionId, saved: list[Any]) -> LogSta
         last.sealed = False
         if storage.fs.size(last.path) != last.size:
             return None
+    state.names_durable = not state.segments or state.segments[-1].size > 0  # an empty one was never flushed
     return state
 
 
@@ -118,6 +126,7 @@ class _Recovery:
         bases = self._clean_up()
         if self.rewrite:
             self._write_again(bases)
+        bases = self._without_trimmed(bases)
         end = self.start
         if bases:
             if self.starts_with_files:
@@ -135,7 +144,30 @@ class _Recovery:
         state.producers.forgetful = state.producers.forgetful or self.start > 0
         if state.segments:
             state.segments[-1].sealed = False
+        if state.marker is not None or end != self.recovery_point:
+            self._settle()
         return state
+
+    def _settle(self) -> None:
+        """Make what is kept durable, as it is: else a power cut could bring the old end of a file back behind what is appended next.
+
+        Not for a log that is as the checkpoint describes it, which of thousands of logs most are: a truncation to just
+        there has left a marker. What an fsync that failed has lost is not brought back by this one: see `rewrite`.
+        """
+        if self.state.segments:
+            self._sync(self.storage.files.descriptor(self.state.segments[-1]))
+        self._sync(None)
+
+    def _sync(self, fd: int | None) -> None:
+        """fsync of a file, or of the folder. The system tells of a failure once: the next open must not trust what the cache shows."""
+        try:
+            if fd is None:
+                self.fs.fsync_dir(self.folder)
+            else:
+                self.fs.fsync(fd)
+        except OSError as error:
+            self.storage.fail_directory(f"a flush failed: {error}")
+            raise
 
     def _clean_up(self) -> list[int]:
         """Finish what a crash interrupted; returns the base offsets of the segments."""
@@ -165,6 +197,7 @@ class _Recovery:
         """A note of where the log begins was a segment once; its bytes are not needed."""
         path = f"{self.folder}/{segment_name(start, START_SUFFIX)}"
         if self.fs.size(path):
+            self._sync(None)  # a power cut must not give it its old name back, and it is empty
             fd = self.fs.open(path)
             try:
                 self.fs.ftruncate(fd, 0)
@@ -173,10 +206,20 @@ class _Recovery:
 
     def _write_again(self, bases: list[int]) -> None:
         """Everything that may not have been flushed. If that fails, the note that it must be done is still there at the next open."""
-        for base, next_base in zip(bases, [*bases[1:], None], strict=True):
+        for base, next_base in zip_longest(bases, bases[1:]):
             if next_base is None or next_base > self.recovery_point:
                 write_again(self.fs, self._segment(base).path, base, self.recovery_point)
         self.fs.fsync_dir(self.folder)
+
+    def _without_trimmed(self, bases: list[int]) -> list[int]:
+        """Segments wholly below the start go: a torn one that a power cut has brought back would cost the good ones behind it."""
+        trimmed = [base for base, next_base in zip_longest(bases, bases[1:]) if next_base is not None and next_base <= self.start]
+        for number, base in enumerate(trimmed):
+            try:
+                self._remove([self._segment(base)], base)
+            except OSError:
+                return bases[number:]  # for now it stays a part of the log; the next trim removes it
+        return bases[len(trimmed) :]
 
     def _segment(self, base: int) -> Segment:
         segment = Segment(f"{self.folder}/{segment_name(base)}", base)
@@ -272,15 +315,21 @@ class _Recovery:
         if state.corrupt or state.hole:
             self._keep_evidence(segment, later, stop)
         state.bytes_cut = rest + sum(sizes)
+        if stop.offset == self.recovery_point and state.marker is None:
+            self._note_cut(stop.offset)
         self._remove(later, stop.offset)
         if segment is not None:
             remove_summary(fs, segment)
             fs.ftruncate(self.storage.files.descriptor(segment), stop.position)
-            try:
-                fs.fsync(segment.fd)  # what is cut must not come back behind what is appended next
-            except OSError as error:
-                self.storage.fail_directory(f"a flush failed: {error}")  # the next open must not trust what it finds in the cache
-                raise
+            self._sync(segment.fd)  # what is cut must not come back behind what is appended next
+
+    def _note_cut(self, offset: int) -> None:
+        """A cut to where the checkpoint says that the log ends: were it interrupted, the next life would see nothing to make durable."""
+        marker = Marker(-1, offset)
+        with suppress(OSError):  # without room for it only an interruption of this very cut goes unseen
+            place_marker(self.fs, self.folder, marker)
+            self.state.marker = marker
+        self._sync(None)
 
     def _keep_evidence(self, segment: Segment | None, later: list[Segment], stop: Stop) -> None:
         """What does not fit is copied aside before it is cut: it may be the last copy of something. As far as the disk allows."""

@@ -4,9 +4,10 @@
   is removed before the removal in front of it is durable. A power cut can then not leave a hole (P-14).
 * A truncation is durable before anything is written behind it. Else a power cut can keep the new end and lose what
   came between, and the old records there join what is before and behind them: a log that nobody ever had.
-* A truncation below what the checkpoint calls flushed leaves a marker first, so that recovery does not miss what was
-  dropped on purpose (KAFKA-10101). A reset leaves one before and after, because its new start is in no file's name.
-  Both markers are written before anything goes: on a full disk nothing has happened yet.
+* A truncation to or below what the checkpoint calls flushed leaves a marker first, so that recovery does not miss what was
+  dropped on purpose (KAFKA-10101), and makes an interrupted one durable before anything is appended. A reset leaves one
+  before and after, because its new start is in no file's name. Both markers are written before anything goes: on a full
+  disk nothing has happened yet.
 * Trimming takes no space, because on a full disk it is what makes room. The oldest segment is not removed but renamed, to
   the offset at which the log begins now, and emptied: after a power cut the others must not look lost.
 """
@@ -53,8 +54,8 @@ class SegmentedLog(StoredLog):
             self.epochs, self.producers = state.epochs, state.producers
             self.last_epoch = state.epochs.latest.epoch if state.epochs.latest else -1
             self._recorded_flush = state.flushed_end
-            if state.flushed_end < state.end_offset:
-                self._names = 1  # whether the names of the segments are durable is not known
+            if not state.names_durable:
+                self._names = 1  # the next flush makes them so, whatever else it finds to do
         self._active = self._segments[-1] if self._segments else None
 
     # --------------------------------------------------------------------------------------------------------- growing
@@ -126,7 +127,7 @@ class SegmentedLog(StoredLog):
         if position == 0 and segment is not self._segments[0]:  # it goes whole: the one before it takes the next append
             segment = self._segments[self._segments.index(segment) - 1]
             position = segment.size
-        if base < self._recorded_flush:
+        if base <= self._recorded_flush:
             self._leave_marker((self._marker or Marker(-1, base))._replace(recovery_max=base))
         end = self.end_offset
         try:
@@ -175,7 +176,6 @@ class SegmentedLog(StoredLog):
     def _start_at(self, offset: int) -> None:
         """The log starts at `offset`; `_remove_below` does the rest."""
         self.start_offset = offset
-        self.flushed_end = max(self.flushed_end, offset)  # what was trimmed needs no flush
         self.epochs.trim(offset)
 
     def _remove_below(self, offset: int) -> None:
@@ -198,13 +198,18 @@ class SegmentedLog(StoredLog):
             self._tail.clear()
 
     def _note_start(self, offset: int) -> None:
-        """Make the oldest segment the note that the log begins at `offset`, durably. After an OSError it may be one already."""
+        """Make the oldest segment the note that the log begins at `offset`, durably. After an OSError it may be one already.
+
+        Then whatever a power cut leaves of the log ends there at least, so that what is below counts as flushed; no sooner.
+        """
         fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
         oldest, path = self._segments[0], f"{folder}/{segment_name(offset, START_SUFFIX)}"
         earlier = self._start_notes()
         self._remove_segment(oldest, path)
         self._sync(lambda: fs.fsync_dir(folder))
+        self._sync(lambda: fs.fsync_dir(self._storage.folder))  # the log may never have been flushed
         self._unlinked = False
+        self.flushed_end = max(self.flushed_end, offset)
         for old in earlier:
             if old != path:
                 fs.unlink(old)
@@ -248,8 +253,7 @@ class SegmentedLog(StoredLog):
             self._refuse("cannot be reset", error)
         self._leave_marker(begun)
         try:
-            if not self._segments:
-                fs.fsync_dir(self._storage.folder)
+            fs.fsync_dir(self._storage.folder)  # the log may never have been flushed
             while len(self._segments) > 1:
                 self._remove_segment(self._segments[-1])
             for only in self._segments[:]:

@@ -1,7 +1,8 @@
 """What the user of a log directory knows of it at one moment, hence what may and what must be there after a crash.
 
 *May*: every content that a log has had, or would have had when the operation in progress is done, up to any of its
-batches. *Must*: every batch that was reported as flushed and that nobody has asked to take away since.
+batches. *Must*: every batch that was reported as flushed and that nobody has asked to take away since; and the log ends
+no sooner than it said to be flushed, even where nothing is left below.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Known:
     end: int
     """Where the log ends when nothing is lost."""
     promised: tuple[Stored, ...]
+    flushed_end: int
+    """Whatever happens, it ends here at least."""
     starts_max: int
     """Nobody has asked for anything at or above this to be trimmed."""
     may_exist: bool
@@ -57,6 +60,7 @@ class LogLedger:
     flush: str
     contents: list[Content] = field(factory=lambda: [Content(0, ())])
     promised: dict[int, Stored] = field(factory=dict)
+    flushed_end: int = 0
     starts_max: int = 0
     trimmed_to: int = 0
     may_exist: bool = False
@@ -74,6 +78,7 @@ class LogLedger:
     def truncates(self, offset: int) -> None:
         """Everything from the batch that holds `offset` is about to go."""
         self.contents.append(Content(self.now.start, tuple(batch for batch in self.now.batches if batch.end <= offset)))
+        self.flushed_end = min(self.flushed_end, self.now.end)
         self.promised = {base: batch for base, batch in self.promised.items() if batch.end <= offset}
 
     def trims(self, offset: int) -> None:
@@ -87,11 +92,13 @@ class LogLedger:
         """Everything is about to go, and the log to begin at `offset`."""
         self.contents.append(Content(offset, ()))
         self.promised = {}
+        self.flushed_end = 0
         self.starts_max = max(self.starts_max, offset)
         self.trimmed_to = 0
 
     def flushed(self, end: int) -> None:
         """The log says that all below `end` is on the disk."""
+        self.flushed_end = end
         self.promised = {batch.base: batch for batch in self.now.batches if batch.end <= end and batch.base >= self.trimmed_to}
 
     def known(self) -> Known:
@@ -100,6 +107,7 @@ class LogLedger:
             tuple(dict.fromkeys(self.contents)),
             self.now.end,
             tuple(self.promised.values()),
+            self.flushed_end,
             self.starts_max,
             self.may_exist,
             self.must_exist,

@@ -129,20 +129,24 @@ class Session:
     def _do_truncate(self, arguments: list[int]) -> None:
         self.book.truncates(arguments[0])
         self.log.truncate_to(arguments[0])
+        self.book.flushed(self.log.flushed_end)
         self._epoch += 1
 
     def _do_trim(self, arguments: list[int]) -> None:
         self.book.trims(arguments[0])
         self.log.trim_to(arguments[0])
+        self.book.flushed(self.log.flushed_end)
 
     def _do_reset(self, arguments: list[int]) -> None:
         self.book.resets(arguments[0])
         self.log.reset_to(arguments[0])
+        self.book.flushed(self.log.flushed_end)
         self._epoch += 1
 
     def _do_retain(self, _: list[int]) -> None:
         self.book.trims(self.log.end_offset)
         self.log.retain(_AT_MS + 2 * _RETENTION_MS, self.log.end_offset)
+        self.book.flushed(self.log.flushed_end)
 
     # ------------------------------------------------------------------------------------------------- the directory itself
 
@@ -159,7 +163,7 @@ class Session:
 
     def _do_delete(self, _: list[int]) -> None:
         self.book.must_exist = False
-        self.book.promised = {}
+        self.book.promised, self.book.flushed_end = {}, 0
         self.directory.quarantine(self.chosen, 5)
         self.book.may_exist = False
 

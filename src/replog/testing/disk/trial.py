@@ -254,6 +254,8 @@ def _judge(log: FileLog, content: Content, known: Known) -> None:
         raise Broken(f"{log!r} has lost what was flushed, at offsets {missing}")
     if not content.start <= log.flushed_end <= log.end_offset:
         raise Broken(f"{log!r} is flushed to {log.flushed_end}")
+    if log.end_offset < known.flushed_end:
+        raise Broken(f"{log!r} ends below {known.flushed_end}, up to where it was flushed, as it said")
     epochs: list[tuple[int, int]] = []
     for batch in content.batches:
         epoch = RecordBatch.parse(batch.data).leader_epoch
