@@ -77,6 +77,7 @@ class Broker:
         self._forwarding = Forwarding(self.outbox)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
+        self._directory_failed = False
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self.on_produce,
@@ -484,6 +485,9 @@ class Broker:
 
         Also told of those followed: one that cannot flush what it has would never lag.
         """
+        if partition is None and not self._directory_failed:
+            self._directory_failed = True  # said once, also by a broker that has no copy yet: a person must look at its disk
+            self._event("directory_failed", reason=reason)
         failed = [one for one in (self.partitions.values() if partition is None else [partition]) if not one.failed]
         for one in failed:
             one.fail(reason)

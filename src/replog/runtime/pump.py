@@ -33,6 +33,7 @@ LOUD: Final = frozenset(
         "records_may_be_lost",
         "replicas_failed",
         "replica_failed",
+        "directory_failed",
         "log_full",
         "directory_full",
         "stray_kept",

@@ -137,3 +137,13 @@ def test_a_copy_that_was_made_after_all_is_reported_no_more() -> None:
     desk.directory._failed = ""  # another backend may get over it
     desk.command(2, B)
     assert desk.reported() == [(1, FSYNC, [C])]
+
+
+@pytest.mark.parametrize("there", [(), (A,)])
+def test_a_failed_directory_is_told_once_to_people_with_or_without_copies(there: tuple[PartitionId, ...]) -> None:
+    desk = Desk(*there)
+    desk.command(1, B)
+    desk.command(2, C)
+    told = [event.name for event in desk.broker.outbox.events]
+    assert told.count("directory_failed") == 1
+    assert told.count("replica_failed") == len(there)

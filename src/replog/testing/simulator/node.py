@@ -367,11 +367,12 @@ class Node:
         events, outbox.events = outbox.events, []
         for event in events:
             world.note_event(self.broker_id, event)
-            if event.name == "replica_failed" and not self._hurt:
+            gives_up = event.name in ("replica_failed", "directory_failed")
+            if gives_up and not self._hurt:
                 raise Violation("S22", f"broker {self.broker_id} gives a copy up, and nothing ever happened to its disk: {event.fields}")
-            if event.name in ("membership_refused", "replica_failed") and not self._failing:
+            if (gives_up or event.name == "membership_refused") and not self._failing:
                 # Its process ends with an error, or a person sees that a disk has failed; something starts it again.
-                self._failing = event.name == "replica_failed"
+                self._failing = gives_up
                 self._soon(_REPLACED_MS, self._restart)
 
     def _flush(self, token: FlushToken) -> None:
