@@ -481,12 +481,9 @@ class Broker:
     # ------------------------------------------------------------------------------------------------------- failures
 
     def _fail(self, partition: Partition | None, reason: str) -> None:
-        """This copy takes no part any more; None: no copy does, after a failed flush (R14).
-
-        Also told of those followed: one that cannot flush what it has would never lag.
-        """
+        """This copy takes no part any more; None: no copy does, after a failed flush (R14); people hear of that, copies or not."""
         if partition is None and not self._directory_failed:
-            self._directory_failed = True  # said once, also by a broker that has no copy yet: a person must look at its disk
+            self._directory_failed = True
             self._event("directory_failed", reason=reason)
         failed = [one for one in (self.partitions.values() if partition is None else [partition]) if not one.failed]
         for one in failed:

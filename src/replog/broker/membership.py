@@ -208,7 +208,9 @@ class Membership:
         """Read which cluster this is; the first broker of all says so."""
         stored: Versioned | None = yield "read", layout.CLUSTER
         if stored is None:
-            identity = layout.ClusterIdentity(self.cluster_id or self._ids.token().hex(), _FORMAT)
+            if self.cluster_id:
+                raise _Refused(f"the data directory belongs to cluster {self.cluster_id}; the metadata store is new, and knows no cluster")
+            identity = layout.ClusterIdentity(self._ids.token().hex(), _FORMAT)
             try:
                 yield "commit", [Create(layout.CLUSTER, layout.encode_cluster(identity))]
             except Conflict:

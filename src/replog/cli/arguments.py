@@ -9,7 +9,14 @@ from typing import Any
 
 from replog.client.arguments import Acks, Position
 
-__all__ = ["acks", "count", "number", "position", "seconds", "setting", "settings"]
+__all__ = ["acks", "count", "filled", "number", "position", "seconds", "setting", "settings"]
+
+
+def filled(text: str) -> str:
+    """Any text but none."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is empty: at least one character")
+    return text
 
 
 def number(text: str) -> int:

@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Any, Final
 
 from replog.cli.context import Context
-from replog.cli.exits import OK, REFUSED, UNAVAILABLE
+from replog.cli.exits import BAD, OK, REFUSED, UNAVAILABLE, USAGE
+from replog.cli.output import OutputClosed, OutputFailed, quieten
 from replog.cli.told import tell_on
 from replog.errors import TimedOut, UsageError
 
@@ -116,15 +117,17 @@ def broker(context: Context) -> int:
     try:
         if asked.until_stdin_closes:
             ending.watch(context.stdin.fileno())
-        one.start()
+        _start(one)
         status = _wait_until_ready(context, one, ending)
-        if status is None:
-            context.output.line(f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}")
-            context.output.flush()
-            ending.wait(ending.asked)
-            status = OK
-        _stop(one, ending)
-        return status
+        if status is not None:
+            _stop(one, ending)
+            return status
+        _say(context, f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}")
+        hopeless = _wait_until_ending(one, ending)
+        if hopeless is None:
+            _stop(one, ending)
+            return OK
+        return _give_up(one, ending, hopeless)
     finally:
         ending.close()
 
@@ -148,11 +151,11 @@ def _wait_until_ready(context: Context, one: Any, ending: Ending) -> int | None:
             return None
         except TimedOut:
             slices += 1
-        except UsageError as problem:
-            if not _is_refused(one):
+        except Exception as problem:
+            if one.hopeless is None:
                 raise
             context.output.note(f"replog: {problem}")
-            return REFUSED
+            return USAGE if isinstance(problem, UsageError) and not _is_refused(one) else _status(one)
         trouble = one.trouble
         if limit_s is not None and slices * _SLICE_S >= limit_s:
             context.output.note(f"replog: broker {one.broker_id} was not let in within {limit_s:g} s{trouble and ': '}{trouble}")
@@ -163,8 +166,53 @@ def _wait_until_ready(context: Context, one: Any, ending: Ending) -> int | None:
 
 
 def _is_refused(one: Any) -> bool:
-    """Whether the cluster has said no, rather than nothing."""
+    """Whether it is the cluster that has said no: `hopeless` says what, and not who."""
     return one._life is not None and bool(one._life.membership.refused)
+
+
+def _status(one: Any) -> int:
+    """The exit status of a broker that cannot go on."""
+    return REFUSED if _is_refused(one) else BAD
+
+
+def _start(one: Any) -> None:
+    """Start it. Raises UsageError in the words of the command line."""
+    try:
+        one.start()
+    except UsageError as problem:
+        raise UsageError(str(problem).replace("say insecure=True", "give --insecure")) from problem
+
+
+def _say(context: Context, line: str) -> None:
+    """A line on stdout, if somebody reads it: a broker does not end because nobody does."""
+    try:
+        context.output.line(line)
+        context.output.flush()
+    except (OutputClosed, OutputFailed) as lost:
+        quieten(context.output.stdout)
+        _log.warning("nobody was told %r: %s", line, lost if isinstance(lost, OutputFailed) else "stdout is closed")
+
+
+def _wait_until_ending(one: Any, ending: Ending) -> Exception | None:
+    """None when it is asked to end; else why it cannot go on."""
+    while not ending.wait(ending.asked, _SLICE_S):
+        hopeless: Exception | None = one.hopeless
+        if hopeless is not None:
+            return hopeless
+    return None
+
+
+def _give_up(one: Any, ending: Ending, hopeless: Exception) -> int:
+    """End a broker that cannot go on, and say why in the end; returns the exit status."""
+    status = _status(one)  # before the stop: that forgets who said no
+    ending.why = ending.why or "it cannot go on"
+    ending.orphaned = True
+    try:
+        _stop(one, ending)
+    except Exception as problem:
+        _log.warning("broker %d could not be stopped in a controlled way: %s", one.broker_id, problem)
+    _log.error("broker %d cannot go on: %s", one.broker_id, hopeless)
+    return status
 
 
 def _stop(one: Any, ending: Ending) -> None:

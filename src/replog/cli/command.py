@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -11,7 +13,7 @@ from typing import Any, BinaryIO, Final, TextIO
 from replog.cli import arguments as parse
 from replog.cli.context import BOOTSTRAP, Context
 from replog.cli.exits import BAD, EXITS, INTERRUPTED, OK, UNREACHABLE, exit_of
-from replog.cli.output import Output, OutputClosed, buffered_stdout, quieten
+from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, quieten
 from replog.client.client import Client
 from replog.errors import ReplogError
 
@@ -36,17 +38,22 @@ def main(
             asked.settings = parse.settings(asked.config, parser)
     except SystemExit as end:  # --help, --version, or what argparse has refused
         return end.code if isinstance(end.code, int) else BAD
-    out = stdout if stdout is not None else buffered_stdout()
-    output = Output(out, stderr if stderr is not None else sys.stderr, asked.format, pretty=out.isatty())
-    context = Context(asked, output, stdin if stdin is not None else sys.stdin.buffer, client)
-    try:
-        status = _run(asked.run, context)
-        output.flush()
-        return status
-    except OutputClosed:
-        if stdout is None:
-            quieten(sys.stdout)
-        return OK
+    with contextlib.ExitStack() as opened:  # in this order, so that a closed stream's number is no other file's
+        given = stdin or (opened.enter_context(open(os.devnull, "rb")) if sys.stdin is None else sys.stdin.buffer)
+        out = stdout or (opened.enter_context(open(os.devnull, "wb")) if sys.stdout is None else buffered_stdout())
+        told = stderr or sys.stderr or opened.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        output = Output(out, told, asked.format, pretty=out.isatty())
+        try:
+            status = _run(asked.run, Context(asked, output, given, client))
+            output.flush()
+            return status
+        except (OutputClosed, OutputFailed) as lost:
+            if stdout is None:
+                quieten(sys.stdout)
+            if isinstance(lost, OutputClosed):
+                return OK
+            output.note(f"replog: {lost}")
+            return BAD
 
 
 def _run(place: str, context: Context) -> int:
@@ -106,7 +113,8 @@ def make_parser() -> argparse.ArgumentParser:
 def _common() -> argparse.ArgumentParser:
     """What may stand before the command and behind it. Made anew each time: a parser's defaults would be those of all its users."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    common.add_argument("-b", "--bootstrap", metavar="URLS", help=f"brokers to ask: tcp://HOST:PORT,HOST:PORT (default: ${BOOTSTRAP})")
+    whom = f"brokers to ask: tcp://HOST:PORT,HOST:PORT (default: ${BOOTSTRAP})"
+    common.add_argument("-b", "--bootstrap", type=parse.filled, metavar="URLS", help=whom)
     common.add_argument("--format", choices=("table", "json"), help="for people or for programs (default: table)")
     common.add_argument("--timeout", type=parse.seconds, metavar="SECONDS", help="for each question (default: 30; broker: no limit)")
     return common
@@ -143,7 +151,8 @@ def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _produce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("-k", "--key-separator", metavar="TEXT", help="what stands between key and value; without it there are no keys")
+    between = "what stands between key and value; without it there are no keys"
+    parser.add_argument("-k", "--key-separator", type=parse.filled, metavar="TEXT", help=between)
     parser.add_argument("-p", "--partition", type=parse.number, metavar="N", help="default: by key, or in turn")
     parser.add_argument("--acks", type=parse.acks, default="all", help="0, 1 or all (default: %(default)s)")
     parser.add_argument("--batch", type=parse.count, default=1_000, metavar="N", help="most lines in one go (default: %(default)s)")

@@ -12,12 +12,16 @@ from attrs import define
 
 from replog.cli.output import Output
 from replog.client.client import Client
+from replog.config import ClientConfig
 from replog.errors import UsageError
 
 __all__ = ["BOOTSTRAP", "Context"]
 
 BOOTSTRAP: Final = "REPLOG_BOOTSTRAP"
 """The environment variable that names a cluster where --bootstrap does not."""
+
+_TIMEOUT_S_MAX: Final = 1e9
+"""More than anybody waits, and still a number of milliseconds."""
 
 
 @define
@@ -47,5 +51,14 @@ class Context:
             raise UsageError(f"which cluster? Give --bootstrap tcp://HOST:PORT,HOST:PORT, or set {BOOTSTRAP}")
         from replog.runtime.connected import connect
 
-        with connect(endpoints) as client:
+        with connect(endpoints, config=_within(self.timeout_s)) as client:
             yield client
+
+
+def _within(timeout_s: float | None) -> ClientConfig:
+    """A client that gives up when the command does: leaving it must not wait for a batch that is still tried."""
+    if timeout_s is None or timeout_s > _TIMEOUT_S_MAX:
+        timeout_s = _TIMEOUT_S_MAX
+    limit_ms = max(1, int(timeout_s * 1_000))
+    request_ms = min(limit_ms, ClientConfig().request_timeout_ms)
+    return ClientConfig(delivery_timeout_ms=limit_ms, max_block_ms=limit_ms, request_timeout_ms=request_ms)

@@ -10,6 +10,7 @@ from replog.cli.context import Context
 from replog.cli.copies import Copy, Damage, Place, Report, batches, examine, find
 from replog.cli.exits import BAD, OK
 from replog.cli.records import plain_record
+from replog.errors import UsageError
 from replog.payload import BadBatch
 from replog.records import RecordBatch, decode_records
 
@@ -23,7 +24,7 @@ _HEAD: Final = ("file", "position", "offsets", "records", "epoch", "newest (UTC)
 def verify(context: Context) -> int:
     """Every byte of every log against its checksums. Damaged places are named; then the exit status is 1."""
     output = context.output
-    places = find(context.arguments.folder)
+    places = _found(context)
     reports: list[tuple[Place, Report]] = [(place, examine(copy)) for place in places for copy in _chosen(context, place)]
     damages = [damage for place in places for damage in place.damages] + [damage for _, report in reports for damage in report.damages]
     if output.is_json:
@@ -51,7 +52,7 @@ def verify(context: Context) -> int:
 
 def dump(context: Context) -> int:
     """One line for each batch of each log; with --records one for each record as well. Damaged places stand where they are."""
-    places = find(context.arguments.folder)
+    places = _found(context)
     found = False
     for place in places:
         for damage in place.damages:
@@ -125,6 +126,16 @@ def _records(copy: Copy, file: str, position: int, batch: RecordBatch, told: lis
         yield from map(plain_record, decode_records(batch, copy.topic, copy.identity.partition))
     except BadBatch as bad:
         told.append(Damage(file, position, f"the batch cannot be decoded: {bad}"))
+
+
+def _found(context: Context) -> list[Place]:
+    """Where the logs are. UsageError if --topic names none of them; a damaged catalogue may be why, so damages are told first."""
+    folder, topic = context.arguments.folder, context.arguments.topic
+    places = find(folder)
+    if topic is not None and not any(place.damages or _chosen(context, place) for place in places):
+        names = sorted({copy.topic for place in places for copy in place.copies if copy.topic})
+        raise UsageError(f"no log of topic {topic!r} in {folder}; there are {', '.join(names) or 'none with a name'}")
+    return places
 
 
 def _chosen(context: Context, place: Place) -> list[Copy]:

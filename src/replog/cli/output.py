@@ -14,11 +14,15 @@ from typing import Any, BinaryIO, TextIO
 
 from attrs import define
 
-__all__ = ["Output", "OutputClosed", "aligned", "buffered_stdout", "quieten"]
+__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "quieten"]
 
 
 class OutputClosed(Exception):
     """Whoever read stdout has gone (`replog read ... | head`): there is nobody left to tell anything."""
+
+
+class OutputFailed(Exception):
+    """Stdout cannot be written, and not because its reader has gone: a full disk, say. What the command found is lost."""
 
 
 @define
@@ -38,11 +42,11 @@ class Output:
         return self.format == "json"
 
     def data(self, data: bytes) -> None:
-        """Bytes to stdout, as they are. Raises OutputClosed."""
+        """Bytes to stdout, as they are. Raises OutputClosed or OutputFailed."""
         try:
             self.stdout.write(data)
-        except BrokenPipeError as gone:
-            raise OutputClosed from gone
+        except OSError as problem:
+            raise _lost(problem) from problem
 
     def line(self, text: str) -> None:
         """A line to stdout. What cannot be UTF-8 (a file's name may hold any byte) goes out as the bytes it was."""
@@ -61,15 +65,25 @@ class Output:
         self.line(aligned(head, cells) if drawn is None else drawn)
 
     def note(self, text: str) -> None:
-        """A line to stderr, for people."""
-        print(text, file=self.stderr, flush=True)
+        """A line to stderr, for people; if nobody can be told there, nobody is."""
+        try:
+            print(text, file=self.stderr, flush=True)
+        except OSError:
+            quieten(self.stderr)
 
     def flush(self) -> None:
-        """Let the reader of stdout have everything. Raises OutputClosed."""
+        """Let the reader of stdout have everything. Raises OutputClosed or OutputFailed."""
         try:
             self.stdout.flush()
-        except BrokenPipeError as gone:
-            raise OutputClosed from gone
+        except OSError as problem:
+            raise _lost(problem) from problem
+
+
+def _lost(problem: OSError) -> OutputClosed | OutputFailed:
+    """What it means that stdout does not take any more."""
+    if isinstance(problem, BrokenPipeError):
+        return OutputClosed()
+    return OutputFailed(f"stdout cannot be written: {problem}")
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

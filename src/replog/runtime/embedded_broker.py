@@ -42,13 +42,21 @@ class EmbeddedBroker:
         ids: Ids,
         rack: str | None,
         endpoints: Sequence[str] = (),
+        cluster_id: str | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.directory = directory
         self.store = store
         self.broker = Broker(broker_id, directory, config=config, ids=ids)
         self.membership = Membership(
-            broker_id, config=config, ids=ids, directory_id=directory.directory_id, loss=directory.loss, endpoints=endpoints, rack=rack
+            broker_id,
+            config=config,
+            ids=ids,
+            directory_id=directory.directory_id,
+            loss=directory.loss,
+            endpoints=endpoints,
+            rack=rack,
+            cluster_id=cluster_id,
         )
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self._pump = pump
@@ -60,8 +68,9 @@ class EmbeddedBroker:
         store, sessions = (None, self.store) if isinstance(self.store, StoreSessions) else (self.store, None)
         for address, actor in zip(self._addresses, actors, strict=True):
             self._pump.seat(Seat(address, actor, store, died, None if sessions is None else sessions.call))
-            if actor is not self.broker and sessions is None:
-                self._pump.post(address, SessionChanged("connected"))
+            if actor is not self.broker:
+                # A session that has yet to be opened: an answer that there is none must not be heard after it is there.
+                self._pump.post(address, SessionChanged("connected" if sessions is None else "lost"))
         if sessions is not None:
             sessions.start()
 

@@ -65,6 +65,7 @@ class EmbeddedBrokers:
         self._data = data
         self._count = count
         self._fs_of = fs_of
+        self._listen = listen
         self._given_store = store
         self._store: MemoryStore | FileStore | None = None
         """The store whose calls need no worker; None while closed, and for a store that may block."""
@@ -175,6 +176,8 @@ class EmbeddedBrokers:
             self._store = MemoryStore() if self._folder is None else self._folder.open_store()
         if self._store is not None:
             self._pump.after_interrupt = self._store.fire_all
+        if self.outside is not None and self.outside.closed:  # of an opening that failed
+            self.outside = self._make_outside(self._listen, self._given_store if self._shared else None)
         if self.outside is not None:
             self.outside.start()
         self._seat_client()

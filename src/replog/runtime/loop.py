@@ -33,6 +33,8 @@ class Loop:
         """When `ticked` is due."""
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._due_ms = 0
+        """When the next turn is due even if nothing becomes readable: found under the lock, at the end of the last one."""
         self.failed: BaseException | None = None
         """What ended the thread, if something did."""
         pump.after_run = transport.flush
@@ -43,12 +45,14 @@ class Loop:
 
     def next_turn_s(self) -> float:
         """Seconds until a turn is due even if nothing becomes readable."""
-        now_ms = self._pump.now_ms()
-        until_ms = now_ms + self._wait_ms_max
+        return min(max(self._due_ms - self._pump.now_ms(), 0), self._wait_ms_max) / 1_000
+
+    def _look_ahead(self) -> None:
+        until_ms = self._pump.now_ms() + self._wait_ms_max
         for due_ms in (self._pump.deadline_ms(), self._transport.next_poll_ms()):
             if due_ms is not None and due_ms < until_ms:
                 until_ms = due_ms
-        return max(until_ms - now_ms, 0) / 1_000
+        self._due_ms = until_ms
 
     def turn(self, timeout_s: float = 0.0) -> int:
         """One turn, after waiting at most `timeout_s` for it; returns how many messages came in."""
@@ -59,13 +63,15 @@ class Loop:
             if now_ms >= self._tick_ms and self._ticked is not None:
                 self._tick_ms = now_ms + self._wait_ms_max // 20
                 self._ticked()
-            self._pump.run()
+            try:
+                self._pump.run()
+            finally:
+                self._look_ahead()
         return taken
 
     def start(self, name: str) -> None:
-        """Take turns on a daemon thread until `stop`. Idempotent."""
-        if self._thread is None:
-            self._stopping = False
+        """Take turns on a daemon thread until `stop`, after which there is no other start. Idempotent."""
+        if self._thread is None and not self._stopping:
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
@@ -75,14 +81,16 @@ class Loop:
         return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopping and not self._transport.closed:
             try:
                 self.turn(self._wait_ms_max / 1_000)
-            except Exception as problem:  # it has killed the actor that raised it; the others live on
-                if self._stopping:
+            except Exception:  # it has killed the actor that raised it; the others live on
+                if self._stopping or self._transport.closed:
                     return
                 _log.exception("the loop goes on after an error")
+            except BaseException as problem:
                 self.failed = problem
+                raise
 
     def stop(self) -> None:
         """End the thread and wait for it; called without the lock. Idempotent."""

@@ -26,6 +26,7 @@ from replog.ports import FlushToken, LogDirectory, LossReport, MetadataStore
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.ids import RandomIds
 from replog.runtime.loop import Loop
+from replog.runtime.owner import Owner
 from replog.runtime.pump import LOUD, Pump
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
@@ -107,6 +108,7 @@ class Broker:
         self._life: EmbeddedBroker | None = None
         self._sessions: StoreSessions | None = None
         self._kept: MemoryLogDirectory | None = None
+        self._owner: Owner | None = None
         self._detach: Callable[[], None] = _nothing
         self._state = "new"
         self.endpoint = ""
@@ -125,7 +127,6 @@ class Broker:
         with self._pump.lock:
             self._check_usable()
             if self._state == "new":
-                self.endpoint = self._transport.serve(self._listen, broker_id=self.broker_id)
                 try:
                     self._pump.elsewhere = self._send
                     self._pump.flusher = self._flush
@@ -140,6 +141,12 @@ class Broker:
     def _begin(self) -> None:
         """A life: the directory is opened, the actors take their seats, a session is asked for."""
         directory = self._directory()
+        try:
+            self._owner = None if self._data is None else Owner(self._data, self.broker_id)
+            self.endpoint = self._transport.serve(self.endpoint or self._listen, broker_id=self.broker_id)
+        except BaseException:
+            directory.close(clean=False)
+            raise
         sessions: StoreSessions
 
         def post(to: Address, message: Any) -> None:
@@ -160,6 +167,7 @@ class Broker:
             ids=self._ids,
             rack=self._rack,
             endpoints=(self.endpoint,),
+            cluster_id=None if self._owner is None else self._owner.cluster_id or None,
         )
         for address in (broker, members[1]):
             self._transport.listen(address, self._receiver(address))
@@ -195,10 +203,12 @@ class Broker:
                 _log.error("broker %d could not be opened again: %s", self.broker_id, failure)
 
     def _end_life(self, *, clean: bool) -> None:
+        self._note_cluster()
         life, self._life = self._life, None
         self._sessions = None
         for address in (self.broker_id, ("controller", self.broker_id)):
             self._transport.unlisten(address)
+        self._transport.unserve(self.broker_id)  # whoever waits for an answer of this life must hear that none will come
         if life is not None:
             life.stop(clean=clean)
             if isinstance(life.directory, MemoryLogDirectory):
@@ -329,18 +339,20 @@ class Broker:
         limit_s = check_timeout(timeout_s)
         if not self._loop.is_running:
             raise UsageError("nobody runs this Broker: call start(), or poll() until is_ready")
-        if not self._pump.wait(lambda: self.is_ready or self._state != "open" or self._hopeless is not None, limit_s):
+        if not self._pump.wait(lambda: self.is_ready or self._state != "open" or self.hopeless is not None, limit_s):
             raise TimedOut(f"waited {timeout_s} s for broker {self.broker_id} to be let in{self.trouble and ': '}{self.trouble}")
         self._check_usable()
-        if self._hopeless is not None:
-            raise self._hopeless
+        if self.hopeless is not None:
+            raise self.hopeless
         return self
 
     @property
-    def _hopeless(self) -> Exception | None:
-        """What waiting does not help against."""
+    def hopeless(self) -> Exception | None:
+        """What waiting does not help against: it was refused for good, or has failed and could not be opened again."""
         if self.failure is not None:
             return self.failure
+        if self._loop.failed is not None:
+            return ReplogError(f"the loop of broker {self.broker_id} has ended: {self._loop.failed!r}")
         if self._life is not None and self._life.membership.refused:
             return UsageError(self._life.membership.refused)
         return None if self._sessions is None else self._sessions.refused
@@ -378,6 +390,16 @@ class Broker:
     def _tick(self) -> None:
         if self._sessions is not None:
             self._sessions.tick()
+        self._know_cluster()
+        self._note_cluster()
+
+    def _note_cluster(self) -> None:
+        if self._owner is not None and self._life is not None and self._life.broker.broker_epoch >= 0:
+            with contextlib.suppress(LogFull, LogDamaged):  # it is tried again; without it nothing is wrong
+                self._owner.joined(self._life.membership.cluster_id)
+
+    def _know_cluster(self) -> None:
+        """Before the first word to others: they refuse whoever cannot say where he belongs."""
         if self._life is not None and not self._transport.cluster_id:
             self._transport.cluster_id = self._life.membership.cluster_id
 
@@ -385,6 +407,7 @@ class Broker:
         """Whoever has no seat here is in another process; nobody of this broker's own is."""
         if to in addresses_of(self.broker_id):
             return False
+        self._know_cluster()
         self._transport.send(sender, to, message)
         return True
 

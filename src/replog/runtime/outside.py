@@ -122,15 +122,19 @@ class Outside:
         return next((f": {sessions.last_error}" for sessions in list(self._sessions.values()) if sessions.last_error is not None), "")
 
     def _tick(self) -> None:
-        if not self._transport.cluster_id:
-            self._transport.cluster_id = self._cluster_id()
+        self._know_cluster()
         for sessions in list(self._sessions.values()):
             sessions.tick()
+
+    def _know_cluster(self) -> None:
+        if not self._transport.cluster_id:
+            self._transport.cluster_id = self._cluster_id()
 
     def _send(self, sender: Address, to: Address, message: Any) -> bool:
         """Clients are elsewhere; a broker that does not run here runs nowhere."""
         if not (isinstance(to, tuple) and to[0] == "peer"):
             return False
+        self._know_cluster()
         self._transport.send(sender, to, message)
         return True
 
@@ -140,6 +144,11 @@ class Outside:
             self._transport.wake()
 
         self._workers.submit("flush", run)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can be used no more."""
+        return self._transport.closed
 
     def stop(self) -> None:
         """End the thread; called without the lock. Idempotent."""

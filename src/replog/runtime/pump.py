@@ -129,6 +129,10 @@ class Pump:
             return
         seat.alive = False
         self._dirty.pop(seat, None)
+        heard = [item for item in self._queue if item[0] != address]  # whoever takes the seat next is another life
+        if len(heard) != len(self._queue):
+            self._queue.clear()
+            self._queue.extend(heard)
         for other in self._seats:
             self._queue.append((other, address, Disconnected(address)))
 

@@ -48,6 +48,8 @@ class StoreSessions:
         self._store: MetadataStore | None = None
         self._failures = 0
         self._closing = threading.Event()
+        self._lock = threading.Lock()
+        """Around who has the session: listeners, callers and whoever closes come from different threads."""
         self.last_error: ReplogError | None = None
         """Why there is no session at the moment, if there is a reason."""
         self.refused: UsageError | None = None
@@ -93,13 +95,19 @@ class StoreSessions:
     def _open(self) -> None:
         """Open a session, however often that takes."""
         while not self._closing.is_set():
+            store: MetadataStore | None = None
             try:
                 store = self._open_session()
+                if not self._take(store):
+                    return
+                store.on_session(partial(self._changed, store))
             except UsageError as problem:
                 self.last_error = self.refused = problem
                 _log.error("no session at the metadata store, ever: %s", problem)
                 return
             except ReplogError as problem:
+                if store is not None:  # lost before anybody could hear of it
+                    self._drop(store)
                 self.last_error = problem
                 pause_ms = min(_PAUSE_MS << min(self._failures, 16), _PAUSE_MS_MAX)
                 self._failures += 1
@@ -108,23 +116,37 @@ class StoreSessions:
             else:
                 self._failures = 0
                 self.last_error = None
-                self._store = store
-                store.on_session(partial(self._changed, store))
                 self._tell("connected")
                 return
 
+    def _take(self, store: MetadataStore) -> bool:
+        """Make it the session, unless nobody wants one any more."""
+        with self._lock:
+            wanted = not self._closing.is_set()
+            if wanted:
+                self._store = store
+        if not wanted:
+            _close(store)
+        return wanted
+
+    def _drop(self, store: MetadataStore) -> None:
+        with self._lock:
+            if self._store is store:
+                self._store = None
+        _close(store)
+
     def _changed(self, store: MetadataStore, state: SessionState) -> None:
         """Any thread of the store's: what its session is now."""
-        if store is not self._store or self._closing.is_set():
-            return
-        if state == "lost":
-            self._store = None
-            self._workers.submit(_OPENING, lambda: self._replace(store))
+        with self._lock:
+            if store is not self._store or self._closing.is_set():
+                return
+            if state == "lost":
+                self._store = None
+                self._workers.submit(_OPENING, lambda: self._replace(store))
         self._tell(state)
 
     def _replace(self, store: MetadataStore) -> None:
-        with contextlib.suppress(ReplogError):
-            store.close()
+        _close(store)
         self._open()
 
     def _tell(self, state: SessionState) -> None:
@@ -135,8 +157,9 @@ class StoreSessions:
 
     def close(self) -> None:
         """End the session: what it registered is gone at once. Idempotent; blocks."""
-        self._closing.set()
-        store, self._store = self._store, None
+        with self._lock:
+            self._closing.set()
+            store, self._store = self._store, None
         if store is not None:
             try:
                 store.close()
@@ -146,3 +169,9 @@ class StoreSessions:
 
 def _why(problem: ReplogError | None) -> str:
     return "" if problem is None else f": {problem}"
+
+
+def _close(store: MetadataStore) -> None:
+    """Whose session is over, or not wanted."""
+    with contextlib.suppress(ReplogError):
+        store.close()

@@ -203,6 +203,22 @@ def test_another_directory_with_the_same_id_is_refused(tmp_path: Path, store: st
         assert first.is_ready
 
 
+def test_a_folder_belongs_to_one_broker_of_one_cluster(tmp_path: Path, store: str) -> None:
+    """A mistyped number would have its logs put away and deleted, a mistyped store would serve nothing."""
+    with broker(1, tmp_path, store) as one, one.wait_until_ready(timeout_s=60).client() as client:
+        client.create_topic("t", replication_factor=1, min_isr=1)
+        client.append("t", 0, ["a"])
+    with pytest.raises(UsageError, match="is the data folder of broker 1; broker 5 needs one of its own"):
+        broker(5, tmp_path, store, data=tmp_path / "broker-1").start()
+    with (
+        broker(1, tmp_path, f"file://{tmp_path / 'another.db'}") as one,
+        pytest.raises(UsageError, match=r"belongs to cluster \w+; the metadata store is new"),
+    ):
+        one.wait_until_ready(timeout_s=60)
+    with broker(1, tmp_path, store) as one, one.wait_until_ready(timeout_s=60).client() as client:
+        assert [record.text() for record in client.read("t")] == ["a"]
+
+
 def test_the_same_directory_is_locked(tmp_path: Path, store: str) -> None:
     with broker(1, tmp_path, store), pytest.raises(UsageError, match="in use"):
         broker(1, tmp_path, store).start()
@@ -250,9 +266,8 @@ def test_whoever_does_not_tick_loses_its_session(tmp_path: Path, store: str) -> 
     with broker(2, tmp_path, store) as second:
         second.wait_until_ready(timeout_s=60)
         with second.client() as client:
-            hanging._loop.stop()
-            eventually(lambda: [b.broker_id for b in client.describe_cluster().brokers] == [2], 60)
-            hanging._loop.start("again")
+            with hanging._pump.lock:  # its loop waits
+                eventually(lambda: [b.broker_id for b in client.describe_cluster().brokers] == [2], 60)
             eventually(lambda: [b.broker_id for b in client.describe_cluster().brokers if not b.fenced] == [1, 2], 60)
     hanging.stop()
 

@@ -182,3 +182,34 @@ def test_whoever_reads_its_readiness_may_go(tmp_path: Path) -> None:
         os.kill(broker.pid, signal.SIGTERM)
         eventually(lambda: broker.poll() is not None)
         assert broker.returncode == 0
+
+
+def test_a_readiness_line_without_a_reader_does_not_end_it(tmp_path: Path) -> None:
+    with started(*broker_words(tmp_path)) as broker:
+        assert broker.stdout is not None
+        assert broker.stderr is not None
+        broker.stdout.close()
+        while b"nobody was told 'ready broker 1" not in (line := broker.stderr.readline()):
+            assert line, "it has ended"
+        assert broker.poll() is None
+        broker.send_signal(signal.SIGTERM)
+        _, stderr = broker.communicate(timeout=60)
+    assert broker.returncode == 0
+    assert stderr.splitlines()[-1].endswith(b"broker 1 is stopped")
+
+
+def test_a_broker_whose_place_was_taken_meanwhile_ends_with_3(tmp_path: Path) -> None:
+    with started(*broker_words(tmp_path)) as broker:
+        ready(broker)
+        broker.send_signal(signal.SIGSTOP)
+        words = broker_words(tmp_path)
+        words[words.index("--data") + 1] = tmp_path / "another"
+        while command(*words, "--timeout", "0").returncode == 3:  # until the session of the first is over
+            pass
+        with started(*words) as other:
+            ready(other)
+            broker.send_signal(signal.SIGCONT)
+            _, stderr = broker.communicate(timeout=60)
+            assert other.poll() is None
+    assert broker.returncode == 3
+    assert b"ERROR   broker 1 cannot go on: " in stderr.splitlines()[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -84,6 +85,32 @@ def test_nobody_there(words: tuple[str, ...], status: int) -> None:
     assert (done.returncode, done.stdout) == (status, b"")
     assert b"127.0.0.1:1" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_produce_gives_up_in_its_time(tmp_path: Path) -> None:
+    """Two in-sync replicas are asked for, and there is one. The default of a client is two minutes, and the test's patience is less."""
+    with broker_processes(tmp_path, 2) as brokers:
+        at = ("-b", ",".join(broker.endpoint for broker in brokers))
+        assert command(*at, "topic", "create", "t", "-r", "2", "-c", "min_isr=2").returncode == 0
+        brokers[1].kill()
+        done = command(*at, "--timeout", "4", "produce", "t", stdin=b"a\n" * 5, timeout_s=40)
+    assert (done.returncode, done.stdout) == (4, b"")
+    assert b"replog: 0 records are stored; of 5 after them it is not known\n" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirect", "status", "stdout"),
+    [("<&-", 0, b"0 records in streams\n"), (">&-", 0, b""), ("<&- >&- 2>&-", 0, b""), ("> /dev/full", 1, b"")],
+)
+def test_streams_that_are_not_there(broker: replog.BrokerProcess, redirect: str, status: int, stdout: bytes) -> None:
+    at = ("-b", broker.endpoint)
+    assert command(*at, "topic", "create", "streams", "--exist-ok").returncode == 0
+    line = f"exec {shlex.join([*REPLOG, *at, 'produce', 'streams'])} {redirect}"
+    done = subprocess.run(["sh", "-c", line], input=b"", env=environment(), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (status, stdout)
+    told = done.stderr.decode().splitlines()
+    assert told == (["replog: stdout cannot be written: [Errno 28] No space left on device"] if status else [])
 
 
 def test_health_of_a_cluster_that_loses_a_broker(tmp_path: Path) -> None:

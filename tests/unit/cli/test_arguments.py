@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 from replog.cli import arguments as parse
 from replog.cli import main
 from replog.cli.command import make_parser
+from replog.cli.context import Context
 from replog.cli.exits import exit_of
+from replog.cli.output import Output
 from replog.errors import LogCorrupt, ReplogError, TimedOut, Unavailable, UsageError, rejection
 
 
 @pytest.mark.parametrize(
     ("function", "text", "value"),
     [
+        (parse.filled, " ", " "),
         (parse.number, "0", 0),
         (parse.count, "7", 7),
         (parse.seconds, "0.5", 0.5),
@@ -90,6 +94,8 @@ def test_defaults() -> None:
         (["frobnicate"], "frobnicate"),
         (["topic"], "VERB"),
         (["read"], "topic"),
+        (["produce", "t", "-k", ""], "-k/--key-separator: '' is empty"),
+        (["topic", "list", "-b", ""], "-b/--bootstrap: '' is empty"),
         (["read", "t", "--start", "soon"], "soon"),
         (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice"),
         (["broker", "--id", "1"], "--listen"),
@@ -121,6 +127,18 @@ def test_without_a_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.delenv("REPLOG_BOOTSTRAP", raising=False)
     assert main(["topic", "list"]) == 2
     assert "--bootstrap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("timeout", "delivery_ms", "request_ms"),
+    [("4", 4_000, 4_000), (None, 30_000, 30_000), ("90", 90_000, 30_000), ("0", 1, 1), ("inf", 10**12, 30_000)],
+)
+def test_a_client_gives_up_when_the_command_does(timeout: str | None, delivery_ms: int, request_ms: int) -> None:
+    words = ["-b", "127.0.0.1:1", "topic", "list", *(() if timeout is None else ("--timeout", timeout))]
+    output = Output(io.BytesIO(), io.StringIO())
+    with Context(make_parser().parse_args(words), output, io.BytesIO()).client() as client:
+        config = client._core.config
+    assert (config.delivery_timeout_ms, config.max_block_ms, config.request_timeout_ms) == (delivery_ms, delivery_ms, request_ms)
 
 
 @pytest.mark.parametrize(

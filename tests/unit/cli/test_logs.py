@@ -55,6 +55,14 @@ def test_intact(data: Path) -> None:
     assert contents(data) == before
 
 
+@pytest.mark.parametrize("verb", ["verify", "dump"])
+def test_a_topic_that_is_not_there_is_refused(data: Path, verb: str) -> None:
+    """A typing error is no proof that anything is intact."""
+    ran = look(verb, data, "--topic", "oders")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert ran.stderr == f"replog: no log of topic 'oders' in {data}; there are empty, orders, other\n"
+
+
 def test_json(data: Path) -> None:
     plain = look("verify", data, "--format", "json", "--topic", "orders").json
     assert (plain["intact"], plain["damages"], len(plain["logs"])) == (True, [], 1)

@@ -69,6 +69,23 @@ def test_a_closed_pipe_is_quiet(flushes: bool) -> None:
         Output(Gone(), stderr).line("x")
 
 
+class Full(Gone):
+    """A file on a full disk."""
+
+    def write(self, _data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_one_line_and_status_1() -> None:
+    stderr = io.StringIO()
+    with replog.Cluster(brokers=1) as cluster:
+        assert main(["topic", "list", "--format", "json"], client=cluster, stdout=Full(), stderr=stderr) == 1
+    assert stderr.getvalue() == "replog: stdout cannot be written: [Errno 28] No space left on device\n"
+
+
 def test_names_that_are_no_text_go_out_as_they_came() -> None:
     stdout = io.BytesIO()
     output = Output(stdout, io.StringIO())

@@ -7,6 +7,7 @@ import random
 import select
 import socket
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -94,6 +95,7 @@ class TcpTransport(Transport):
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
         self._lost: dict[Address, None] = {}
         self._closed = False
+        self._waking = threading.Lock()
         self._left: list[tuple[int, int]] = []
         self._epoll = select.epoll()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -310,8 +312,14 @@ class TcpTransport(Transport):
 
     def wake(self) -> None:
         """Make a `wait` return, or the next one. Any thread may call it."""
-        if not self._closed:
-            os.eventfd_write(self._wakeup, 1)
+        with self._waking:  # or the descriptor may be somebody else's by now
+            if not self._closed:
+                os.eventfd_write(self._wakeup, 1)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or abandoned."""
+        return self._closed
 
     def _awake(self) -> None:
         with suppress(BlockingIOError):
@@ -322,7 +330,8 @@ class TcpTransport(Transport):
         if self._closed:
             return
         self._connections.flush(self._now_ms())
-        self._closed = True
+        with self._waking:
+            self._closed = True
         self._forget()
         for connection in list(self._connections.open.values()):
             self._connections.let_go(connection)
@@ -334,6 +343,7 @@ class TcpTransport(Transport):
         """In a forked child: close the descriptors and send nothing; the parent goes on. Happens by itself at a fork. Idempotent."""
         if self._closed:
             return
+        self._waking = threading.Lock()  # a thread that is not here may hold it
         self._closed = True
         self._connections.abandon()
         self._listeners.abandon()

@@ -1,0 +1,47 @@
+"""Whose a data folder is: the broker and the cluster that it was first used for, kept in it.
+
+Opened under another number a folder would look like one with copies that nobody wants: they would be put away, and deleted after a
+while. Opened for another cluster it would serve nothing. Whoever mistypes a number or a store must hear so before that.
+"""
+
+from __future__ import annotations
+
+from replog.errors import LogDamaged, LogFull, UsageError
+from replog.log.checkpoint import read_plain, write_plain
+from replog.log.files import OS
+from replog.log.segmented import PASSING
+
+__all__ = ["Owner"]
+
+_NAME = "owner"
+
+
+class Owner:
+    """The note in one folder."""
+
+    def __init__(self, folder: str, broker_id: int) -> None:
+        """Read it, or write it if there is none. Raises UsageError if the folder is another broker's, LogFull, LogDamaged."""
+        self._folder = folder
+        self._broker_id = broker_id
+        self.cluster_id = ""
+        """"" until its broker has been registered for the first time."""
+        found = read_plain(OS, f"{folder}/{_NAME}")
+        if found is None:
+            self._write("")
+            return
+        there, self.cluster_id = found
+        if there != broker_id:
+            raise UsageError(f"{folder} is the data folder of broker {there}; broker {broker_id} needs one of its own")
+
+    def joined(self, cluster_id: str) -> None:
+        """Its broker is registered in this cluster. Nothing is written twice; raises LogFull, LogDamaged."""
+        if cluster_id and not self.cluster_id:
+            self._write(cluster_id)
+            self.cluster_id = cluster_id
+
+    def _write(self, cluster_id: str) -> None:
+        try:
+            write_plain(OS, self._folder, _NAME, [self._broker_id, cluster_id])
+        except OSError as problem:
+            kind = LogFull if problem.errno in PASSING else LogDamaged
+            raise kind(f"{self._folder}/{_NAME} cannot be written: {problem}") from problem

@@ -1,0 +1,140 @@
+"""What `replog broker` does with a broker that cannot go on, and with a stdout that nobody reads."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from replog.cli import main
+from replog.errors import LogDamaged, TimedOut, UsageError
+
+WORDS = ("broker", "--id", "1", "--listen", "tcp://127.0.0.1:0", "--data", "memory://", "--store", "file://unused")
+
+
+class Played:
+    """A broker that becomes ready, or does not, and then hopeless."""
+
+    reason: ClassVar[Exception | None] = None
+    refused: ClassVar[str] = ""
+    ready: ClassVar[bool] = True
+    stopping: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
+    looks: ClassVar[int] = 0
+    stops: ClassVar[list[bool]] = []
+
+    broker_id = 1
+    endpoint = "tcp://127.0.0.1:7101"
+    cluster_id = "c"
+    trouble = ""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._life = SimpleNamespace(membership=SimpleNamespace(refused=self.refused))
+
+    def start(self) -> None:
+        if isinstance(self.reason, UsageError) and "insecure" in str(self.reason):
+            raise self.reason
+
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        if not self.ready:
+            assert self.reason is not None
+            raise self.reason
+
+    @property
+    def hopeless(self) -> Exception | None:
+        Played.looks += 1
+        return self.reason if self.looks > 1 or not self.ready else None
+
+    def stop(self, *, controlled: bool) -> None:
+        self._life = None  # type: ignore[assignment]
+        self.stops.append(controlled)
+        self.stopping()
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Played]]:
+    for name, value in (("looks", 0), ("stops", []), ("reason", None), ("refused", ""), ("ready", True)):
+        monkeypatch.setattr(Played, name, value)
+    monkeypatch.setattr("replog.runtime.node.Broker", Played)
+    logger = logging.getLogger("replog")
+    before = list(logger.handlers), logger.level
+    yield Played
+    logger.handlers[:], level = before
+    logger.setLevel(level)
+
+
+def ran(stdout: io.BytesIO | None = None) -> tuple[int, str, list[str]]:
+    out, err = stdout or io.BytesIO(), io.StringIO()
+    status = main(list(WORDS), stdin=io.BytesIO(), stdout=out, stderr=err)
+    return status, out.getvalue().decode(), err.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("reason", "refused", "status"),
+    [
+        (UsageError("another has the id"), "another has the id", 3),
+        (UsageError("no such store"), "", 1),
+        (LogDamaged("the folder is gone"), "", 1),
+        (MemoryError("much"), "", 1),
+    ],
+)
+def test_a_broker_that_cannot_go_on_is_stopped_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, reason: Exception, refused: str, status: int
+) -> None:
+    monkeypatch.setattr(Played, "reason", reason)
+    monkeypatch.setattr(Played, "refused", refused)
+    done, out, err = ran()
+    assert (done, out) == (status, "ready broker 1 at tcp://127.0.0.1:7101 cluster c\n")
+    assert err[-1].endswith(f"ERROR   broker 1 cannot go on: {reason}")
+    assert Played.stops == [True]
+
+
+def test_a_stop_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise TimedOut("the flush")
+
+    monkeypatch.setattr(Played, "reason", LogDamaged("the folder is gone"))
+    monkeypatch.setattr(Played, "stopping", staticmethod(fail))
+    done, _, err = ran()
+    assert done == 1
+    assert [line.partition("broker 1 ")[2] for line in err[-2:]] == [
+        "could not be stopped in a controlled way: the flush",
+        "cannot go on: the folder is gone",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "refused", "status"),
+    [
+        (UsageError("another has the id"), "another has the id", 3),
+        (UsageError("no such store"), "", 2),
+        (MemoryError("much"), "", 1),
+    ],
+)
+def test_one_that_will_never_be_ready(monkeypatch: pytest.MonkeyPatch, reason: Exception, refused: str, status: int) -> None:
+    for name, value in (("reason", reason), ("refused", refused), ("ready", False)):
+        monkeypatch.setattr(Played, name, value)
+    done, out, err = ran()
+    assert (done, out) == (status, "")
+    assert f"replog: {reason}" in err
+    assert Played.stops == [True]
+
+
+def test_a_refusal_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Played, "reason", UsageError("listen on 127.0.0.1, or say insecure=True"))
+    assert ran() == (2, "", ["replog: listen on 127.0.0.1, or give --insecure"])
+
+
+@pytest.mark.parametrize("problem", [BrokenPipeError(), OSError(28, "No space left on device")])
+def test_a_readiness_line_that_nobody_gets_does_not_end_it(monkeypatch: pytest.MonkeyPatch, problem: OSError) -> None:
+    class Lost(io.BytesIO):
+        def write(self, _data: object) -> int:
+            raise problem
+
+    monkeypatch.setattr(Played, "reason", LogDamaged("so that it ends"))
+    done, _, err = ran(Lost())
+    assert (done, Played.stops) == (1, [True])
+    assert err[-1].endswith("cannot go on: so that it ends")
