@@ -133,7 +133,8 @@ class FetchOp(PartitionOp):
     def _out_of_range(self, entry: FetchedEntry) -> Exception:
         held = f"it holds [{entry.start_offset}, {entry.high_watermark})" if entry.start_offset >= 0 else "it holds others"
         text = f"offset {self.offset} of {self.topic}-{self.partition} is out of range: {held}"
-        return rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self.topic, partition=self.partition)
+        broker, epoch = (self.place.leader, self.place.leader_epoch) if self.place is not None else (None, None)
+        return rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self.topic, partition=self.partition, broker=broker, epoch=epoch)
 
     def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
         """Every batch verified; records below the asked offset (a batch may begin there) and above the high watermark dropped."""

@@ -113,11 +113,13 @@ class Read(Workload):
             partition = client.chance.randrange(world.plan.shape.partitions)
             end = world.checks.committed(partition)
             offset = client.chance.randint(0, end) + (client.chance.randint(0, 3) if client.chance.random() < 0.1 else 0)
-            end_here = world.checks.committed(partition, TOPIC)
+            known = _Known(world, partition)
+            end_here = known.end
             try:
                 await client.fetch(TOPIC, partition, offset, wait_ms=client.chance.choice((0, 100)))
             except OffsetOutOfRange as error:
-                if offset <= end_here and not world.is_trimmed(partition, offset):
+                newest = error.epoch is None or error.epoch >= known.epoch  # a deposed leader does not know all that was committed
+                if newest and offset <= end_here and not world.is_trimmed(partition, offset):
                     raise Violation("readable", f"a read at {offset} of partition {partition}, committed {end_here}: {error}") from error
                 world.marks.hit("a read fails with OffsetOutOfRange")
             except ReplogError as error:
