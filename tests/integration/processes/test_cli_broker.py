@@ -196,20 +196,3 @@ def test_a_readiness_line_without_a_reader_does_not_end_it(tmp_path: Path) -> No
         _, stderr = broker.communicate(timeout=60)
     assert broker.returncode == 0
     assert stderr.splitlines()[-1].endswith(b"broker 1 is stopped")
-
-
-def test_a_broker_whose_place_was_taken_meanwhile_ends_with_3(tmp_path: Path) -> None:
-    with started(*broker_words(tmp_path)) as broker:
-        ready(broker)
-        broker.send_signal(signal.SIGSTOP)
-        words = broker_words(tmp_path)
-        words[words.index("--data") + 1] = tmp_path / "another"
-        while command(*words, "--timeout", "0").returncode == 3:  # until the session of the first is over
-            pass
-        with started(*words) as other:
-            ready(other)
-            broker.send_signal(signal.SIGCONT)
-            _, stderr = broker.communicate(timeout=60)
-            assert other.poll() is None
-    assert broker.returncode == 3
-    assert b"ERROR   broker 1 cannot go on: " in stderr.splitlines()[-1]
