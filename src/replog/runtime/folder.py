@@ -23,11 +23,20 @@ from replog.log.files import OS, Fs
 from replog.log.segmented import PASSING
 from replog.metadata.file import FileStore
 
-__all__ = ["ClusterFolder"]
+__all__ = ["ClusterFolder", "open_directory"]
 
 _BROKER: Final = re.compile(r"broker-([1-9][0-9]*)")
 _LOCK: Final = "lock"
 _STORE: Final = "metadata.db"
+
+
+def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS) -> FileLogDirectory:
+    """A log directory, made if it is missing. Raises UsageError if it is in use, LogFull or LogDamaged if its disk is full or broken."""
+    try:
+        return FileLogDirectory(path, limits=limits, fs=fs)
+    except OSError as problem:
+        kind = LogFull if problem.errno in PASSING else LogDamaged
+        raise kind(f"{path} cannot be opened: {problem}") from problem
 
 
 class ClusterFolder:
@@ -69,12 +78,7 @@ class ClusterFolder:
 
     def open_directory(self, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
         """The log directory of a broker, made if it is missing. Raises LogFull or LogDamaged if its disk is full or broken."""
-        path = str(self.path / f"broker-{broker_id}")
-        try:
-            return FileLogDirectory(path, limits=limits, fs=self._fs_of(broker_id))
-        except OSError as problem:
-            kind = LogFull if problem.errno in PASSING else LogDamaged
-            raise kind(f"{path} cannot be opened: {problem}") from problem
+        return open_directory(str(self.path / f"broker-{broker_id}"), limits, self._fs_of(broker_id))
 
     def remove_directory(self, broker_id: int) -> None:
         """Delete the log directory of a broker that is stopped and holds no copy of anything."""

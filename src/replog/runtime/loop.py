@@ -9,8 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
+from replog.model import Address
+from replog.ports import FlushToken
 from replog.runtime.pump import Pump
+from replog.runtime.workers import Workers
 from replog.transport.tcp import TcpTransport
 
 __all__ = ["Loop"]
@@ -42,6 +46,27 @@ class Loop:
     def fileno(self) -> int:
         """Readable when there is work."""
         return self._transport.fileno()
+
+    def listen(self, address: Address) -> None:
+        """Let others reach an actor of the pump."""
+        self._transport.listen(address, lambda sender, message: self._pump.post(address, message, sender))
+
+    def post(self, to: Address, message: Any) -> None:
+        """Hand something to an actor, from any thread, and have the next turn at once."""
+        self._pump.post(to, message)
+        self._transport.wake()
+
+    def flush_on(self, workers: Workers) -> None:
+        """Flushes run on a worker from now on."""
+
+        def flush(token: FlushToken, done: Callable[[FlushToken], None]) -> None:
+            def run() -> None:
+                done(token.run())
+                self._transport.wake()
+
+            workers.submit("flush", run)
+
+        self._pump.flusher = flush
 
     def next_turn_s(self) -> float:
         """Seconds until a turn is due even if nothing becomes readable."""

@@ -17,17 +17,16 @@ from attrs import frozen
 from replog.client.arguments import check_timeout
 from replog.config import BrokerConfig
 from replog.errors import LogDamaged, LogFull, ReplogError, TimedOut, UsageError
-from replog.log.directory import FileLogDirectory
 from replog.log.files import check_path, kill_in_child
 from replog.log.memory import MemoryLogDirectory
-from replog.log.segmented import PASSING
 from replog.model import Address
-from replog.ports import FlushToken, LogDirectory, LossReport, MetadataStore
+from replog.ports import LogDirectory, LossReport, MetadataStore
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
+from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
 from replog.runtime.loop import Loop
 from replog.runtime.owner import Owner
-from replog.runtime.pump import LOUD, Pump
+from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
@@ -42,7 +41,6 @@ __all__ = ["Broker", "LocalPartition"]
 
 _log = logging.getLogger("replog")
 
-_FLUSHES: Final = "flush"
 _WAIT_MS_MAX: Final = 1_000
 
 
@@ -100,7 +98,7 @@ class Broker:
             broker_id=broker_id,
             now_ms=self._pump.now_ms,
             endpoint_of=self._endpoint_of,
-            on_event=_tell,
+            on_event=tell,
             insecure=insecure,
         )
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
@@ -129,7 +127,7 @@ class Broker:
             if self._state == "new":
                 try:
                     self._pump.elsewhere = self._send
-                    self._pump.flusher = self._flush
+                    self._loop.flush_on(self._workers)
                     self._begin()
                 except BaseException:
                     self._transport.close()
@@ -151,8 +149,7 @@ class Broker:
 
         def post(to: Address, message: Any) -> None:
             if self._sessions is sessions:  # not for the actors of a later life
-                self._pump.post(to, message)
-                self._transport.wake()
+                self._loop.post(to, message)
 
         broker, *members = addresses_of(self.broker_id)
         sessions = self._sessions = StoreSessions(
@@ -170,11 +167,8 @@ class Broker:
             cluster_id=None if self._owner is None else self._owner.cluster_id or None,
         )
         for address in (broker, members[1]):
-            self._transport.listen(address, self._receiver(address))
+            self._loop.listen(address)
         life.take_seats(lambda problem: self._died(life, problem))
-
-    def _receiver(self, address: Address) -> Callable[[Address, Any], None]:
-        return lambda sender, message: self._pump.post(address, message, sender)
 
     def _directory(self) -> LogDirectory:
         if self._data is None:
@@ -182,11 +176,7 @@ class Broker:
             if kept is not None:
                 return kept.reopened()
             return MemoryLogDirectory(directory_id=self._ids.token().hex(), loss=LossReport("replaced"), limits=self.config)
-        try:
-            return FileLogDirectory(self._data, limits=self.config)
-        except OSError as problem:
-            kind = LogFull if problem.errno in PASSING else LogDamaged
-            raise kind(f"{self._data} cannot be opened: {problem}") from problem
+        return open_directory(self._data, self.config)
 
     def _open_session(self) -> MetadataStore:
         return open_store(self._store, session_ms=self.config.session_ms)
@@ -421,13 +411,6 @@ class Broker:
             found = stored
         return found.endpoints[0] if found is not None and found.endpoints else None
 
-    def _flush(self, token: FlushToken, done: Callable[[FlushToken], None]) -> None:
-        def run() -> None:
-            done(token.run())
-            self._transport.wake()
-
-        self._workers.submit(_FLUSHES, run)
-
     def __repr__(self) -> str:
         return f"<Broker {self.broker_id} at {self.endpoint or self._listen}, {self._state}>"
 
@@ -436,5 +419,3 @@ def _nothing() -> None:
     """Runs on no loop of others."""
 
 
-def _tell(name: str, fields: dict[str, Any]) -> None:
-    _log.log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)

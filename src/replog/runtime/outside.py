@@ -5,7 +5,6 @@ One thread serves both; the calls of the application run the actors themselves, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,10 +12,10 @@ from replog.config import BrokerConfig
 from replog.errors import UsageError
 from replog.messages import BROKER
 from replog.model import Address
-from replog.ports import FlushToken, Ids, MetadataStore
+from replog.ports import Ids, MetadataStore
 from replog.runtime.embedded_broker import addresses_of
 from replog.runtime.loop import Loop
-from replog.runtime.pump import LOUD, Pump
+from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
@@ -25,7 +24,6 @@ from replog.transport.tcp.endpoint import Endpoint, parse_endpoint
 
 __all__ = ["Outside"]
 
-_log = logging.getLogger("replog")
 
 _WAIT_MS_MAX: Final = 100
 """The thread looks this often: timers that a call of the application has set in between are not told to it."""
@@ -57,14 +55,14 @@ class Outside:
         self._cluster_id = cluster_id
         self._workers = Workers("replog cluster")
         self._sessions: dict[int, StoreSessions] = {}
-        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=_tell)
+        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell)
         self._loop = Loop(pump, self._transport, wait_ms_max=_WAIT_MS_MAX, ticked=self._tick)
 
     def start(self) -> None:
         """Begin to serve. Idempotent."""
         self._pump.elsewhere = self._send
         if self._store is not None:
-            self._pump.flusher = self._flush
+            self._loop.flush_on(self._workers)
         self._loop.start("replog cluster")
 
     def serve(self, broker_id: int) -> tuple[str, ...]:
@@ -77,12 +75,9 @@ class Outside:
             endpoint = str(Endpoint(first.host, first.port + broker_id - 1 if first.port else 0))
         self.endpoints[broker_id] = self._transport.serve(endpoint, broker_id=broker_id)
         for address in addresses_of(broker_id)[::2]:
-            self._transport.listen(address, self._receiver(address))
+            self._loop.listen(address)
         self._transport.wake()
         return (self.endpoints[broker_id],)
-
-    def _receiver(self, address: Address) -> Callable[[Address, Any], None]:
-        return lambda sender, message: self._pump.post(address, message, sender)
 
     def stop_serving(self, broker_id: int) -> None:
         """End every connection to a broker, as if its process had died. Idempotent."""
@@ -99,8 +94,7 @@ class Outside:
 
         def post(to: Address, message: Any) -> None:
             if self._sessions.get(broker_id) is made:  # not for the actors of a later life
-                self._pump.post(to, message)
-                self._transport.wake()
+                self._loop.post(to, message)
 
         made = self._sessions[broker_id] = StoreSessions(
             lambda: open_store(store, session_ms=self._config.session_ms),
@@ -138,13 +132,6 @@ class Outside:
         self._transport.send(sender, to, message)
         return True
 
-    def _flush(self, token: FlushToken, done: Callable[[FlushToken], None]) -> None:
-        def run() -> None:
-            done(token.run())
-            self._transport.wake()
-
-        self._workers.submit("flush", run)
-
     @property
     def closed(self) -> bool:
         """Whether it can be used no more."""
@@ -166,5 +153,3 @@ class Outside:
         self._workers.abandon()
 
 
-def _tell(name: str, fields: dict[str, Any]) -> None:
-    _log.log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)

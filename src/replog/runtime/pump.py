@@ -24,7 +24,7 @@ from replog.messages import Disconnected
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 
-__all__ = ["LOUD", "InterruptLock", "Pump", "Seat"]
+__all__ = ["LOUD", "InterruptLock", "Pump", "Seat", "tell"]
 
 _log = logging.getLogger("replog")
 
@@ -274,7 +274,7 @@ class Pump:
             outbox.flushes.clear()
         if outbox.events:
             for event in outbox.events:
-                _log.log(logging.WARNING if event.name in LOUD else logging.INFO, "%s %s", event.name, event.fields)
+                tell(event.name, event.fields)
             outbox.events.clear()
 
     def _call(self, seat: Seat, call: StoreCall) -> None:
@@ -368,6 +368,11 @@ class Pump:
                     raise
                 finally:
                     self._waiting -= 1
+
+
+def tell(name: str, fields: dict[str, Any]) -> None:
+    """Log an event of an actor or a transport; those in `LOUD` as warnings."""
+    _log.log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)
 
 
 def _nothing() -> None:

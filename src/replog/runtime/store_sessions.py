@@ -55,11 +55,6 @@ class StoreSessions:
         self.refused: UsageError | None = None
         """Why there will never be one: whoever configured it is wrong."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a session."""
-        return self._store is not None
-
     def start(self) -> None:
         """Open the first session, on a worker; members hear of it."""
         self._workers.submit(_OPENING, self._open)
