@@ -57,6 +57,10 @@ class Following:
         if entry.error:
             return self._refused(entry, high_watermark)
         if entry.diverging_epoch >= 0:
+            if 0 < entry.diverging_end <= entry.start_offset:
+                # The leader has trimmed all that it could compare with: what is here may never have been committed.
+                log.reset_to(entry.start_offset)
+                return Followed.TRUNCATED, entry.start_offset
             target, _ = truncation_point(log.epochs, log.end_offset, EpochEnd(entry.diverging_epoch, entry.diverging_end))
             log.truncate_to(target)
             return Followed.TRUNCATED, min(high_watermark, log.end_offset)

@@ -143,8 +143,8 @@ class Leading:
             parted = log.epochs.end_offset_for(entry.last_epoch, leader_end)
             if parted is None:
                 return Code.OFFSET_OUT_OF_RANGE, None
-            if parted.epoch < entry.last_epoch or parted.end < offset:
-                return Code.NONE, parted
+            if parted.epoch < entry.last_epoch or parted.end < offset or 0 < parted.end <= log.start_offset:
+                return Code.NONE, parted  # also when the epochs up to its offset are gone here: then nothing of it can be compared
         if replica.broker_epoch < 0:
             replica.broker_epoch = broker_epoch  # its first fetch here: a member of the ISR keeps the time it was given
         elif broker_epoch > replica.broker_epoch:

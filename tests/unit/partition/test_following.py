@@ -73,16 +73,28 @@ def test_the_leaders_start_trims_up_to_the_high_watermark() -> None:
     assert log.start_offset == 2
 
 
-def test_what_lies_below_the_leaders_start_goes_before_anything_is_appended() -> None:
+@pytest.mark.parametrize(
+    ("end", "watermark"),
+    [(2, 0), (3, 1), (3, 3)],
+)
+def test_what_the_leader_has_trimmed_cannot_be_compared_and_goes(end: int, watermark: int) -> None:
     """The leader's table begins at its start: it says the logs part there, and cannot know that they part before."""
-    log = log_of(("lost", 1), ("lost", 1), ("lost", 1))
+    log = log_of(*[("lost", 1)] * end)
+    to = following(log)
+    answer = fetched(5, end, diverging_epoch=1, diverging_end=2, start_offset=2, high_watermark=3)
+    assert to.take(answer, watermark) == (Followed.TRUNCATED, 2)
+    assert (log.start_offset, log.end_offset, log.last_epoch, to.agrees) == (2, 2, -1, False)
+    assert to.take(fetched(5, 2, ("kept", 4), start_offset=2, high_watermark=3), 2) == (Followed.APPENDED, 3)
+    assert (log.start_offset, log.end_offset) == (2, 3)
+
+
+def test_the_leaders_start_goes_before_anything_is_appended() -> None:
+    log = log_of(("kept", 1), ("kept", 1))
     seen: list[tuple[int, int]] = []
     append = log.append_many
     log.append_many = lambda batches: (seen.append((log.start_offset, log.end_offset)), append(batches))[1]  # type: ignore[method-assign]
-    to = following(log)
-    assert to.take(fetched(5, 3, diverging_epoch=1, diverging_end=2, start_offset=2, high_watermark=3), 0)[0] is Followed.TRUNCATED
-    outcome, watermark = to.take(fetched(5, 2, ("kept", 4), start_offset=2, high_watermark=3), 0)
-    assert (outcome, watermark, seen) == (Followed.APPENDED, 3, [(2, 2)])
+    assert following(log).take(fetched(5, 2, ("kept", 4), start_offset=2, high_watermark=3), 0) == (Followed.APPENDED, 3)
+    assert seen == [(2, 2)]
     assert (log.start_offset, log.end_offset) == (2, 3)
 
 

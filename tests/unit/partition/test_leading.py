@@ -98,6 +98,29 @@ def test_below_the_start_of_the_log_comes_before_divergence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("offset", "last", "parted"),
+    [
+        (2, 1, EpochEnd(1, 2)),  # it ends where this log begins: of what it holds nothing can be compared
+        (3, 1, EpochEnd(1, 2)),
+        (3, 5, EpochEnd(5, 2)),
+        (2, 5, None),
+        (2, -1, None),  # it holds nothing
+    ],
+)
+def test_what_can_no_longer_be_compared_does_not_count(offset: int, last: int, parted: EpochEnd | None) -> None:
+    log = log_of(("a", 2), ("b", 2))
+    log.trim_to(2)
+    partition = leading(log, epoch=5)
+    assert fetch(partition, 2, offset, last) == (0, parted)
+    assert led(partition).replicas[2].position == (UNKNOWN if parted else offset)
+
+
+def test_whoever_holds_nothing_agrees_with_everyone() -> None:
+    """An epoch without records is no reason to ask twice: ten thousand empty logs change their leader with one fetch each."""
+    assert fetch(leading(log_of(), epoch=5), 2, 0, 3) == (0, None)
+
+
+@pytest.mark.parametrize(
     ("replica", "epoch", "code"),
     [(2, 4, Code.FENCED_LEADER_EPOCH), (2, 6, Code.UNKNOWN_LEADER_EPOCH), (9, 5, Code.UNKNOWN_LEADER_EPOCH)],
 )
