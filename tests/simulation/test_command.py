@@ -18,6 +18,7 @@ from replog.testing.simulator import soak as soaking
 from replog.testing.simulator import tally, versions
 from replog.testing.simulator.__main__ import main
 from replog.testing.simulator.corpus import Failure, load, to_json
+from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.double import compare, describe, double
 from replog.testing.simulator.fingerprint import state_hash
 from replog.testing.simulator.ledger import Violation
@@ -50,10 +51,10 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every seed is a short run."""
 
-    def plan_of(seed: int) -> Plan:
+    def plan_of(seed: int, direction: str = "") -> Plan:
         return attrs.evolve(SHORT, seed=seed)
 
-    monkeypatch.setattr(soaking, "draw", plan_of)
+    monkeypatch.setattr(soaking, "draw_directed", plan_of)
     monkeypatch.setattr(import_module("replog.testing.simulator.__main__"), "draw", plan_of)
 
 
@@ -186,23 +187,27 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_a_seed_counts_once_for_one_code_and_simulator() -> None:
     lines = [counts(1, 100), counts(1, 100), counts(51, 100), counts(101, 100)]
-    lines += [counts(1, 100, OTHER), counts(1, 100, simulator="s2")]
-    assert tally.counted(lines) == [counts(1, 100), counts(101, 100), counts(1, 100, simulator="s2"), counts(1, 100, OTHER)]
+    lines += [counts(1, 100, OTHER), counts(1, 100, simulator="s2"), counts(1, 100, direction="power-all")]
+    kept = [counts(1, 100), counts(101, 100), counts(1, 100, direction="power-all"), counts(1, 100, simulator="s2"), counts(1, 100, OTHER)]
+    assert tally.counted(lines) == kept
 
 
 def test_lines_about_consecutive_seeds_are_joined(tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
     first = counts(1, 100, violated={"7": "S1"}, marks={"a": 1, "b": 2})
-    for one in (counts(101, 100, marks={"b": 1}), first, counts(307, 5, OTHER), counts(302, 5)):
+    other = counts(201, 5, direction="power-all")
+    for one in (counts(101, 100, marks={"b": 1}), first, other, counts(307, 5, OTHER), counts(302, 5)):
         tally.append(file, one)
-    assert tally.fold(file) == 3
-    assert tally.read(file) == [counts(1, 200, violated={"7": "S1"}, marks={"a": 1, "b": 3}), counts(302, 5), counts(307, 5, OTHER)]
+    assert tally.fold(file) == 4
+    joined = counts(1, 200, violated={"7": "S1"}, marks={"a": 1, "b": 3})
+    assert tally.read(file) == [joined, counts(302, 5), other, counts(307, 5, OTHER)]
     assert [one.name for one in tmp_path.iterdir()] == ["ledger.jsonl"]
 
 
 def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
     marks = {"often": 100, "rarely": 99}
-    lines = [counts(1, 30_000, cpu_ms=1_000_000, marks=marks), counts(1, 10, OTHER, violated={"3": "S4"}), counts(5, 10, OTHER)]
+    lines = [counts(1, 29_960, cpu_ms=1_000_000, marks=marks), counts(1, 40, direction="power-all")]
+    lines += [counts(1, 10, OTHER, violated={"3": "S4"}), counts(5, 10, OTHER)]
     told = [" ".join(line.split()) for line in tally.totals(lines, CODE)]
     for line in (
         "R01 schedules 30,000 >= 30,000 reached",
@@ -211,6 +216,8 @@ def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
         "R01 violations 0 <= 0 reached",
         "R02 events per CPU second 30,000 >= 30,000 reached",
         "R02 x real time 1,800 >= 100 reached",
+        "R15 schedules power-all 40 >= 5,000 not yet",
+        "R15 schedules power-some 0 >= 5,000 not yet",
         "R09 marks with 100 hits 1 >= 40 not yet",
         "R09 marks with fewer hits 1 <= 0 not yet",
         "100 often",
@@ -306,13 +313,22 @@ def test_a_batch_counts_its_runs(short: None, tmp_path: Path) -> None:
     assert (found.violated, result.report) == ({}, ())
 
 
+def test_a_batch_of_a_series_says_so(tmp_path: Path) -> None:
+    found = batch(3, 1, tmp_path, direction="power-all").batch
+    assert (found.direction, found.count, found.violated) == ("power-all", 1, {})
+    assert found.events == getattr(soaking.violation_of(draw_directed(3, "power-all")), "events", None)
+
+
 def test_a_batch_stops_between_two_runs(short: None, tmp_path: Path) -> None:
     stops = iter([False, False, True])
     assert batch(3, 4, tmp_path, lambda: next(stops)).batch.count == 2
 
 
 def test_a_batch_ends_at_its_first_violation(fails: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(soaking, "draw", lambda seed: attrs.evolve(SHORT, seed=seed, faults=SHORT.faults * (3 if seed == 5 else 1)))
+    def plan_of(seed: int, direction: str) -> Plan:
+        return attrs.evolve(SHORT, seed=seed, faults=SHORT.faults * (3 if seed == 5 else 1))
+
+    monkeypatch.setattr(soaking, "draw_directed", plan_of)
     monkeypatch.setattr(import_module("replog.testing.simulator.running"), "recover_in_turns", lambda world: None)
     monkeypatch.setattr(import_module("replog.testing.simulator.running"), "finish", lambda world: None)
     result = batch(3, 100, tmp_path)
@@ -385,7 +401,7 @@ def test_an_interrupt_leaves_the_ledger_whole(short: None, pool: list[Pool], tmp
 
 
 def test_a_worker_that_found_something_does_no_more(monkeypatch: pytest.MonkeyPatch, pool: list[Pool], tmp_path: Path) -> None:
-    def found(first: int, count: int, out: Path, stopped: Callable[[], bool]) -> Result:
+    def found(first: int, count: int, out: Path, stopped: Callable[[], bool], *, direction: str) -> Result:
         return Result(Batch("c", "s", first, 1, violated={str(first): "S1"}), ("what", "replay: it"))
 
     monkeypatch.setattr(soaking, "batch", found)

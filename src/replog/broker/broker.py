@@ -193,7 +193,7 @@ class Broker:
         except LogFull as problem:
             self._event("log_full", partition=repr(partition), problem=str(problem))
             return ProducedEntry(entry.request, Code.LOG_DIRECTORY_FULL)
-        except LogDamaged as problem:
+        except (LogDamaged, LogCorrupt) as problem:
             self._fail(partition, str(problem))
             return ProducedEntry(entry.request, Code.STORAGE_ERROR)
         if error:

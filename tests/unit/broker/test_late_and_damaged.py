@@ -7,13 +7,27 @@ from replog.broker.sessions import Sessions
 from replog.broker.waiting import WaitingAppend, WaitingAppends
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code
+from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
 from replog.log.memory import MemoryLog, MemoryLogDirectory
-from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry, LeaderAndIsr, PartitionNotice, Produced, Registered
-from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.messages import (
+    Fetch,
+    Fetched,
+    FetchedEntry,
+    FetchEntry,
+    LeaderAndIsr,
+    PartitionNotice,
+    Produce,
+    Produced,
+    ProduceEntry,
+    Registered,
+)
+from replog.model import ACKS_ALL, ACKS_LEADER, Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.ports import MemorySlice, Outbox
 from replog.records import Record, RecordBatch, encode_records
 from replog.testing.clock import SeededIds
+from replog.testing.disk.memory import MemoryFs
 
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
@@ -155,6 +169,33 @@ def test_a_leader_that_is_asked_to_verify_notices_a_batch_in_another_place() -> 
     (answer,) = desk.answers(2)
     assert (answer.entries[0].error, answer.entries[0].slices) == (Code.STORAGE_ERROR, [])
     assert "a batch at offset 1 where 0 is expected" in desk.failed[0]
+
+
+def test_a_leader_that_finds_damage_where_it_would_append_gives_its_copy_up() -> None:
+    """The end of a segment whose index is not in memory any more is looked for in the batches themselves."""
+    fs = MemoryFs()
+    directory = FileLogDirectory("/d", fs=fs, limits=BrokerConfig())
+    broker = Broker(1, directory, config=BrokerConfig(), ids=SeededIds(1))
+    broker.receive("membership", Registered(1, 5), 0)
+    state = PartitionState(leader=1, leader_epoch=0, isr=(1,))
+    for number, partition in enumerate((P, Q)):
+        entry = PartitionNotice(partition, "t", state, Assignment((1,)), TopicConfig(min_isr=1))
+        broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, number, False, 1_000, [entry]), 0)
+    body = RecordBatch(encode_records([Record("m")], now_ms=0)).body
+    for partition in (P, P, Q):
+        broker.receive("client", Produce(ACKS_LEADER, 1_000, [ProduceEntry(1, partition, body)]), 0)
+    log = broker.partitions[P].log
+    assert isinstance(log, FileLog)
+    log._segments[0].index = None
+    content = fs.content(str(log._segments[0].path))
+    content[: len(content) // 2] = content[len(content) // 2 :]
+    broker.outbox.messages.clear()
+    for partition in (P, Q, P):
+        broker.receive("client", Produce(ACKS_LEADER, 1_000, [ProduceEntry(2, partition, body)]), 0)
+    answers = [entry.error for _, message in broker.outbox.messages if isinstance(message, Produced) for entry in message.entries]
+    assert answers == [Code.STORAGE_ERROR, Code.NONE, Code.STORAGE_ERROR]
+    assert broker.partitions[P].failed
+    assert "not at position" in broker.partitions[P].failed
 
 
 def test_whoever_waits_for_records_is_answered_when_its_time_is_over() -> None:

@@ -20,6 +20,7 @@ import attrs
 
 from replog.errors import UsageError
 from replog.testing.simulator import corpus, tally
+from replog.testing.simulator.directions import DIRECTIONS
 from replog.testing.simulator.double import describe, double
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.minimise import RUNS_MAX
@@ -132,10 +133,13 @@ def _soak(words: list[str]) -> int:
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--from", type=int, dest="first", metavar="SEED", help="begin there, not after the highest seed of the ledger")
+    parser.add_argument("--direction", choices=sorted(DIRECTIONS), default="", help="only such faults: a series of its own")
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where to write failure-SEED.json")
     given = parser.parse_args(words)
-    broken = soak(given.minutes, jobs=given.jobs, first=given.first, ledger=given.ledger, out=given.out, say=_say)
+    broken = soak(
+        given.minutes, jobs=given.jobs, first=given.first, ledger=given.ledger, out=given.out, direction=given.direction, say=_say
+    )
     return 1 if broken else 0
 
 

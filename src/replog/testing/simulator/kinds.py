@@ -20,6 +20,7 @@ KINDS: Final[dict[str, str]] = {
     "rolling": "one broker after the other is stopped cleanly and started again",
     "power": "as kill, but what was not flushed may be gone",
     "power_all": "the power fails everywhere at once",
+    "power_some": "the power fails at once for as many brokers as acks=all promises to survive, min_isr - 1",
     "wipe": "the data directory is gone",
     "pause": "a process stands still",
     "starve": "a process handles messages, but its timers are late",
@@ -51,7 +52,10 @@ KINDS: Final[dict[str, str]] = {
 }
 """Kind -> what happens."""
 
-LOSSY: Final = ("power", "power_all", "wipe", "flip", "stale_write", "misdirect", "write_error", "flush_error", "short_write", "read_error")
+LOSSY: Final = (
+    "power", "power_all", "power_some", "wipe", "flip", "stale_write", "misdirect",
+    "write_error", "flush_error", "short_write", "read_error",
+)
 """Kinds that may cost a copy its records: only so many at a time, and none where a topic does not promise to survive one."""
 
 DISK: Final = ("read_error", "write_error", "flush_error", "short_write", "full", "flip", "stale_write", "misdirect")
@@ -61,7 +65,7 @@ MEMORY: Final = ("full", "flush_error")
 """Those of them that memory can have as well."""
 
 ROLES: Final = ("leader", "leader", "leader", "follower", "controller")
-_ALL: Final = frozenset({"outage", "kill_all", "power_all", "rolling", "ring", "swizzle", "unseat"})
+_ALL: Final = frozenset({"outage", "kill_all", "power_all", "power_some", "rolling", "ring", "swizzle", "unseat"})
 
 
 def check_kinds(kinds: Iterable[str]) -> None:

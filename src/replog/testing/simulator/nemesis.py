@@ -94,6 +94,8 @@ class Nemesis:
                 for node in nodes:
                     node.kill(power=fault.kind == "power_all")
                     world.at(self._chance.randint(1, max(length, 1)), node.start)
+            case "power_some":
+                return self._cut_power_of_some(nodes, length)
             case "rolling":
                 for turn, node in enumerate(nodes):
                     world.at(turn * (length // 2 + 200), self._stop, node)
@@ -110,6 +112,17 @@ class Nemesis:
                     world.at(turn * 60, self._isolate, node.broker_id, 1)
                     self._later(len(nodes) * 60 + length + back.index(node) * 60, self._isolator(node.broker_id, -1))
         return True
+
+    def _cut_power_of_some(self, nodes: list[Node], length: int) -> bool:
+        """As many at once as may lose what they have not flushed; False if that is none now."""
+        self._chance.shuffle(nodes)
+        struck = False
+        for node in nodes:
+            if node.alive and self._world.checks.may_lose(node.broker_id, power=True):
+                node.kill(power=True)
+                self._world.at(self._chance.randint(1, max(length, 1)), node.start)
+                struck = True
+        return struck
 
     def _unseat(self) -> bool:
         try:

@@ -21,9 +21,10 @@ from attrs import define, frozen
 
 from replog.testing.simulator import tally
 from replog.testing.simulator.corpus import Failure, replay_command, write
+from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.minimise import RUNS_MAX, Fails, fails, minimise
-from replog.testing.simulator.plan import Plan, draw
+from replog.testing.simulator.plan import Plan
 from replog.testing.simulator.running import Outcome, check_plan, run
 
 __all__ = ["BATCH", "Result", "batch", "explain", "soak", "violation_of"]
@@ -52,14 +53,15 @@ def violation_of(plan: Plan, *, events_max: int | None = None, tail: int = 40) -
         return Violation(f"raised-{type(problem).__name__}", str(problem))
 
 
-def batch(first: int, count: int, out: Path, stopped: Callable[[], bool] = lambda: False) -> Result:
+def batch(first: int, count: int, out: Path, stopped: Callable[[], bool] = lambda: False, *, direction: str = "") -> Result:
     """Run up to `count` seeds from `first` on, until one fails or it is stopped between two of them."""
-    done = tally.Batch(tally.code_version(), tally.simulator_version(), first)
+    done = tally.Batch(tally.code_version(), tally.simulator_version(), first, direction=direction)
     for seed in range(first, first + count):
         if stopped():
             break
         before = time.process_time()
-        found = violation_of(draw(seed), tail=1)
+        plan = draw_directed(seed, direction)
+        found = violation_of(plan, tail=1)
         done.cpu_ms += round(1_000 * (time.process_time() - before))
         if isinstance(found, Violation):
             done.count += 1
@@ -68,7 +70,7 @@ def batch(first: int, count: int, out: Path, stopped: Callable[[], bool] = lambd
             done.take(found)
         violation = found if isinstance(found, Violation) else found.violation
         if violation is not None:
-            return Result(done, tuple(explain(draw(seed), violation, out)))
+            return Result(done, tuple(explain(plan, violation, out)))
     return Result(done)
 
 
@@ -107,9 +109,9 @@ def _begin(stop: Event) -> None:
         os.nice(NICENESS)
 
 
-def _work(first: int, count: int, out: Path) -> Result:
+def _work(first: int, count: int, out: Path, direction: str) -> Result:
     assert _stop is not None
-    return batch(first, count, out, _stop.is_set)
+    return batch(first, count, out, _stop.is_set, direction=direction)
 
 
 @define
@@ -121,12 +123,13 @@ class _Soak:
     out: Path
     next_seed: int
     size: int
+    direction: str
     say: Callable[[str], None]
     running: set[Future[Result]] = attrs.field(factory=set)
     done: tally.Batch = attrs.field(factory=lambda: tally.Batch("", "", 0))
 
     def start(self) -> None:
-        self.running.add(self.pool.submit(_work, self.next_seed, self.size, self.out))
+        self.running.add(self.pool.submit(_work, self.next_seed, self.size, self.out, self.direction))
         self.next_seed += self.size
 
     def collect(self, timeout_s: float | None) -> int:
@@ -152,9 +155,10 @@ def soak(
     ledger: Path,
     out: Path,
     size: int = BATCH,
+    direction: str = "",
     say: Callable[[str], None],
 ) -> int:
-    """Run unused seeds for some minutes in `jobs` processes; how many runs violated something.
+    """Run unused seeds for some minutes in `jobs` processes, in general or of one series; how many runs violated something.
 
     It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down.
     """
@@ -165,7 +169,7 @@ def soak(
     stop = context.Event()
     end_s = time.monotonic() + 60 * minutes
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(stop,)) as pool:
-        work = _Soak(pool, ledger, out, began, size, say)
+        work = _Soak(pool, ledger, out, began, size, direction, say)
         try:
             for _ in range(jobs):
                 work.start()

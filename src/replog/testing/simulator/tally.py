@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 from attrs import define, field, frozen
 
+from replog.testing.simulator.directions import DIRECTIONS
 from replog.testing.simulator.running import Outcome
 from replog.testing.simulator.versions import code_version, simulator_version, version_of
 
@@ -43,6 +44,13 @@ class Batch:
     violated: dict[str, str] = field(factory=dict)
     """Seed -> invariant."""
     marks: dict[str, int] = field(factory=dict)
+    direction: str = ""
+    """The series that the seeds are drawn for (`directions`)."""
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """Seeds of one series are the same run whenever they are run."""
+        return self.code, self.simulator, self.direction
 
     @property
     def end(self) -> int:
@@ -95,9 +103,9 @@ def append(file: Path, batch: Batch) -> None:
 def fold(file: Path) -> int:
     """Join lines of one code and one simulator whose seeds follow each other; how many lines remain."""
     joined: list[Batch] = []
-    for batch in sorted(read(file), key=lambda one: (one.code, one.simulator, one.first)):
+    for batch in sorted(read(file), key=lambda one: (*one.series, one.first)):
         last = joined[-1] if joined else None
-        if last is not None and (last.code, last.simulator, last.end) == (batch.code, batch.simulator, batch.first):
+        if last is not None and (*last.series, last.end) == (*batch.series, batch.first):
             last.join(batch)
         else:
             joined.append(batch)
@@ -139,9 +147,9 @@ class _Bar:
 def counted(batches: Iterable[Batch]) -> list[Batch]:
     """Those batches that count: not those whose seeds were run before with the same code and simulator."""
     kept: list[Batch] = []
-    for batch in sorted(batches, key=lambda one: (one.code, one.simulator, one.first, -one.count)):
+    for batch in sorted(batches, key=lambda one: (*one.series, one.first, -one.count)):
         last = kept[-1] if kept else None
-        if last is None or (last.code, last.simulator) != (batch.code, batch.simulator) or last.end <= batch.first:
+        if last is None or last.series != batch.series or last.end <= batch.first:
             kept.append(batch)
     return kept
 
@@ -149,7 +157,8 @@ def counted(batches: Iterable[Batch]) -> list[Batch]:
 def totals(batches: Sequence[Batch], code: str) -> list[str]:
     """The summary, in lines: the bars for one version of the protocol code, its marks, and how much belongs to which version."""
     kept = counted(batches)
-    mine = _sum([batch for batch in kept if batch.code == code])
+    counting = [batch for batch in kept if batch.code == code]
+    mine = _sum(counting)
     hours, cpu_s = mine.virtual_ms / 3_600_000, max(mine.cpu_ms, 1) / 1_000
     rare = [name for name, hits in mine.marks.items() if hits < HITS_WANTED]
     bars = [
@@ -159,6 +168,7 @@ def totals(batches: Sequence[Batch], code: str) -> list[str]:
         _Bar("R01", "violations", len(mine.violated), 0, at_most=True),
         _Bar("R02", "events per CPU second", mine.events / cpu_s, 30_000),
         _Bar("R02", "x real time", mine.virtual_ms / 1_000 / cpu_s, 100),
+        *(_Bar("R15", f"schedules {name}", _sum(one for one in counting if one.direction == name).count, 5_000) for name in DIRECTIONS),
         _Bar("R09", f"marks with {HITS_WANTED} hits", len(mine.marks) - len(rare), 40),
         _Bar("R09", "marks with fewer hits", len(rare), 0, at_most=True),
     ]
@@ -176,7 +186,7 @@ def totals(batches: Sequence[Batch], code: str) -> list[str]:
     return lines
 
 
-def _sum(batches: Sequence[Batch]) -> Batch:
+def _sum(batches: Iterable[Batch]) -> Batch:
     total = Batch("", "", 0)
     for batch in batches:
         total.join(batch)

@@ -8,16 +8,20 @@ import attrs
 import pytest
 
 from replog.config import BrokerConfig, TopicConfig
+from replog.errors import UsageError
 from replog.messages import Fetched, Produced, ProducedEntry
 from replog.model import PartitionId, PartitionState
 from replog.ports import LogStart
 from replog.testing.log_contract import append
 from replog.testing.simulator.clocks import NodeClock
+from replog.testing.simulator.directions import DIRECTIONS, draw_directed
 from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, length_of, roles_of
+from replog.testing.simulator.liveness import boot
 from replog.testing.simulator.marks import Marks
 from replog.testing.simulator.network import Network, node_of
-from replog.testing.simulator.plan import Shape, draw
+from replog.testing.simulator.plan import Fault, Plan, Shape, draw
 from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
+from replog.testing.simulator.world import World
 
 PID = PartitionId(bytes(16), 0, 0)
 
@@ -159,6 +163,34 @@ def test_every_kind_has_a_length_and_somebody_to_befall() -> None:
     for kind in KINDS:
         assert roles_of(kind)
         assert all(0 <= length_of(chance, kind, Shape()) <= 10_000 for _ in range(50))
+
+
+@pytest.mark.parametrize("direction", sorted(DIRECTIONS))
+def test_a_series_has_the_losses_that_its_bar_names(direction: str) -> None:
+    plans = [draw_directed(seed, direction) for seed in range(60)]
+    kinds = [{fault.kind for fault in plan.faults} for plan in plans]
+    wanted = direction.replace("-", "_")
+    assert sum(wanted in found for found in kinds) > 50
+    assert not set().union(*kinds) & (set(LOSSY) - {"power", wanted})
+    assert {plan.shape.flush for plan in plans} == {"ack" if direction == "power-all" else "os"}
+    if direction == "power-some":
+        assert {plan.shape.min_isr for plan in plans} == {2, 3}
+
+
+def test_a_series_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match=r"power-al.*power-all"):
+        draw_directed(1, "power-al")
+
+
+@pytest.mark.parametrize(("flush", "lost"), [("os", 2), ("ack", 5)])
+def test_power_fails_for_as_many_as_may_be_lost(flush: str, lost: int) -> None:
+    shape = Shape(brokers=5, replicas=5, min_isr=3, flush=flush)
+    world = World(Plan(1, shape, (Fault(10, "power_some", "all", 400),), 600))
+    boot(world)
+    world.nemesis.begin()
+    world.run_until(world.now_ms + 10)
+    assert world.nemesis.befallen == {"power_some": 1}
+    assert sum(not node.alive for node in world.nodes.values()) == lost
 
 
 def test_a_directed_plan_has_its_kinds_alone() -> None:
