@@ -1,90 +1,25 @@
 """A client of brokers in other processes against the loopback: each figure is a ratio of two loops that take turns in one run.
 
-Run with `pytest benchmarks/test_client.py --benchmark-enable -s`. Three `replog broker` processes share a file store; the
+Run with `pytest benchmarks/test_client.py --benchmark-enable -s`. Three broker processes share a file store; the
 client, the brokers and the raw peer all have the same processors to themselves, or not. Medians are reported.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.measuring import brokers, in_turns, raw_peer, report, timed
 
 import replog
 
 ROUNDS = 10
 BATCH = 16 << 10
 IN_FLIGHT = 32
-
-# Answers a byte for every so many bytes.
-PEER = """
-import socket, sys
-every = int(sys.argv[1])
-server = socket.create_server(("127.0.0.1", 0))
-print(server.getsockname()[1], flush=True)
-peer, _ = server.accept()
-peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-got, buffer = 0, bytearray(1 << 20)
-while count := peer.recv_into(buffer):
-    got += count
-    while got >= every:
-        got -= every
-        peer.sendall(b"!")
-"""
-
-
-@contextmanager
-def brokers(folder: Path) -> Iterator[list[str]]:
-    """Three processes; yields their endpoints."""
-    with ExitStack() as started:
-        endpoints = []
-        for number in (1, 2, 3):
-            command = [sys.executable, "-m", "replog", "broker", "--id", str(number), "--listen", "tcp://127.0.0.1:0"]
-            command += ["--data", str(folder / f"b{number}"), "--store", f"file://{folder / 'store.db'}"]
-            command += ["--until-stdin-closes", "--log-level", "error"]
-            process = started.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-            assert process.stdin is not None
-            assert process.stdout is not None
-            started.callback(process.stdin.close)
-            ready = process.stdout.readline().split()  # "ready broker 1 at tcp://... cluster ..."
-            assert ready[:1] == ["ready"], ready
-            endpoints.append(ready[4])
-        yield endpoints
-
-
-@contextmanager
-def raw_peer(every: int) -> Iterator[socket.socket]:
-    """A connection to a process that answers a byte for every `every` bytes."""
-    command = [sys.executable, "-c", PEER, str(every)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as peer:
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield peer
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
-def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float]) -> None:
-    """Print the figures, and leave them in the benchmark's report."""
-    rounded = {key: round(value, 3) for key, value in figures.items()}
-    benchmark.extra_info.update(rounded)
-    with capsys.disabled():
-        print(f"\n{name}: {rounded}")
 
 
 @pytest.mark.processes
@@ -122,7 +57,6 @@ def test_acknowledgement_between_processes(benchmark: Any, capsys: Any, tmp_path
 def test_batches_in_flight_between_processes(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
     """32 batches of 16 KiB under way at a time over 8 partitions, against the same bytes to one process that only counts them."""
     bodies = [os.urandom(BATCH) for _ in range(IN_FLIGHT)]
-    pairs = []
     with brokers(tmp_path) as endpoints, raw_peer(IN_FLIGHT * BATCH) as peer, replog.connect(endpoints) as client:
         client.create_topic("t", partitions=8)
         producer = client.producer(compression=None, batch_bytes=BATCH + 200)
@@ -137,9 +71,7 @@ def test_batches_in_flight_between_processes(benchmark: Any, capsys: Any, tmp_pa
                 peer.sendall(body)
             peer.recv(1)
 
-        ours()
-        for _ in range(ROUNDS * 10):
-            pairs.append((timed(ours), timed(bare)))
+        pairs = in_turns(ours, bare, ROUNDS * 10)
         producer.close()
         benchmark.pedantic(lambda: None, rounds=1)
     figures = {

@@ -9,16 +9,12 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.measuring import in_turns, raw_peer, report, timed
 
 import replog
 from replog.config import BrokerConfig, TopicConfig
@@ -31,32 +27,6 @@ from replog.records import RecordBatch, encode_records
 
 ROUNDS = 7
 ROUND_BYTES = 16 << 20  # little enough that the disk's own speed does not come into it: the limit is the page cache
-
-
-def timed(loop: Callable[[], object]) -> float:
-    """Seconds that a loop takes."""
-    started = time.perf_counter()
-    loop()
-    return time.perf_counter() - started
-
-
-def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float]) -> None:
-    """Print the figures, and leave them in the benchmark's report."""
-    rounded = {key: round(value, 3) for key, value in figures.items()}
-    benchmark.extra_info.update(rounded)
-    with capsys.disabled():
-        print(f"\n{name}: {rounded}")
-
-
-def in_turns(ours: Callable[[], object], limit: Callable[[], object]) -> list[tuple[float, float]]:
-    """(seconds of ours, seconds of the limit) per round; the first, which warms up, is dropped."""
-    pairs = []
-    for number in range(ROUNDS + 1):
-        seconds = {}
-        for loop in (ours, limit) if number % 2 else (limit, ours):
-            seconds[loop] = timed(loop)
-        pairs.append((seconds[ours], seconds[limit]))
-    return pairs[1:]
 
 
 # ------------------------------------------------------------------------------------------------------------ three replicas
@@ -88,7 +58,7 @@ def test_three_replicas(benchmark: Any, capsys: Any, tmp_path: Path, size: int, 
                     os.write(file, body)
 
         ours = pipelined if how == "pipelined" else one_at_a_time
-        pairs = in_turns(ours, bare)
+        pairs = in_turns(ours, bare, ROUNDS)
         producer.close()
         benchmark.pedantic(lambda: None, rounds=1)
     for file in files:
@@ -102,32 +72,17 @@ def test_three_replicas(benchmark: Any, capsys: Any, tmp_path: Path, size: int, 
     report(benchmark, capsys, f"RF 3, acks=all, {size >> 10} KiB, {how} / three os.write", figures)
 
 
-ECHO = """
-import socket, sys
-server = socket.create_server(("127.0.0.1", 0))
-print(server.getsockname()[1], flush=True)
-peer, _ = server.accept()
-peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-while data := peer.recv(4096):
-    peer.sendall(data)
-"""
-
-
 def test_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
     """100 bytes appended and acknowledged by three copies, against a TCP round trip between two processes. Target: at most 1.2."""
     body = os.urandom(100)
-    process = subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    peer = socket.create_connection(("127.0.0.1", int(process.stdout.readline())))
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     samples: dict[str, list[float]] = {"append": [], "send": [], "tcp": []}
-    with replog.Cluster(tmp_path / "data") as cluster:
+    with replog.Cluster(tmp_path / "data") as cluster, raw_peer(len(body)) as peer:
         cluster.create_topic("t")
         producer = cluster.producer(compression=None)
 
         def trip() -> None:
             peer.sendall(body)
-            peer.recv(4096)
+            peer.recv(1)
 
         calls = {
             "append": lambda: cluster.append("t", 0, [body]),
@@ -138,9 +93,6 @@ def test_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
             for name, call in calls.items():
                 samples[name] += [timed(call) for _ in range(300)]
         producer.close()
-    peer.close()
-    process.wait(30)
-    process.stdout.close()
     p50 = {name: statistics.median(values[300:]) * 1e6 for name, values in samples.items()}
     p99 = {name: statistics.quantiles(values[300:], n=100)[98] * 1e6 for name, values in samples.items()}
     benchmark.pedantic(lambda: None, rounds=1)
@@ -248,7 +200,7 @@ def test_many_partitions(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
         for _ in range(500):
             producer.send("t", b"x" * 100, partition=7).result()
 
-    pairs = in_turns(lambda: appends(producers[0][1]), lambda: appends(producers[1][1]))
+    pairs = in_turns(lambda: appends(producers[0][1]), lambda: appends(producers[1][1]), ROUNDS)
     figures["append_cost_10000_over_10"] = statistics.median(mine / limit for mine, limit in pairs)
     used = resource.getrusage(resource.RUSAGE_SELF)
     many._driver.wait(lambda: False, 3)  # as somebody does who waits for a record that does not come

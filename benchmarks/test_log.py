@@ -10,12 +10,12 @@ import os
 import socket
 import statistics
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.measuring import in_turns, timed
 from crc32c import crc32c
 
 from replog.config import BrokerConfig, TopicConfig
@@ -33,13 +33,6 @@ ROUND_BYTES = 16 << 20  # little enough that the disk's own speed does not come 
 IDENTITY = PartitionId(bytes(16), 0, 0)
 
 
-def timed(loop: Callable[[], object]) -> float:
-    """Seconds that a loop takes."""
-    started = time.perf_counter()
-    loop()
-    return time.perf_counter() - started
-
-
 def compare(
     benchmark: Any,
     capsys: Any,
@@ -50,19 +43,8 @@ def compare(
     unit: int,
     before: Callable[[], object] = lambda: None,
 ) -> None:
-    """Measure both in turns; `unit` is how many operations one loop has.
-
-    Each run comes after `before`, which does not count, and the order changes with each round: whoever runs first after
-    files were emptied gets the pages that were just freed.
-    """
-    pairs = []
-    for number in range(ROUNDS + 1):
-        seconds = {}
-        for loop in (ours, limit) if number % 2 else (limit, ours):
-            before()
-            seconds[loop] = timed(loop)
-        pairs.append((seconds[ours], seconds[limit]))
-    del pairs[0]
+    """Measure both in turns, each time after `before`; `unit` is how many operations one loop has."""
+    pairs = in_turns(ours, limit, ROUNDS, before=before)
     ratio = statistics.median(bare / mine for mine, bare in pairs)
     over = statistics.median(mine - bare for mine, bare in pairs) / unit * 1e6
     benchmark.extra_info.update(ratio=round(ratio, 3), target=target, over_us=round(over, 2))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.measuring import raw_peer
 
 import replog
 from replog import messages as m
@@ -239,3 +240,50 @@ def test_a_follower_that_is_far_behind(benchmark: Any, capsys: Any, tmp_path: Pa
             while not is_back():
                 disturbed += times_of(append, 20)
     report(benchmark, capsys, "an append while a follower catches up", factors(quiet, disturbed, beside_busy))
+
+
+# ------------------------------------------------------------------------------------------------ what a record costs
+
+
+def cpu_us(pid: int) -> float:
+    """Processor time of a process so far, all of its threads, as the scheduler counts it."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e3
+
+
+def test_processor_time_of_an_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
+    """100 bytes on three copies, acks=all: microseconds of processor time, which neighbours disturb less than they do the time that
+    it takes; and that time as a multiple of a TCP round trip. Target: at most 8."""
+    body = os.urandom(100)
+    spent: dict[str, list[float]] = {"leader": [], "follower": [], "client": []}
+    acks: list[float] = []
+    trips: list[float] = []
+    with ExitStack() as stack:
+        processes = stack.enter_context(brokers(tmp_path))
+        peer = stack.enter_context(raw_peer(len(body)))
+        client = stack.enter_context(replog.connect([one.endpoint for one in processes]))
+        client.create_topic("t", assignment={0: [1, 2, 3]}, min_isr=2)
+        producer = stack.enter_context(client.producer(compression=None))
+
+        def append() -> None:
+            producer.send("t", body, partition=0).result()
+
+        def trip() -> None:
+            peer.sendall(body)
+            peer.recv(1)
+
+        times_of(append)
+        for _ in range(ROUNDS):
+            before = [cpu_us(pid) for pid in (*(one.pid for one in processes), os.getpid())]
+            acks += times_of(append)
+            leader, *followers, own = (
+                (cpu_us(pid) - was) / APPENDS for pid, was in zip((*(one.pid for one in processes), os.getpid()), before, strict=True)
+            )
+            trips += times_of(trip)
+            for name, value in (("leader", leader), ("follower", statistics.mean(followers)), ("client", own)):
+                spent[name].append(value)
+    figures = {f"{name}_cpu_us": statistics.median(values) for name, values in spent.items()}
+    figures["all_cpu_us"] = figures["leader_cpu_us"] + 2 * figures["follower_cpu_us"] + figures["client_cpu_us"]
+    ack, tcp = statistics.median(acks), statistics.median(trips)
+    figures |= {"ack_us": ack * 1e6, "tcp_us": tcp * 1e6, "ack_over_tcp": ack / tcp, "p99_us": last_percent(acks) * 1e6}
+    report(benchmark, capsys, "an acknowledgement", figures)

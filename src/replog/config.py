@@ -32,7 +32,8 @@ def check_topic_name(name: object) -> str:
     if not isinstance(name, str):
         raise UsageError(f"a topic name is a str, not {name!r}")
     if not 1 <= len(name) <= MAX_TOPIC_NAME:
-        raise UsageError(f"topic name {name[:40]!r}... has {len(name)} characters; allowed are 1 to {MAX_TOPIC_NAME}")
+        shown = f"{name[:40]!r}{'...' if len(name) > 40 else ''}"
+        raise UsageError(f"topic name {shown} has {len(name)} characters; allowed are 1 to {MAX_TOPIC_NAME}")
     if name in (".", ".."):
         raise UsageError(f"topic name {name!r} is not allowed: it names a folder")
     if not _TOPIC_CHARACTERS.issuperset(name):
@@ -157,7 +158,8 @@ class BrokerConfig:
     """An ISR proposal without an answer is sent again, unchanged, after this."""
     ack_timeout_ms: int = field(default=3_000, validator=_whole(1, _MAX64))
     """A notice that a broker has not acknowledged is sent again, in its newest form, after this."""
-    session_ms: int = field(default=9_000, validator=_whole(100, _MAX64))
+    session_ms: int = field(default=9_000, validator=_whole(100, 86_400_000))
+    """Others take a broker for dead after this long without a sign of life; at most a day."""
     heartbeat_ms: int = field(default=2_000, validator=_whole(10, _MAX64))
     reconcile_ms: int = field(default=30_000, validator=_whole(10, _MAX64))
     """How often the controller scans the store for changes whose watch was lost."""
@@ -197,6 +199,8 @@ class ClientConfig:
 
     request_timeout_ms: int = field(default=30_000, validator=_whole(1, _MAX64))
     """How long a broker may wait for the in-sync replicas before it answers RequestTimedOut."""
+    unanswered_ms: int = field(default=3_000, validator=_whole(100, 600_000))
+    """When a broker has not answered for this long, others are asked whether it still leads; what it has goes to the new leader if not."""
     delivery_timeout_ms: int = field(default=120_000, validator=_whole(1, _MAX64))
     """How long a batch is tried before its deliveries fail with TimedOut."""
     retry_backoff_ms: int = field(default=20, validator=_whole(1, 60_000))

@@ -370,25 +370,25 @@ class Broker:
 
     def on_stop_replica(self, sender: Address, message: StopReplica, now_ms: int) -> None:
         """Stop, and if asked put away, local copies."""
-        reply = self._commands.on_stop_replica(message, self._stop)
+        reply = self._commands.on_stop_replica(message, self._stop, self._put_away)
         reply.broker_id = self.broker_id
         self._controller_known()
         self.outbox.messages.append((sender, reply))
 
     def _stop(self, entry: StopEntry) -> int:
-        identity = entry.partition
-        partition = self.partitions.get(identity)
+        partition = self.partitions.get(entry.partition)
         if partition is not None and entry.leader_epoch != TOPIC_DELETED and entry.leader_epoch < partition.leader_epoch:
             return Code.FENCED_LEADER_EPOCH
-        self._idle(identity)
-        if entry.delete and self.directory.get(identity) is not None:
-            try:
-                self.directory.quarantine(identity, self._upkeep.wall_ms)
-            except LogFull:
-                return Code.STORAGE_ERROR
-            except LogDamaged as problem:
+        self._idle(entry.partition)
+        return Code.NONE
+
+    def _put_away(self, identities: list[PartitionId]) -> int:
+        try:
+            self.directory.quarantine_each(identities, self._upkeep.wall_ms)
+        except (LogFull, LogDamaged) as problem:
+            if isinstance(problem, LogDamaged):
                 self._fail(None, str(problem))
-                return Code.STORAGE_ERROR
+            return Code.STORAGE_ERROR
         return Code.NONE
 
     def _idle(self, identity: PartitionId) -> None:

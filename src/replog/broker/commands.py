@@ -17,6 +17,9 @@ TOPIC_DELETED = -2
 
 _STOPS_REMEMBERED = 10_000
 
+PutAway = Callable[[list[PartitionId]], int]
+"""Puts copies away, all at once; the code of what has gone wrong."""
+
 
 class Commands:
     """Fences commands, and keeps count of notices.
@@ -131,24 +134,32 @@ class Commands:
         if self.unmade.get(identity, mark) <= mark:
             self.unmade.pop(identity, None)
 
-    def on_stop_replica(self, message: StopReplica, stop: Callable[[StopEntry], int]) -> StopReplicaAnswer:
-        """Stop copies, each only if the command is not older than the copy's leader epoch (KIP-570, P-69)."""
+    def on_stop_replica(
+        self, message: StopReplica, stop: Callable[[StopEntry], int], put_away: PutAway = lambda identities: Code.NONE
+    ) -> StopReplicaAnswer:
+        """Stop copies, each only if the command is not older than the copy's leader epoch (KIP-570, P-69), and put away what may go."""
         answer = StopReplicaAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
         answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
         if answer.error:
             answer.controller_epoch = self.controller_epoch
             return answer
+        going: list[PartitionId] = []
         for entry in message.entries:
             error = stop(entry)
             if error:
                 answer.errors.append((entry.partition, error))
             if error == Code.FENCED_LEADER_EPOCH:
                 continue
-            # What could not be put away (a full disk) is served no longer all the same.
+            if entry.delete and self._directory.get(entry.partition) is not None:
+                going.append(entry.partition)
+            # What cannot be put away (a full disk) is served no longer all the same.
             mark = (message.controller_epoch, message.notice)
             self._named.pop(entry.partition, None)
             self._stopped[entry.partition] = max(mark, self._stopped.pop(entry.partition, mark))
             self._wanted_no_more(entry.partition, mark)
+        error = put_away(going) if going else Code.NONE
+        if error:
+            answer.errors += [(identity, error) for identity in going]
         while len(self._stopped) > _STOPS_REMEMBERED:
             del self._stopped[next(iter(self._stopped))]
         self._applied.note(message.notice, complete=False)

@@ -19,6 +19,8 @@ __all__ = ["Upkeep"]
 
 _SWEEP_MS: Final = 100
 """How often waiting fetches and appends are looked at for having waited long enough."""
+_PURGES_MAX: Final = 100
+"""So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
 
 class Upkeep:
@@ -45,6 +47,8 @@ class Upkeep:
         """Their start has moved, and `run` has not said so yet."""
         self._unregistered = -1
         """A broker epoch of which the directory has not noted that it was registered, for want of room; -1: none."""
+        self._purging: list[PartitionId] = []
+        """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
         self.lag_check_ms = 0
         self.next_ms = 0
         self._heartbeat_ms = 0
@@ -149,9 +153,15 @@ class Upkeep:
         if now_ms >= self._retention_ms:
             self._retention_ms = now_ms + config.retention_check_ms
             work += (partial(self._retain, partition) for partition in self._partitions.values())
-        if now_ms >= self._checkpoint_ms:
+        is_checkpoint = now_ms >= self._checkpoint_ms
+        if is_checkpoint and not self._purging:
+            self._purging = self._purgeable()
+        if self._purging:
+            work.append(partial(self._directory.purge_each, self._purging[:_PURGES_MAX]))
+            del self._purging[:_PURGES_MAX]  # what there is no room for comes again: others may make some
+        if is_checkpoint:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
-            work += (*self._purges(), self._register_again, self.save)
+            work += (self._register_again, self.save)
         full: LogFull | None = None
         for step in work:
             try:
@@ -181,10 +191,10 @@ class Upkeep:
             self._directory.checkpoint()
             self._unsaved.clear()
 
-    def _purges(self) -> list[Callable[[], None]]:
-        """The deletion of each copy that was in quarantine for long enough."""
+    def _purgeable(self) -> list[PartitionId]:
+        """Copies that were in quarantine for long enough."""
         due_ms = self.wall_ms - self._config.deletion_delay_ms
-        return [partial(self._directory.purge, one) for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
+        return [one for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
 
     def _retain(self, partition: Partition) -> None:
         topic = partition.config

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from replog.client.arguments import Acks, Position
 
-__all__ = ["acks", "count", "filled", "number", "position", "seconds", "setting", "settings"]
+__all__ = ["acks", "broker_id", "count", "filled", "number", "position", "seconds", "setting", "settings", "store"]
+
+_BROKER_ID_MAX: Final = 2**31 - 1
 
 
 def filled(text: str) -> str:
@@ -31,6 +33,21 @@ def count(text: str) -> int:
     if number(text) == 0:
         raise argparse.ArgumentTypeError("0 is too few: at least 1")
     return int(text)
+
+
+def broker_id(text: str) -> int:
+    """A whole number that a broker may have."""
+    if number(text) > _BROKER_ID_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is too large: at most {_BROKER_ID_MAX}")
+    return int(text)
+
+
+def store(text: str) -> str:
+    """The URL of a metadata store that other processes can open as well."""
+    if filled(text).partition("://")[0].lower() == "memory":
+        instead = "file://PATH on one machine, zookeeper://HOSTS/CHROOT on several"
+        raise argparse.ArgumentTypeError(f"{text!r} is seen by this process alone: no broker could find another; name {instead}")
+    return text
 
 
 def seconds(text: str) -> float:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from replog.cli.context import Context
 from replog.cli.exits import BAD, OK, REFUSED, UNAVAILABLE, USAGE
 from replog.cli.output import OutputClosed, OutputFailed, quieten
+from replog.cli.spoken import spoken
 from replog.cli.told import tell_on
 from replog.errors import TimedOut, UsageError
 
@@ -117,7 +118,7 @@ def broker(context: Context) -> int:
     try:
         if asked.until_stdin_closes:
             ending.watch(context.stdin.fileno())
-        _start(one)
+        one.start()
         status = _wait_until_ready(context, one, ending)
         if status is not None:
             _stop(one, ending)
@@ -154,7 +155,7 @@ def _wait_until_ready(context: Context, one: Any, ending: Ending) -> int | None:
         except Exception as problem:
             if one.hopeless is None:
                 raise
-            context.output.note(f"replog: {problem}")
+            context.output.note(f"replog: {spoken(str(problem))}")
             return USAGE if isinstance(problem, UsageError) and not _is_refused(one) else _status(one)
         trouble = one.trouble
         if limit_s is not None and slices * _SLICE_S >= limit_s:
@@ -173,14 +174,6 @@ def _is_refused(one: Any) -> bool:
 def _status(one: Any) -> int:
     """The exit status of a broker that cannot go on."""
     return REFUSED if _is_refused(one) else BAD
-
-
-def _start(one: Any) -> None:
-    """Start it. Raises UsageError in the words of the command line."""
-    try:
-        one.start()
-    except UsageError as problem:
-        raise UsageError(str(problem).replace("say insecure=True", "give --insecure")) from problem
 
 
 def _say(context: Context, line: str) -> None:
@@ -211,7 +204,7 @@ def _give_up(one: Any, ending: Ending, hopeless: Exception) -> int:
         _stop(one, ending)
     except Exception as problem:
         _log.warning("broker %d could not be stopped in a controlled way: %s", one.broker_id, problem)
-    _log.error("broker %d cannot go on: %s", one.broker_id, hopeless)
+    _log.error("broker %d cannot go on: %s", one.broker_id, spoken(str(hopeless)))
     return status
 
 

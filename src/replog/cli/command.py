@@ -14,6 +14,7 @@ from replog.cli import arguments as parse
 from replog.cli.context import BOOTSTRAP, Context
 from replog.cli.exits import BAD, EXITS, INTERRUPTED, OK, UNREACHABLE, exit_of
 from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, quieten
+from replog.cli.spoken import cannot, spoken
 from replog.client.client import Client
 from replog.errors import ReplogError
 
@@ -52,7 +53,7 @@ def main(
                 quieten(sys.stdout)
             if isinstance(lost, OutputClosed):
                 return OK
-            output.note(f"replog: {lost}")
+            output.note(f"replog: {spoken(str(lost))}")
             return BAD
 
 
@@ -64,14 +65,14 @@ def _run(place: str, context: Context) -> int:
         return command(context)
     except ReplogError as problem:
         context.output.flush()
-        context.output.note(f"replog: {problem}")
+        context.output.note(f"replog: {spoken(str(problem))}")
         status = exit_of(problem)
         return UNREACHABLE if module == "health" and status > BAD else status
     except KeyboardInterrupt:
         context.output.flush()
         return INTERRUPTED
     except OSError as problem:  # files that cannot be read, a terminal that has gone
-        context.output.note(f"replog: {problem}")
+        context.output.note(f"replog: {cannot(problem)}")
         return BAD
 
 
@@ -122,13 +123,14 @@ def _common() -> argparse.ArgumentParser:
 
 def _broker(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--id", type=parse.number, required=True, metavar="N", help="the broker's number")
-    add("--listen", required=True, metavar="URL", help="tcp://HOST:PORT; port 0 takes a free one")
-    add("--data", required=True, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
-    add("--store", required=True, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
-    add("--rack", help="where it stands: replicas of a partition are spread over racks")
+    add("--id", type=parse.broker_id, required=True, metavar="N", help="the broker's number")
+    add("--listen", type=parse.filled, required=True, metavar="URL", help="tcp://HOST:PORT; port 0 takes a free one")
+    add("--data", type=parse.filled, required=True, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
+    add("--store", type=parse.store, required=True, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
+    add("--rack", type=parse.filled, help="where it stands: replicas of a partition are spread over racks")
     add("--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="a key of BrokerConfig; repeat it for more")
-    add("--session-ms", type=parse.count, metavar="MS", help="after this long without a sign of life others take it for dead")
+    alive = "after this long without a sign of life others take it for dead (100 to 86400000; default: 9000)"
+    add("--session-ms", type=parse.count, metavar="MS", help=alive)
     add("--insecure", action="store_true", help="listen beyond loopback, although nobody proves who they are")
     add("--until-stdin-closes", action="store_true", help="end, controlled, when stdin is closed: with the process that started it")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="what stderr is told (default: %(default)s)")
@@ -136,21 +138,22 @@ def _broker(parser: argparse.ArgumentParser) -> None:
 
 def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
     create = command("create", "topics:create", "create a topic")
-    create.add_argument("topic")
+    create.add_argument("topic", type=parse.filled)
     create.add_argument("-p", "--partitions", type=parse.count, default=1, metavar="N", help="default: %(default)s")
     create.add_argument("-r", "--replication-factor", type=parse.count, metavar="N", help="default: 3, or the brokers there are")
     create.add_argument("-c", "--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="min_isr=2, ...; repeatable")
     create.add_argument("--exist-ok", action="store_true", help="leave an existing topic as it is")
     command("list", "topics:list_topics", "all topics")
-    command("describe", "topics:describe", "leader, replicas, in-sync set and offsets of each partition").add_argument("topic")
+    describe = command("describe", "topics:describe", "leader, replicas, in-sync set and offsets of each partition")
+    describe.add_argument("topic", type=parse.filled)
     delete = command("delete", "topics:delete", "delete a topic and everything in it")
-    delete.add_argument("topic")
+    delete.add_argument("topic", type=parse.filled)
     delete.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
     delete.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
 
 
 def _produce(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic")
+    parser.add_argument("topic", type=parse.filled)
     between = "what stands between key and value; without it there are no keys"
     parser.add_argument("-k", "--key-separator", type=parse.filled, metavar="TEXT", help=between)
     parser.add_argument("-p", "--partition", type=parse.number, metavar="N", help="default: by key, or in turn")
@@ -159,7 +162,7 @@ def _produce(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic")
+    parser.add_argument("topic", type=parse.filled)
     parser.add_argument("-p", "--partition", type=parse.number, action="append", metavar="N", help="repeatable (default: all)")
     where = "earliest, latest, an offset, or an ISO time (default: %(default)s)"
     parser.add_argument("--start", type=parse.position, default="earliest", metavar="WHERE", help=where)
@@ -174,5 +177,6 @@ def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
     dump.add_argument("--records", action="store_true", help="the records as well")
     verify = command("verify", "logs:verify", "every byte against its checksums; damaged places are named")
     for parser in (dump, verify):
-        parser.add_argument("folder", metavar="DIR", help="a broker's data directory, one of its log folders, or the folder of a Cluster")
-        parser.add_argument("--topic", help="only this one")
+        where = "a broker's data directory, one of its log folders, or the folder of a Cluster"
+        parser.add_argument("folder", type=parse.filled, metavar="DIR", help=where)
+        parser.add_argument("--topic", type=parse.filled, help="only this one")

@@ -103,14 +103,17 @@ def _look(context: Context, client: Client, last: str = "") -> tuple[int, str]:
         if context.output.is_json:
             context.output.json(report)
         else:
-            _show(context, report)
+            _show(context, report, context.arguments.brokers)
     return (OK if report["healthy"] else BAD), str(report)
 
 
-def _show(context: Context, report: dict[str, Any]) -> None:
+def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
     controller = "none" if report["controller"] is None else f"broker {report['controller']}"
     context.output.line(f"{'healthy' if report['healthy'] else 'NOT healthy'}: cluster {report['cluster_id'] or '?'}")
     context.output.line(f"controller: {controller}, epoch {report['controller_epoch']}")
+    serving = sum(b["state"] == "serving" for b in report["brokers"])
+    if serving < brokers_min:
+        context.output.line(f"{serving} brokers serve, and {brokers_min} should")
     if report["missing_brokers"]:
         context.output.line(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
     context.output.line(f"{report['topics']} topics, {report['partitions']} partitions")

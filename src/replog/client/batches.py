@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from replog.client.view import Place, View
+from replog.model import Address
 from replog.payload import Headers
 from replog.records import encode_values, with_producer
 
@@ -68,8 +70,8 @@ class Batch:
         self.ordinal = -1
         """Counts the batches of a queue that were given a sequence."""
         self.request = -1
-        self.flying: Any = None
-        """The broker that has it now; None: not under way."""
+        self.flying: Place | None = None
+        """Where the partition was led by the broker that has the batch now; None: it is not under way."""
         self.sent_ms = -1
         self.led = False
         """Whether everything before it was settled when it was last sent."""
@@ -119,6 +121,15 @@ class Batch:
     def seal(self) -> None:
         """No more records: the count is known, the producer's sequences can be given out."""
         self.count = len(self.values)
+
+    @property
+    def address(self) -> Address:
+        """Who has it now; None: nobody."""
+        return None if self.flying is None else self.flying.leader
+
+    def has_moved(self, view: View) -> bool:
+        """Whether somebody else leads, as the view has it, than whoever has the batch."""
+        return self.flying is not None and view.has_moved(self.queue.topic, self.queue.partition, self.flying)
 
     def encode(self, *, compression: Literal["lz4"] | None, producer_id: int, epoch: int, sequence: int) -> None:
         """Make the body, once; later numbers are written over the old ones."""

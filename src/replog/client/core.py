@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from replog.client.batches import Batch
 from replog.client.operations import RETRIED, SAME_PLACE, Operation, PartitionOp
+from replog.client.timers import Timers
+from replog.client.unanswered import Unanswered
 from replog.client.view import NEWS, STALE, Place, View
 from replog.client.writer import PartitionQueue, Writer
 from replog.config import ClientConfig
@@ -37,8 +38,6 @@ from replog.ports import Ids, Outbox
 __all__ = ["ClientCore"]
 
 Waiter = Operation | PartitionQueue
-
-STALE_TIMERS_MAX: Final = 64
 
 
 class ClientCore:
@@ -64,14 +63,17 @@ class ClientCore:
         self._writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
         self._numbers = 0
         self._requests: dict[int, Operation | Batch] = {}
+        """What is under way, in the order of sending."""
+        self._watch = Unanswered(config)
+        self.moved = 0
+        """How many requests went to a new leader because the old one did not answer."""
         self._ops: dict[Operation, None] = {}
         self._ready: dict[PartitionQueue, None] = {}
         self._stalled: dict[Waiter, None] = {}
         """Waiters that only news of the cluster can help."""
-        self._timers: list[tuple[int, int, Waiter]] = []
-        self._stale_timers = 0
+        self._timers: Timers[Waiter] = Timers()
         self._down: dict[Address, int] = {}
-        """Addresses that were not reached, and until when (ms) others are asked first."""
+        """Addresses that were not reached or do not answer, and until when (ms) others are asked first."""
         self.answered_metadata = -1
         """Highest number of a Metadata that was answered."""
         self.metadata_address: Address = None
@@ -98,9 +100,7 @@ class ClientCore:
         self._ops.pop(op, None)
         self._stalled.pop(op, None)
         self.drop_request(op.request)
-        if op.timer_ms is not None:
-            op.timer_ms = None
-            self._prune_timers()
+        self._timers.disarm(op)
 
     def open_writer(
         self,
@@ -124,7 +124,7 @@ class ClientCore:
 
     def watch_queue(self, queue: PartitionQueue, now_ms: int) -> None:
         """A queue has a new batch that may wait: its linger time and deadline are to be kept."""
-        self._arm(queue, queue.next_deadline(now_ms))
+        self._timers.arm(queue, queue.next_deadline(now_ms))
 
     def expire(self, op: Operation, now_ms: int) -> None:
         """Out of time: the operation fails with TimedOut, unless it is done."""
@@ -138,15 +138,14 @@ class ClientCore:
         unknown = Unavailable(f"the client was interrupted ({why}); whether this was carried out is unknown")
         for op in self._ops:
             op.fail(unknown)
-        self._ops, self._requests, self._ready, self._stalled, self._timers, self._down = {}, {}, {}, {}, [], {}
+        self._ops, self._requests, self._ready, self._stalled, self._timers, self._down = {}, {}, {}, {}, Timers(), {}
         for _, writer in sorted(self._writers.items()):
             writer.crash(unknown)
         self.outbox = Outbox()
         serial = self.view.serial
         self.view = View()
         self.view.serial = serial + 1  # whoever remembers a route looks again
-        self.metadata_address, self._metadata_at, self._metadata_failures = None, 0, 0
-        self.unreached = {}
+        self.metadata_address, self._metadata_at, self._metadata_failures, self.unreached = None, 0, 0, {}
 
     def after_fork(self) -> None:
         """In a forked child: the parent goes on under the producer ids and with the batches of before."""
@@ -185,29 +184,25 @@ class ClientCore:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Run what is due: repeat requests, give up on answers, send lingering batches."""
-        timers = self._timers
-        while timers and timers[0][0] <= now_ms:
-            at, _, waiter = heappop(timers)
-            if waiter.timer_ms != at:
-                continue
-            waiter.timer_ms = None
+        while (waiter := self._timers.due(now_ms)) is not None:
             if isinstance(waiter, PartitionQueue):
                 waiter.expire(now_ms)
                 self._ready[waiter] = None
             elif waiter in self._ops:
                 self._due(waiter, now_ms)
+        if self._requests and self._watch.look_at <= now_ms:
+            self._look_for_unanswered(now_ms)
         if self._metadata_wanted >= 0 and self._metadata_at <= now_ms:
             self._ask_metadata(now_ms)
         self.dispatch(now_ms)
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next."""
-        timers = self._timers
-        while timers and timers[0][2].timer_ms != timers[0][0]:
-            heappop(timers)
-        first = timers[0][0] if timers else None
-        if self._metadata_wanted >= 0:
-            return self._metadata_at if first is None else min(first, self._metadata_at)
+        first = self._timers.deadline_ms()
+        if self._requests and (first is None or first > self._watch.look_at):
+            first = self._watch.look_at
+        if self._metadata_wanted >= 0 and (first is None or first > self._metadata_at):
+            first = self._metadata_at
         return first
 
     # ------------------------------------------------------------------------------------------------------ operations
@@ -228,11 +223,11 @@ class ClientCore:
                 self._stalled[op] = None
             else:
                 op.request = self._number(op)
-                op.address = address
+                op.address, op.sent_ms = address, now_ms
                 op.patience_at = now_ms + self.config.request_timeout_ms + op.wait_ms()
                 self.outbox.messages.append((address, op.message(self)))
         next_ms = op.patience_at if op.address is not None else op.retry_at
-        self._arm(op, min(op.deadline_ms, next_ms) if next_ms > now_ms else op.deadline_ms)
+        self._timers.arm(op, min(op.deadline_ms, next_ms) if next_ms > now_ms else op.deadline_ms)
 
     def _due(self, op: Operation, now_ms: int) -> None:
         if now_ms >= op.deadline_ms:
@@ -241,7 +236,7 @@ class ClientCore:
         elif op.address is not None and now_ms >= op.patience_at:
             self._unanswered(op, now_ms)
         elif op.address is not None:  # sent again before its pause was over: the timer was that of the pause
-            self._arm(op, min(op.deadline_ms, op.patience_at))
+            self._timers.arm(op, min(op.deadline_ms, op.patience_at))
         else:
             self._advance(op, now_ms)
 
@@ -256,7 +251,7 @@ class ClientCore:
         op.retry_at = now_ms + self.backoff_ms(op.failures)
         if refresh:
             self.refresh_for(op, now_ms)
-        self._arm(op, min(op.deadline_ms, op.retry_at))
+        self._timers.arm(op, min(op.deadline_ms, op.retry_at))
 
     def _settle(self, op: Operation) -> None:
         if op.done:
@@ -294,6 +289,8 @@ class ClientCore:
             place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
             if place is not None and place.leader is not None:
                 queue.relocate(place.identity)
+                if queue.leave_others(place):
+                    batches = queue.sendable(now_ms)
                 self._stalled.pop(queue, None)
                 entries = groups.setdefault((place.leader, queue.writer.acks), [])
                 for batch in batches:
@@ -301,7 +298,7 @@ class ClientCore:
                         entries.append(self._entry(batch, place, now_ms))
             elif batches:
                 self._stalled[queue] = None
-            self._arm(queue, queue.next_deadline(now_ms))
+            self._timers.arm(queue, queue.next_deadline(now_ms))
         for (leader, acks), entries in groups.items():
             if entries:
                 self.outbox.messages.append((leader, Produce(acks, self.config.request_timeout_ms, entries)))
@@ -309,8 +306,7 @@ class ClientCore:
     def _entry(self, batch: Batch, place: Place, now_ms: int) -> ProduceEntry:
         assert batch.body is not None
         batch.request = self._number(batch)
-        batch.flying = place.leader
-        batch.sent_ms = now_ms
+        batch.flying, batch.sent_ms = place, now_ms
         entry = ProduceEntry(batch.request, place.identity, batch.body)
         if batch.queue.writer.acks == ACKS_NONE:
             batch.queue.settle(batch)
@@ -395,12 +391,12 @@ class ClientCore:
     def _ask_metadata(self, now_ms: int) -> None:
         if self.metadata_address is not None:
             self._metadata_failures += 1
+            self._down[self.metadata_address] = now_ms + self.config.unanswered_ms
         self.metadata_address = self.any_broker(now_ms)
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
         if self.metadata_address is None:
             return
-        self._numbers += 1
-        self._metadata_request = self._numbers
+        self._metadata_request = self._numbers = self._numbers + 1
         question = Metadata(self._metadata_request, self.view.controller_epoch, self.view.version)
         self.outbox.messages.append((self.metadata_address, question))
 
@@ -408,6 +404,8 @@ class ClientCore:
         merged = self.view.merge(view)
         if view.request >= 0:
             self._metadata_answered(view.request, merged, now_ms)
+        if merged == NEWS and self._requests and self._watch.questions:
+            self._move_unanswered(now_ms)
         if merged == NEWS or view.request >= 0:
             self._wake(now_ms, moved=merged == NEWS)
 
@@ -445,15 +443,39 @@ class ClientCore:
                 if not waiter.done and waiter.address is None and waiter in self._ops:
                     self._stalled[waiter] = None
 
+    def _look_for_unanswered(self, now_ms: int) -> None:
+        """The oldest requests have waited for long: send them to who leads now, or ask somebody else who does."""
+        silent = self._move_unanswered(now_ms)
+        if silent:
+            until = self._watch.asked(now_ms, self.ids.jitter())
+            self._down.update(dict.fromkeys(silent, until))
+            self.refresh(now_ms)
+        elif self._requests:
+            self._watch.begin(next(iter(self._requests.values())).sent_ms)
+
+    def _move_unanswered(self, now_ms: int) -> list[Address]:
+        """Send what waits for long at a broker that no longer leads to the one that does. Returns who else is waited for that long."""
+        moved, silent = self._watch.sort(self._requests.values(), self.view, now_ms)
+        for item in moved:
+            if isinstance(item, Batch):
+                item.queue.take_back()  # with everything under way behind it
+                self._ready[item.queue] = None
+            else:
+                self.drop_request(item.request)
+                item.uncertain, item.address = True, None
+                self._advance(item, now_ms)
+        self.moved += len(moved)
+        return silent
+
     def _on_disconnected(self, address: Address, now_ms: int) -> None:
         """Requests under way there may be lost; others are asked first for a while."""
         self._down[address] = now_ms + self.config.retry_backoff_ms_max
-        waiting = list(self._requests.values())
-        for item in waiting:
+        for item in list(self._requests.values()):
+            if item.address != address:
+                continue
             if isinstance(item, Operation):
-                if item.address == address:
-                    self._unanswered(item, now_ms)
-            elif item.flying is not None and item.flying == address:
+                self._unanswered(item, now_ms)
+            else:
                 item.queue.lost(now_ms)
                 self._ready[item.queue] = None
         if self.metadata_address is not None and self.metadata_address == address:
@@ -476,21 +498,3 @@ class ClientCore:
         self._numbers += 1
         self._requests[self._numbers] = item
         return self._numbers
-
-    def _arm(self, waiter: Waiter, at_ms: int | None) -> None:
-        """Wake a waiter at `at_ms`, unless it is to be woken earlier anyway."""
-        if at_ms is not None and (waiter.timer_ms is None or at_ms < waiter.timer_ms):
-            superseded = waiter.timer_ms is not None
-            waiter.timer_ms = at_ms
-            self._numbers += 1
-            heappush(self._timers, (at_ms, self._numbers, waiter))
-            if superseded:
-                self._prune_timers()
-
-    def _prune_timers(self) -> None:
-        """One more timer is stale. Now and then drop them all: they keep operations, and their results, in memory."""
-        self._stale_timers += 1
-        if self._stale_timers > STALE_TIMERS_MAX and self._stale_timers > len(self._timers) // 2:
-            self._timers = [timer for timer in self._timers if timer[2].timer_ms == timer[0]]
-            heapify(self._timers)
-            self._stale_timers = 0

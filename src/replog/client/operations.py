@@ -67,6 +67,7 @@ class Operation:
         self.request = -1
         self.address: Address = None
         """Who has the request; None: nobody."""
+        self.sent_ms = -1
         self.patience_at = 0
         self.retry_at = 0
         self.failures = 0
@@ -88,6 +89,10 @@ class Operation:
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
         """Take an answer. Returns the code to treat as a refusal; 0 when the operation is done or goes on by itself."""
         raise NotImplementedError
+
+    def has_moved(self, view: View) -> bool:
+        """Whether somebody else is to be asked, as the view has it, than whoever has the request."""
+        return False
 
     def wait_ms(self) -> int:
         """How long the broker may take on purpose, in addition to the request timeout."""
@@ -144,6 +149,10 @@ class PartitionOp(Operation):
             self.fail(recreated(self.topic, self.partition))
             return None
         return self.place.leader
+
+    def has_moved(self, view: View) -> bool:
+        """Another broker leads."""
+        return self.place is not None and view.has_moved(self.topic, self.partition, self.place)
 
     def refuse_all(self, error: ReplogError) -> None:
         """The partition does not exist."""
@@ -236,9 +245,16 @@ class AdminOp(Operation):
         self.verb = verb
         self.arguments = arguments
         self.granted_code = granted_code
+        self.controller_epoch = -1
+        """As of the last request."""
+
+    def has_moved(self, view: View) -> bool:
+        """Another controller: what the one before was asked, directly or through another broker, nobody may answer any more."""
+        return view.controller_epoch > self.controller_epoch >= 0
 
     def target(self, core: ClientCore, now_ms: int) -> Address | None:
         """The controller's broker if it is known, else any."""
+        self.controller_epoch = core.view.controller_epoch
         return core.any_broker(now_ms, core.view.controller if self.failures % 2 == 0 else -1)
 
     def message(self, core: ClientCore) -> Admin:

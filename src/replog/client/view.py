@@ -124,6 +124,16 @@ class View:
         known = self.topics.get(topic)
         return known.places.get(partition) if known is not None else None
 
+    def has_moved(self, topic: str, partition: int, place: Place) -> bool:
+        """Whether what was sent to `place` belongs elsewhere now: another broker leads, in a newer leader epoch, or the log is gone.
+
+        The same leader in a newer epoch is not elsewhere: it still has what it was sent, and answers.
+        """
+        now = self.place(topic, partition)
+        if now is None or now.identity != place.identity:
+            return True
+        return now.leader is not None and now.leader != place.leader and now.leader_epoch > place.leader_epoch
+
     def unknown(self, topic: str, partition: int) -> str:
         """Why there is no such place, for people: names what is known."""
         known = self.topics.get(topic)

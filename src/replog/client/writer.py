@@ -24,6 +24,7 @@ from replog.records import FRONT_BYTES
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
+    from replog.client.view import Place
     from replog.ports import Ids
 
 __all__ = ["PartitionQueue", "Writer"]
@@ -328,15 +329,30 @@ class PartitionQueue:
 
     def go_back(self, now_ms: int, *, refresh: bool) -> None:
         """Everything under way is to be sent again, from the head, after a pause."""
+        self.take_back()
+        self.failures += 1
+        self.retry_at = now_ms + self.core.backoff_ms(self.failures)
+        if refresh:
+            self.core.refresh_for(self, now_ms)
+
+    def take_back(self) -> None:
+        """Everything under way is to be sent again, from the head. Answers count no more: a deposed leader may say what is no longer so."""
         for batch in self.batches:
             if batch.flying is not None:
                 self.core.drop_request(batch.request)
                 batch.flying = None
                 batch.uncertain = True
-        self.failures += 1
-        self.retry_at = now_ms + self.core.backoff_ms(self.failures)
-        if refresh:
-            self.core.refresh_for(self, now_ms)
+
+    def leave_others(self, place: Place) -> bool:
+        """What is about to be sent to `place` must not overtake what another leader has: that is taken back. Whether there was any.
+
+        A broker that has not heard of the producer, and may have forgotten it, takes any batch for the first, and then none before it.
+        """
+        flying = self.batches[0].flying if self.batches else None
+        if flying is None or flying.leader == place.leader:
+            return False
+        self.take_back()
+        return True
 
     def lost(self, now_ms: int) -> None:
         """The broker is gone, or did not answer in time: whatever is under way may or may not be stored."""

@@ -7,6 +7,7 @@ the partitions it was about, perhaps none of them any more. So a broker's count 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from attrs import define, field
 
@@ -36,6 +37,8 @@ class BrokerOutbox:
     """What one life of one broker has been told, and has yet to acknowledge."""
 
     broker_epoch: int
+    stops_max: int = 1_000
+    """So many stops are under way at once: each may cost the broker some work on its disk."""
     pause_ms: int = 0
     """Doubled each time that the broker has no room for what a notice names."""
     announced: bool = False
@@ -81,10 +84,23 @@ class BrokerOutbox:
         if self._news:
             numbers.append(self._open(_Notice(now_ms), self._news))
             self._news = {}
-        if self._stops and self.announced:
-            numbers.append(self._open(_Notice(now_ms, stops=self._stops, is_stop=True), ()))
-            self._stops = {}
+        room = self.stops_max - sum(len(notice.stops) for notice in self._notices.values())
+        if self._stops and self.announced and room > 0:
+            slice_ = dict(islice(self._stops.items(), room))
+            for key in slice_:
+                del self._stops[key]
+            numbers.append(self._open(_Notice(now_ms, stops=slice_, is_stop=True), ()))
         return numbers
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether stops wait for others to be answered."""
+        return bool(self._stops)
+
+    def is_stopping(self, topic_id: bytes) -> bool:
+        """Whether a copy of that topic has yet to be stopped."""
+        waiting = (self._stops, *(notice.stops for notice in self._notices.values()))
+        return any(key.topic_id == topic_id for stops in waiting for key in stops)
 
     def _open(self, notice: _Notice, keys: Iterable[PartitionId]) -> int:
         number = self._next
@@ -184,10 +200,11 @@ class BrokerOutbox:
 class Outboxes:
     """Every registered broker's outbox, and the messages made from them."""
 
-    def __init__(self, controller_id: int, controller_epoch: int, ack_timeout_ms: int, look: Look) -> None:
+    def __init__(self, controller_id: int, controller_epoch: int, ack_timeout_ms: int, look: Look, stops_max: int = 1_000) -> None:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._ack_timeout_ms = ack_timeout_ms
+        self._stops_max = stops_max
         self._look = look
         self._brokers: dict[int, BrokerOutbox] = {}
         self._changed: dict[int, None] = {}
@@ -195,7 +212,7 @@ class Outboxes:
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
         """A broker's life begins: what an earlier one was told counts no more."""
-        self._brokers[broker_id] = BrokerOutbox(broker_epoch, self._ack_timeout_ms)
+        self._brokers[broker_id] = BrokerOutbox(broker_epoch, self._stops_max, self._ack_timeout_ms)
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone."""
@@ -245,6 +262,8 @@ class Outboxes:
             box = self._brokers.get(broker_id)
             if box is not None:
                 yield from ((broker_id, self._message(box, number)) for number in box.take_news(now_ms))
+                if box.has_stops:
+                    self._changed[broker_id] = None
 
     def heartbeat(self, broker_id: int, broker_epoch: int, applied: int, now_ms: int) -> Iterator[tuple[int, LeaderAndIsr | StopReplica]]:
         """A broker says how far it is: what it should have by now and has not is sent again."""

@@ -113,7 +113,7 @@ class Term:
         )
         self.cluster = self.controller.cluster
         epoch = self._won.controller_epoch
-        self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, self._newest)
+        self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, self._newest, self._config.slice_partitions_max)
         self.views = Views(self.cluster, self._broker_id, epoch, self._cluster_id)
         self.last_known = LastKnown()
 
@@ -392,7 +392,7 @@ class Term:
         topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
         box.answered(message.notice)
         for topic_id in sorted(topic_ids):
-            if topic_id in self.cluster.removed:
+            if topic_id in self.cluster.removed and not box.is_stopping(topic_id):
                 self.ask(CopiesGone(message.broker_id, topic_id))
 
     def _refused(self, error: int, controller_epoch: int) -> bool:

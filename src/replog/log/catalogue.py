@@ -96,15 +96,18 @@ class Catalogue:
             self.live[identity] = Entry(topic, config)
         self._changes += len(changes)
 
-    def quarantine(self, identity: PartitionId, wall_ms: int) -> None:
-        """A log is out of service. Raises OSError."""
-        self._write([[_QUARANTINED, *identity, wall_ms]])
-        self._take([_QUARANTINED, *identity, wall_ms])
+    def quarantine(self, identities: Sequence[PartitionId], wall_ms: int) -> None:
+        """Logs are out of service: one write and one fsync for all. Raises OSError."""
+        self._write_and_take([[_QUARANTINED, *identity, wall_ms] for identity in identities])
 
-    def purge(self, identity: PartitionId) -> None:
-        """Nothing is left of a log in quarantine. Raises OSError."""
-        self._write([[_PURGED, *identity]])
-        self._take([_PURGED, *identity])
+    def purge(self, identities: Sequence[PartitionId]) -> None:
+        """Nothing is left of logs in quarantine. Raises OSError."""
+        self._write_and_take([[_PURGED, *identity] for identity in identities])
+
+    def _write_and_take(self, changes: list[list[Any]]) -> None:
+        self._write(changes)
+        for change in changes:
+            self._take(change)
 
     def _write(self, changes: list[list[Any]]) -> None:
         """Make changes durable. After an error the file is as it was, as far as the disk allows."""

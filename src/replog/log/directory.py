@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -220,9 +220,7 @@ class FileLogDirectory(LogDirectory):
 
     def _finish_quarantines(self) -> None:
         """A crash may have come between the entry of a quarantine and the renaming of its folder."""
-        for identity, wall_ms in self._catalogue.quarantined.items():
-            if identity not in self._catalogue.live:
-                self._move_away(identity, wall_ms)
+        self._move_away({identity: ms for identity, ms in self._catalogue.quarantined.items() if identity not in self._catalogue.live})
 
     # ------------------------------------------------------------------------------------------------------- the logs
 
@@ -254,44 +252,48 @@ class FileLogDirectory(LogDirectory):
             logs.append(log)
         return logs
 
-    def quarantine(self, identity: PartitionId, wall_ms: int) -> None:
+    def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:
         self._check_open()
-        log = self._logs.get(identity)
-        if log is None:
-            return
-        self._on_disk(lambda: self._catalogue.quarantine(identity, wall_ms))
-        del self._logs[identity]
-        self.high_watermarks.pop(identity, None)
-        log.close()
-        self._on_disk(lambda: self._move_away(identity, wall_ms))
+        here = [identity for identity in dict.fromkeys(identities) if identity in self._logs]
+        self._on_disk(lambda: self._catalogue.quarantine(here, wall_ms))
+        for identity in here:
+            self.high_watermarks.pop(identity, None)
+            self._logs.pop(identity).close()
+        self._on_disk(lambda: self._move_away({identity: wall_ms for identity in here}))
 
     def quarantined(self) -> dict[PartitionId, int]:
         return dict(self._catalogue.quarantined)
 
-    def purge(self, identity: PartitionId) -> None:
+    def purge_each(self, identities: Iterable[PartitionId]) -> None:
         self._check_open()
-        if identity in self._catalogue.quarantined:
-            self._on_disk(lambda: self._delete_quarantined(identity))
+        here = [identity for identity in dict.fromkeys(identities) if identity in self._catalogue.quarantined]
+        if here:
+            self._on_disk(lambda: self._delete_quarantined(here))
 
-    def _move_away(self, identity: PartitionId, wall_ms: int) -> None:
-        """Rename a log's folder, if it has one, into quarantine."""
-        source, target = self._storage.folder_of(identity), f"{self.path}/{_QUARANTINE}/{folder_name(identity)}.{wall_ms}"
-        if self.fs.size(source) is not None:
-            while self.fs.size(target) is not None:  # an earlier life of this log is there already, from the same millisecond
-                target += "x"
-            self.fs.rename(source, target)
+    def _move_away(self, since_ms: Mapping[PartitionId, int]) -> None:
+        """Rename the folders of logs, where they have one, into quarantine."""
+        moved = False
+        for identity, wall_ms in since_ms.items():
+            source, target = self._storage.folder_of(identity), f"{self.path}/{_QUARANTINE}/{folder_name(identity)}.{wall_ms}"
+            if self.fs.size(source) is not None:
+                while self.fs.size(target) is not None:  # an earlier life of this log is there already, from the same millisecond
+                    target += "x"
+                self.fs.rename(source, target)
+                moved = True
+        if moved:
             self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
             self.fs.fsync_dir(self._storage.folder)
 
-    def _delete_quarantined(self, identity: PartitionId) -> None:
+    def _delete_quarantined(self, identities: Sequence[PartitionId]) -> None:
         quarantine = f"{self.path}/{_QUARANTINE}"
+        wanted = {folder_name(identity) for identity in identities}
         for name in self.fs.listdir(quarantine):
-            if name.startswith(f"{folder_name(identity)}."):
+            if name.rpartition(".")[0] in wanted:
                 for file in self.fs.listdir(f"{quarantine}/{name}"):
                     self.fs.unlink(f"{quarantine}/{name}/{file}")
                 self.fs.rmdir(f"{quarantine}/{name}")
         self.fs.fsync_dir(quarantine)
-        self._catalogue.purge(identity)
+        self._catalogue.purge(identities)
 
     # ------------------------------------------------------------------------------------------- its life, and the end
 

@@ -310,21 +310,23 @@ class MemoryLogDirectory(LogDirectory):
             logs.append(log)
         return logs
 
-    def quarantine(self, identity: PartitionId, wall_ms: int) -> None:
+    def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:
         self._check_open()
-        log = self._logs.pop(identity, None)
-        if log is not None:
-            log.close()
-            self._quarantined[identity] = wall_ms
-            self.high_watermarks.pop(identity, None)
+        for identity in identities:
+            log = self._logs.pop(identity, None)
+            if log is not None:
+                log.close()
+                self._quarantined[identity] = wall_ms
+                self.high_watermarks.pop(identity, None)
 
     def quarantined(self) -> dict[PartitionId, int]:
         return dict(self._quarantined)
 
-    def purge(self, identity: PartitionId) -> None:
+    def purge_each(self, identities: Iterable[PartitionId]) -> None:
         self._check_open()
-        if self._quarantined.pop(identity, None) is not None and identity not in self._logs:
-            self._topics.pop(identity, None)
+        for identity in identities:
+            if self._quarantined.pop(identity, None) is not None and identity not in self._logs:
+                self._topics.pop(identity, None)
 
     def registered(self, broker_epoch: int) -> None:
         self._check_open()

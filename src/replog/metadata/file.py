@@ -20,7 +20,7 @@ from attrs import define, field
 from replog.errors import ReplogError, StoreFull, UsageError
 from replog.log.files import OS
 from replog.metadata.database import Database, StoreGone
-from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, is_due
+from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due
 from replog.metadata.session import Names, Results, TreeSession, Values
 from replog.metadata.tree import Transaction
 from replog.metadata.upkeep import Upkeep
@@ -287,6 +287,11 @@ class _SharedFile:
     def _may_end(self, lease: Lease, now_ns: int) -> bool:
         return has_expired(lease, boot_id=self._boot_id, now_ns=now_ns, window=self._window)
 
+    def is_judging(self) -> bool:
+        """Whether the session of another process has run out, and this one may not end it yet. Never blocks."""
+        now_ns, own = self.clock_ns(), self.sessions
+        return any(has_run_out(x, boot_id=self._boot_id, now_ns=now_ns) for x in self._leases_seen if x.session not in own)
+
     def leave(self, session: str) -> None:
         """End a session now. Nothing happens if it is over."""
         with self._writing() as work:
@@ -305,9 +310,11 @@ class _SharedFile:
     def _end_sessions_at_open(self) -> None:
         """Sessions of another boot are over; those of this boot too, where this process is known to be the only one."""
         with self._writing() as work:
-            for lease in self._leases():
+            leases = self._leases()
+            for lease in leases:
                 if self.private or self._may_end(lease, work.now_ns):
                     self._end(lease.session, work)
+        self._leases_seen = [lease for lease in leases if lease.session not in work.ended]
 
     def _leases(self) -> Sequence[Lease]:
         rows = self._database.connection.execute("SELECT id, boot_id, renewed_ns, session_ms FROM sessions ORDER BY rowid")
@@ -414,6 +421,14 @@ class FileStore(TreeSession):
         if self._life == "open" and not self._file.private:
             self.alive_ns = self._file.clock_ns()
             self._file.upkeep.start()
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether somebody else's session has run out and goes on to be recorded, until this process may end it or its owner is back.
+
+        What such a session registered may belong to nobody any more. Never blocks; as of the last look by `poll` or `keep_alive`.
+        """
+        return self._file.is_judging()
 
     def renew(self) -> None:
         """Keep the session alive, and end those of others that ran out.

@@ -14,7 +14,18 @@ from attrs import define
 
 from replog.errors import UsageError
 
-__all__ = ["NS_PER_MS", "SESSION_MS_MAX", "SESSION_MS_MIN", "Lease", "Leased", "WriteWindow", "check_session_ms", "has_expired", "is_due"]
+__all__ = [
+    "NS_PER_MS",
+    "SESSION_MS_MAX",
+    "SESSION_MS_MIN",
+    "Lease",
+    "Leased",
+    "WriteWindow",
+    "check_session_ms",
+    "has_expired",
+    "has_run_out",
+    "is_due",
+]
 
 NS_PER_MS: Final = 1_000_000
 SESSION_MS_MIN: Final = 100
@@ -94,10 +105,15 @@ def is_due(alive_ns: int, *, recorded_ns: int, now_ns: int, session_ms: int) -> 
     return alive_ns > recorded_ns and now_ns - recorded_ns >= session_ms * NS_PER_MS // RENEWALS
 
 
-def has_expired(lease: Lease, *, boot_id: str, now_ns: int, window: WriteWindow) -> bool:
-    """May a process of `boot_id` end this session now?"""
+def has_run_out(lease: Lease, *, boot_id: str, now_ns: int) -> bool:
+    """Is the time of this session over, whoever may end it?"""
     if lease.boot_id != boot_id:
         return True
-    if lease.session_ms is None:
+    return lease.session_ms is not None and now_ns - lease.renewed_ns > lease.session_ms * NS_PER_MS
+
+
+def has_expired(lease: Lease, *, boot_id: str, now_ns: int, window: WriteWindow) -> bool:
+    """May a process of `boot_id` end this session now?"""
+    if not has_run_out(lease, boot_id=boot_id, now_ns=now_ns):
         return False
-    return now_ns - lease.renewed_ns > lease.session_ms * NS_PER_MS and window.covers(now_ns, lease.session_ms)
+    return lease.boot_id != boot_id or lease.session_ms is None or window.covers(now_ns, lease.session_ms)

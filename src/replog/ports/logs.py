@@ -278,16 +278,24 @@ class LogDirectory(ABC):
         """Make (or return) these logs; their topic ids are durable before this returns (KIP-516). One write for all of them."""
 
     @abstractmethod
+    def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:
+        """Take these logs out of service without deleting them. Idempotent; survives a restart. One write for all of them."""
+
     def quarantine(self, identity: PartitionId, wall_ms: int) -> None:
-        """Take a log out of service without deleting it. Idempotent; survives a restart."""
+        """Take one log out of service."""
+        self.quarantine_each([identity], wall_ms)
 
     @abstractmethod
     def quarantined(self) -> dict[PartitionId, int]:
         """Quarantined logs and when (wall clock, ms) each was."""
 
     @abstractmethod
+    def purge_each(self, identities: Iterable[PartitionId]) -> None:
+        """Delete these quarantined logs for good. One write for all of them."""
+
     def purge(self, identity: PartitionId) -> None:
-        """Delete a quarantined log for good."""
+        """Delete one quarantined log for good."""
+        self.purge_each([identity])
 
     @abstractmethod
     def registered(self, broker_epoch: int) -> None:

@@ -56,7 +56,7 @@ class BrokerProcess:
         """Check the arguments; UsageError names what is wrong."""
         if not isinstance(broker_id, int) or isinstance(broker_id, bool) or not 0 <= broker_id < 2**31:
             raise UsageError(f"broker_id is {broker_id!r}; a broker has a number from 0 to {2**31 - 1}")
-        if not isinstance(store, str):
+        if not isinstance(store, str) or store.lower().startswith(_IN_MEMORY):
             raise UsageError(f"store is {store!r}; another process can only open a URL, such as file:///PATH/TO/store.db")
         BrokerConfig.from_mapping(config or {})
         self.broker_id = broker_id

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import threading
 import time
 import warnings
@@ -38,6 +39,7 @@ _log = logging.getLogger("replog.client")
 
 _CLIENT: Final = "client"
 _SCHEME: Final = "tcp://"
+_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
 def connect(endpoints: str | Iterable[str], *, config: ClientConfig | Mapping[str, Any] | None = None) -> Client:
@@ -359,7 +361,7 @@ class ConnectedDriver:
         if name == "dial_failed":
             reason = fields["reason"]
             number = getattr(errno, reason, None)
-            self._failures[fields["endpoint"]] = reason if number is None else os.strerror(number)
+            self._failures[fields["endpoint"]] = _NUMBER.sub("", reason) if number is None else os.strerror(number)
 
     def _crashed(self, problem: BaseException) -> None:
         """Core and connections may be half-changed: what was under way has an unknown outcome, and both begin anew."""

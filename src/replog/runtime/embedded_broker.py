@@ -74,8 +74,10 @@ class EmbeddedBroker:
         if sessions is not None:
             sessions.start()
 
-    def stop(self, *, clean: bool) -> None:
+    def stop(self, *, clean: bool, timeout_s: float | None = None) -> None:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.
+
+        A store that may block has `timeout_s` to end the session (None: the session time).
 
         Idempotent. A stop that cannot be clean, because the disk is full or broken, is one that is not: the log says so, and
         the next start finds out what is missing. Nor is it while a copy has failed: after a clean stop nobody would read it.
@@ -91,6 +93,9 @@ class EmbeddedBroker:
             _log.warning("broker %d could not be stopped cleanly: %s", self.broker_id, problem)
             self.directory.close(clean=False)
         try:
-            self.store.close()
+            if isinstance(self.store, StoreSessions):
+                self.store.close(timeout_s)
+            else:
+                self.store.close()
         except ReplogError as problem:  # the session is gone for this process, and ends at the latest with the next opening
             _log.warning("broker %d could not end its session: %s", self.broker_id, problem)

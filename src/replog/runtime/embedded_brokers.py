@@ -35,6 +35,8 @@ _log = logging.getLogger("replog")
 
 _CLIENT: Final = "client"
 _START_S: Final = 30.0
+_STORE_MS_MAX: Final = 10_000
+"""A store has this long to end the sessions of all brokers, or a session time."""
 
 
 class EmbeddedBrokers:
@@ -271,9 +273,7 @@ class EmbeddedBrokers:
             if self._state == "started":
                 with contextlib.suppress(ReplogError):  # whatever is wrong, every log is closed
                     self._pump.run()
-                for broker_id in sorted(self.running):
-                    self.running[broker_id].stop(clean=True)
-                    del self.running[broker_id]
+                self._stop_all(clean=True)
             self._abandon()
             self._state = "closed"
             # What was on its way, or still lingering, will never be answered: nobody must wait for it, or think it stored.
@@ -281,11 +281,16 @@ class EmbeddedBrokers:
             self._pump.wake()
         run_callbacks(self.core)
 
+    def _stop_all(self, *, clean: bool) -> None:
+        """A store that is silent is waited for once, not once per broker."""
+        give_up_ms = self.now_ms() + min(self.config.session_ms, _STORE_MS_MAX)
+        for broker_id in sorted(self.running):
+            self.running[broker_id].stop(clean=clean, timeout_s=max(0, give_up_ms - self.now_ms()) / 1_000)
+            del self.running[broker_id]
+
     def _abandon(self) -> None:
         """Let go of everything, as a killed process would."""
-        for broker_id in sorted(self.running):
-            self.running[broker_id].stop(clean=False)
-            del self.running[broker_id]
+        self._stop_all(clean=False)
         self._pump.unseat(_CLIENT)
         self._pump.clear()
         if self.outside is not None:

@@ -36,7 +36,7 @@ def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS) -> FileLogDirec
         return FileLogDirectory(path, limits=limits, fs=fs)
     except OSError as problem:
         kind = LogFull if problem.errno in PASSING else LogDamaged
-        raise kind(f"{path} cannot be opened: {problem}") from problem
+        raise kind(f"{path} cannot be opened: {_why(problem, path)}") from problem
 
 
 class ClusterFolder:
@@ -58,7 +58,7 @@ class ClusterFolder:
                 raise UsageError(f"{path} is not empty, and holds no cluster: it has {foreign[0]!r} and no {_STORE!r}")
             self._lock = OS.open(str(path / _LOCK), create=True)
         except OSError as problem:
-            raise UsageError(f"{path} cannot hold a cluster: {problem}") from problem
+            raise UsageError(f"{path} cannot hold a cluster: {_why(problem, str(path))}") from problem
         try:
             if not OS.lock(self._lock):
                 raise UsageError(f"{path} is in use: another process, or another Cluster in this one, has it open")
@@ -89,3 +89,9 @@ class ClusterFolder:
         if self._lock >= 0:
             lock, self._lock = self._lock, -1
             OS.close(lock)
+
+
+def _why(problem: OSError, path: str) -> str:
+    """What the system says, and of which file if it is another one."""
+    said = problem.strerror or str(problem)
+    return said if problem.filename in (None, path) else f"{said} ({problem.filename})"

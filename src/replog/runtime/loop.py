@@ -70,10 +70,11 @@ class Loop:
 
     def next_turn_s(self) -> float:
         """Seconds until a turn is due even if nothing becomes readable."""
-        return min(max(self._due_ms - self._pump.now_ms(), 0), self._wait_ms_max) / 1_000
+        left_ms = self._due_ms - self._pump.now_ms()
+        return 0.0 if left_ms <= 0 else (left_ms if left_ms < self._wait_ms_max else self._wait_ms_max) / 1_000
 
-    def _look_ahead(self) -> None:
-        until_ms = self._pump.now_ms() + self._wait_ms_max
+    def _look_ahead(self, now_ms: int) -> None:
+        until_ms = now_ms + self._wait_ms_max
         for due_ms in (self._pump.deadline_ms(), self._transport.next_poll_ms()):
             if due_ms is not None and due_ms < until_ms:
                 until_ms = due_ms
@@ -91,7 +92,7 @@ class Loop:
             try:
                 self._pump.run()
             finally:
-                self._look_ahead()
+                self._look_ahead(now_ms)
         return taken
 
     def start(self, name: str) -> None:

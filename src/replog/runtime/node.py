@@ -9,8 +9,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
+from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from attrs import frozen
 
@@ -20,7 +21,7 @@ from replog.errors import LogDamaged, LogFull, ReplogError, TimedOut, UsageError
 from replog.log.files import check_path, kill_in_child
 from replog.log.memory import MemoryLogDirectory
 from replog.model import Address
-from replog.ports import LogDirectory, LossReport, MetadataStore
+from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
@@ -42,6 +43,8 @@ __all__ = ["Broker", "LocalPartition"]
 _log = logging.getLogger("replog")
 
 _WAIT_MS_MAX: Final = 1_000
+_WORKERS_S: Final = 2.0
+"""What a worker still does after the end is of no use to anybody; most end within this."""
 
 
 @frozen
@@ -108,7 +111,11 @@ class Broker:
         self._kept: MemoryLogDirectory | None = None
         self._owner: Owner | None = None
         self._detach: Callable[[], None] = _nothing
+        self._polled_by: int | None = None
+        """The thread that has polled last, if one does."""
         self._state = "new"
+        self._refusal: Literal["", "waits", "asked", "final"] = ""
+        """How final it is that it was refused: "waits" while the owner of the registration in its way may be dead."""
         self.endpoint = ""
         """Where others reach it, once it is open: "tcp://host:port"."""
         self.failure: Exception | None = None
@@ -192,7 +199,7 @@ class Broker:
                 self.failure = failure
                 _log.error("broker %d could not be opened again: %s", self.broker_id, failure)
 
-    def _end_life(self, *, clean: bool) -> None:
+    def _end_life(self, *, clean: bool, timeout_s: float | None = None) -> None:
         self._note_cluster()
         life, self._life = self._life, None
         self._sessions = None
@@ -200,7 +207,7 @@ class Broker:
             self._transport.unlisten(address)
         self._transport.unserve(self.broker_id)  # whoever waits for an answer of this life must hear that none will come
         if life is not None:
-            life.stop(clean=clean)
+            life.stop(clean=clean, timeout_s=timeout_s)
             if isinstance(life.directory, MemoryLogDirectory):
                 self._kept = life.directory
 
@@ -210,11 +217,13 @@ class Broker:
         self._loop.start(f"replog broker {self.broker_id}")
         return self
 
-    def stop(self, *, controlled: bool = True) -> None:
+    def stop(self, *, controlled: bool = True, timeout_s: float | None = None) -> None:
         """End it: `controlled` flushes and marks the logs, so that the next start need not look at them; else as SIGKILL would.
 
-        Its session ends either way, and the controller elects new leaders at once. Idempotent.
+        Its session ends either way, and the controller elects new leaders at once. A store that is silent is waited for `timeout_s`
+        (None: the session time, at most 10 s); the session then ends by its time. Idempotent. UsageError for a bad `timeout_s`.
         """
+        limit_s = check_timeout(timeout_s)
         if self._state in ("stopped", "forked"):
             return
         self._detach()
@@ -224,12 +233,12 @@ class Broker:
                 if controlled:
                     with contextlib.suppress(ReplogError):
                         self._pump.run()
-                self._end_life(clean=controlled)
+                self._end_life(clean=controlled, timeout_s=limit_s)
             self._state = "stopped"
             self._pump.clear()
             self._transport.close()
             self._pump.wake()
-        self._workers.close()
+        self._workers.close(_WORKERS_S)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -267,6 +276,7 @@ class Broker:
         self.open()
         if self._loop.is_running:
             raise UsageError("this Broker runs on a thread of its own; nobody else polls it")
+        self._polled_by = get_ident()
         self._loop.turn(timeout_s)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
@@ -285,6 +295,7 @@ class Broker:
 
         def detach() -> None:
             self._detach = _nothing
+            self._polled_by = None
             loop.remove_reader(fd)
             if timer is not None:
                 timer.cancel()
@@ -319,9 +330,14 @@ class Broker:
     def trouble(self) -> str:
         """Why it is not ready, where somebody has said so; "" otherwise."""
         if self._life is not None and self._life.membership.refused:
-            return self._life.membership.refused
-        problem = None if self._sessions is None else self._sessions.last_error
-        return "" if problem is None else str(problem)
+            overdue = "; a session there has run out, and is ended unless its owner comes back" if self._is_patient() else ""
+            return self._life.membership.refused + overdue
+        if self._sessions is None:
+            return ""
+        problem = self._sessions.last_error
+        if problem is None:
+            return "" if self._sessions.is_open else "it has no session at the metadata store yet"
+        return str(problem)
 
     def wait_until_ready(self, *, timeout_s: float | None = 30.0) -> Self:
         """Wait until the controller has let it in; TimedOut says what it waited for. Its loop must be running."""
@@ -344,8 +360,12 @@ class Broker:
         if self._loop.failed is not None:
             return ReplogError(f"the loop of broker {self.broker_id} has ended: {self._loop.failed!r}")
         if self._life is not None and self._life.membership.refused:
-            return UsageError(self._life.membership.refused)
+            return None if self._is_patient() else UsageError(self._life.membership.refused)
         return None if self._sessions is None else self._sessions.refused
+
+    def _is_patient(self) -> bool:
+        undecided = not self._refusal and self._sessions is not None and self._sessions.is_judging
+        return undecided or self._refusal in ("waits", "asked")
 
     def partitions(self) -> list[LocalPartition]:
         """What it has copies of, in order of topic and partition."""
@@ -369,10 +389,12 @@ class Broker:
         )
 
     def client(self) -> Client:
-        """A client of the cluster, through this broker. It blocks, so it is not for the thread that polls."""
+        """A client of the cluster, through this broker. It blocks: UsageError on the thread that polls, for which it would wait."""
         from replog.runtime.connected import connect
 
         self.open()
+        if self._polled_by == get_ident() and not self._loop.is_running:
+            raise UsageError("this thread polls the Broker, and a client's calls would wait for its next poll; call client() on another")
         return connect(self.endpoint)
 
     # ------------------------------------------------------------------------------------------------- for the actors
@@ -382,6 +404,23 @@ class Broker:
             self._sessions.tick()
         self._know_cluster()
         self._note_cluster()
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Where there is no server to end sessions, whoever is refused may be the only one who can end that of a dead owner.
+
+        So if a session has run out already it stays until that is decided, and then asks once more. Otherwise a refusal stands,
+        whatever becomes of the owner later: a person has to say which of the two is meant (P-72).
+        """
+        if self._life is None or not self._life.membership.refused:
+            self._refusal = ""
+        elif self._refusal in ("", "waits") and self._sessions is not None and self._sessions.is_judging:
+            self._refusal = "waits"
+        elif self._refusal == "waits":
+            self._refusal = "asked"
+            self._pump.post(addresses_of(self.broker_id)[1], SessionChanged("connected"))
+        else:
+            self._refusal = "final"
 
     def _note_cluster(self) -> None:
         if self._owner is not None and self._life is not None and self._life.broker.broker_epoch >= 0:

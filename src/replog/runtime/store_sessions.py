@@ -25,6 +25,8 @@ _log = logging.getLogger("replog")
 _OPENING = "store"
 _PAUSE_MS = 100
 _PAUSE_MS_MAX = 5_000
+_CLOSE_S_MAX = 10.0
+"""A session that ends by its time after more than this is not waited for."""
 
 
 class StoreSessions:
@@ -65,6 +67,16 @@ class StoreSessions:
         if store is not None:
             with contextlib.suppress(ReplogError):  # whatever is wrong with it, its listeners hear so
                 store.keep_alive()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session."""
+        return self._store is not None
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether the store still lists sessions that have run out, because nobody may end them yet. Never blocks."""
+        return bool(getattr(self._store, "is_judging", False))
 
     def call(self, caller: Address, call: StoreCall) -> None:
         """Have a call of an actor done on a worker of its own; the result is posted to it."""
@@ -150,20 +162,36 @@ class StoreSessions:
 
     # --------------------------------------------------------------------------------------------------------- ending
 
-    def close(self) -> None:
-        """End the session: what it registered is gone at once. Idempotent; blocks."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the session: what it registered is gone at once. Idempotent; blocks for at most `timeout_s`.
+
+        None: the session time, or 10 s if that is longer. A store that takes more is left behind with it: the session then ends when
+        the store answers again, or by its time.
+        """
         with self._lock:
             self._closing.set()
             store, self._store = self._store, None
-        if store is not None:
-            try:
-                store.close()
-            except ReplogError as problem:  # it ends by itself, after its time
-                _log.warning("the store session could not be ended: %s", problem)
+        if store is None:
+            return
+        limit_s = min(getattr(store, "session_ms", _CLOSE_S_MAX * 1_000) / 1_000, _CLOSE_S_MAX) if timeout_s is None else timeout_s
+        ended = threading.Event()
+        threading.Thread(target=_end, args=(store, ended), name="replog store close", daemon=True).start()
+        if not ended.wait(limit_s):
+            _log.warning("the store has not ended the session within %g s; it ends by its time at the latest", limit_s)
 
 
 def _why(problem: ReplogError | None) -> str:
     return "" if problem is None else f": {problem}"
+
+
+def _end(store: MetadataStore, ended: threading.Event) -> None:
+    """On a thread: nobody knows how long the store takes."""
+    try:
+        store.close()
+    except ReplogError as problem:  # it ends by itself, after its time
+        _log.warning("the store session could not be ended: %s", problem)
+    finally:
+        ended.set()
 
 
 def _close(store: MetadataStore) -> None:

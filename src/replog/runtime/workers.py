@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -40,7 +41,7 @@ class Workers:
             queue.put(work)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Finish what was given, and end the threads; those that hang longer than `timeout_s` are left behind. Idempotent."""
+        """Finish what was given, and end the threads; those that have not ended after `timeout_s` are left behind. Idempotent."""
         with self._lock:
             self._closed = True
             for queue in self._lanes.values():
@@ -48,9 +49,10 @@ class Workers:
             threads = list(self._threads)
             self._lanes.clear()
             self._threads.clear()
+        give_up = time.monotonic() + timeout_s
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(timeout_s)
+                thread.join(max(0.0, give_up - time.monotonic()))
 
     def abandon(self) -> None:
         """In a forked child: the threads are not here, and one of them may hold the lock."""

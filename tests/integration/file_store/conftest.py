@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from replog.metadata.file import FileStore
+from replog.testing.eventually import eventually
+
 SRC = Path(__file__).resolve().parents[3] / "src"
 PRELUDE = """
 import os, sys
@@ -34,6 +37,7 @@ class Child:
         command = [sys.executable, "-c", code, str(path), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.lines: list[str] = []
+        self._taken = 0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -42,6 +46,12 @@ class Child:
         for line in self.process.stdout:
             if line.endswith("\n"):
                 self.lines.append(line.strip())
+
+    def line(self) -> str:
+        """The next line that it says; waits for it."""
+        eventually(lambda: len(self.lines) > self._taken)
+        self._taken += 1
+        return self.lines[self._taken - 1]
 
     def tell(self, line: str) -> None:
         """Say something to it."""
@@ -56,15 +66,16 @@ class Child:
     def kill(self) -> list[str]:
         """SIGKILL; returns all that it said."""
         self.signal(signal.SIGKILL)
-        return self._end()
+        return self.end()
 
     def finish(self) -> list[str]:
         """Wait for a normal end; returns all that it said."""
-        lines = self._end()
+        lines = self.end()
         assert self.process.returncode == 0
         return lines
 
-    def _end(self) -> list[str]:
+    def end(self) -> list[str]:
+        """Wait for whatever end; returns all that it said."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
@@ -80,6 +91,12 @@ Start = Callable[..., Child]
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[FileStore]:
+    with FileStore(path) as store:
+        yield store
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def all_cut_off(peers: list[Stranger]) -> None:
     left = list(peers)
 
     def none_left() -> bool:
-        left[:] = [one for one in left if not one.is_cut_off]
+        left[:] = [one for one in left if not one.is_cut_off()]
         return not left
 
     eventually(none_left)
@@ -191,13 +191,13 @@ def test_a_byte_now_and_then(victim: Victim) -> None:
                 one.socket.send(claim[at : at + 1])
         victim.goes_on()
         all_cut_off(slow)
-        assert not any(one.is_cut_off for one in dripping)
+        assert not any(one.is_cut_off() for one in dripping)
 
 
 def test_two_thousand_connections(victim: Victim) -> None:
     with ExitStack() as open_, victim.costs_at_most(48 * MIB):
         peers = [open_.enter_context(victim.guest()) for _ in range(MANY)]
-        assert not any(one.is_cut_off for one in peers)
+        assert not any(one.is_cut_off() for one in peers)
         victim.goes_on()
         with replog.connect(victim.process.endpoint) as client:
             assert client.append("healthy", 0, ["one more"]).base_offset is not None
@@ -244,7 +244,7 @@ def test_large_frames_that_never_end(victim: Victim) -> None:
         for one in peers:
             one.socket.sendall((60 * MIB).to_bytes(4, "little") + bytes(200_000))
         victim.goes_on()
-        assert not any(one.is_cut_off for one in peers)
+        assert not any(one.is_cut_off() for one in peers)
 
 
 FAR = 2**63 - 1

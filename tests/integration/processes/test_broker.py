@@ -157,6 +157,23 @@ def test_by_polling(tmp_path: Path, store: str) -> None:
     one.stop()
 
 
+def test_a_client_is_not_for_the_thread_that_polls(tmp_path: Path, store: str) -> None:
+    """Its calls would wait for a broker that waits for them."""
+    one = broker(1, tmp_path, store)
+    one.client().close()  # nobody polls yet
+    one.poll()
+    with pytest.raises(UsageError, match="this thread polls the Broker"):
+        one.client()
+    clients: list[replog.Client] = []
+    other = threading.Thread(target=lambda: clients.append(one.client()))
+    other.start()
+    other.join()
+    clients[0].close()
+    one.start()
+    one.client().close()  # now a thread of its own does
+    one.stop()
+
+
 def test_nobody_else_polls_what_a_thread_runs(tmp_path: Path, store: str) -> None:
     with broker(1, tmp_path, store) as one, pytest.raises(UsageError, match="thread of its own"):
         one.poll()
@@ -203,6 +220,42 @@ def test_another_directory_with_the_same_id_is_refused(tmp_path: Path, store: st
         assert first.is_ready
 
 
+def dead(one: replog.Broker) -> FileStore:
+    """As if its process had been killed: its session stays, and nobody here looks after it."""
+    sessions = one._sessions
+    assert sessions is not None
+    store = sessions._store
+    assert isinstance(store, FileStore)
+    sessions.close = lambda *_: None  # type: ignore[method-assign]
+    one.stop(controlled=False)
+    store._file.upkeep.stop()
+    return store
+
+
+def test_whoever_finds_a_session_that_has_run_out_waits_until_it_may_end_it(tmp_path: Path, store: str) -> None:
+    """Nobody else is there to do it: a broker that was refused and gave up would be refused for ever."""
+    left = dead(broker(1, tmp_path, store).start().wait_until_ready(timeout_s=60))
+    eventually(left._is_silent, 60)
+    with broker(1, tmp_path, store, data=tmp_path / "another") as second:
+        eventually(lambda: second.trouble.endswith("and is ended unless its owner comes back") or second.is_ready, 60)
+        second.wait_until_ready(timeout_s=60)
+        assert second.trouble == ""
+
+
+def test_a_refusal_stands_although_its_reason_dies(tmp_path: Path, store: str) -> None:
+    """A person has to say which of the two is meant (P-72)."""
+    first = broker(1, tmp_path, store).start().wait_until_ready(timeout_s=60)
+    with broker(1, tmp_path, store, data=tmp_path / "another") as second:
+        eventually(lambda: second.hopeless, 60)
+        dead(first)
+        with FileStore(store.removeprefix("file://")) as looking:
+            eventually(lambda: looking.list("/brokers/ids") == [], 60)
+        ticks = second._loop._tick_ms
+        eventually(lambda: second._loop._tick_ms > ticks + 1_000, 60)
+        assert not second.is_ready
+        assert isinstance(second.hopeless, UsageError)
+
+
 def test_a_folder_belongs_to_one_broker_of_one_cluster(tmp_path: Path, store: str) -> None:
     """A mistyped number would have its logs put away and deleted, a mistyped store would serve nothing."""
     with broker(1, tmp_path, store) as one, one.wait_until_ready(timeout_s=60).client() as client:
@@ -226,9 +279,7 @@ def test_the_same_directory_is_locked(tmp_path: Path, store: str) -> None:
 
 def test_a_restart_takes_over_at_once(tmp_path: Path, store: str) -> None:
     """Without waiting for the session of the last life: whoever holds the directory's lock is the broker."""
-    one = broker(1, tmp_path, store, config={**FAST, "session_ms": 600_000}).start().wait_until_ready(timeout_s=60)
-    one._sessions.close = lambda: None  # type: ignore[union-attr, method-assign]  # as if it had been killed: its session stays
-    one.stop(controlled=False)
+    dead(broker(1, tmp_path, store, config={**FAST, "session_ms": 600_000}).start().wait_until_ready(timeout_s=60))
     with broker(1, tmp_path, store, config={**FAST, "session_ms": 600_000}) as again:
         again.wait_until_ready(timeout_s=60)
 

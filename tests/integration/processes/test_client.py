@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.processes.served import Served
+from tests.threads import in_thread
 
 import replog
 from replog.errors import Unavailable, UnknownTopicOrPartition, UsageError
@@ -28,21 +29,6 @@ def three(tmp_path: Path) -> Iterator[Served]:
 
 def client_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == SEEING_TO_IT]
-
-
-def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Runs `work` elsewhere; its result, or what it raised, is put into the list."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as problem:
-            outcome.append(problem)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread, outcome
 
 
 def free_port() -> int:

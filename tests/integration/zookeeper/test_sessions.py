@@ -12,11 +12,12 @@ import pytest
 from tests.integration.zookeeper.conftest import OpenStore
 from tests.integration.zookeeper.faults import CuttingProxy, delivered, expire
 from tests.integration.zookeeper_server import ZooKeeperServer, free_ports
+from tests.threads import in_thread
 
 import replog
 from replog.errors import TimedOut, UsageError
 from replog.metadata.zookeeper import ZooKeeperStore
-from replog.ports import Create, Put, SessionLost, UnknownOutcome
+from replog.ports import Create, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.eventually import eventually
 
 pytestmark = pytest.mark.zookeeper
@@ -62,20 +63,11 @@ def test_a_call_that_waits_for_a_connection_ends_with_the_session(open_store: Op
     proxy.refusing = True
     proxy.cut()
     eventually(lambda: not store._connection._connected.is_set())
-    raised: list[BaseException] = []
-
-    def late() -> None:
-        try:
-            store.commit([Put("/ids/1", b"late")])
-        except SessionLost as error:
-            raised.append(error)
-
-    waiting = threading.Thread(target=late)
-    waiting.start()
+    waiting, outcome = in_thread(lambda: store.commit([Put("/ids/1", b"late")]))
     eventually(lambda: other.read("/ids/1") is None)
     proxy.refusing = False
     waiting.join()
-    assert len(raised) == 1
+    assert isinstance(outcome[0], SessionLost)
 
 
 def test_after_a_lost_session_no_other_is_opened(
@@ -154,37 +146,26 @@ def test_a_read_goes_on_when_the_connection_is_back(open_store: OpenStore, proxy
     store = open_store(through(proxy, address), session_ms=20_000)
     store.commit([Create(f"/a/{number}", b"%d" % number) for number in range(50)])
     proxy.swallowing = True
-    values: list[object] = []
-    reading = threading.Thread(target=lambda: values.extend(store.read_each([f"/a/{number}" for number in range(50)])))
-    reading.start()
+    reading, outcome = in_thread(lambda: store.read_each([f"/a/{number}" for number in range(50)]))
     eventually(lambda: proxy.swallowed > 0)
     proxy.swallowing = False
     proxy.cut()
     reading.join()
-    assert [value.value for value in values] == [b"%d" % number for number in range(50)]  # type: ignore[attr-defined]
+    assert [found.value for found in outcome[0]] == [b"%d" % number for number in range(50)]
 
 
 def test_a_commit_whose_answer_is_lost_is_an_unknown_outcome(open_store: OpenStore, proxy: CuttingProxy, address: str) -> None:
     other = open_store()
     store = open_store(through(proxy, address), session_ms=20_000)
     store.commit([Create("/a", b"0")])
-    raised: list[BaseException] = []
     proxy.swallowing = True
-
-    def lost() -> None:
-        try:
-            store.commit([Put("/a", b"1", 0)])
-        except UnknownOutcome as error:
-            raised.append(error)
-
-    committing = threading.Thread(target=lost)
-    committing.start()
+    committing, outcome = in_thread(lambda: store.commit([Put("/a", b"1", 0)]))
     eventually(lambda: (found := other.read("/a")) is not None and found.version == 1)
     eventually(lambda: proxy.swallowed > 0)
     proxy.swallowing = False
     proxy.cut()
     committing.join()
-    assert len(raised) == 1
+    assert isinstance(outcome[0], UnknownOutcome)
     found = store.read("/a")
     assert found is not None
     assert (found.value, found.version) == (b"1", 1)
@@ -254,22 +235,13 @@ def test_an_owner_that_comes_back_in_time_has_its_session(open_store: OpenStore,
         monkeypatch.setattr(handler, "create_connection", lambda *a, _n=name, _c=connect, **k: (tried.append(_n), _c(*a, **k))[1])
     connection._handler.alive_at -= 15.0  # type: ignore[operator]
     other.commit([Create("/a", b"")])
-    raised: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            assert store.read("/a") is not None
-        except BaseException as error:
-            raised.append(error)
-
-    reading = threading.Thread(target=read)
-    reading.start()  # finds the connection being dropped, and waits for the owner
+    reading, outcome = in_thread(lambda: store.read("/a"))  # finds the connection being dropped, and waits for the owner
     eventually(lambda: states == ["suspended"] and len(tried) > 2)
     assert set(tried) == {"wanted"}  # each connection would prolong the session
     store.keep_alive()
     eventually(lambda: states == ["suspended", "connected"])
     reading.join()
-    assert raised == []
+    assert isinstance(outcome[0], Versioned)
     found = other.read("/ids/1")
     assert found is not None
     assert found.created == created

@@ -107,7 +107,7 @@ def keeps_a_quarantine(world: World) -> None:
     world.nodes[1].directory.quarantine(STRANGE, world.wall_ms + 30 * 60_000)  # its clock has jumped since
     NothingIsLeftOver().keep(world)
     world.nodes[1].wall_offset_ms = 40 * 60_000
-    world.nodes[1].directory.purge = lambda identity: None  # type: ignore[method-assign]
+    world.nodes[1].directory.purge_each = lambda identities: None  # type: ignore[method-assign]
 
 
 def keeps_a_deletion(world: World) -> None:

@@ -65,8 +65,8 @@ def forgets_what_it_stopped(patch: Patch) -> None:
     """A notice that is older than the command to stop a copy brings it back."""
     stopped = Commands.on_stop_replica
 
-    def mutant(self: Commands, message: Any, stop: Any) -> Any:
-        answer = stopped(self, message, stop)
+    def mutant(self: Commands, message: Any, *how: Any) -> Any:
+        answer = stopped(self, message, *how)
         self._stopped.clear()
         return answer
 

@@ -262,6 +262,30 @@ def test_a_stop_without_room_to_put_the_copy_away_is_remembered() -> None:
     assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == []
 
 
+def test_what_may_go_is_put_away_at_once() -> None:
+    """A topic of ten thousand partitions is not ten thousand writes to the disk; what is only stopped, or refused, stays."""
+    to = commands()
+    others = [IDENTITY._replace(partition=number) for number in range(10, 14)]
+    apply(to, told(0, complete=True, entries=[PartitionNotice(one, *_rest()) for one in (IDENTITY, *others[:3])]))
+    stops = [StopEntry(one, TOPIC_DELETED, one != IDENTITY) for one in (IDENTITY, *others)]
+    asked: list[list[PartitionId]] = []
+
+    def put_away(identities: list[PartitionId]) -> int:
+        asked.append(identities)
+        return Code.STORAGE_ERROR
+
+    def stop(entry: StopEntry) -> int:
+        return Code.FENCED_LEADER_EPOCH if entry.partition == others[0] else Code.NONE
+
+    answer = to.on_stop_replica(StopReplica(9, 1, 3, 1, stops), stop, put_away)
+    assert asked == [others[1:3]]  # the last one has no log
+    assert answer.errors == [
+        (others[0], Code.FENCED_LEADER_EPOCH),
+        (others[1], Code.STORAGE_ERROR),
+        (others[2], Code.STORAGE_ERROR),
+    ]
+
+
 def test_a_late_stop_does_not_take_the_place_of_a_newer_one() -> None:
     to = commands()
     for number in (5, 3):

@@ -86,7 +86,7 @@ def test_what_is_no_longer_served_has_not_moved(monkeypatch: pytest.MonkeyPatch)
     directory = MemoryLogDirectory(limits=LIMITS)
     upkeep = upkeep_of(directory, led(directory))
     upkeep.register(1)
-    monkeypatch.setattr(directory, "purge", full)
+    monkeypatch.setattr(directory, "purge_each", full)
     monkeypatch.setattr(directory, "quarantined", lambda: {A: 0})
     with pytest.raises(LogFull):
         upkeep.run(1_000)
@@ -94,9 +94,42 @@ def test_what_is_no_longer_served_has_not_moved(monkeypatch: pytest.MonkeyPatch)
     assert [partition.identity for partition in upkeep.run(1_100)] == [A, C]
 
 
-def full(identity: PartitionId) -> None:
+def full(identities: list[PartitionId]) -> None:
     """A purge without room."""
-    raise LogFull(f"no room for {identity!r}")
+    raise LogFull(f"no room for {identities!r}")
+
+
+def purged(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """What each call deletes."""
+    calls: list[list[int]] = []
+    purge_each = directory.purge_each
+
+    def counted(identities: list[PartitionId]) -> None:
+        calls.append([one.partition for one in identities])
+        if 7 in calls[-1] and len(calls) == 1:
+            raise LogFull("no room")
+        purge_each(identities)
+
+    monkeypatch.setattr(directory, "purge_each", counted)
+    return calls
+
+
+def test_many_copies_are_deleted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run deletes so many, the next one a sweep later; what there was no room for comes again."""
+    directory = MemoryLogDirectory(limits=LIMITS)
+    many = [PartitionId(bytes(16), number, 0) for number in range(250)]
+    directory.create([LogStart(identity, "t", TopicConfig()) for identity in many])
+    directory.quarantine_each(many, 0)
+    upkeep = upkeep_of(directory, {})
+    calls = purged(directory, monkeypatch)
+    with pytest.raises(LogFull):
+        upkeep.run(1_000)
+    assert upkeep.deadline_ms() <= 1_100
+    for now_ms in (1_100, 1_200, 1_300, 2_000, 2_100):
+        upkeep.run(now_ms)
+    assert [len(call) for call in calls] == [100, 100, 50, 100]
+    assert calls[3] == calls[0]
+    assert directory.quarantined() == {}
 
 
 def test_a_full_disk_is_made_room_on_although_no_checkpoint_can_be_written() -> None:

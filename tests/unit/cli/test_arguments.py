@@ -28,6 +28,8 @@ from replog.errors import LogCorrupt, ReplogError, TimedOut, Unavailable, UsageE
         (parse.acks, "all", "all"),
         (parse.acks, "-1", "all"),
         (parse.acks, "0", 0),
+        (parse.broker_id, "2147483647", 2**31 - 1),
+        (parse.store, "file://memory://", "file://memory://"),
         (parse.position, "earliest", "earliest"),
         (parse.position, "latest", "latest"),
         (parse.position, "42", 42),
@@ -101,6 +103,20 @@ def test_defaults() -> None:
         (["broker", "--id", "1"], "--listen"),
         (["broker", "--id", "x", "--listen", "tcp://127.0.0.1:0", "--data", "d", "--store", "memory://"], "'x'"),
         (["--form", "json", "topic", "list"], "--form"),
+        (["broker", "--id", "2147483648"], "--id: 2147483648 is too large: at most 2147483647"),
+        (["broker", "--id", "1", "--store", "memory://"], "--store: 'memory://' is seen by this process alone"),
+        (["broker", "--id", "1", "--store", "MEMORY://x"], "--store: 'MEMORY://x' is seen by this process alone"),
+        (["broker", "--id", "1", "--store", ""], "--store: '' is empty"),
+        (["broker", "--id", "1", "--data", ""], "--data: '' is empty"),
+        (["broker", "--id", "1", "--listen", ""], "--listen: '' is empty"),
+        (["broker", "--id", "1", "--rack", ""], "--rack: '' is empty"),
+        (["topic", "create", ""], "topic: '' is empty"),
+        (["topic", "describe", ""], "topic: '' is empty"),
+        (["topic", "delete", ""], "topic: '' is empty"),
+        (["read", ""], "topic: '' is empty"),
+        (["produce", ""], "topic: '' is empty"),
+        (["log", "verify", ""], "DIR: '' is empty"),
+        (["log", "dump", "d", "--topic", ""], "--topic: '' is empty"),
     ],
 )
 def test_a_wrong_command_is_told_and_is_status_2(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +132,7 @@ def test_help_says_what_the_exit_status_means(words: list[str], capsys: pytest.C
     printed = capsys.readouterr().out
     assert "exit status:" in printed
     assert "130  interrupted" in printed
+    assert "stdout cannot be written (broker: it could not go on)" in printed
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,13 @@ def test_too_few_brokers(least: int, healthy: bool) -> None:
     assert judge(view(), least)["healthy"] == healthy
 
 
+def test_too_few_brokers_are_told(run: Run) -> None:
+    asked = run("health", "--brokers", "5")
+    assert (asked.status, "3 brokers serve, and 5 should" in asked.lines) == (1, True)
+    asked = run("health", "--brokers", "3")
+    assert (asked.status, "should" in asked.stdout) == (0, False)
+
+
 def test_a_killed_broker_is_told(run: Run, cluster: replog.Cluster) -> None:
     cluster.create_topic("t", partitions=2)
     well = run("health")

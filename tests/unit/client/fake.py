@@ -100,6 +100,8 @@ class FakeCluster:
     def __init__(self, brokers: int = 3) -> None:
         self.brokers = {n: BrokerInfo(n, 10 + n, (f"tcp://host{n}:1",)) for n in range(1, brokers + 1)}
         self.down: set[int] = set()
+        self.paused: set[int] = set()
+        """These take what they are sent, and do nothing with it until they go on."""
         self.partitions: dict[PartitionId, FakePartition] = {}
         self.topics: dict[str, tuple[bytes, TopicConfig]] = {}
         self.version = 1
@@ -258,6 +260,8 @@ class FakeDriver:
         """(to, message) -> whether to drop it."""
         self.interrupt: Callable[[], None] | None = None
         """Called between two deliveries; may raise."""
+        self.held: list[tuple[int, int, Any, Any, Any]] = []
+        """What paused brokers were sent."""
         self.events: list[Callable[[], None]] = []
         """Called one at a time whenever time passes."""
         self._serial = 0
@@ -315,9 +319,17 @@ class FakeDriver:
             self._collect()
         elif to in self.cluster.down:
             self._post(CLIENT, to, Disconnected(to))
+        elif to in self.cluster.paused:
+            self.held.append(item)
         else:
             for answer in self.cluster.answer(to, message):
                 self._post(CLIENT, to, answer)
+
+    def resume(self) -> None:
+        """Paused brokers go on, with what they were sent meanwhile."""
+        self.cluster.paused.clear()
+        self.flying += [(self.now_ms(), *item[1:]) for item in self.held]
+        self.held.clear()
 
     def pass_time(self, ms: int) -> None:
         """Let time pass, running what becomes due on the way."""

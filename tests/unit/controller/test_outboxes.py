@@ -108,6 +108,26 @@ def test_the_complete_notice_and_stops_wait_for_their_answer():
     assert boxes.boxes.unacknowledged() == {}
 
 
+def test_many_stops_are_under_way_in_slices():
+    """A broker puts each copy away on its disk: it gets the next slice when it has done one."""
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.box.stops_max = 10
+    many = [P._replace(partition=number) for number in range(25)]
+    other = P._replace(topic_id=b"o" * 16)
+    for one in (*many, other):
+        boxes.boxes.stop(2, StopEntry(one, -2, True))
+    sizes = []
+    for number in (1, 2, 3):
+        sizes += [len(m.entries) for _, m in boxes.boxes.flush(0)]
+        assert list(boxes.boxes.flush(0)) == []
+        assert boxes.box.is_stopping(P.topic_id)
+        boxes.box.answered(number)
+    assert sizes == [10, 10, 6]
+    assert not boxes.box.is_stopping(P.topic_id)
+    assert list(boxes.boxes.flush(0)) == []
+
+
 def test_a_stop_withdraws_states_that_are_still_under_way():
     boxes = Boxes()
     boxes.box.answered(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.controller.harness import World, pid
 
 from replog.errors import Code
-from replog.messages import AlterIsrAnswer, LeaderAndIsr
+from replog.messages import AlterIsrAnswer, LeaderAndIsr, StopReplica, StopReplicaAnswer
 from replog.metadata import layout
 from replog.ports import Put
 
@@ -74,6 +74,36 @@ def test_a_proposal_overtakes_a_long_deletion():
     world.create(partitions=100)
     waited = _calls_until_answered(world, topic, lambda: world.admin("delete_topic", name="t", settle=False))
     assert waited <= 2
+
+
+def test_a_deletion_stops_copies_in_slices():
+    """Each broker has at most one slice to put away, and is struck off the list of holders with the last one."""
+    world = World(3, slice_partitions_max=10)
+    topic = world.create(partitions=35)
+    under_way = dict.fromkeys((1, 2, 3), 0)
+    stopped = dict.fromkeys((1, 2, 3), 0)
+    most = []
+
+    def count(sender, to, message):
+        if isinstance(message, StopReplica):
+            under_way[to] += len(message.entries)
+            stopped[to] += len(message.entries)
+            most.append(under_way[to])
+        if isinstance(message, StopReplicaAnswer):
+            under_way[sender] = 0
+        return isinstance(message, StopReplica) and (to, stopped[to]) == (3, 20)  # its second slice is lost
+
+    world.drop = count
+    world.admin("delete_topic", name="t")
+    held = world.store.read(layout.removed_path(topic))
+    assert held is not None
+    assert layout.decode_removed(layout.removed_path(topic), held.value) == (3,)
+    assert stopped == {1: 35, 2: 35, 3: 20}
+    assert max(most) == 10
+    world.drop = lambda *_: False
+    world.advance(10_000)
+    assert world.store.read(layout.removed_path(topic)) is None
+    assert not any(pid(topic, n) in node.broker.copies for n in range(35) for node in world.nodes.values())
 
 
 def test_a_proposal_takes_its_turn_in_a_long_failover():

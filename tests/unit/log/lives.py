@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.log.directory import FileLogDirectory
@@ -11,7 +14,7 @@ from replog.log.log import FileLog
 from replog.log.storage import folder_name
 from replog.model import PartitionId
 from replog.ports import LogStart
-from replog.testing.disk import CrashedError, MemoryFs
+from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, SimulatedDisk, keep_all, keep_none, some
 from replog.testing.log_contract import TOPIC_ID
 
 IDENTITY = PartitionId(TOPIC_ID, 0, 0)
@@ -33,6 +36,14 @@ def open_log(fs: Fs, config: TopicConfig = SMALL, limits: BrokerConfig = LIMITS)
     return directory, log
 
 
+def reopened(fs: Fs) -> tuple[FileLogDirectory, FileLog]:
+    """The next life of the directory /d, and of its log."""
+    directory = open_directory(fs)
+    log = directory.get(IDENTITY)
+    assert isinstance(log, FileLog)
+    return directory, log
+
+
 def kill(fs: MemoryFs, directory: FileLogDirectory) -> None:
     """As SIGKILL: nothing is tidied up."""
     directory.close(clean=False)
@@ -48,3 +59,45 @@ def abandon(directory: FileLogDirectory) -> None:
 def segments(fs: MemoryFs) -> list[str]:
     """Paths of the segment files."""
     return [f"/{path}" for path in fs.paths(FOLDER) if path.endswith(".log")]
+
+
+@contextmanager
+def failing_fsync(disk: SimulatedDisk, error: type[Exception], paths: str = ".log") -> Iterator[None]:
+    """An fsync of these paths fails in the block, which raises that error; afterwards the disk is mended."""
+    disk.arm("fsync_error", paths=paths)
+    with pytest.raises(error, match="error"):
+        yield
+    disk.disarm()
+
+
+def crash_everywhere(
+    prepare: Callable[[MemoryFs], None],
+    action: Callable[[FileLogDirectory], object],
+    check: Callable[[FileLogDirectory, bool], None],
+) -> int:
+    """Run `action` on what `prepare` has made, with a crash before each of its file operations, for every kind of crash.
+
+    `check` gets the next life of the directory, and whether the action had finished. Returns how many operations it has.
+    """
+    crash_after = 0
+    while True:
+        for choose in (None, keep_none, keep_all, *map(some, range(8))):
+            fs = MemoryFs()
+            prepare(fs)
+            faulty = FaultyFs(fs)
+            directory = open_directory(faulty)
+            faulty.crash_after = len(faulty.operations) + crash_after
+            finished = True
+            try:
+                action(directory)
+            except CrashedError:
+                finished = False
+            faulty.crash_after = 0
+            abandon(directory)
+            fs.kill()
+            if choose is not None:
+                fs.cut_power(choose)
+            check(open_directory(fs), finished)
+        if finished:
+            return crash_after
+        crash_after += 1

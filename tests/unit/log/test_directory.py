@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, abandon, kill, open_directory, open_log, segments
+from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, crash_everywhere, kill, open_directory, open_log, segments
 
 from replog.config import TopicConfig
 from replog.errors import LogCorrupt, UsageError
@@ -283,33 +283,44 @@ def test_the_clean_marker_goes_before_the_first_append() -> None:
     assert open_directory(fs).loss.kind == "power"
 
 
-def crashing(action: Callable[[FileLogDirectory], None], check: Callable[[FileLogDirectory, bool], None]) -> int:
-    """Run `action` with a crash before each of its file operations, for every kind of crash; returns how many operations it has."""
-    crash_after = 0
-    while True:
-        for choose in (None, keep_none, keep_all, *map(some, range(6))):
-            fs = MemoryFs()
-            directory, log = open_log(fs)
-            for _ in range(6):
-                append(log, 2)
-            directory.close(clean=True)
-            faulty = FaultyFs(fs)
-            directory = FileLogDirectory("/d", fs=faulty, limits=LIMITS)
-            faulty.crash_after = len(faulty.operations) + crash_after
-            finished = True
-            try:
-                action(directory)
-            except CrashedError:
-                finished = False
-            faulty.crash_after = 0
-            abandon(directory)
-            fs.kill()
-            if choose is not None:
-                fs.cut_power(choose)
-            check(open_directory(fs), finished)
-        if finished:
-            return crash_after
-        crash_after += 1
+class CountingFs(MemoryFs):
+    """Counts what waits for the disk."""
+
+    syncs = 0
+
+    def fsync(self, fd: int) -> None:
+        self.syncs += 1
+        super().fsync(fd)
+
+    def fsync_dir(self, path: str) -> None:
+        self.syncs += 1
+        super().fsync_dir(path)
+
+
+def test_many_logs_go_with_as_many_flushes_as_one() -> None:
+    fs = CountingFs()
+    directory = open_directory(fs)
+    many = [IDENTITY._replace(partition=number) for number in range(200)]
+    for log in directory.create([LogStart(identity, "t", SMALL) for identity in many]):
+        append(log)
+    costs = []
+    for some_of_them in (many[:1], many[1:]):
+        before = fs.syncs
+        directory.quarantine_each(some_of_them, 5)
+        directory.purge_each(some_of_them)
+        costs.append(fs.syncs - before)
+    assert costs[0] == costs[1] <= 5
+    assert directory.quarantined() == {}
+    assert directory.identities() == []
+    assert (fs.listdir("/d/quarantine"), fs.listdir("/d/logs")) == ([], [])
+
+
+def six_batches(fs: MemoryFs) -> None:
+    """A directory that was closed, with a log of as many batches of two."""
+    directory, log = open_log(fs)
+    for _ in range(6):
+        append(log, 2)
+    directory.close(clean=True)
 
 
 def test_a_crash_in_a_quarantine() -> None:
@@ -325,7 +336,7 @@ def test_a_crash_in_a_quarantine() -> None:
         assert [path for path in directory.fs.listdir("/d/quarantine") if path] == []  # type: ignore[attr-defined]
         assert directory.fs.listdir("/d/logs") == []
 
-    assert crashing(lambda directory: directory.quarantine(IDENTITY, 77), check) >= 4
+    assert crash_everywhere(six_batches, lambda directory: directory.quarantine(IDENTITY, 77), check) >= 4
 
 
 def test_a_crash_in_a_purge() -> None:
@@ -340,7 +351,7 @@ def test_a_crash_in_a_purge() -> None:
         assert directory.quarantined() == {}
         assert directory.fs.listdir("/d/quarantine") == []
 
-    crashing(action, check)
+    crash_everywhere(six_batches, action, check)
 
 
 def test_a_crash_in_a_creation() -> None:
@@ -348,7 +359,7 @@ def test_a_crash_in_a_creation() -> None:
         assert directory.identities() in ([IDENTITY], [IDENTITY, OTHER])
         assert not finished or OTHER in directory.identities()
 
-    crashing(lambda directory: directory.create([LogStart(OTHER, "t", SMALL)]) and None, check)
+    crash_everywhere(six_batches, lambda directory: directory.create([LogStart(OTHER, "t", SMALL)]) and None, check)
 
 
 def test_a_crash_in_a_clean_stop_or_in_the_next_open() -> None:
@@ -370,7 +381,7 @@ def test_a_crash_in_a_clean_stop_or_in_the_next_open() -> None:
         assert len(shown(log)) == log.end_offset
         append(log, 2)
 
-    assert crashing(action, check) > 20
+    assert crash_everywhere(six_batches, action, check) > 20
 
 
 def test_a_crash_in_the_very_first_open() -> None:

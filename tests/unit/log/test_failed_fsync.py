@@ -6,25 +6,15 @@ import errno
 import random
 
 import pytest
-from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_log, segments
+from tests.unit.log.lives import FOLDER, IDENTITY, failing_fsync, kill, open_directory, open_log, reopened, segments
 
 from replog.config import TopicConfig
 from replog.errors import LogDamaged, LogFull
-from replog.log.directory import FileLogDirectory
-from replog.log.log import FileLog
 from replog.ports import LogStart
-from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk, keep_none
+from replog.testing.disk import FaultyFs, SimulatedDisk, keep_none
 from replog.testing.log_contract import append, flush, shown
 
 OTHER = IDENTITY._replace(partition=1)
-
-
-def found(disk: MemoryFs) -> tuple[FileLogDirectory, FileLog]:
-    """The next life."""
-    directory = open_directory(disk)
-    log = directory.get(IDENTITY)
-    assert isinstance(log, FileLog)
-    return directory, log
 
 
 def with_a_failed_flush(flushed: int, unflushed: int, config: TopicConfig) -> tuple[SimulatedDisk, list[bytes | None]]:
@@ -37,10 +27,8 @@ def with_a_failed_flush(flushed: int, unflushed: int, config: TopicConfig) -> tu
     directory.checkpoint()
     for _ in range(unflushed):
         append(log, 2)
-    disk.arm("fsync_error", paths=".log")
-    with pytest.raises(LogDamaged):
+    with failing_fsync(disk, LogDamaged):
         flush(log)
-    disk.disarm()
     values = shown(log)
     kill(disk, directory)
     return disk, values
@@ -51,7 +39,7 @@ def with_a_failed_flush(flushed: int, unflushed: int, config: TopicConfig) -> tu
 @pytest.mark.parametrize("segment_bytes", [500, 1 << 20], ids=["several segments", "one segment"])
 def test_what_the_next_life_calls_flushed_survives_a_power_cut(flushed: int, unflushed: int, segment_bytes: int) -> None:
     disk, values = with_a_failed_flush(flushed, unflushed, TopicConfig(segment_bytes=segment_bytes, flush="ack"))
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert (directory.loss.kind, directory.loss.lossy) == ("power", (IDENTITY,))
     assert shown(log) == values, "nothing that the cache still has is thrown away"
     assert log.flushed_end == 2 * flushed
@@ -62,7 +50,7 @@ def test_what_the_next_life_calls_flushed_survives_a_power_cut(flushed: int, unf
     assert log.flushed_end == len(promised)
     kill(disk, directory)
     disk.cut_power(keep_none)
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert shown(log) == promised
     assert directory.loss.lossy == ()
 
@@ -70,15 +58,15 @@ def test_what_the_next_life_calls_flushed_survives_a_power_cut(flushed: int, unf
 def test_it_is_enough_that_the_next_life_has_begun() -> None:
     """It notes that it was told; so whoever comes after it finds what was written again on the disk."""
     disk, values = with_a_failed_flush(3, 3, TopicConfig(flush="ack"))
-    directory, _ = found(disk)
+    directory, _ = reopened(disk)
     directory.registered(1)
     kill(disk, directory)
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert directory.loss.kind == "process"
     flush(log)
     kill(disk, directory)
     disk.cut_power(keep_none)
-    assert shown(found(disk)[1]) == values
+    assert shown(reopened(disk)[1]) == values
 
 
 def test_what_was_dropped_from_the_cache_is_found_out() -> None:
@@ -86,7 +74,7 @@ def test_what_was_dropped_from_the_cache_is_found_out() -> None:
     disk, values = with_a_failed_flush(2, 9, TopicConfig(segment_bytes=500))
     path = segments(disk)[2]
     disk.content(path)[20:200] = bytes(180)
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     content = shown(log)
     assert 4 <= len(content) < len(values)
     assert content == values[: len(content)]
@@ -101,35 +89,31 @@ def test_a_lost_truncation_is_said_again() -> None:
     for _ in range(4):
         append(log, 1)
     flush(log)
-    disk.arm("fsync_error", paths=".log")
-    with pytest.raises(LogDamaged):
+    with failing_fsync(disk, LogDamaged):
         log.truncate_to(2)
-    disk.disarm()
     kill(disk, directory)
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert log.end_offset == 2
     append(log, 1)
     flush(log)
     kill(disk, directory)
     disk.cut_power(keep_none)
-    assert found(disk)[1].end_offset == 3
+    assert reopened(disk)[1].end_offset == 3
 
 
 @pytest.mark.parametrize("path", [".log", FOLDER])
 def test_an_fsync_that_fails_while_it_is_written_again(path: str) -> None:
     """Then it does not open, and the next time all of it is done again."""
     disk, values = with_a_failed_flush(1, 3, TopicConfig(flush="ack"))
-    disk.arm("fsync_error", paths=path)
-    with pytest.raises(OSError, match="error"):
+    with failing_fsync(disk, OSError, path):
         open_directory(disk)
-    disk.disarm()
     disk.kill()
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert directory.loss.lossy == (IDENTITY,)
     flush(log)
     kill(disk, directory)
     disk.cut_power(keep_none)
-    assert shown(found(disk)[1]) == values
+    assert shown(reopened(disk)[1]) == values
 
 
 def test_an_fsync_that_fails_while_recovery_cuts_is_remembered() -> None:
@@ -138,12 +122,10 @@ def test_an_fsync_that_fails_while_recovery_cuts_is_remembered() -> None:
     append(log, 2)
     kill(disk, directory)
     disk.content(segments(disk)[0]).extend(b"unfinished")
-    disk.arm("fsync_error", paths=".log")
-    with pytest.raises(OSError, match="error"):
+    with failing_fsync(disk, OSError):
         open_directory(disk)
-    disk.disarm()
     disk.kill()
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert directory.loss.lossy == (IDENTITY,)
     assert log.end_offset == 2
 
@@ -162,17 +144,15 @@ def test_without_room_for_the_note_none_is_left(code: int) -> None:
     directory, log = open_log(fs, TopicConfig(flush="ack"))
     append(log, 2)
     fs.before = no_note
-    disk.arm("fsync_error", paths=".log")
-    with pytest.raises(LogDamaged):
+    with failing_fsync(disk, LogDamaged):
         flush(log)
-    disk.disarm()
     kill(disk, directory)
-    directory, log = found(disk)
+    directory, log = reopened(disk)
     assert (directory.loss.kind, directory.loss.lossy) == ("power", (IDENTITY,))
     flush(log)
     kill(disk, directory)
     disk.cut_power(keep_none)
-    assert len(shown(found(disk)[1])) == 2
+    assert len(shown(reopened(disk)[1])) == 2
 
 
 def test_the_catalogue_is_written_again_as_well() -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, abandon, kill, open_directory, open_log, segments
+from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, abandon, failing_fsync, kill, open_directory, open_log, reopened, segments
 
 from replog.config import TopicConfig
 from replog.errors import LogDamaged
@@ -34,10 +34,8 @@ Told = list[tuple[int, int]]
 
 def found(fs: Fs) -> tuple[FileLogDirectory, FileLog]:
     """The next life, of which a controller has been told."""
-    directory = open_directory(fs)
+    directory, log = reopened(fs)
     directory.registered(2)
-    log = directory.get(IDENTITY)
-    assert isinstance(log, FileLog)
     return directory, log
 
 
@@ -87,10 +85,8 @@ def test_a_log_without_a_segment_opens_after_a_failed_fsync(act: Callable[[FileL
     directory.checkpoint()
     (other,) = directory.create([LogStart(OTHER, "t", SMALL)])
     append(other, 1)
-    disk.arm("fsync_error", paths=".log")
-    with pytest.raises(LogDamaged):
+    with failing_fsync(disk, LogDamaged):
         flush(other)
-    disk.disarm()
     kill(disk, directory)
     directory, log = found(disk)
     assert (log.start_offset, log.end_offset) == (end, end)
@@ -205,10 +201,8 @@ def test_a_failing_fsync_of_what_a_kill_left_is_remembered() -> None:
     directory, log = open_log(disk, ACK)
     put(log, 1, 1)
     kill(disk, directory)
-    disk.arm("fsync_error", paths=".log")
-    with pytest.raises(OSError, match="error"):
+    with failing_fsync(disk, OSError):
         open_directory(disk)
-    disk.disarm()
     disk.kill()
     directory = open_directory(disk)
     assert directory.loss.lossy == (IDENTITY,)
@@ -300,9 +294,8 @@ def test_a_flush_after_a_trim_makes_the_rest_durable() -> None:
     assert len(shown(found(fs)[1])) == 5
 
 
-@pytest.mark.parametrize("room", [True, False], ids=["", "full"])
-def test_what_takes_the_place_of_lost_records_is_not_flushed(room: bool) -> None:
-    """The checkpoint called ten records flushed, and four of them are gone: the next four are others."""
+def with_lost_records() -> tuple[MemoryFs, FaultyFs]:
+    """A killed directory whose checkpoint calls ten records flushed, four of which are gone; and a layer over it."""
     fs = MemoryFs()
     layer = FaultyFs(fs)
     directory, log = open_log(layer, ACK)
@@ -313,6 +306,13 @@ def test_what_takes_the_place_of_lost_records_is_not_flushed(room: bool) -> None
     kill(fs, directory)
     content = fs.content(segments(fs)[0])
     del content[len(content) * 6 // 10 :]
+    return fs, layer
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["", "full"])
+def test_what_takes_the_place_of_lost_records_is_not_flushed(room: bool) -> None:
+    """The checkpoint called ten records flushed, and four of them are gone: the next four are others."""
+    fs, layer = with_lost_records()
 
     def full(operation: str, path: str) -> int | None:
         if operation == "create" and "checkpoint" in path:
@@ -332,16 +332,7 @@ def test_what_takes_the_place_of_lost_records_is_not_flushed(room: bool) -> None
 
 
 def test_lost_records_are_reported_again_after_a_kill_before_that_was_noted() -> None:
-    fs = MemoryFs()
-    layer = FaultyFs(fs)
-    directory, log = open_log(layer, ACK)
-    for _ in range(10):
-        append(log, 1)
-    flush(log)
-    directory.checkpoint()
-    kill(fs, directory)
-    content = fs.content(segments(fs)[0])
-    del content[len(content) * 6 // 10 :]
+    fs, layer = with_lost_records()
     layer.before = dies_at("rename", "/life")
     with pytest.raises(CrashedError):
         open_directory(layer)

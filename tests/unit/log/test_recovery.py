@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, abandon, kill, open_directory, open_log, segments
+from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, crash_everywhere, kill, open_directory, open_log, reopened, segments
 
 from replog.config import TopicConfig
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.ports import LogStart
 from replog.records import HEADER_BYTES
-from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, keep_all, keep_none, some
+from replog.testing.disk import FaultyFs, MemoryFs, keep_all, keep_none, some
 from replog.testing.log_contract import append, entries_of, flush, shown
 
 BIG = TopicConfig()
@@ -29,13 +29,6 @@ def written(batches: int = 5, *, config: TopicConfig = BIG, flushed: int = 0) ->
             directory.checkpoint()
     kill(fs, directory)
     return fs, ends
-
-
-def reopened(fs: MemoryFs) -> tuple[FileLogDirectory, FileLog]:
-    directory = open_directory(fs)
-    log = directory.get(IDENTITY)
-    assert log is not None
-    return directory, log
 
 
 def check_prefix(log: FileLog, batches: int) -> None:
@@ -296,41 +289,28 @@ def test_the_recovery_point_survives_a_truncation_below_it() -> None:
         assert not [path for path in fs.paths(FOLDER) if path.endswith("marker")]
 
 
-def crash_everywhere(prepare: list[int], action: str, argument: int) -> None:
-    """Do something to a log that spans segments, crash before each of its file operations, and in every crash look at what is left."""
-    crash_after = 0
-    while True:
-        for choose in (None, keep_none, keep_all, *map(some, range(8))):
-            fs = MemoryFs()
-            directory, log = open_log(fs)
-            for number in prepare:
-                append(log, 2, epoch=number // 3)
-            flush(log)
-            directory.checkpoint()
-            before = shown(log)
-            kill(fs, directory)
-            faulty = FaultyFs(fs)
-            directory = FileLogDirectory("/d", fs=faulty, limits=LIMITS)
-            log = directory.get(IDENTITY)  # type: ignore[assignment]
-            faulty.crash_after = len(faulty.operations) + crash_after
-            finished = True
-            try:
-                getattr(log, action)(argument)
-            except CrashedError:
-                finished = False
-            faulty.crash_after = 0
-            abandon(directory)
-            fs.kill()
-            if choose is not None:
-                fs.cut_power(choose)
-            directory, log = reopened(fs)
-            assert directory.loss.kind != "corrupt", directory.recovered
-            check_contiguous(log, before, action, argument, finished)
-            append(log, 1, epoch=90)
-            assert log.epochs.latest == (90, log.end_offset - 1)
-        if finished:
-            return
-        crash_after += 1
+def crash_in(action: str, argument: int) -> None:
+    """Do something to a log that spans segments, and in every crash look at what is left."""
+    before: list[bytes | None] = [b"value 0", b"value 1"] * 12
+
+    def prepare(fs: MemoryFs) -> None:
+        directory, log = open_log(fs)
+        for number in range(12):
+            append(log, 2, epoch=number // 3)
+        flush(log)
+        directory.checkpoint()
+        assert shown(log) == before
+        kill(fs, directory)
+
+    def check(directory: FileLogDirectory, finished: bool) -> None:
+        assert directory.loss.kind != "corrupt", directory.recovered
+        log = directory.get(IDENTITY)
+        assert isinstance(log, FileLog)
+        check_contiguous(log, before, action, argument, finished)
+        append(log, 1, epoch=90)
+        assert log.epochs.latest == (90, log.end_offset - 1)
+
+    assert crash_everywhere(prepare, lambda directory: getattr(directory.get(IDENTITY), action)(argument), check) > 0
 
 
 def check_contiguous(log: FileLog, before: list[bytes | None], action: str, argument: int, finished: bool) -> None:
@@ -359,12 +339,12 @@ def check_contiguous(log: FileLog, before: list[bytes | None], action: str, argu
 @pytest.mark.parametrize(("action", "argument"), [("truncate_to", 4), ("truncate_to", 0), ("trim_to", 20), ("trim_to", 24)])
 def test_a_crash_after_each_file_operation(action: str, argument: int) -> None:
     """P-14: three segments and more, truncated into the first, or trimmed into the last."""
-    crash_everywhere(list(range(12)), action, argument)
+    crash_in(action, argument)
 
 
 @pytest.mark.parametrize("offset", [100, 10, 0])
 def test_a_crash_in_a_reset(offset: int) -> None:
-    crash_everywhere(list(range(12)), "reset_to", offset)
+    crash_in("reset_to", offset)
 
 
 def test_a_log_that_was_trimmed_to_its_end_has_nothing_below_it_in_its_next_life() -> None:

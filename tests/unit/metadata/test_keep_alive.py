@@ -295,3 +295,23 @@ def test_a_mistake_in_a_callback_is_shown_and_ends_nothing(tmp_path: Path, monke
         assert [str(error) for error in shown] == ["/a"]
         two.commit([Create("/b", b"")])
         eventually(lambda: fired == ["/b"])
+
+
+def test_whose_session_has_run_out_is_known_before_anybody_may_end_it(store_at: Open, clock: ManualClock) -> None:
+    """Whoever opens the store has to be able to write for a session time first; its owner may come back until then."""
+    first = store_at()
+    first.keep_alive()
+    clock.advance(SESSION_MS + 1)
+    second = store_at()
+    first._file._look()
+    assert second.is_judging
+    assert not first.is_judging, "of one's own session nothing is to be judged"
+    turn(clock, second, ms=500, times=4)
+    assert second.is_judging
+    turn(clock, first, second)  # it was only late
+    assert not second.is_judging
+    turn(clock, second, ms=500, times=17)
+    assert second.is_judging or first.session_id not in renewed_ms(second)
+    turn(clock, second, ms=500, times=8)
+    assert not second.is_judging
+    assert first.session_id not in renewed_ms(second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, has_expired
+from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, has_expired, has_run_out
 
 
 def window(*writes_ms: int, gap_ms: int = 4_500) -> WriteWindow:
@@ -37,6 +37,19 @@ STEADY = (0, 3_000, 6_000, 9_000, 12_000)
 )
 def test_has_expired(why: str, lease: Lease, writes_ms: tuple[int, ...], now_ms: int, expired: bool) -> None:
     assert has_expired(lease, boot_id="boot", now_ns=now_ms * NS_PER_MS, window=window(*writes_ms)) is expired
+
+
+@pytest.mark.parametrize(
+    ("lease", "run_out"),
+    [
+        (Lease("s", "boot", 0, 9_000), True),
+        (Lease("s", "boot", 3_000 * NS_PER_MS, 9_000), False),
+        (Lease("s", "boot", 0, None), False),
+        (Lease("s", "earlier", 12_000 * NS_PER_MS, None), True),
+    ],
+)
+def test_a_session_has_run_out_whoever_may_end_it(lease: Lease, run_out: bool) -> None:
+    assert has_run_out(lease, boot_id="boot", now_ns=12_000 * NS_PER_MS) is run_out
 
 
 def test_a_failed_write_begins_the_window_anew() -> None:

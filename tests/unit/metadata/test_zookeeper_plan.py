@@ -8,6 +8,7 @@ import pytest
 from kazoo.exceptions import (
     APIError,
     BadVersionError,
+    ConnectionLoss,
     NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -18,6 +19,7 @@ from kazoo.exceptions import (
 )
 
 from replog.errors import UsageError
+from replog.metadata.zookeeper.connection import meaning
 from replog.metadata.zookeeper.plan import Known, Parent, Planner, Stale, Step, outcome_of, parents_of
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, UnknownOutcome
 
@@ -165,3 +167,12 @@ def test_an_answer_that_is_not_one_is_an_unknown_outcome() -> None:
     steps = Planner({}).plan(ops)
     assert isinstance(outcome_of(ops, steps, [STAT]), UnknownOutcome)
     assert isinstance(outcome_of(ops, steps, [RolledBackError(), RuntimeInconsistency()]), UnknownOutcome)
+
+
+def test_errors_of_kazoo_are_told_in_words() -> None:
+    assert str(meaning(ConnectionLoss(), "a read")) == "lost the connection to ZooKeeper (a read) on the way: connection loss"
+    unknown = outcome_of([PUT], [Step("put", "/z", b"", op=0)], [RolledBackError()])
+    assert str(unknown) == "ZooKeeper refused a transaction and did not say why: rolled back"
+    refused = outcome_of([PUT], [Step("put", "/z", b"", op=0)], [APIError("what")])
+    assert str(refused).startswith("/z: ZooKeeper refused it (")
+    assert "Error" not in str(refused)

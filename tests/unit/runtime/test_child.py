@@ -16,6 +16,7 @@ from replog.errors import UsageError
         ({"broker_id": -1}, "-1"),
         ({"broker_id": True}, "True"),
         ({"store": object()}, "URL"),
+        ({"store": "memory://"}, "another process can only open a URL"),
         ({"data": ""}, "data is ''"),
         ({"config": {"sesion_ms": 1}}, "did you mean 'session_ms'"),
         ({"config": {"session_ms": 1}}, "session_ms is 1"),

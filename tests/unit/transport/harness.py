@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.bare_socket import BareSocket
+
 from replog import messages as m
-from replog.codec import PROTOCOL_VERSION, decode, encode, frame_length
+from replog.codec import PROTOCOL_VERSION
 from replog.model import Address, PartitionId
 from replog.records import MemorySlice
 from replog.testing.clock import ManualClock
@@ -117,12 +118,11 @@ def idle(parties: Iterable[Party], turns: int = 20) -> None:
             party.transport.handle(party.transport.wait(0.001), party.transport._now_ms())
 
 
-class Stranger:
+class Stranger(BareSocket):
     """A bare socket."""
 
     def __init__(self, endpoint: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", int(endpoint.rpartition(":")[2])))
-        self.socket.settimeout(5)
+        super().__init__(endpoint, patience_s=5)
 
     def hello(self, **changes: Any) -> None:
         """Send a handshake of a client, with changes."""
@@ -131,39 +131,3 @@ class Stranger:
             "version_min": 1, "version_max": PROTOCOL_VERSION,
         }  # fmt: skip
         self.send(m.Handshake(**(fields | changes)))
-
-    def send(self, message: Any, route: int = 0) -> None:
-        """Send a message whole."""
-        self.socket.sendall(b"".join(encode(message, route)))
-
-    def read(self) -> Any:
-        """The next message; None at the end of the stream."""
-        head = self._read(4)
-        if len(head) < 4:
-            return None
-        rest = frame_length(head) - 4
-        return decode(head + self._read(rest))
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def is_cut_off(self) -> bool:
-        """Whether the other end has closed; whatever it sent before is skipped."""
-        self.socket.settimeout(0)
-        try:
-            while self.socket.recv(1 << 20):
-                pass
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
-
-    def close(self) -> None:
-        self.socket.close()

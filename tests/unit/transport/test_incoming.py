@@ -124,6 +124,13 @@ def test_a_length_that_is_not_allowed_is_refused_by_its_first_bytes(length: int)
         incoming.receive(cast(Any, Feed(length.to_bytes(4, "little"))), buffers, lambda *_: None)
 
 
+def test_a_frame_that_came_whole_may_be_too_long_all_the_same() -> None:
+    frame = max(SAMPLES, key=len)
+    incoming = Incoming(len(frame) - 1)
+    with pytest.raises(CodecError, match=f"a frame of {len(frame)} bytes"):
+        incoming.receive(cast(Any, Feed(frame)), Buffers(), lambda *_: None)
+
+
 def test_a_claim_costs_nothing_until_bytes_come() -> None:
     buffers = Buffers()
     head = (FRAME_MAX - 4).to_bytes(4, "little") + bytes(100)

@@ -207,27 +207,61 @@ def test_a_peer_that_comes_back_is_reached_again(party: Make, clock: ManualClock
     one, two = party(1), party(2)
     one.say(2, fetched(1))
     settle([one, two], lambda: bool(two.items))
+    one.say(2, fetched(1))
+    settle([one, two], lambda: len(two.items) == 2)
     two.transport.close()
     settle([one], lambda: 2 in one.lost)
     again = party(2)
     clock.advance(50)  # it went before it had said anything, so it is given a moment
+    idle([one], 2)
     one.say(2, fetched(2))
     settle([one, again], lambda: bool(again.items))
     assert again.items == [(1, fetched(2))]
 
 
-def test_the_end_of_one_of_several_lanes_is_no_loss_but_the_last_is(party: Make) -> None:
+@pytest.mark.parametrize("lane", [CONTROL, DATA, BULK])
+def test_the_end_of_one_of_several_lanes_is_told_at_once(party: Make, lane: int) -> None:
+    """Whoever waits for an answer on it waits in vain, whatever lives beside it."""
     one, two = party(1), party(2)
+    two.transport.listen(("controller", 2), lambda sender, message: None)
+    one.say(("controller", 2), beat(1))
     one.say(2, fetched(1))
     one.say(2, fetched(2, catch_up=True))
-    settle([one, two], lambda: len(two.items) == 2)
-    connections = list(two.transport._connections.open.values())
-    two.transport._connections.end(connections[0], "test")
-    settle([one], lambda: one.open == 1)
+    settle([one, two], lambda: lanes(one) == lanes(two) == [CONTROL, DATA, BULK] and len(two.items) == 2)
+    (ending,) = [each for each in two.transport._connections.open.values() if each.lane == lane]
+    two.transport._connections.end(ending, "test")
+    settle([one], lambda: one.open == 2)
+    settle([one], lambda: bool(one.lost))
+    assert one.lost == [2, ("controller", 2)]
+    assert one.told("peer_disconnected")[0]["lane"] == lane
+
+
+def test_the_end_of_one_of_two_connections_of_a_lane_is_told_as_well(party: Make, stranger: Bare) -> None:
+    """The question may have gone out on either."""
+    one, two = party(1), party(2)
+    one.say(2, fetched(1))
+    settle([one, two], lambda: bool(two.items))
+    second = stranger(one.endpoint)
+    second.hello(cluster_id="c", role="broker", broker_id=2)
+    settle([one], lambda: one.open == 2)
+    second.close()
+    settle([one], lambda: one.lost == [2, ("controller", 2)])
+    assert one.open == 1
+
+
+def test_what_failed_elsewhere_is_not_held_against_a_new_endpoint(party: Make, endpoints: dict[int, str]) -> None:
+    one = party(1, limits=TcpLimits(backoff_ms=100_000, backoff_ms_max=100_000))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoints[2] = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        one.say(2, fetched(1))
+        settle([one], lambda: 2 in one.lost)
+    one.say(2, fetched(2))
     idle([one])
-    assert one.lost == []
-    two.transport._connections.end(connections[1], "test")
-    settle([one], lambda: 2 in one.lost)
+    assert len(one.told("dial_failed")) == 1, "it is not dialed again that soon"
+    two = party(2)
+    one.say(2, fetched(3))
+    settle([one, two], lambda: two.messages == [fetched(3)])
 
 
 def test_an_idle_connection_is_closed_by_whoever_dialed_and_nobody_is_lost(party: Make, clock: ManualClock) -> None:
@@ -244,6 +278,17 @@ def test_an_idle_connection_is_closed_by_whoever_dialed_and_nobody_is_lost(party
     assert lanes(one) == [DATA]
     one.say(2, fetched(3, catch_up=True))
     settle([one, two], lambda: len(two.items) == 4)
+
+
+def test_the_end_of_a_connection_on_which_something_was_heard_lately_is_told(party: Make, clock: ManualClock) -> None:
+    one, two = party(1), party(2)
+    one.say(2, fetched(1))
+    settle([one, two], lambda: len(two.items) == 1)
+    clock.advance(400_000)
+    one.say(2, fetched(2))
+    settle([one, two], lambda: len(two.items) == 2)
+    one.transport.close()
+    settle([two], lambda: two.lost == [1, ("controller", 1)])
 
 
 def test_what_is_sent_after_a_long_silence_is_not_late(party: Make, clock: ManualClock) -> None:

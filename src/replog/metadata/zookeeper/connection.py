@@ -39,6 +39,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from replog.errors import ReplogError, TimedOut, UsageError
 from replog.metadata.watches import Watches
+from replog.metadata.zookeeper.words import spoken
 from replog.ports import SessionLost, SessionState, UnknownOutcome
 
 __all__ = ["Connection", "meaning"]
@@ -251,7 +252,7 @@ def meaning(error: Exception, where: str) -> ReplogError:
         return UsageError(f"the access list of a node in ZooKeeper ({where}) does not allow this with these credentials")
     if isinstance(error, BadArgumentsError):
         return UsageError(f"ZooKeeper ({where}) does not take such a path")
-    return UnknownOutcome(f"lost the connection to ZooKeeper ({where}) on the way: {type(error).__name__}")
+    return UnknownOutcome(f"lost the connection to ZooKeeper ({where}) on the way: {spoken(error)}")
 
 
 def _abandon_after_fork() -> None:

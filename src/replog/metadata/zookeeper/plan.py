@@ -30,6 +30,7 @@ from kazoo.exceptions import (
 
 from replog.errors import ReplogError, UsageError
 from replog.metadata.paths import ROOT, parent_of
+from replog.metadata.zookeeper.words import spoken
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, UnknownOutcome
 
 __all__ = ["Known", "Parent", "Planner", "Stale", "Step", "ancestors", "outcome_of", "parents_of"]
@@ -171,8 +172,9 @@ def outcome_of(ops: Sequence[Op], steps: Sequence[Step], answers: Sequence[Any])
     for step, answer in zip(steps, answers, strict=True):
         if isinstance(answer, Exception) and not isinstance(answer, RolledBackError | RuntimeInconsistency):
             return _refusal(step, answer)
-    if any(isinstance(answer, Exception) for answer in answers):
-        return UnknownOutcome(f"ZooKeeper refused a transaction and did not say why: {answers[0]!r}")
+    refusals = [answer for answer in answers if isinstance(answer, Exception)]
+    if refusals:
+        return UnknownOutcome(f"ZooKeeper refused a transaction and did not say why: {spoken(refusals[0])}")
     zxid = max((answer.mzxid for step, answer in zip(steps, answers, strict=True) if step.verb == "put"), default=0)
     results = [0] * len(ops)
     for step, answer in zip(steps, answers, strict=True):
@@ -199,5 +201,5 @@ def _refusal(step: Step, error: Exception) -> ReplogError:
     if isinstance(error, NotEmptyError):
         return Conflict(step.path, "it has children")
     if isinstance(error, ZookeeperError):
-        return UsageError(f"{step.path}: ZooKeeper refused it ({type(error).__name__}); nothing was applied")
-    return UnknownOutcome(f"{step.path}: {error!r}")
+        return UsageError(f"{step.path}: ZooKeeper refused it ({spoken(error)}); nothing was applied")
+    return UnknownOutcome(f"{step.path}: {spoken(error)}")

@@ -120,7 +120,7 @@ def _parse(hosts_and_chroot: object) -> tuple[str, str]:
     try:
         collect_hosts(hosts)
     except ValueError as error:
-        raise UsageError(f"ZooKeeper's hosts {hosts!r} are not HOST:PORT,HOST:PORT: {error}") from error
+        raise UsageError(f"ZooKeeper's hosts {hosts!r} are not HOST:PORT,HOST:PORT with ports from 0 to 65535") from error
     return hosts, check_path(slash + chroot) if chroot else ""
 
 

@@ -32,7 +32,9 @@ def void_spurious(evidence: Evidence, report: Report, *, idempotent: bool) -> No
             why = "no record has that offset"
         elif zero == value:
             continue
-        elif at is not None and (idempotent or zero is not None):  # what is read elsewhere may else be a second copy
+        elif at is not None and send.acks == "all" and (idempotent or zero is not None):
+            # Else what is read elsewhere may be another copy of it: one sent twice, or one that an earlier leader had when the one
+            # that confirmed it was lost.
             why = f"it was read at offset {at}"
         elif send.acks == "all" and told is not None and told < send.invoked:
             why = "another record had been confirmed before"

@@ -71,6 +71,7 @@ class SimulatedClient:
         self._waiting: list[tuple[Batch | Operation, Signal]] = []
         self._wake_ms: int | None = None
         self._values = 0
+        self._moved = 0
         self.acknowledged: list[Acknowledged] = []
         self.failed = 0
         self.reads = 0
@@ -254,6 +255,9 @@ class SimulatedClient:
             core.tick(world.now_ms, world.wall_ms)
         except Exception as problem:
             raise Violation("crash", f"{self.address} at a tick: {problem!r}") from problem
+        if core.moved > self._moved:
+            self._moved = core.moved
+            world.marks.hit("a request leaves a silent leader for the new one")
         messages, core.outbox.messages = core.outbox.messages, []
         for to, message in messages:
             world.send(self.address, to, message)

@@ -98,7 +98,12 @@ class Shape:
     def client_config(self) -> ClientConfig:
         """Timeouts of the clients, of the same scale."""
         return ClientConfig(
-            request_timeout_ms=1_500, delivery_timeout_ms=15_000, retry_backoff_ms=20, retry_backoff_ms_max=300, fetch_wait_ms=100
+            request_timeout_ms=1_500,
+            unanswered_ms=500,
+            delivery_timeout_ms=15_000,
+            retry_backoff_ms=20,
+            retry_backoff_ms_max=300,
+            fetch_wait_ms=100,
         )
 
     def topic_config(self) -> TopicConfig:

@@ -6,6 +6,7 @@ A table from message type to rule. Decoding has checked types and ranges; this c
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from replog import messages as m
@@ -23,21 +24,21 @@ class _Rule(NamedTuple):
 
 
 _BROKERS: Final[dict[type[Any], _Rule]] = {
-    m.Fetch: _Rule(0, lambda x: int(x.replica)),
+    m.Fetch: _Rule(0, attrgetter("replica")),
     m.Fetched: _Rule(0),
-    m.Flushed: _Rule(0, lambda x: int(x.replica)),
+    m.Flushed: _Rule(0, attrgetter("replica")),
     m.Metadata: _Rule(TO_CONTROLLER),
     m.Admin: _Rule(TO_CONTROLLER),
-    m.Heartbeat: _Rule(TO_CONTROLLER, lambda x: int(x.broker_id)),
-    m.AlterIsr: _Rule(TO_CONTROLLER, lambda x: int(x.broker_id)),
-    m.ReplicasFailed: _Rule(TO_CONTROLLER, lambda x: int(x.broker_id)),
-    m.LeaderAndIsrAnswer: _Rule(TO_CONTROLLER, lambda x: int(x.broker_id)),
-    m.StopReplicaAnswer: _Rule(TO_CONTROLLER, lambda x: int(x.broker_id)),
-    m.ReplicaStatesAnswer: _Rule(TO_CONTROLLER, lambda x: int(x.broker_id)),
-    m.LeaderAndIsr: _Rule(FROM_CONTROLLER, lambda x: int(x.controller_id)),
-    m.StopReplica: _Rule(FROM_CONTROLLER, lambda x: int(x.controller_id)),
-    m.UpdateMetadata: _Rule(FROM_CONTROLLER, lambda x: int(x.controller_id)),
-    m.ReplicaStates: _Rule(FROM_CONTROLLER, lambda x: int(x.controller_id)),
+    m.Heartbeat: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.AlterIsr: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.ReplicasFailed: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.LeaderAndIsrAnswer: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.StopReplicaAnswer: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.ReplicaStatesAnswer: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.LeaderAndIsr: _Rule(FROM_CONTROLLER, attrgetter("controller_id")),
+    m.StopReplica: _Rule(FROM_CONTROLLER, attrgetter("controller_id")),
+    m.UpdateMetadata: _Rule(FROM_CONTROLLER, attrgetter("controller_id")),
+    m.ReplicaStates: _Rule(FROM_CONTROLLER, attrgetter("controller_id")),
     m.AlterIsrAnswer: _Rule(FROM_CONTROLLER),
     m.AdminAnswer: _Rule(FROM_CONTROLLER),
 }

@@ -10,15 +10,19 @@ from typing import Any, Final
 from replog.codec import FROM_CONTROLLER
 from replog.model import Address
 from replog.transport.tcp.endpoint import SocketAddress
-from replog.transport.tcp.incoming import Incoming
+from replog.transport.tcp.incoming import Incoming, Take
 from replog.transport.tcp.limits import HANDSHAKE_BYTES_MAX, TcpLimits
 from replog.transport.tcp.outgoing import Outgoing
 
-__all__ = ["IDLE", "Connection", "State"]
+__all__ = ["IDLE", "Connection", "State", "nowhere"]
 
 
 IDLE: Final = "idle"
 """Why a connection is closed that nobody has used for long: nobody misses it."""
+
+
+def nowhere(frame: memoryview, lasting: bool) -> None:
+    """Nobody looks after the connection yet."""
 
 
 class State(Enum):
@@ -38,7 +42,8 @@ class Connection:
 
     __slots__ = (
         "addresses", "began_ms", "dialed", "expects", "fd", "frame_began_ms", "heard_ms", "incoming", "lane", "link", "local",
-        "mask", "name", "outgoing", "paused", "peer", "peer_id", "said_last", "socket", "state", "taken_ms"
+        "mask", "name", "outgoing", "paused", "peer", "peer_id", "said_last", "socket", "state", "take",
+        "taken_ms"
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
@@ -59,6 +64,8 @@ class Connection:
         self.expects = -1
         self.addresses: list[SocketAddress] = []
         """Where else to try, if this fails."""
+        self.take: Take = nowhere
+        """Told each whole frame."""
         self.incoming = Incoming(HANDSHAKE_BYTES_MAX)
         self.outgoing = Outgoing()
         self.mask = 0

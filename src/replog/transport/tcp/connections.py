@@ -12,7 +12,7 @@ from typing import Final
 from replog.codec import CodecError, Part
 from replog.transport.tcp import sockets
 from replog.transport.tcp.buffers import Buffers
-from replog.transport.tcp.connection import Connection, State
+from replog.transport.tcp.connection import Connection, State, nowhere
 from replog.transport.tcp.incoming import EndOfStream
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.outgoing import StaleSlice
@@ -23,6 +23,10 @@ __all__ = ["CLOSED_BY_PEER", "Connections", "Unwelcome"]
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _GONE: Final = select.EPOLLERR | select.EPOLLHUP
+_CONNECTING: Final = State.CONNECTING
+_OPEN: Final = State.OPEN
+_LEAVING: Final = State.LEAVING
+_CLOSED: Final = State.CLOSED
 
 CLOSED_BY_PEER: Final = "closed by the peer"
 
@@ -35,8 +39,8 @@ class Connections:
     """Owns every socket but those that listen.
 
     `connected(connection)`: the other end's kernel has answered; or it has not, with a reason. `frame(connection, frame,
-    lasting)`: a whole frame; CodecError or Unwelcome from it close the connection. `ended(connection, reason)`: it is closed, once for
-    each connection, whatever its state was.
+    lasting)`: a whole frame, also behind one that had the connection closed or refused; CodecError or Unwelcome from it close the
+    connection. `ended(connection, reason)`: it is closed, once for each connection, whatever its state was.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Connections:
     ) -> None:
         self._epoll = epoll
         self._limits = limits
+        self._output_bytes_max = limits.output_bytes_max
         self._connected = connected
         self._frame = frame
         self._ended = ended
@@ -64,6 +69,7 @@ class Connections:
     def add(self, connection: Connection, mask: int = _IN) -> None:
         """Look after it from now on."""
         self.open[connection.fd] = connection
+        connection.take = partial(self._frame, connection)
         connection.mask = mask
         self._epoll.register(connection.fd, mask)
         self.look(connection)
@@ -84,18 +90,18 @@ class Connections:
         connection = self.open.get(fd)
         if connection is None:  # closed since
             return
-        if connection.state is State.CONNECTING:
+        if connection.state is _CONNECTING:
             failure = sockets.failure_of(connection.socket)
             if failure is not None:
                 self._connected(connection, failure)
             return
         if mask & _OUT:
             self.write(connection, now_ms)
-        if mask & (_IN | _GONE) and not connection.is_closed:
-            if connection.paused and mask & _GONE:
-                self.end(connection, CLOSED_BY_PEER)
-            elif not connection.paused:
+        if mask & (_IN | _GONE) and connection.state is not _CLOSED:
+            if not connection.paused:
                 self._read(connection, now_ms)
+            elif mask & _GONE:
+                self.end(connection, CLOSED_BY_PEER)
 
     def expire(self, now_ms: int) -> None:
         """Close what has taken too long."""
@@ -109,15 +115,14 @@ class Connections:
                 self.end(connection, reason)
 
     def _read(self, connection: Connection, now_ms: int) -> None:
-        if connection.state is State.LEAVING:
+        if connection.state is _LEAVING:
             self._discard(connection)
             return
         incoming = connection.incoming
         frames = incoming.frames
-        connection.heard_ms = now_ms
         try:
-            take = partial(self._take, connection)
-            self.bytes_read += incoming.receive(connection.socket, self.buffers, take)
+            self.bytes_read += incoming.receive(connection.socket, self.buffers, connection.take)
+            connection.heard_ms = now_ms
         except EndOfStream:
             self.end(connection, "closed by the peer within a frame" if incoming.is_partial else CLOSED_BY_PEER)
         except Unwelcome as problem:
@@ -126,17 +131,13 @@ class Connections:
             self.end(connection, f"misbehaved: {problem}")
         except OSError as problem:
             self.end(connection, _words(problem))
-        if connection.is_closed or not incoming.is_partial:
+        if not incoming.is_partial or connection.state is _CLOSED:
             connection.frame_began_ms = -1
         elif connection.frame_began_ms < 0 or incoming.frames != frames:
             connection.frame_began_ms = now_ms
             self.look(connection)
         if self.buffers.held > self._limits.receive_bytes_max:
             self._make_room()
-
-    def _take(self, connection: Connection, frame: memoryview, lasting: bool) -> None:
-        if connection.state in (State.GREETING, State.OPEN):  # and not refused by an earlier frame
-            self._frame(connection, frame, lasting)
 
     def _discard(self, connection: Connection) -> None:
         """Of one that is to leave: what it sends is of no interest, but closing with it unread would destroy the reason."""
@@ -161,19 +162,15 @@ class Connections:
         outgoing = connection.outgoing
         outgoing.add(parts, size)
         self._dirty[connection] = None
-        if outgoing.size > self._limits.output_bytes_max and connection.is_asked and not connection.paused:
+        if outgoing.size > self._output_bytes_max and connection.is_asked and not connection.paused:
             connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
             self.select(connection)
-
-    def is_full(self, connection: Connection) -> bool:
-        """Whether it has taken so little that nothing more is queued for it."""
-        return connection.outgoing.size >= 4 * self._limits.output_bytes_max
 
     def flush(self, now_ms: int) -> None:
         """Write what is queued, as far as sockets take it."""
         while self._dirty:
             connection, _ = self._dirty.popitem()
-            if connection.state is not State.CONNECTING and not connection.mask & _OUT:  # else the selector says when
+            if connection.state is not _CONNECTING and not connection.mask & _OUT:  # else the selector says when
                 connection.taken_ms = now_ms  # nothing has waited until now
                 self.write(connection, now_ms)
 
@@ -189,7 +186,9 @@ class Connections:
         except OSError as problem:
             self.end(connection, _words(problem), abort=True)
             return
-        if connection.paused and 2 * outgoing.size <= self._limits.output_bytes_max:
+        if not outgoing.size and connection.mask == _IN and connection.state is _OPEN:
+            return  # nothing waits, and the selector knows
+        if connection.paused and 2 * outgoing.size <= self._output_bytes_max:
             connection.paused = False
             if connection.frame_began_ms >= 0:
                 connection.frame_began_ms = now_ms  # it could not go on
@@ -227,6 +226,7 @@ class Connections:
     def let_go(self, connection: Connection, *, abort: bool = False) -> None:
         """Close the socket without telling anybody."""
         connection.state = State.CLOSED
+        connection.take = nowhere  # no circle is left
         self.timers.forget(connection)
         self._dirty.pop(connection, None)
         del self.open[connection.fd]

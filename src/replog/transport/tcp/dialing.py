@@ -154,10 +154,12 @@ class Dialer:
             self._give_up(link, connection.name, reason, now_ms)
         self._forget(link)
 
-    def has_other(self, connection: Connection) -> bool:
-        """Whether its two ends have another open connection."""
-        local, target, _ = connection.link.key
-        return any(key.local == local and key.target == target and link.open for key, link in self._links.items())
+    def moved(self, target: Address) -> None:
+        """It is reached elsewhere now: what failed at the old place is not held against the new one."""
+        for key, link in list(self._links.items()):
+            if key.target == target:
+                link.succeeded()
+                self._forget(link)
 
     def drop(self, local: Address) -> None:
         """Forget every lane of one who lives here no longer."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
-from replog.codec import frame_length
+from replog.codec import HEADER, frame_length
 from replog.transport.tcp.buffers import FRESH_BYTES, SCRATCH_BYTES, Buffers, grow
 
-__all__ = ["TURN_BYTES", "EndOfStream", "Incoming"]
+__all__ = ["TURN_BYTES", "EndOfStream", "Incoming", "Take"]
 
+_LENGTH: Final = Struct("<I").unpack_from
 TURN_BYTES: Final = 512 << 10
 """Read from one connection before the others have their turn."""
 
@@ -52,16 +54,40 @@ class Incoming:
         Raises EndOfStream after the last frame, CodecError for a length that is not allowed, OSError, and what `take` raises.
         After any of these the connection cannot be read on.
         """
-        held, total = self.held, 0
+        total = 0
+        if self._large is None and not self._rest:
+            total = self._begin(source, buffers, take)
+            if total < SCRATCH_BYTES:  # nearly always: there is no more
+                return total
+        held = self.held
         try:
             while total < TURN_BYTES:
                 part = self._receive(source, buffers, take)
-                total += abs(part)
                 if part <= 0:
-                    return total
+                    return total - part
+                total += part
             return total
         finally:
             buffers.held += self.held - held
+
+    def _begin(self, source: socket.socket, buffers: Buffers, take: Take) -> int:
+        """The first read while nothing is owned; returns its bytes."""
+        scratch = buffers.scratch
+        try:
+            size = source.recv_into(scratch)
+        except BlockingIOError:
+            return 0
+        if not size:
+            raise EndOfStream
+        if size >= HEADER.size and _LENGTH(scratch)[0] + 4 == size <= self.frame_bytes_max:  # nearly always: one frame, and whole
+            self.frames += 1
+            take(scratch[:size], False)
+            return size
+        try:
+            self._split(scratch, size, buffers, take)
+        finally:
+            buffers.held += self.held
+        return size
 
     def drop(self, buffers: Buffers) -> None:
         """Forget the frame that has begun."""
@@ -106,13 +132,18 @@ class Incoming:
         """Whole frames in the scratch buffer; what is left behind them is kept."""
         at = length = 0
         while stop - at >= 4:
-            length = frame_length(scratch[at : at + 4], frame_bytes_max=self.frame_bytes_max)
+            length = _LENGTH(scratch, at)[0] + 4
+            if length < HEADER.size or length > self.frame_bytes_max:
+                frame_length(scratch[at : at + 4], frame_bytes_max=self.frame_bytes_max)  # which says what is wrong
             if stop - at < length:
                 break
             self.frames += 1
             take(scratch[at : at + length], False)
             at += length
         left = stop - at
+        if not left:
+            self._rest = b""
+            return
         if left < 4 or length <= FRESH_BYTES:
             self._rest = bytes(scratch[at:stop])
             return

@@ -88,7 +88,7 @@ class Outgoing:
     def add(self, parts: Sequence[bytes | Part], size: int) -> None:
         """Send these next; `size` bytes in all."""
         for part in parts:
-            if len(part) if isinstance(part, _BUFFERS) else part.length:
+            if part if type(part) is bytes else len(part) if isinstance(part, _BUFFERS) else part.length:
                 self._parts.append(part)
             else:
                 release([part])
@@ -103,7 +103,9 @@ class Outgoing:
         while parts and total < TURN_BYTES:
             head = parts[0]
             try:
-                if _is_region(head):
+                if type(head) is bytes and len(parts) == 1 and not self._skip:
+                    taken = target.sendmsg((head,), (), 0)
+                elif _is_region(head):
                     taken = self._sendfile(target, head)
                 else:
                     buffers, more = self._gather()
@@ -156,9 +158,14 @@ class Outgoing:
 
     def _advance(self, taken: int) -> None:
         """So many bytes were taken."""
-        self.size -= taken
-        taken += self._skip
         parts = self._parts
+        self.size -= taken
+        if not self.size:
+            release(parts)
+            parts.clear()
+            self._skip = 0
+            return
+        taken += self._skip
         while parts:
             head = parts[0]
             length = len(head) if isinstance(head, _BUFFERS) else head.length
@@ -178,5 +185,5 @@ def _is_region(part: Any) -> bool:
 def release(parts: Any) -> None:
     """Unpin every slice among these."""
     for part in parts:
-        if not isinstance(part, _BUFFERS):
+        if type(part) is not bytes and not isinstance(part, _BUFFERS):
             part.release()

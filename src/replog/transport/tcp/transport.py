@@ -6,14 +6,13 @@ import os
 import random
 import select
 import socket
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from replog.codec import FROM_CONTROLLER, TO_CONTROLLER, CodecError, decode, encode, encode_parts, route_of
+from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, decode, encode, route_of, sized_parts
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Disconnected, Fetched, Handshake, HandshakeAnswer, Role
@@ -24,25 +23,24 @@ from replog.transport.tcp.connection import IDLE, Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections, Unwelcome
 from replog.transport.tcp.dialing import Dialer
 from replog.transport.tcp.handshake import check_answer, judge
-from replog.transport.tcp.lanes import lane_of
+from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
-from replog.transport.tcp.links import LinkKey
+from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.outgoing import guard_unsettled, release
+from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
 
 __all__ = ["TcpTransport"]
 
-_FETCHED: Final = struct.pack("<H", 4)
+_OPEN: Final = State.OPEN
+_FETCHED: Final = next(number for number, kind in MESSAGE_TYPES.items() if kind is Fetched)
 _EVENTS_MAX: Final = 512
+_SMALL_BYTES: Final = 2 << 10
+"""A frame of so many is copied before it is decoded: bytes are cut up faster than views are."""
 HANDLE_BYTES_MAX: Final = 16 << 20
 """Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
 UNSERVED: Final = "the broker at this end is gone"
 MOVED: Final = "it is reached elsewhere now"
-
-
-def nobody(broker_id: int) -> str | None:
-    """No broker is known."""
-    return None
 
 
 def quiet(name: str, fields: dict[str, Any]) -> None:
@@ -57,7 +55,8 @@ class TcpTransport(Transport):
     for the controller there, ("peer", k) for a client that has connected, "tcp://host:port" for a broker that is not known
     by its id yet.
 
-    When nobody is reached at an address, all listeners get `Disconnected(address)`, and what was to go there is dropped.
+    When nobody is reached at an address, or one of the connections to it has ended while an answer may have been awaited there,
+    all listeners get `Disconnected(address)`, and what was to go there is dropped.
     A peer that misbehaves, stalls or costs too much is cut off (`limits`), which `on_event` is told.
     """
 
@@ -84,14 +83,17 @@ class TcpTransport(Transport):
         self.cluster_id = ""
         """"" until it is known; then every handshake is checked against it. A client learns it from the first answer."""
         self.limits = limits or TcpLimits()
+        self._frame_bytes_max = self.limits.frame_bytes_max
+        self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
-        self._endpoint_of = endpoint_of
         self._insecure = insecure
         self._receivers: dict[Address, Callable[[Address, Any], None]] = {}
         self._peers: dict[int, Connection] = {}
         self._peer_serial = 0
-        self._reached: dict[int, str] = {}
+        self._whereabouts = Whereabouts(endpoint_of)
+        self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
+        """Sender, receiver and lane -> the link that the last such message took, and its route."""
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
         self._lost: dict[Address, None] = {}
         self._closed = False
@@ -163,9 +165,14 @@ class TcpTransport(Transport):
             else:
                 self._send_on(connection, message, 0)
         else:
-            self._send_to_broker(sender, to, message)
+            lane = lane_of(message, self.role)
+            way = None if self._whereabouts.doubtful else self._ways.get((sender, to, lane))
+            if way is not None and way[0].open:
+                self._send_on(way[0].open[0], message, way[1])
+            else:
+                self._send_to_broker(sender, to, message, lane)
 
-    def _send_to_broker(self, sender: Address, to: Address, message: Any) -> None:
+    def _send_to_broker(self, sender: Address, to: Address, message: Any, lane: int) -> None:
         route, target, local = 0, to, sender
         if type(to) is tuple and to[0] == "controller":
             route, target = TO_CONTROLLER, to[1]
@@ -174,10 +181,12 @@ class TcpTransport(Transport):
                 route, local = route | FROM_CONTROLLER, sender[1]
             elif type(sender) is not int:
                 local = self.broker_id
-        if type(target) is int:
+        if type(target) is int and self._whereabouts.has_moved(target):
             self._follow(target)
-        link = self._dialer.link(LinkKey(local, target, lane_of(message, self.role)))
+        link = self._dialer.link(LinkKey(local, target, lane))
         if link.open:
+            if lane != CONTROL:
+                self._ways[sender, to, lane] = link, route
             self._send_on(link.open[0], message, route)
         elif link.dialing is None and link.retry_at_ms > self._now_ms():
             _drop(message)
@@ -187,18 +196,15 @@ class TcpTransport(Transport):
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
     def _follow(self, target: int, newest: Connection | None = None) -> None:
-        """A broker that was replaced while it stood still keeps its connections open: what is for its successor must not go there."""
-        endpoint = self._endpoint_of(target)
-        if endpoint is None or self._reached.setdefault(target, endpoint) == endpoint:
-            return
-        self._reached[target] = endpoint
+        """A broker is reached elsewhere now: all connections of before are closed, and the next is dialed at once."""
         for connection in list(self._connections.open.values()):
             its = connection.peer_id == target or (connection.link is not None and connection.link.key.target == target)
             if its and connection is not newest:
                 self._connections.end(connection, MOVED)
+        self._dialer.moved(target)
 
     def _send_on(self, connection: Connection, message: Any, route: int) -> None:
-        if self.role == BROKER and self._connections.is_full(connection):
+        if connection.outgoing.size >= self._full_bytes and self.role == BROKER:
             _drop(message)
             self._connections.end(connection, f"{connection.outgoing.size} bytes wait for it", abort=True)
         elif (sized := self._encode(connection.peer, message, route)) is not None:
@@ -206,12 +212,11 @@ class TcpTransport(Transport):
 
     def _encode(self, to: Address, message: Any, route: int) -> tuple[list[Any], int] | None:
         """The parts of the frame and their size; None if it is too large."""
-        parts = encode_parts(message, route)
-        size = int.from_bytes(parts[0][:4], "little") + 4  # type: ignore[index]
-        if size <= self.limits.frame_bytes_max:
-            if type(message) is Fetched:
+        parts, size = sized = sized_parts(message, route)
+        if size <= self._frame_bytes_max:
+            if len(parts) > 1 and type(message) is Fetched:
                 guard_unsettled(message, parts)
-            return parts, size
+            return sized
         release(parts)
         text = f"a frame of {size} bytes; allowed are {self.limits.frame_bytes_max}"
         self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": text})
@@ -229,8 +234,8 @@ class TcpTransport(Transport):
             return None
         if self._inbox or self._lost or self._left or self._dialer.has_work or self._connections.has_output:
             return self._now_ms()
-        times = [at for at in (self._connections.timers.next_ms(), self._listeners.next_ms()) if at is not None]
-        return min(times, default=None)
+        times = (self._connections.timers.next_ms(), self._listeners.next_ms())
+        return times[0] if times[1] is None else min(at for at in times if at is not None)
 
     @property
     def has_unsent(self) -> bool:
@@ -256,10 +261,12 @@ class TcpTransport(Transport):
         """
         if self._closed:
             return 0
-        connections, turn = self._connections, self._left + ready
+        connections, turn = self._connections, self._left + ready if self._left else ready
         connections.bytes_read, self._left = 0, []
+        self._whereabouts.turn(now_ms)
         for at, (fd, mask) in enumerate(turn):
             if fd == self._wakeup:
+                self._whereabouts.doubtful = True
                 self._awake()
             elif fd in self._listeners:
                 self._listeners.ready(fd, now_ms)
@@ -268,7 +275,8 @@ class TcpTransport(Transport):
             if connections.bytes_read >= HANDLE_BYTES_MAX:
                 self._left = turn[at + 1 :]  # these are first the next time
                 break
-        self._connections.expire(now_ms)
+        if (due_ms := connections.timers.next_ms()) is not None and due_ms <= now_ms:
+            connections.expire(now_ms)
         self._listeners.resume(now_ms)
         return self._deliver()
 
@@ -288,12 +296,19 @@ class TcpTransport(Transport):
                 _drop(message)
             else:
                 delivered += 1
+                if type(message) not in ROUTINE:
+                    self._whereabouts.doubtful = True
                 receive(sender, message)
         return delivered
 
     def flush(self) -> None:
         """Dial whom `send` wants to reach, and write what it queued, as far as sockets take it."""
-        if not self._closed and (self._dialer.has_work or self._connections.has_output):
+        if self._closed:
+            return
+        if self._whereabouts.doubtful:
+            for target in self._whereabouts.moved():
+                self._follow(target)
+        if self._dialer.has_work or self._connections.has_output or self._lost:
             now_ms = self._now_ms()
             self._dialer.dial(now_ms)
             self._connections.flush(now_ms)
@@ -359,6 +374,7 @@ class TcpTransport(Transport):
         self._inbox.clear()
         self._receivers.clear()
         self._peers.clear()
+        self._ways.clear()
         self._lost.clear()
         self._dialer.close()
 
@@ -385,11 +401,15 @@ class TcpTransport(Transport):
 
     def _frame(self, connection: Connection, frame: memoryview, lasting: bool) -> None:
         """A whole frame. Slices are views of it, so one that is overwritten next is copied first; all else copies anyway."""
-        if not lasting and frame[6:8] == _FETCHED:
-            frame = memoryview(bytes(frame))
-        message = decode(frame, frame_bytes_max=self.limits.frame_bytes_max)
-        route = route_of(frame)
-        if connection.state is State.GREETING:
+        state = connection.state
+        if state is not _OPEN and state is not State.GREETING:
+            return  # an earlier one was refused
+        whole: bytes | memoryview = frame
+        if not lasting and (len(frame) <= _SMALL_BYTES or frame[6] == _FETCHED):
+            whole = bytes(frame)
+        message = decode(whole, frame_bytes_max=self._frame_bytes_max)
+        route = route_of(whole)
+        if state is not _OPEN:
             if connection.dialed:
                 self._greeted(connection, message)
             else:
@@ -399,7 +419,7 @@ class TcpTransport(Transport):
         if problem is not None:
             raise CodecError(problem)
         to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
-        self._inbox.append((to, connection.sender(route), message))
+        self._inbox.append((to, connection.sender(route) if route else connection.peer, message))
 
     def _introduced(self, connection: Connection, said: Any) -> None:
         """The first frame on a connection that was accepted."""
@@ -420,7 +440,8 @@ class TcpTransport(Transport):
             connection.peer = ("peer", self._peer_serial)
         else:
             connection.peer = connection.peer_id = said.broker_id
-            self._follow(said.broker_id, newest=connection)
+            if self._whereabouts.has_moved(said.broker_id):
+                self._follow(said.broker_id, newest=connection)
             connection.link = self._dialer.link(LinkKey(connection.local, said.broker_id, said.lane))
         self._open(connection, now_ms)
 
@@ -449,7 +470,7 @@ class TcpTransport(Transport):
     def _ended(self, connection: Connection, reason: str) -> None:
         if connection.link is not None:
             self._dialer.ended(connection, reason, self._now_ms())
-            harmless = reason in (IDLE, UNSERVED) or (reason == CLOSED_BY_PEER and self._dialer.has_other(connection))
+            harmless = reason in (IDLE, UNSERVED) or (reason == CLOSED_BY_PEER and self._was_idle(connection))
             if connection.peer is not None and not harmless:
                 self._lose(connection.link.key.target)
         elif type(connection.peer) is tuple:
@@ -459,6 +480,10 @@ class TcpTransport(Transport):
         if connection.peer is not None or not (connection.dialed or reason == CLOSED_BY_PEER):  # a failed dialing was told of
             fields = {"peer": connection.peer, "at": connection.name, "lane": connection.lane, "reason": reason}
             self._on_event("peer_disconnected", fields)
+
+    def _was_idle(self, connection: Connection) -> bool:
+        """Whether nobody has waited for an answer on it: then its end, at the other end's limit, is no loss."""
+        return 2 * (self._now_ms() - max(connection.heard_ms, connection.taken_ms)) >= self.limits.idle_timeout_ms
 
     def _lose(self, address: Address) -> None:
         """Nobody is reached there: all who listen are told by the next `handle`."""

@@ -408,6 +408,15 @@ def late_ack_of_acks_1() -> History:
     return history
 
 
+def earlier_attempt_of_acks_1() -> History:
+    """An earlier leader had stored it without an answer, and leads again when the one that confirmed it was lost."""
+    history = History()
+    history.invoke_send("v", K, ["a"]).info()
+    send(history, "b", 0, acks="1")
+    poll(history, 0, "ab", 2, final=True)
+    return history
+
+
 def second_copies() -> History:
     history = History(idempotent=False)
     send(history, "a", 0)
@@ -561,6 +570,7 @@ def others_in_between() -> History:
 
 GOOD: list[tuple[Bad, dict[str, int]]] = [
     (late_ack_of_acks_1, {}),
+    (earlier_attempt_of_acks_1, {}),
     (second_copies, {"duplicate": 1}),
     (under_way_together, {"unread": 2}),
     (reader_of_the_end, {"unread": 3}),

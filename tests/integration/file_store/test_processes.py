@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,85 +11,9 @@ import pytest
 from replog.metadata.file import FileStore
 from replog.ports import Create
 
+from .conftest import Start
+
 pytestmark = pytest.mark.processes
-
-SRC = Path(__file__).resolve().parents[2] / "src"
-PRELUDE = """
-import sys
-from replog.errors import UsageError
-from replog.metadata.file import FileStore
-from replog.ports import Conflict, Create, Put
-path = sys.argv[1]
-"""
-
-
-class Child:
-    """Another process that runs a few lines against the store."""
-
-    def __init__(self, path: Path, code: str) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(SRC)}
-        command = [sys.executable, "-c", PRELUDE + code, str(path)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def kill(self) -> list[str]:
-        """SIGKILL; returns what it had written that was not read yet."""
-        self.process.send_signal(signal.SIGKILL)
-        return self._rest()
-
-    def finish(self) -> list[str]:
-        """Wait for a normal end."""
-        lines = self._rest()
-        assert self.process.returncode == 0
-        return lines
-
-    def say(self, line: str) -> None:
-        """Let a child go on that waits for a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def _rest(self) -> list[str]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        with self.process.stdout as stdout:
-            rest = stdout.read()  # not `communicate`: it knows nothing of what `line` has left in the buffer
-        self.process.wait()
-        return [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-
-
-Start = Callable[[str], Child]
-
-
-@pytest.fixture
-def start(path: Path) -> Iterator[Start]:
-    """Starts children that are gone when the test ends."""
-    children: list[Child] = []
-
-    def another(code: str) -> Child:
-        children.append(Child(path, code))
-        return children[-1]
-
-    yield another
-    for child in children:
-        if child.process.returncode is None:
-            child.kill()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[FileStore]:
-    with FileStore(path) as store:
-        yield store
 
 
 def test_two_processes_count_to_a_sum(start: Start, store: FileStore) -> None:
@@ -120,18 +39,18 @@ store.close()
 
 def test_processes_that_make_the_store_at_once_make_one(start: Start, path: Path) -> None:
     code = """
-print("ready", flush=True)
+say("ready")
 sys.stdin.readline()
 store = FileStore(path)
 store.commit([Create("/from/" + store.session_id, b"")])
-print(store.session_id)
+say(store.session_id)
 """
     children = [start(code) for _ in range(3)]
     for child in children:
         assert child.line() == "ready"
     for child in children:
-        child.say("go")
-    ids = [child.finish()[0].strip() for child in children]
+        child.tell("go")
+    ids = [child.finish()[-1] for child in children]
     with FileStore(path) as store:
         assert store.list("/from") == sorted(ids)
         assert len(set(ids)) == 3
@@ -150,7 +69,7 @@ def test_changes_reach_another_process(start: Start, store: FileStore) -> None:
 HOLDER = """
 store = FileStore(path)
 store.commit([Create("/ids/1", b"", ephemeral=True)])
-print(store.session_id, flush=True)
+say(store.session_id)
 sys.stdin.readline()
 """
 
@@ -181,7 +100,8 @@ def test_the_lease_of_a_killed_process_runs_out(start: Start, path: Path) -> Non
 def test_a_process_whose_session_was_ended_writes_no_more(start: Start, store: FileStore) -> None:
     child = start(HOLDER + 'store.commit([Put("/ids/1", b"late")])')
     store.end_session(child.line())
-    _, _ = child.process.communicate("go\n")
+    child.tell("go")
+    child.end()
     assert child.process.returncode == 1
     assert store.list("/ids") == []
     store.commit([Create("/ids/1", b"mine")])
@@ -197,15 +117,13 @@ if found is None:
 while True:
     value = b"%d" % (version + 1) * 200
     version = store.commit([Put("/a", value, version), Put("/b", value, version)])[0]
-    print(version, flush=True)
+    say(version)
 """
-    acknowledged = 0
     for round_ in range(8):
         child = start(code)
         for _ in range(3 + 5 * round_):
-            acknowledged = int(child.line())
-        rest = child.kill()
-        acknowledged = int(rest[-1]) if rest else acknowledged
+            child.line()
+        acknowledged = int(child.kill()[-1])
         with FileStore(path) as store:
             one, two = store.read_each(["/a", "/b"])
             assert one is not None
@@ -217,7 +135,7 @@ while True:
 
 def test_a_forked_child_is_refused_and_does_no_harm(start: Start, path: Path) -> None:
     code = """
-import gc, os
+import gc
 store = FileStore(path)
 other = store.session()
 store.commit([Create("/before", b"", ephemeral=True)])
@@ -253,11 +171,11 @@ _, status = os.wait()
 assert status == 0, status
 assert os.path.exists(path + "-wal")
 store.commit([Create("/after", b"")])
-print(",".join(store.list("/")), flush=True)
+say(",".join(store.list("/")))
 sys.stdin.readline()
 """
     child = start(code)
     assert child.line() == "after,before"
     with FileStore(path) as store:
         assert store.list("/") == ["after", "before"]
-        assert child.finish() == []
+        assert child.finish() == ["after,before"]

@@ -1,0 +1,85 @@
+"""What the benchmarks share: loops that take turns, reports, and the processes that are measured."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import replog
+
+__all__ = ["brokers", "in_turns", "raw_peer", "report", "timed"]
+
+# Answers a byte for every so many bytes.
+_PEER = """
+import socket, sys
+every = int(sys.argv[1])
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+peer, _ = server.accept()
+peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+got, buffer = 0, bytearray(1 << 20)
+while count := peer.recv_into(buffer):
+    got += count
+    while got >= every:
+        got -= every
+        peer.sendall(b"!")
+"""
+
+
+def timed(loop: Callable[[], object]) -> float:
+    """Seconds that a loop takes."""
+    started = time.perf_counter()
+    loop()
+    return time.perf_counter() - started
+
+
+def in_turns(
+    ours: Callable[[], object], other: Callable[[], object], rounds: int, *, before: Callable[[], object] = lambda: None
+) -> list[tuple[float, float]]:
+    """(seconds of ours, seconds of the other) per round; one more before them, which warms up, does not count.
+
+    Neither does `before`, which comes before each loop. The order changes with each round: whoever runs first after files
+    were emptied gets the pages that were just freed.
+    """
+    pairs = []
+    for number in range(rounds + 1):
+        seconds = {}
+        for loop in (ours, other) if number % 2 else (other, ours):
+            before()
+            seconds[loop] = timed(loop)
+        pairs.append((seconds[ours], seconds[other]))
+    return pairs[1:]
+
+
+def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float]) -> None:
+    """Print the figures, and leave them in the benchmark's report."""
+    rounded = {key: round(value, 3) for key, value in figures.items()}
+    benchmark.extra_info.update(rounded)
+    with capsys.disabled():
+        print(f"\n{name}: {rounded}")
+
+
+@contextmanager
+def brokers(folder: Path) -> Iterator[list[str]]:
+    """Three broker processes that share a store file; yields their endpoints."""
+    store = f"file://{folder / 'store.db'}"
+    with ExitStack() as started:
+        processes = [started.enter_context(replog.BrokerProcess(n, data=folder / f"b{n}", store=store)) for n in (1, 2, 3)]
+        yield [one.endpoint for one in processes]
+
+
+@contextmanager
+def raw_peer(every: int) -> Iterator[socket.socket]:
+    """A connection to a process that answers a byte for every `every` bytes."""
+    command = [sys.executable, "-c", _PEER, str(every)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as peer:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield peer

@@ -1,0 +1,258 @@
+"""Reading a message step by step, as its annotations say and never as the bytes do.
+
+msgpack alone would allocate whatever nested arrays a hostile frame declares. Here arrays are opened one by one where an
+array is expected, and everything else must be a scalar of its type.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+from msgpack import Unpacker
+from msgpack.exceptions import OutOfData, UnpackException
+
+from replog import messages as m
+from replog.codec.frames import HEADER, INT64_MAX, INT64_MIN, KEYS, PLAIN, PLAIN_DEPTH_MAX, RANGES, CodecError
+from replog.config import TopicConfig
+from replog.errors import UsageError
+from replog.model import PartitionId
+from replog.records import MemorySlice
+
+__all__ = ["read"]
+
+
+class _Reader:
+    """One frame on its way in. `value()` is the next scalar, `array()` opens the next array; neither ever makes a container."""
+
+    __slots__ = ("array", "at", "frame", "mapping", "meta", "meta_at", "newer", "skip", "unpacker", "value")
+
+    def __init__(self, frame: memoryview, meta_stop: int, *, newer: bool) -> None:
+        self.frame = frame
+        self.meta = frame[HEADER.size : meta_stop]
+        self.newer = newer
+        self.at = meta_stop
+        self.unpacker = Unpacker(max_buffer_size=len(self.meta) or 1, raw=False, max_array_len=0, max_map_len=0, max_ext_len=0)
+        self.unpacker.feed(self.meta)
+        self.value: Callable[[], Any] = self.unpacker.unpack
+        self.array: Callable[[], int] = self.unpacker.read_array_header
+        self.mapping: Callable[[], int] = self.unpacker.read_map_header
+        self.skip: Callable[[], None] = self.unpacker.skip
+
+    def items(self, where: str) -> range:
+        """Open an array; each item takes at least a byte, so a longer one than the bytes that are left is a lie."""
+        count = self.array()
+        if count > len(self.meta) - self.unpacker.tell():
+            raise CodecError(f"{where} claims {count} items in the last {len(self.meta) - self.unpacker.tell()} bytes")
+        return range(count)
+
+    def attachment(self, length: Any, where: str) -> memoryview:
+        """The next bytes behind the meta."""
+        if type(length) is not int or not 0 <= length <= len(self.frame) - self.at:
+            raise CodecError(f"{where} claims {length!r:.40} bytes of the last {len(self.frame) - self.at}")
+        self.at += length
+        return self.frame[self.at - length : self.at]
+
+
+Read = Callable[[_Reader], Any]
+
+
+def read(kind: type[Any], frame: memoryview, meta_stop: int, *, newer: bool) -> Any:
+    """The message of this class whose meta ends there, in a whole frame; `newer`: of a later version of the protocol.
+
+    Raises CodecError, and nothing else.
+    """
+    reader = _Reader(frame, meta_stop, newer=newer)
+    try:
+        message = _object(kind)(reader)
+    except OutOfData:
+        raise CodecError(f"{kind.__name__}: ends too early") from None
+    except (UnpackException, ValueError) as error:
+        raise CodecError(f"{kind.__name__}: {error}") from None
+    meta_left, left = len(reader.meta) - reader.unpacker.tell(), len(frame) - reader.at
+    if meta_left or left:
+        raise CodecError(f"{kind.__name__}: {meta_left} + {left} bytes are left over")
+    return message
+
+
+_OBJECTS: Final[dict[type[Any], Read]] = {}
+
+
+def _object(kind: type[Any]) -> Read:
+    """How to read one attrs class or NamedTuple: an array of its fields. Made once per class."""
+    if kind not in _OBJECTS:
+        _OBJECTS[kind] = _make_object(kind)
+    return _OBJECTS[kind]
+
+
+def _make_object(kind: type[Any]) -> Read:
+    hints = typing.get_type_hints(kind)
+    names = [a.name for a in attrs.fields(kind)] if attrs.has(kind) else list(kind._fields)
+    special: dict[tuple[type[Any], str], Read] = {
+        (m.ProduceEntry, "body"): _read_body,
+        (m.FetchedEntry, "slices"): _read_slices,
+        (PartitionId, "topic_id"): _read_topic_id,
+        (m.TopicView, "topic_id"): _read_topic_id,
+    }
+    reads = tuple(special.get((kind, name)) or _reader(hints[name], f"{kind.__name__}.{name}") for name in names)
+    positional = [] if not attrs.has(kind) else [a.name for a in attrs.fields(kind) if a.kw_only]
+    split = len(names) - len(positional)
+    assert names[split:] == positional, f"{kind.__name__}: keyword-only fields come last"
+
+    def read(reader: _Reader) -> Any:
+        count = reader.array()
+        if count != len(reads) and not (reader.newer and count > len(reads)):
+            raise CodecError(f"{kind.__name__} with {count} fields; it has {len(reads)}")
+        values = [each(reader) for each in reads]
+        for _ in range(count - len(reads)):
+            reader.skip()
+        if not positional:
+            return kind(*values)
+        return kind(*values[:split], **dict(zip(positional, values[split:], strict=True)))
+
+    return read
+
+
+def _reader(hint: Any, where: str) -> Read:
+    """How to read a value of this type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is int:
+        return _int(where)
+    if hint in (str, bytes, bool):
+        return _scalar(hint, where)
+    if hint is TopicConfig:
+        return _read_config
+    if hint is Any:
+        return lambda reader: _plain(reader, where, 0)
+    if origin is dict:
+        return lambda reader: _plain_dict(reader, where)
+    if origin is list:
+        return _many(_reader(arguments[0], where), list, where)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return _many(_reader(arguments[0], where), tuple, where)
+    if origin is tuple:
+        return _pair([_reader(each, where) for each in arguments], where)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = [each for each in arguments if each is not type(None)]
+        return _optional(_reader(inner, where))
+    assert attrs.has(hint) or issubclass(hint, tuple), f"{where}: no way to read {hint!r}"
+    return _object(hint)
+
+
+def _int(where: str) -> Read:
+    low, high = RANGES.get(where.rpartition(".")[2], (INT64_MIN, INT64_MAX))
+
+    def read(reader: _Reader) -> int:
+        value = reader.value()
+        if type(value) is not int:  # a bool is no number here
+            raise CodecError(f"{where} is {value!r:.40}, not an int")
+        if not low <= value <= high:
+            raise CodecError(f"{where} is {value}; allowed are {low} to {high}")
+        return value
+
+    return read
+
+
+def _scalar(kind: type[Any], where: str) -> Read:
+    def read(reader: _Reader) -> Any:
+        value = reader.value()
+        if type(value) is not kind:
+            raise CodecError(f"{where} is {value!r:.40}, not {kind.__name__}")
+        return value
+
+    return read
+
+
+def _optional(inner: Read) -> Read:
+    def read(reader: _Reader) -> Any:
+        if _ahead(reader) == _NIL:
+            return reader.value()
+        return inner(reader)
+
+    return read
+
+
+def _many(inner: Read, kind: Callable[[list[Any]], Any], where: str) -> Read:
+    def read(reader: _Reader) -> Any:
+        return kind([inner(reader) for _ in reader.items(where)])
+
+    return read
+
+
+def _pair(inner: list[Read], where: str) -> Read:
+    def read(reader: _Reader) -> Any:
+        if reader.array() != len(inner):
+            raise CodecError(f"{where} holds tuples of {len(inner)}")
+        return tuple([each(reader) for each in inner])
+
+    return read
+
+
+def _read_body(reader: _Reader) -> bytes:
+    return bytes(reader.attachment(reader.value(), "ProduceEntry.body"))  # copied: it outlives the receive buffer
+
+
+def _read_slices(reader: _Reader) -> list[MemorySlice]:
+    where = "FetchedEntry.slices"
+    slices = []
+    for _ in reader.items(where):
+        if reader.array() != 3:
+            raise CodecError(f"{where}: a slice is (base offset, end offset, length)")
+        base, end, length = reader.value(), reader.value(), reader.value()
+        if type(base) is not int or type(end) is not int or not 0 <= base <= end <= INT64_MAX:
+            raise CodecError(f"{where}: offsets from {base!r:.40} to {end!r:.40}")
+        slices.append(MemorySlice(base, end, reader.attachment(length, where)))
+    return slices
+
+
+def _read_topic_id(reader: _Reader) -> bytes:
+    value = reader.value()
+    if type(value) is not bytes or len(value) != 16:
+        raise CodecError(f"a topic id is 16 bytes, not {value!r:.40}")
+    return value
+
+
+def _read_config(reader: _Reader) -> TopicConfig:
+    try:
+        return TopicConfig.from_mapping({str(key): value for key, value in _plain_dict(reader, "TopicConfig").items()})
+    except UsageError as error:
+        raise CodecError(f"TopicConfig: {error}") from None
+
+
+_NIL: Final = 0xC0
+_ARRAYS: Final = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+_MAPS: Final = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
+
+
+def _ahead(reader: _Reader) -> int:
+    """The first byte of the next value, which says what it is; -1 at the end."""
+    at = reader.unpacker.tell()
+    return reader.meta[at] if at < len(reader.meta) else -1
+
+
+def _plain(reader: _Reader, where: str, depth: int) -> Any:
+    """Any plain value: a scalar, or lists and dicts of them."""
+    ahead = _ahead(reader)
+    if depth > PLAIN_DEPTH_MAX:
+        raise CodecError(f"{where} nests deeper than {PLAIN_DEPTH_MAX}")
+    if ahead in _ARRAYS:
+        return [_plain(reader, where, depth + 1) for _ in reader.items(where)]
+    if ahead in _MAPS:
+        return _plain_dict(reader, where, depth)
+    value = reader.value()
+    if type(value) not in PLAIN:
+        raise CodecError(f"{where} holds a {type(value).__name__}")
+    return value
+
+
+def _plain_dict(reader: _Reader, where: str, depth: int = 0) -> dict[str | int, Any]:
+    result: dict[str | int, Any] = {}
+    for _ in range(reader.mapping()):  # grows with what is read, not with what is claimed
+        key = reader.value()
+        if type(key) not in KEYS:
+            raise CodecError(f"{where} has a key of type {type(key).__name__}")
+        result[key] = _plain(reader, where, depth + 1)
+    return result

@@ -1,0 +1,142 @@
+"""How long the end of a session may take: a store that is silent is left behind, and never waited for twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import replog
+from replog.errors import UsageError
+from replog.metadata.memory import MemoryStore
+from replog.runtime.ids import RandomIds
+from replog.runtime.store_sessions import StoreSessions
+from replog.runtime.workers import Workers
+from replog.testing.eventually import eventually
+
+MEMBER = ("membership", 1)
+PATIENCE_S = 60
+SHORT = {"session_ms": 150, "heartbeat_ms": 40}
+
+
+class Silent(MemoryStore):
+    """Ends no session before it is told to."""
+
+    answers: threading.Event
+    closing: list[threading.Thread]
+    session_ms = 100
+
+    def session(self) -> Silent:
+        another = super().session()
+        another.__class__ = Silent
+        assert isinstance(another, Silent)
+        another.answers, another.closing = self.answers, self.closing
+        return another
+
+    def close(self) -> None:
+        self.closing.append(threading.current_thread())
+        self.answers.wait(PATIENCE_S)
+        super().close()
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    store = Silent()
+    store.answers, store.closing = threading.Event(), []
+    yield store
+    store.answers.set()
+    for thread in store.closing:
+        thread.join(PATIENCE_S)
+
+
+def opened(store: Silent) -> StoreSessions:
+    told: list[Any] = []
+    sessions = StoreSessions(
+        store.session, members=[MEMBER], post=lambda to, message: told.append(message), workers=Workers("test"), ids=RandomIds()
+    )
+    sessions.start()
+    eventually(lambda: told)
+    return sessions
+
+
+def returns(call: Callable[[], object]) -> bool:
+    """Whether a call comes back at all."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S / 2)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, 0.05, None])
+def test_a_silent_store_is_left_behind(silent: Silent, timeout_s: float | None, caplog: pytest.LogCaptureFixture) -> None:
+    sessions = opened(silent)
+    assert returns(lambda: sessions.close(timeout_s))
+    limit_s = 0.1 if timeout_s is None else timeout_s
+    assert f"the store has not ended the session within {limit_s:g} s" in caplog.text
+    assert returns(lambda: sessions.close(None)), "there is nothing left to wait for"
+    assert len(silent.closing) == 1
+    assert silent.closing[0].is_alive()
+    silent.answers.set()
+    eventually(lambda: not silent.closing[0].is_alive())
+
+
+def test_one_that_answers_is_waited_for(silent: Silent, caplog: pytest.LogCaptureFixture) -> None:
+    sessions = opened(silent)
+    threading.Timer(0.02, silent.answers.set).start()
+    sessions.close(PATIENCE_S)
+    silent.closing[0].join(PATIENCE_S)
+    assert caplog.text == ""
+
+
+def test_a_broker_stops_although_its_store_is_silent(silent: Silent, tmp_path: Path) -> None:
+    one = replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "b1", store=silent, config=SHORT)
+    one.start().wait_until_ready(timeout_s=PATIENCE_S)
+    with pytest.raises(UsageError, match="timeout_s"):
+        one.stop(timeout_s=-1)
+    assert returns(lambda: one.stop(timeout_s=0.05))
+    assert [thread.is_alive() for thread in silent.closing] == [True]
+    assert (tmp_path / "b1" / "clean").exists()
+
+
+def test_a_cluster_waits_for_a_silent_store_once() -> None:
+    """As long as for one broker, not for each."""
+    cluster = replog.Cluster(brokers=3, config=SHORT)
+    embedded = cluster._embedded
+    with cluster:
+        now_ms: list[int] = [0]
+        given: list[float | None] = []
+        embedded._pump.now_ms = lambda: now_ms[0]
+        for one in embedded.running.values():
+            stop = one.stop
+
+            def stopped(*, clean: bool, timeout_s: float | None, stop: Any = stop) -> None:
+                given.append(timeout_s)
+                now_ms[0] += 100
+                stop(clean=clean, timeout_s=timeout_s)
+
+            one.stop = stopped  # type: ignore[method-assign]
+    assert given == [0.15, 0.05, 0.0]
+
+
+def test_a_broker_without_a_session_says_so(tmp_path: Path) -> None:
+    """As long as the store has neither answered nor refused."""
+    asked, answers = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def session(self) -> MemoryStore:
+            asked.set()
+            answers.wait(PATIENCE_S)
+            return super().session()
+
+    one = replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "b1", store=Slow(), config=SHORT)
+    assert one.trouble == ""
+    one.start()
+    asked.wait(PATIENCE_S)
+    assert one.trouble == "it has no session at the metadata store yet"
+    answers.set()
+    one.wait_until_ready(timeout_s=PATIENCE_S)
+    assert one.trouble == ""
+    one.stop()
