@@ -77,6 +77,8 @@ def test_s13_a_reader_is_shown_other_records() -> None:
     book.entries[0] = book.entries[0]._replace(header_crc=header(0, 3).header_crc)
     holds(rule.shown, CLIENT, book, leader, entry, [[header(0, 3)]])
     holds(rule.shown, CLIENT, book, leader, entry, ["not a batch"])  # that is S18's
+    book.entries[0] = NEVER_SEEN
+    holds(rule.shown, CLIENT, book, leader, entry, [[header(0, 3)]])
     damaged = header(0, 3)._replace(count=200)  # a flipped bit: the checksum of the header does not cover it
     holds(rule.shown, CLIENT, book, leader, entry, [[damaged]])
     violates("S18", BytesAreIntact().shipped, book, copy_of(1, []), entry.slices[0], [damaged])
