@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replog import errors
     from replog.client.client import Client
     from replog.client.consumer import Consumer
+    from replog.client.explaining import Explanation
     from replog.client.producer import Deliveries, Delivery, Producer
     from replog.client.results import (
         BrokerDescription,
@@ -63,6 +64,7 @@ __all__ = [
     "Controller",
     "Deliveries",
     "Delivery",
+    "Explanation",
     "FileStore",
     "LocalPartition",
     "Log",
@@ -106,6 +108,7 @@ _HOME = {
     "Controller": "replog.controller.controller",
     "Deliveries": "replog.client.producer",
     "Delivery": "replog.client.producer",
+    "Explanation": "replog.client.explaining",
     "FileStore": "replog.metadata.file",
     "LocalPartition": "replog.runtime.node",
     "Log": "replog.ports",

@@ -76,6 +76,11 @@ def _one_of(*allowed: object) -> Any:
     return check
 
 
+def _share(_instance: object, attribute: Any, value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise UsageError(f"{attribute.name} is {value!r}; allowed are 0 to 1")
+
+
 def _flag(_instance: object, attribute: Any, value: object) -> None:
     if not isinstance(value, bool):
         raise UsageError(f"{attribute.name} is True or False, not {value!r}")
@@ -133,6 +138,11 @@ class TopicConfig:
         """From plain keys; Kafka's names are accepted as aliases. Raises UsageError on an unknown key or a bad value."""
         return cls(**_known(cls, values, _TOPIC_ALIASES))
 
+    @classmethod
+    def named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The same values, each under the name of its key here. Raises UsageError on an unknown key or one that is given twice."""
+        return _known(cls, values, _TOPIC_ALIASES)
+
     def to_mapping(self) -> dict[str, Any]:
         """The keys that differ from the defaults, as plain values: what the store keeps."""
         return {a.name: getattr(self, a.name) for a in attrs.fields(type(self)) if getattr(self, a.name) != a.default}
@@ -161,6 +171,12 @@ class BrokerConfig:
     session_ms: int = field(default=9_000, validator=_whole(100, 86_400_000))
     """Others take a broker for dead after this long without a sign of life; at most a day."""
     heartbeat_ms: int = field(default=2_000, validator=_whole(10, _MAX64))
+    leader_imbalance_check_ms: int = field(default=300_000, validator=_whole(0, _MAX64))
+    """How often the controller gives leaderships back to preferred leaders that are in sync; 0: only when asked."""
+    leader_imbalance_max: float = field(default=0.1, validator=_share)
+    """... of brokers that lead less than all but this share of what they are preferred for."""
+    shutdown_timeout_ms: int = field(default=10_000, validator=_whole(0, _MAX64))
+    """A broker that is stopped waits so long for the controller to move what it leads; 0: it does not ask."""
     reconcile_ms: int = field(default=30_000, validator=_whole(10, _MAX64))
     """How often the controller scans the store for changes whose watch was lost."""
     slice_partitions_max: int = field(default=1_000, validator=_whole(1, 100_000))
@@ -183,7 +199,14 @@ class BrokerConfig:
     batch_records_max: int = field(default=1_000_000, validator=_whole(1, 2**31 - 1))
     outstanding_messages_max: int = field(default=1_000_000, validator=_whole(100, 100_000_000))
     """The in-process driver raises, naming the loop, when one pump passes more messages than this."""
+    reassignments_max: int = field(default=50, validator=_whole(1, 100_000))
+    """Partitions that move at a time; more wait for their turn."""
+    reassignment_bytes_per_s: int = field(default=0, validator=_whole(0, _MAX64))
+    """A broker fetches copies that reassignments add to it no faster than this, all of them together; 0: as fast as it can."""
     topic_partitions_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
+    topic_bytes_max: int = field(default=600_000, validator=_whole(256, 2**31 - 1))
+    """Largest entry of one topic in the metadata store, about 42 bytes per partition of three replicas. A node of ZooKeeper, and the
+    transaction that writes it, must stay below the servers' jute.maxbuffer (1 MiB), also while partitions are reassigned."""
     self_checks: bool = field(default=False, validator=_flag)
     """Check invariants while running, of whatever a message was about; a broker in which one does not hold stops (InvariantViolated)."""
 

@@ -86,6 +86,9 @@ class PartitionState:
     controller_epoch: int = 0
     partition_epoch: int = 0
     """The version of this value in the store: grows by one with each stored change, the token of every proposal."""
+    min_isr: int = 0
+    """Fewest in-sync replicas that commit anything, as this state, its ELR and its leader reckon. A topic's new min_isr counts for a
+    partition from the state on that says so (KAFKA-16540). 0: as the topic says."""
 
 
 @frozen
@@ -102,3 +105,5 @@ class BrokerInfo:
     """A fenced broker leads nothing and joins no ISR (KIP-841)."""
     draining: bool = field(default=False, kw_only=True)
     """In controlled shutdown."""
+    overdue: bool = field(default=False, kw_only=True)
+    """It has not acknowledged in time what the controller told it: it may act on an older state of its partitions."""

@@ -23,7 +23,7 @@ VIEW = m.ClusterView(
     since=-1,
     controller=1,
     brokers=BROKERS,
-    topics=[m.TopicView("orders", P0.topic_id, CONFIG, (m.PartitionView(0, 7, None, 9, (2,), (3,), (1, 2, 3), 11, True),))],
+    topics=[m.TopicView("orders", P0.topic_id, CONFIG, (m.PartitionView(0, 7, None, 9, (2,), (3,), (1, 2, 3), 11, True),), end=1)],
     removed_topics=[b"\x01" * 16],
     removed_brokers=[9],
     cluster_id="c-1",
@@ -94,6 +94,8 @@ def messages() -> dict[str, Any]:
         m.ReplicaStatesAnswer(2, 2**40, 15, [m.ReplicaState(P0, 4, 100, 90)]),
         m.Admin(16, "create_topic", PLAIN, 5),
         m.AdminAnswer(16, 36, "exists", PLAIN, "client-1"),
+        m.ControlledShutdown(2, 2**40),
+        m.ControlledShutdownAnswer(2, 2**40, 3, 11, 12, [P0], 7),
         m.Handshake("c1", m.BROKER, 2, 3, 1, 1, 2, b"nonce", b"proof"),
         m.HandshakeAnswer(11, "another cluster", "c1", 3, 1, b"nonce", b"proof"),
     ]

@@ -6,13 +6,13 @@ controller's first notice it leads and follows nothing (V3 E would let it lead b
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from replog.broker.commands import TOPIC_DELETED, Commands
-from replog.broker.durability import FlushReports
+from replog.broker.durability import FlushReports, flushed_aside
 from replog.broker.fetching import Fetching
 from replog.broker.forwarding import Forwarding
+from replog.broker.leaving import Leaving
 from replog.broker.offsets import Offsets
 from replog.broker.proposals import Proposals
 from replog.broker.reports import Reports
@@ -21,17 +21,19 @@ from replog.broker.sessions import Sessions
 from replog.broker.upkeep import Upkeep
 from replog.broker.waiting import WaitingAppend, WaitingAppends, answer
 from replog.config import BrokerConfig
-from replog.errors import Code, LogClosed, LogCorrupt, LogDamaged, LogFull
+from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
 from replog.messages import (
     Admin,
     AdminAnswer,
     AlterIsrAnswer,
+    ControlledShutdownAnswer,
     Disconnected,
     Fetch,
     Fetched,
     FetchedEntry,
     Flushed,
     LeaderAndIsr,
+    Leave,
     ListOffsets,
     Metadata,
     OffsetsForLeaderEpoch,
@@ -51,7 +53,7 @@ from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.partition.following import Followed
 from replog.partition.partition import Partition
 from replog.partition.self_checks import SelfChecks
-from replog.ports import Event, FlushDone, FlushToken, Ids, Log, LogDirectory, Outbox
+from replog.ports import Event, FlushDone, Ids, LogDirectory, Outbox
 from replog.records import BadBatch, RecordBatch
 
 __all__ = ["Broker"]
@@ -74,7 +76,8 @@ class Broker:
         self._proposals = Proposals(broker_id, self.outbox, config)
         self._upkeep = Upkeep(directory, self.partitions, config)
         self._offsets = Offsets(self.partitions, self.routing, failed=self._fail)
-        self._forwarding = Forwarding(self.outbox)
+        self._forwarding = Forwarding(self.outbox, self.partitions)
+        self.leaving = Leaving(broker_id, self.outbox, self._commands)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
         self._directory_failed = False
@@ -95,6 +98,8 @@ class Broker:
             ReplicaStates: self.on_replica_states,
             Admin: self.on_admin,
             AdminAnswer: self.on_admin_answer,
+            ControlledShutdownAnswer: self.leaving.on_answer,
+            Leave: self.leaving.on_leave,
             Registered: self.on_registered,
             Disconnected: self.on_disconnected,
         }
@@ -143,6 +148,7 @@ class Broker:
         if self._upkeep.heartbeat_due(now_ms):
             self._metadata_asked = False  # an answer that has not come by now is lost
             self._reports.heartbeat()
+            self.leaving.ask()
         try:
             for partition in self._upkeep.run(now_ms):
                 self._sessions.committed(partition)
@@ -279,7 +285,8 @@ class Broker:
         token = message.token
         partition, log = self.partitions.get(token.identity), self._upkeep.flush_done(token)
         if partition is None or partition.failed or partition.log is not log:
-            self._flushed_aside(log, token)
+            if flushed_aside(log, token):
+                self._fail(None, f"a flush failed: {token.error}")
             return
         before = partition.high_watermark
         try:
@@ -292,14 +299,6 @@ class Broker:
         self._waiting.wake(partition)
         self._flush_reports.owe(partition)
         self._flush_reports.send(partition.leader, self.broker_epoch)
-
-    def _flushed_aside(self, log: Log | None, token: FlushToken) -> None:
-        """The flush was of a copy that is not served now, put away or failed: its disk is the others' disk all the same."""
-        if log is not None:
-            with suppress(LogDamaged, LogClosed):
-                log.flushed(token)
-        if token.error is not None:
-            self._fail(None, f"a flush failed: {token.error}")
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
@@ -455,7 +454,7 @@ class Broker:
 
     def on_admin(self, sender: Address, message: Admin, now_ms: int) -> None:
         """Pass a wish on to the controller; its answer comes back through here."""
-        self._forwarding.forward(sender, message, self._commands.controller)
+        self._forwarding.forward(sender, message, self._commands.controller, now_ms)
 
     def on_admin_answer(self, sender: Address, message: AdminAnswer, now_ms: int) -> None:
         """The controller's answer to a wish that was passed on."""

@@ -92,7 +92,9 @@ class Commands:
             answer.controller_epoch = self.controller_epoch
             return answer
         mark = (message.controller_epoch, message.notice)
-        entries = [entry for entry in message.entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
+        # A copy of an older notice may come later: it must not bring back an older configuration under the same partition epoch.
+        entries = [entry for entry in message.entries if self._named.get(entry.partition, mark) <= mark]
+        entries = [entry for entry in entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
         missing = [LogStart(e.partition, e.topic, e.config) for e in entries if self._directory.get(e.partition) is None]
         why = self._create(missing) if missing else Code.NONE
         for entry in entries:
@@ -143,8 +145,11 @@ class Commands:
         if answer.error:
             answer.controller_epoch = self.controller_epoch
             return answer
+        mark = (message.controller_epoch, message.notice)
         going: list[PartitionId] = []
         for entry in message.entries:
+            if self._named.get(entry.partition, mark) > mark:
+                continue  # assigned again since: the copy that a later notice named stays (a move that was cancelled or turned back)
             error = stop(entry)
             if error:
                 answer.errors.append((entry.partition, error))
@@ -153,7 +158,6 @@ class Commands:
             if entry.delete and self._directory.get(entry.partition) is not None:
                 going.append(entry.partition)
             # What cannot be put away (a full disk) is served no longer all the same.
-            mark = (message.controller_epoch, message.notice)
             self._named.pop(entry.partition, None)
             self._stopped[entry.partition] = max(mark, self._stopped.pop(entry.partition, mark))
             self._wanted_no_more(entry.partition, mark)

@@ -1,17 +1,28 @@
 """What a follower owes its leaders under flush="ack": how far its disk has come.
 
 Nobody confirms a Flushed, so it is said again after each answer of the leader, an empty one included, until its effects
-are seen: the records are committed, and this copy is in the ISR.
+are seen: this leader says that the records are committed (it may be behind an earlier one), and this copy is in the ISR.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from replog.errors import LogClosed, LogDamaged
 from replog.messages import Flushed, FlushedEntry
 from replog.model import PartitionId
 from replog.partition.partition import Partition
-from replog.ports import Outbox
+from replog.ports import FlushToken, Log, Outbox
 
-__all__ = ["FlushReports"]
+__all__ = ["FlushReports", "flushed_aside"]
+
+
+def flushed_aside(log: Log | None, token: FlushToken) -> bool:
+    """A flush of a copy that is not served now, put away or failed. True if it failed: its disk is the others' disk all the same."""
+    if log is not None:
+        with suppress(LogDamaged, LogClosed):
+            log.flushed(token)
+    return token.error is not None
 
 
 class FlushReports:
@@ -38,7 +49,7 @@ class FlushReports:
         entries: list[FlushedEntry] = []
         for identity, partition in list(self._owed.items()):
             following, end = partition.following, partition.log.flushed_end
-            if following is None or partition.config.flush != "ack" or (end <= partition.high_watermark and partition.in_sync):
+            if following is None or partition.config.flush != "ack" or (end <= following.told and partition.in_sync):
                 del self._owed[identity]
             elif following.leader == leader and following.agrees:
                 entries.append(FlushedEntry(identity, partition.leader_epoch, end))

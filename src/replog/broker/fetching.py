@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
+from replog.broker.throttle import Throttle
 from replog.config import BrokerConfig
 from replog.errors import Code
 from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry
@@ -57,6 +58,7 @@ class Fetching:
         self._outbox = outbox
         self._config = config
         self._ids = ids
+        self._throttle = Throttle(broker_id, config.reassignment_bytes_per_s)
         self.broker_epoch = -1
         self._fetchers: dict[tuple[int, bool], Fetcher] = {}
         self._where: dict[PartitionId, Fetcher] = {}
@@ -246,7 +248,11 @@ class Fetching:
         if outcome is Followed.APPENDED:
             self._attempts.pop(identity, None)
             fetcher = self._choose_session(fetcher, partition, entry)
-            fetcher.changed[identity] = None
+            again_ms = self._throttle.pause_until_ms(partition, sum(piece.length for piece in entry.slices), now_ms)
+            if again_ms > now_ms:
+                self._delayed[identity] = again_ms
+            else:
+                fetcher.changed[identity] = None
         elif outcome is Followed.TRUNCATED:
             fetcher.changed[identity] = None
         elif outcome is Followed.RETRY:

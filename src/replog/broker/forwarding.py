@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from replog.broker.followers import FOLLOWERS, followers
+from replog.broker.progress import PROGRESS, progress
 from replog.errors import Code
 from replog.messages import Admin, AdminAnswer
-from replog.model import Address
+from replog.model import Address, PartitionId
+from replog.partition.partition import Partition
 from replog.ports import Outbox
 
 __all__ = ["Forwarding"]
@@ -15,13 +20,20 @@ _UNDER_WAY_MAX = 1_000
 class Forwarding:
     """Which client asked what: by a number of this broker's own, which comes back with the controller's answer."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, partitions: Mapping[PartitionId, Partition]) -> None:
         self._outbox = outbox
+        self._partitions = partitions
         self._under_way: dict[int, tuple[Address, int]] = {}
         self._number = 0
 
-    def forward(self, client: Address, wish: Admin, controller: int | None) -> None:
-        """Pass a wish on; without a controller the client is told to try again."""
+    def forward(self, client: Address, wish: Admin, controller: int | None, now_ms: int) -> None:
+        """Pass a wish on; without a controller the client is told to try again. What only this broker knows it answers itself."""
+        if wish.verb == PROGRESS:
+            self._outbox.messages.append((client, progress(self._partitions, wish)))
+            return
+        if wish.verb == FOLLOWERS:
+            self._outbox.messages.append((client, followers(wish, self._partitions, now_ms)))
+            return
         if controller is None:
             self._outbox.messages.append((client, AdminAnswer(wish.request, Code.NOT_CONTROLLER, "no controller is known here yet")))
             return

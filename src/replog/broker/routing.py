@@ -52,7 +52,7 @@ class Routing:
         if known is None:
             self.topics[topic.topic_id] = topic
             return
-        partitions: dict[int, PartitionView] = {p.partition: p for p in known.partitions}
+        partitions: dict[int, PartitionView] = {p.partition: p for p in known.partitions if topic.end < 0 or p.partition < topic.end}
         partitions.update((p.partition, p) for p in topic.partitions)
         self.topics[topic.topic_id] = evolve(topic, partitions=tuple(partitions[n] for n in sorted(partitions)))
 

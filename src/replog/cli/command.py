@@ -35,6 +35,7 @@ def main(
     parser = make_parser()
     try:
         asked = parser.parse_args(argv)
+        _check_broker(asked, parser)
         if hasattr(asked, "config"):
             asked.settings = parse.settings(asked.config, parser)
     except SystemExit as end:  # --help, --version, or what argparse has refused
@@ -97,9 +98,15 @@ def make_parser() -> argparse.ArgumentParser:
         made.set_defaults(run=place)
         return made
 
-    _broker(command(commands, "broker", "broker:broker", "run a broker in this process"))
-    topic = commands.add_parser("topic", help="create, list, describe and delete topics").add_subparsers(metavar="VERB", required=True)
+    broker = command(commands, "broker", "broker:broker", "run a broker in this process; or drain one")
+    _broker(broker)
+    drain = command(broker.add_subparsers(metavar="VERB"), "drain", "leaders:drain", "move what a broker leads to others")
+    drain.add_argument("broker", type=parse.number, metavar="ID", help="its number; it serves again after a restart")
+    topic = commands.add_parser("topic", help="make, describe, change and delete topics").add_subparsers(metavar="VERB", required=True)
     _topic(lambda *words: command(topic, *words))
+    moves = commands.add_parser("reassign", help="move partitions to other brokers").add_subparsers(metavar="VERB", required=True)
+    _reassign(lambda *words: command(moves, *words))
+    _elect(command(commands, "elect", "leaders:elect", "elect the preferred leaders of partitions"))
     _produce(command(commands, "produce", "records:produce", "append a record for each line of stdin"))
     _read(command(commands, "read", "records:read", "print records"))
     log = commands.add_parser("log", help="look at a broker's files").add_subparsers(metavar="VERB", required=True)
@@ -123,10 +130,10 @@ def _common() -> argparse.ArgumentParser:
 
 def _broker(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--id", type=parse.broker_id, required=True, metavar="N", help="the broker's number")
-    add("--listen", type=parse.filled, required=True, metavar="URL", help="tcp://HOST:PORT; port 0 takes a free one")
-    add("--data", type=parse.filled, required=True, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
-    add("--store", type=parse.store, required=True, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
+    add("--id", type=parse.broker_id, metavar="N", help="the broker's number")
+    add("--listen", type=parse.filled, metavar="URL", help="tcp://HOST:PORT; port 0 takes a free one")
+    add("--data", type=parse.filled, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
+    add("--store", type=parse.store, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
     add("--rack", type=parse.filled, help="where it stands: replicas of a partition are spread over racks")
     add("--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="a key of BrokerConfig; repeat it for more")
     alive = "after this long without a sign of life others take it for dead (100 to 86400000; default: 9000)"
@@ -134,6 +141,14 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add("--insecure", action="store_true", help="listen beyond loopback, although nobody proves who they are")
     add("--until-stdin-closes", action="store_true", help="end, controlled, when stdin is closed: with the process that started it")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="what stderr is told (default: %(default)s)")
+
+
+def _check_broker(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """What running a broker needs, and its verbs do not."""
+    if asked.run == "broker:broker":
+        missing = [f"--{name}" for name in ("id", "listen", "data", "store") if getattr(asked, name) is None]
+        if missing:
+            parser.error(f"the following arguments are required: {', '.join(missing)}")
 
 
 def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -146,10 +161,45 @@ def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
     command("list", "topics:list_topics", "all topics")
     describe = command("describe", "topics:describe", "leader, replicas, in-sync set and offsets of each partition")
     describe.add_argument("topic", type=parse.filled)
+    explain = command("explain", "leaders:explain", "why a partition is as it is, in sentences")
+    explain.add_argument("topic", type=parse.filled)
+    explain.add_argument("partition", nargs="?", type=parse.number, metavar="N", help="default: all of them")
+    alter = command("alter", "reshape:alter", "change a topic's configuration")
+    alter.add_argument("topic", type=parse.filled)
+    alter.add_argument("config", nargs="+", type=parse.setting, metavar="KEY=VALUE", help="min_isr=1, retention_ms=none, ...")
+    add = command("add-partitions", "reshape:add_partitions", "give a topic more partitions")
+    add.add_argument("topic", type=parse.filled)
+    add.add_argument("total", type=parse.count, metavar="TOTAL", help="how many it has then")
+    remove = command("remove-partitions", "reshape:remove_partitions", "remove the highest partitions of a topic and everything in them")
+    remove.add_argument("topic", type=parse.filled)
+    remove.add_argument("partitions", nargs="+", type=parse.number, metavar="N", help="a partition's number")
+    remove.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
+    remove.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     delete = command("delete", "topics:delete", "delete a topic and everything in it")
     delete.add_argument("topic", type=parse.filled)
     delete.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
     delete.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+
+
+def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
+    generate = command("generate", "reassign:generate", "print a plan that balances topics over brokers, with the least movement")
+    generate.add_argument("--brokers", nargs="+", type=parse.number, metavar="N", help="default: all that serve")
+    generate.add_argument("--topic", action="append", metavar="TOPIC", help="repeatable (default: all)")
+    execute = command("execute", "reassign:execute", "carry a plan out")
+    execute.add_argument("plan", metavar="PLAN", help="a file, or - for stdin")
+    execute.add_argument("--watch", action="store_true", help="show how far it is, until it is done")
+    status = command("status", "reassign:status", "what is queued and under way, and how far it is")
+    status.add_argument("--watch", action="store_true", help="again and again, until nothing is left")
+    cancel = command("cancel", "reassign:cancel", "take a plan back: what is under way goes back where it was")
+    cancel.add_argument("plan", nargs="?", metavar="PLAN", help="a file, or - for stdin")
+    cancel.add_argument("--all", action="store_true", help="everything that is queued or under way")
+
+
+def _elect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("partitions", nargs="*", type=parse.filled, metavar="TOPIC[:N]", help="one partition, or all of a topic")
+    parser.add_argument("--all", action="store_true", help="every partition that its preferred leader does not lead")
+    parser.add_argument("--unclean", action="store_true", help="where nobody leads: any live replica, although records may be lost")
+    parser.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
 
 
 def _produce(parser: argparse.ArgumentParser) -> None:

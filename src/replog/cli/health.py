@@ -32,7 +32,8 @@ def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
     fenced, and every partition has a leader and all its replicas in sync.
     """
     brokers = [
-        BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining) for _, b in sorted(view.brokers.items())
+        BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining, b.overdue)
+        for _, b in sorted(view.brokers.items())
     ]
     serving = {b.broker_id for b in brokers if not b.fenced}
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _TROUBLES}

@@ -60,7 +60,7 @@ def show(context: Context, topic: TopicDescription) -> None:
         return
     head = ("partition", "leader", "epoch", "replicas", "ISR", "ELR", "start", "HW", "LEO")
     rows = [
-        (p.partition, p.leader, p.leader_epoch, p.replicas, p.isr, p.elr, p.start_offset, p.high_watermark, p.end_offset)
+        (p.partition, p.leader, p.leader_epoch, p.placed, p.isr, p.elr, p.start_offset, p.high_watermark, p.end_offset)
         for p in topic.partitions
     ]
     config = "".join(f", {key}={value}" for key, value in sorted(topic.config.items()))

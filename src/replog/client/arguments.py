@@ -8,10 +8,21 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from replog.client.operations import AT_EARLIEST, AT_LATEST
+from replog.config import check_partition_number
 from replog.errors import UsageError
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
-__all__ = ["Acks", "Position", "check_choice", "check_count", "check_list", "check_timeout", "parse_acks", "parse_position"]
+__all__ = [
+    "Acks",
+    "Position",
+    "check_choice",
+    "check_count",
+    "check_list",
+    "check_timeout",
+    "checked_assignment",
+    "parse_acks",
+    "parse_position",
+]
 
 Acks = int | Literal["all"]
 Position = int | Literal["earliest", "latest"] | datetime
@@ -73,6 +84,18 @@ def check_choice(name: str, value: object, allowed: Iterable[Any]) -> Any:
     near = difflib.get_close_matches(value, [c for c in choices if isinstance(c, str)], 1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UsageError(f"{name} is {value!r}; allowed are {', '.join(map(repr, choices))}{hint}")
+
+
+def checked_assignment(assignment: object) -> dict[int, list[int]]:
+    """{partition: [broker ids]}, as it is sent."""
+    if not isinstance(assignment, Mapping) or not assignment:
+        raise UsageError(f"assignment is a mapping of partition number to broker ids, not {assignment!r}")
+    return {
+        check_partition_number(number): [
+            check_count("broker id", b, 0, 2**31 - 1) for b in check_list(f"the assignment of partition {number}", ids, "broker ids")
+        ]
+        for number, ids in assignment.items()
+    }
 
 
 def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:

@@ -9,7 +9,18 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve
 
-from replog.client.arguments import Acks, Position, check_choice, check_count, check_list, check_timeout, parse_acks, parse_position
+from replog.client.administration import Administration
+from replog.client.arguments import (
+    Acks,
+    Position,
+    check_choice,
+    check_count,
+    check_list,
+    check_timeout,
+    checked_assignment,
+    parse_acks,
+    parse_position,
+)
 from replog.client.consumer import Consumer
 from replog.client.delivery import run_callbacks
 from replog.client.driver import Driver
@@ -33,7 +44,7 @@ __all__ = ["Client"]
 FOREVER_MS: Final = 2**62
 
 
-class Client:
+class Client(Administration):
     """Topics, appends and reads. Any thread may call; a KeyboardInterrupt ends the call, not the client.
 
     Made by `replog.connect(...)`; a `Cluster` is a Client too. Errors: UsageError before anything was sent, `Rejected` when the
@@ -54,6 +65,7 @@ class Client:
         replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
         exist_ok: bool = False,
+        validate_only: bool = False,
         config: Mapping[str, Any] | None = None,
         timeout_s: float | None = 30,
         **config_keys: Any,
@@ -62,13 +74,15 @@ class Client:
 
         `replication_factor` None means min(3, live brokers); `assignment` names the brokers of each partition, the preferred leader first;
         further keywords (`min_isr=2`, `retention_ms=...`) are the topic's configuration and override `config`. With `exist_ok` an
-        existing topic is left as it is.
+        existing topic is left as it is. With `validate_only` everything is checked, nothing is created, and the id is empty.
         """
         check_topic_name(name)
         check_count("partitions", partitions, 1, 100_000)
         if replication_factor is not None:
             check_count("replication_factor", replication_factor, 1, 64)
-        placed = _checked_assignment(assignment, partitions) if assignment is not None else None
+        placed = checked_assignment(assignment) if assignment is not None else None
+        if placed is not None and partitions not in (1, len(placed)):
+            raise UsageError(f"partitions is {partitions}, but the assignment names {len(placed)}")
         if config is not None and not isinstance(config, Mapping):
             raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
         settings = TopicConfig.from_mapping({**(config or {}), **config_keys}).to_mapping()
@@ -80,6 +94,9 @@ class Client:
             "config": settings,
         }
         deadline_ms = self._deadline(timeout_s)
+        if check_choice("validate_only", validate_only, (True, False)):
+            self._do(AdminOp("create_topic", {**arguments, "validate_only": True}, deadline_ms))
+            return ""
         with self._driver.lock:
             existed = name in self._core.view.topics
         op = AdminOp("create_topic", arguments, deadline_ms, granted_code=0 if existed else Code.TOPIC_ALREADY_EXISTS)
@@ -148,7 +165,7 @@ class Client:
         """Brokers, controller and topics. Prints as a table; `.to_dict()` for programs."""
         view = self._view(timeout_s)
         brokers = tuple(
-            BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining)
+            BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining, b.overdue)
             for _, b in sorted(view.brokers.items())
         )
         return ClusterDescription(view.cluster_id, view.controller, view.controller_epoch, brokers, tuple(sorted(view.topics)))
@@ -396,7 +413,10 @@ def _usable(topic: Topic | None) -> bool:
 def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescription:
     listed: ListedOffset | None = asked.result if asked is not None and asked.error is None else None
     offsets = (None, None, None) if listed is None else (listed.start_offset, listed.offset, listed.end_offset)
-    return PartitionDescription(view.partition, view.leader, view.leader_epoch, view.replicas, view.isr, view.elr, *offsets)
+    v, (start, watermark, end) = view, offsets
+    return PartitionDescription(
+        v.partition, v.leader, v.leader_epoch, v.replicas, v.isr, v.elr, start, watermark, end, adding=v.adding, removing=v.removing
+    )
 
 
 def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
@@ -411,17 +431,3 @@ def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Rec
 
 def _checked_partitions(partitions: Iterable[int]) -> list[int]:
     return sorted({check_partition_number(partition) for partition in check_list("partitions", partitions, "partition numbers")})
-
-
-def _checked_assignment(assignment: Mapping[int, Sequence[int]], partitions: int) -> dict[int, list[int]]:
-    if not isinstance(assignment, Mapping) or not assignment:
-        raise UsageError(f"assignment is a mapping of partition number to broker ids, not {assignment!r}")
-    placed = {
-        check_partition_number(number): [
-            check_count("broker id", b, 0, 2**31 - 1) for b in check_list(f"the assignment of partition {number}", ids, "broker ids")
-        ]
-        for number, ids in assignment.items()
-    }
-    if partitions not in (1, len(placed)):
-        raise UsageError(f"partitions is {partitions}, but the assignment names {len(placed)}")
-    return placed

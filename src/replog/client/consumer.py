@@ -14,7 +14,7 @@ from replog.client.fetching import FetchOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
 from replog.client.results import Fetch
 from replog.config import check_partition_number
-from replog.errors import Code, TimedOut, Unavailable, UsageError, rejection
+from replog.errors import Code, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset
 from replog.model import PartitionId
 from replog.records import Record
@@ -79,6 +79,8 @@ class Consumer:
 
     It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
     what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId. `seek` to go on.
+    Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
+    whole topics are followed; the next call goes on with the others.
     """
 
     def __init__(self, client: Client, topics: list[str], partitions: list[int] | None, start: Position) -> None:
@@ -168,6 +170,8 @@ class Consumer:
         if isinstance(op.error, Unavailable):
             return  # nobody answered: asked again at the next step
         if op.error is not None:
+            if isinstance(op.error, UnknownTopicOrPartition) and self._chosen is None and self._is_removed(partition):
+                del self._partitions[partition.topic, partition.number]  # said once: then it goes on with those that there are
             raise op.error
         if isinstance(op, OffsetOp):
             listed: ListedOffset = op.result
@@ -176,6 +180,10 @@ class Consumer:
             if op.place is not None:
                 partition.identity = op.place.identity
             partition.fetched(op.result)
+
+    def _is_removed(self, partition: _Partition) -> bool:
+        topic = self._client._core.view.topics.get(partition.topic)
+        return topic is not None and partition.number not in topic.partitions
 
     def _take(self, max_records: int) -> list[Record]:
         """From the partitions in turn, beginning with another one each time."""

@@ -174,7 +174,8 @@ class PartitionOp(Operation):
 
 def recreated(topic: str, partition: int) -> ReplogError:
     """The error of a reader whose log is gone, while another one has its name: offsets of the one mean nothing in the other (KIP-516)."""
-    text = f"{topic}-{partition}: the topic was deleted and created again; a position in the old one means nothing in the new one"
+    text = f"{topic}-{partition}: the topic was deleted and created again, or the partition removed and added again; "
+    text += "a position in the old one means nothing in the new one"
     return rejection(Code.UNKNOWN_TOPIC_ID, text, topic=topic, partition=partition)
 
 

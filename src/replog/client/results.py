@@ -51,6 +51,15 @@ class PartitionDescription:
     start_offset: int | None
     high_watermark: int | None
     end_offset: int | None
+    adding: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment adds, ..."""
+    removing: tuple[int, ...] = ()
+    """... and those that leave with its end."""
+
+    @property
+    def placed(self) -> tuple[str, ...]:
+        """The replicas for people: "4+" joins, "1-" leaves."""
+        return tuple(f"{r}{'+' if r in self.adding else '-' if r in self.removing else ''}" for r in self.replicas)
 
 
 @frozen
@@ -72,7 +81,7 @@ class TopicDescription:
         head = ("partition", "leader", "epoch", "replicas", "ISR", "ELR", "start", "HW", "LEO")
         rows = [
             (
-                *(p.partition, _shown(p.leader), p.leader_epoch, _set(p.replicas), _set(p.isr), _set(p.elr)),
+                *(p.partition, _shown(p.leader), p.leader_epoch, ",".join(p.placed), _set(p.isr), _set(p.elr)),
                 *(_shown(p.start_offset), _shown(p.high_watermark), _shown(p.end_offset)),
             )
             for p in self.partitions
@@ -92,11 +101,13 @@ class BrokerDescription:
     rack: str | None
     fenced: bool
     draining: bool
+    overdue: bool = False
+    """It has not acknowledged in time what the controller told it."""
 
     @property
     def state(self) -> str:
-        """ "fenced" (leads nothing), "draining" (about to leave) or "serving"."""
-        return "fenced" if self.fenced else "draining" if self.draining else "serving"
+        """ "fenced" (leads nothing), "overdue" (has not acknowledged what it was told), "draining" (about to leave) or "serving"."""
+        return "fenced" if self.fenced else "overdue" if self.overdue else "draining" if self.draining else "serving"
 
 
 @frozen

@@ -48,6 +48,12 @@ class Topic:
         self.partitions[number] = news
         self.places[number] = Place(PartitionId(self.topic_id, number, news.creation), news.leader, news.leader_epoch)
 
+    def cut(self, end: int) -> None:
+        """Partitions from this number on were removed."""
+        for number in [n for n in self.partitions if n >= end]:
+            del self.partitions[number]
+            del self.places[number]
+
     def numbers(self) -> list[int]:
         """The existing partition numbers, ascending."""
         return sorted(self.partitions)
@@ -106,6 +112,8 @@ class View:
             topic = self.topics[news.topic] = Topic(news.topic, news.topic_id, news.config)
             self._names[news.topic_id] = news.topic
         topic.config = news.config
+        if news.end >= 0:
+            topic.cut(news.end)
         for partition in news.partitions:
             topic.take(partition)
 

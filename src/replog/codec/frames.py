@@ -81,10 +81,12 @@ MESSAGE_TYPES: Final[dict[int, type[Any]]] = {
     24: m.AdminAnswer,
     25: m.Handshake,
     26: m.HandshakeAnswer,
+    27: m.ControlledShutdown,
+    28: m.ControlledShutdownAnswer,
 }
 """Type number -> message. Numbers are format: never changed, never used again."""
 
-LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected})
+LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected, m.Leave})
 """What a process tells its own actors: no frame carries these, so that nobody else can say them."""
 
 TYPE_NUMBERS: Final = {message: number for number, message in MESSAGE_TYPES.items()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from replog.config import check_partition_number
 from replog.errors import UsageError
 
-__all__ = ["alternate_racks", "check_assignment", "spread"]
+__all__ = ["alternate_racks", "check_assignment", "check_replicas", "spread"]
 
 
 def alternate_racks(brokers: Mapping[int, str | None]) -> list[int]:
@@ -51,6 +51,18 @@ def _pick(candidates: Sequence[int], racks: Mapping[int, str | None], wanted: in
     return tuple(chosen + rest[: wanted - len(chosen)])
 
 
+def check_replicas(partition: int, replicas: object, brokers: Mapping[int, object]) -> tuple[int, ...]:
+    """Where one partition shall be, as it will be stored: different registered brokers, at least one; else UsageError."""
+    if not isinstance(replicas, list | tuple) or not replicas:
+        raise UsageError(f"partition {partition} is assigned to {replicas!r}; it needs a list of broker ids")
+    for broker in replicas:
+        if not isinstance(broker, int) or isinstance(broker, bool) or broker not in brokers:
+            raise UsageError(f"partition {partition} is assigned to broker {broker!r}; registered are {sorted(brokers)}")
+    if len(set(replicas)) != len(replicas):
+        raise UsageError(f"partition {partition} is assigned twice to one broker: {list(replicas)}")
+    return tuple(replicas)
+
+
 def check_assignment(assignment: object, brokers: Mapping[int, object]) -> dict[int, tuple[int, ...]]:
     """An explicit assignment {partition: [broker ids]} as it will be stored, else UsageError.
 
@@ -62,14 +74,7 @@ def check_assignment(assignment: object, brokers: Mapping[int, object]) -> dict[
     checked: dict[int, tuple[int, ...]] = {}
     for partition, replicas in assignment.items():
         check_partition_number(partition)
-        if not isinstance(replicas, list | tuple) or not replicas:
-            raise UsageError(f"partition {partition} is assigned to {replicas!r}; it needs a list of broker ids")
-        for broker in replicas:
-            if not isinstance(broker, int) or isinstance(broker, bool) or broker not in brokers:
-                raise UsageError(f"partition {partition} is assigned to broker {broker!r}; registered are {sorted(brokers)}")
-        if len(set(replicas)) != len(replicas):
-            raise UsageError(f"partition {partition} is assigned twice to one broker: {list(replicas)}")
-        checked[partition] = tuple(replicas)
+        checked[partition] = check_replicas(partition, replicas, brokers)
     missing = sorted(set(range(len(checked))) - checked.keys())
     if missing:
         raise UsageError(f"partitions are numbered from 0 without a hole; {missing[0]} is missing among {sorted(checked)}")

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
-from replog.config import TopicConfig
+from replog.controller.changes import (
+    Admitted,
+    Broker,
+    BrokerAdmitted,
+    BrokerGone,
+    BrokerSet,
+    Change,
+    DeletionGone,
+    DeletionSet,
+    DrainingGone,
+    DrainingSet,
+    Due,
+    LossNoted,
+    MoveWished,
+    MoveWishGone,
+    ProposalRefused,
+    RejectionNoted,
+    RemovedGone,
+    RemovedSet,
+    ReplicaBroken,
+    RoomSet,
+    Settled,
+    SilenceSet,
+    StateGone,
+    StateSet,
+    Topic,
+    TopicGone,
+    TopicSet,
+    WishNoted,
+)
 from replog.controller.election import effective_min_isr
-from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
-from replog.ports import LossReport
+from replog.metadata.judgements import LossRecord
+from replog.model import BrokerInfo, PartitionId, PartitionState
 
 __all__ = [
     "Admitted",
@@ -21,214 +50,27 @@ __all__ = [
     "Cluster",
     "DeletionGone",
     "DeletionSet",
+    "DrainingGone",
+    "DrainingSet",
     "Due",
     "LossNoted",
+    "MoveWishGone",
+    "MoveWished",
     "ProposalRefused",
+    "RejectionNoted",
     "RemovedGone",
     "RemovedSet",
     "ReplicaBroken",
     "RoomSet",
     "Settled",
+    "SilenceSet",
     "StateGone",
     "StateSet",
     "Topic",
     "TopicGone",
     "TopicSet",
+    "WishNoted",
 ]
-
-
-@frozen
-class Admitted:
-    """The last incarnation of a broker that was let in: its losses have been dealt with (stored by the controller)."""
-
-    broker_epoch: int
-    incarnation: str
-    directory_id: str
-    version: int
-
-
-@frozen
-class Broker:
-    """A registered broker. `info.fenced` until its epoch is the admitted one."""
-
-    info: BrokerInfo
-    loss: LossReport = field(factory=LossReport)
-    incarnation: str = ""
-
-
-@frozen
-class Topic:
-    """A topic as stored; `version` is that of its node."""
-
-    topic: str
-    topic_id: bytes
-    config: TopicConfig
-    """min_isr is resolved."""
-    assignments: Mapping[int, Assignment]
-    next_creation: int = 0
-    version: int = 0
-
-    def identity(self, partition: int) -> PartitionId:
-        """The identity of one of its partitions."""
-        return PartitionId(self.topic_id, partition, self.assignments[partition].creation)
-
-    def identities(self) -> Iterator[PartitionId]:
-        """All of its partitions, in order."""
-        return (self.identity(partition) for partition in sorted(self.assignments))
-
-
-@frozen
-class BrokerSet:
-    """A broker registered, or registered anew."""
-
-    broker: Broker
-
-
-@frozen
-class BrokerGone:
-    """A broker's registration is gone."""
-
-    broker_id: int
-
-
-@frozen
-class BrokerAdmitted:
-    """A broker's incarnation was let in."""
-
-    broker_id: int
-    admitted: Admitted
-
-
-@frozen
-class TopicSet:
-    """A topic exists."""
-
-    topic: Topic
-
-
-@frozen
-class TopicGone:
-    """A topic's node is gone from the store."""
-
-    topic_id: bytes
-
-
-@frozen
-class StateSet:
-    """A partition's state, as stored."""
-
-    partition: PartitionId
-    state: PartitionState
-
-
-@frozen
-class StateGone:
-    """A partition's state node is gone."""
-
-    partition: PartitionId
-
-
-@frozen
-class DeletionSet:
-    """A topic is to be deleted: the wish is stored (at this version)."""
-
-    topic: str
-    topic_id: bytes
-    version: int
-
-
-@frozen
-class DeletionGone:
-    """A deletion wish is gone."""
-
-    topic_id: bytes
-
-
-@frozen
-class RemovedSet:
-    """Brokers that still hold copies of a deleted topic."""
-
-    topic_id: bytes
-    brokers: tuple[int, ...]
-    version: int
-
-
-@frozen
-class RemovedGone:
-    """No broker holds copies of that deleted topic any more."""
-
-    topic_id: bytes
-
-
-@frozen
-class LossNoted:
-    """A decision that may lose records was recorded (at this version)."""
-
-    path: str
-    version: int
-
-
-@frozen
-class ReplicaBroken:
-    """The disk under one replica failed; it counts as dead for that partition until its broker comes back with another epoch."""
-
-    partition: PartitionId
-    broker_id: int
-    broker_epoch: int
-
-
-@frozen
-class RoomSet:
-    """Whether a broker has room for its copy. Without it counts as dead for that partition, but nothing that it held is lost."""
-
-    partition: PartitionId
-    broker_id: int
-    broker_epoch: int
-    has_room: bool
-
-
-@frozen
-class ProposalRefused:
-    """A leader is told that its proposal was not stored: it never will be, whatever becomes of the reason."""
-
-    partition: PartitionId
-    partition_epoch: int
-    proposal: int
-
-
-@frozen
-class Due:
-    """These partitions have to be decided again."""
-
-    partitions: tuple[PartitionId, ...]
-
-
-@frozen
-class Settled:
-    """These partitions have been decided."""
-
-    partitions: tuple[PartitionId, ...]
-
-
-Change = (
-    BrokerSet
-    | BrokerGone
-    | BrokerAdmitted
-    | TopicSet
-    | TopicGone
-    | StateSet
-    | StateGone
-    | DeletionSet
-    | DeletionGone
-    | RemovedSet
-    | RemovedGone
-    | LossNoted
-    | ReplicaBroken
-    | RoomSet
-    | ProposalRefused
-    | Due
-    | Settled
-)
 
 
 @define
@@ -243,6 +85,17 @@ class Cluster:
     deletions: dict[bytes, DeletionSet] = field(factory=dict)
     removed: dict[bytes, RemovedSet] = field(factory=dict)
     losses: dict[str, int] = field(factory=dict)
+    loss_records: dict[str, LossRecord] = field(factory=dict)
+    rejections: dict[str, int] = field(factory=dict)
+    """Path -> version, of those that this term has met."""
+    wished: dict[str, int] = field(factory=dict)
+    """Path -> version of the wishes that this controller has written, or met in their place."""
+    draining: dict[int, DrainingSet] = field(factory=dict)
+    silences: dict[int, SilenceSet] = field(factory=dict)
+    """Of lives of brokers that owe answers."""
+    wishes: dict[PartitionId, MoveWished] = field(factory=dict)
+    moving: dict[PartitionId, None] = field(factory=dict)
+    """Partitions that are being reassigned."""
     due: dict[PartitionId, None] = field(factory=dict)
     partitions_total: int = 0
     _by_broker: dict[int, dict[PartitionId, None]] = field(factory=dict)
@@ -258,15 +111,41 @@ class Cluster:
         return {b: self.brokers[b].info for b in sorted(self.brokers) if not self.brokers[b].info.fenced}
 
     def live(self, partition: PartitionId) -> dict[int, BrokerInfo]:
-        """The replicas of a partition that may lead it or be in sync: unfenced, their disk works, and it has room for them."""
+        """The replicas of a partition that may lead it or be in sync: unfenced, their disk works, and it has room for them.
+
+        Those that are draining are among them: see `leaving`.
+        """
         found = {}
         for broker_id in self.replicas(partition):
             broker = self.brokers.get(broker_id)
-            if broker is None or broker.info.fenced or broker.info.draining:
+            if broker is None or broker.info.fenced:
                 continue
             if not self.is_broken(partition, broker_id) and not self.is_roomless(partition, broker_id):
                 found[broker_id] = broker.info
         return found
+
+    def staying_brokers(self) -> dict[int, BrokerInfo]:
+        """Live brokers that are not draining: where new replicas are put."""
+        return {b: info for b, info in self.live_brokers().items() if not info.draining}
+
+    def leaving(self) -> frozenset[int]:
+        """Registered brokers in controlled shutdown: they lead and are in sync only where nobody else can be."""
+        return frozenset(b for b in self.draining if b in self.brokers and self.brokers[b].info.draining)
+
+    def is_admitted(self, broker_id: int) -> bool:
+        """Whether the present life of a broker was let in."""
+        broker, admitted = self.brokers.get(broker_id), self.admitted.get(broker_id)
+        return broker is not None and admitted is not None and admitted.broker_epoch == broker.info.broker_epoch
+
+    def is_silent(self, broker_id: int) -> bool:
+        """Whether the present life of a broker does not answer notices."""
+        broker, silence = self.brokers.get(broker_id), self.silences.get(broker_id)
+        return broker is not None and silence is not None and silence.is_silent and silence.broker_epoch == broker.info.broker_epoch
+
+    def is_overdue(self, broker_id: int) -> bool:
+        """Whether the present life of a broker has not answered in time."""
+        broker, silence = self.brokers.get(broker_id), self.silences.get(broker_id)
+        return broker is not None and silence is not None and silence.broker_epoch == broker.info.broker_epoch
 
     def lossy(self, partition: PartitionId) -> list[int]:
         """Replicas that lost acknowledged records of this partition, as far as it has not been dealt with."""
@@ -317,9 +196,14 @@ class Cluster:
         return () if topic is None else topic.assignments[partition.partition].replicas
 
     def min_isr(self, partition: PartitionId) -> int:
-        """The min ISR that counts for a partition."""
-        topic = self.topics[partition.topic_id]
-        return effective_min_isr(topic.config.min_isr, topic.assignments[partition.partition].replicas)
+        """The min ISR that is to count for a partition: what its topic says, never more than it has replicas."""
+        return self.effective_min_isr(self.topics[partition.topic_id], partition.partition)
+
+    @staticmethod
+    def effective_min_isr(topic: Topic, partition: int) -> int:
+        """The same for a topic that need not be known yet."""
+        assignment = topic.assignments[partition]
+        return effective_min_isr(topic.config.min_isr, assignment.original or assignment.replicas)
 
     def on_broker(self, broker_id: int) -> list[PartitionId]:
         """Partitions assigned to a broker, sorted."""
@@ -339,6 +223,7 @@ class Cluster:
                 self._refence(broker.info.broker_id)
             case BrokerGone(broker_id):
                 self.brokers.pop(broker_id, None)
+                self.silences.pop(broker_id, None)
             case BrokerAdmitted(broker_id, admitted):
                 self.admitted[broker_id] = admitted
                 self._refence(broker_id)
@@ -370,12 +255,37 @@ class Cluster:
                 self.removed[topic_id] = change
             case RemovedGone(topic_id):
                 self.removed.pop(topic_id, None)
-            case LossNoted(path, version):
+            case LossNoted(path, version, record):
                 self.losses[path] = version
+                if record is not None:
+                    self.loss_records[path] = record
+            case MoveWished(partition):
+                self.wishes[partition] = change
+            case MoveWishGone(partition):
+                self.wishes.pop(partition, None)
+            case RejectionNoted(path, -1):
+                self.rejections.pop(path, None)
+            case RejectionNoted(path, version):
+                self.rejections[path] = version
+            case WishNoted(path, -1):
+                self.wished.pop(path, None)
+            case WishNoted(path, version):
+                self.wished[path] = version
             case RoomSet(partition, broker_id, _, True):
                 self._roomless.get(partition, {}).pop(broker_id, None)
             case RoomSet(partition, broker_id, epoch):
                 self._roomless.setdefault(partition, {})[broker_id] = epoch
+            case DrainingSet(broker_id):
+                self.draining[broker_id] = change
+                self._refence(broker_id)
+            case DrainingGone(broker_id):
+                self.draining.pop(broker_id, None)
+                self._refence(broker_id)
+            case SilenceSet(broker_id, _, is_overdue):
+                self.silences.pop(broker_id, None)
+                if is_overdue:
+                    self.silences[broker_id] = change
+                self._refence(broker_id)
             case ProposalRefused(partition, partition_epoch, proposal):
                 if not self.is_refused(partition, partition_epoch, proposal):
                     self._refused[partition] = (partition_epoch, proposal)
@@ -383,20 +293,28 @@ class Cluster:
                 raise AssertionError(f"unknown change {change!r}")
 
     def _refence(self, broker_id: int) -> None:
-        broker, admitted = self.brokers.get(broker_id), self.admitted.get(broker_id)
+        broker, draining = self.brokers.get(broker_id), self.draining.get(broker_id)
         if broker is not None:
-            fenced = admitted is None or admitted.broker_epoch != broker.info.broker_epoch
-            self.brokers[broker_id] = evolve(broker, info=evolve(broker.info, fenced=fenced))
+            fenced = not self.is_admitted(broker_id) or self.is_silent(broker_id)
+            leaves = draining is not None and draining.broker_epoch == broker.info.broker_epoch
+            info = evolve(broker.info, fenced=fenced, draining=leaves, overdue=self.is_overdue(broker_id))
+            self.brokers[broker_id] = evolve(broker, info=info)
 
     def _set_topic(self, topic: Topic) -> None:
+        known = self.topics.get(topic.topic_id)
         self._drop_topic(topic.topic_id, keep_states=True)
         self._drop_topic(self.names.get(topic.topic, b""))
         self.topics[topic.topic_id] = topic
         self.names[topic.topic] = topic.topic_id
         self.partitions_total += len(topic.assignments)
         for partition in topic.identities():
-            for broker_id in topic.assignments[partition.partition].replicas:
+            assignment = topic.assignments[partition.partition]
+            for broker_id in assignment.replicas:
                 self._by_broker.setdefault(broker_id, {})[partition] = None
+            if assignment.original:
+                self.moving[partition] = None
+        for partition in set() if known is None else {*known.identities()} - {*topic.identities()}:
+            self._forget(partition)
 
     def _drop_topic(self, topic_id: bytes, *, keep_states: bool = False) -> None:
         topic = self.topics.pop(topic_id, None)
@@ -407,12 +325,13 @@ class Cluster:
         for partition in topic.identities():
             for broker_id in topic.assignments[partition.partition].replicas:
                 del self._by_broker[broker_id][partition]
-            self._broken.pop(partition, None)
+            self.moving.pop(partition, None)
             if not keep_states:
-                self.states.pop(partition, None)
-                self.due.pop(partition, None)
-                self._roomless.pop(partition, None)
-                self._refused.pop(partition, None)
+                self._forget(partition)
+
+    def _forget(self, partition: PartitionId) -> None:
+        for known in (self.states, self.due, self.wishes, self._broken, self._roomless, self._refused):
+            known.pop(partition, None)
 
 
 def _drop(due: dict[PartitionId, None], partitions: Iterable[PartitionId]) -> None:

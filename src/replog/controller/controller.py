@@ -11,7 +11,7 @@ from itertools import islice
 from attrs import evolve
 
 from replog.config import BrokerConfig
-from replog.controller import topics
+from replog.controller import admin, balance, explaining, moves, reassign, rows, shutdown, silence, topics, wishes
 from replog.controller.cluster import (
     Admitted,
     BrokerAdmitted,
@@ -32,18 +32,25 @@ from replog.controller.decision import Ask, Decision, Piece, Step, pack
 from replog.controller.election import Choice, Loss, choose, initial, lost, recover
 from replog.controller.events import (
     AdminAsked,
+    BalanceDue,
     BrokerAcknowledged,
     BrokersSeen,
     CopiesGone,
     DeletionsSeen,
+    DrainingEnded,
     Event,
     FinishDeletion,
     IsrProposed,
     LastKnownAnswered,
+    MovesDue,
     Recheck,
+    RejectionsSeen,
     ReplicasLost,
     RoomChanged,
+    ShutdownAsked,
+    SilenceChanged,
     TopicsSeen,
+    WishesSeen,
 )
 from replog.controller.isr_change import change_isr
 from replog.errors import Code
@@ -67,6 +74,10 @@ class Controller:
         """In every transaction: nothing is stored once another controller has been elected (KAFKA-6082, P-61)."""
         self.waiters: dict[bytes, list[tuple[Address, AdminAnswer]]] = {}
         """Who is told when a topic is gone."""
+        self.led_since: dict[PartitionId, int] = {}
+        """Since when (wall clock) a partition has been in its leader epoch, where this term has seen it begin: for people."""
+        self.wall_ms = 0
+        """The time of day, for what people read; as of the last tick."""
 
     def decide(self, event: Event) -> Decision:
         """What to do about an event. Changes nothing of the cluster."""
@@ -90,15 +101,30 @@ class Controller:
             case DeletionsSeen():
                 return topics.deletions_seen(self, event)
             case AdminAsked():
-                return topics.admin_asked(self, event)
+                return admin.admin_asked(self, event)
+            case WishesSeen():
+                return rows.wishes_seen(self, event)
+            case RejectionsSeen():
+                return wishes.rejections_seen(self, event)
             case FinishDeletion():
                 return topics.finish_deletion(self, event)
+            case MovesDue():
+                return reassign.moves_due(self, event)
             case CopiesGone():
                 return topics.copies_gone(self, event)
+            case ShutdownAsked():
+                return shutdown.shutdown_asked(self, event)
+            case BalanceDue():
+                return balance.balance_due(self, event)
+            case SilenceChanged():
+                return silence.silence_changed(self, event)
+            case DrainingEnded():
+                return shutdown.draining_ended(self, event)
 
     def apply(self, step: Step) -> None:
         """Take a step that was committed."""
         for change in step.changes:
+            explaining.note(self, change)
             self.cluster.apply(change)
 
     # ---- partitions
@@ -110,9 +136,14 @@ class Controller:
         pieces: list[Piece] = []
         asks: list[Ask] = []
         same: list[PartitionId] = []
+        arrived: dict[PartitionId, PartitionState] = {}
         for partition in todo:
-            choice = self._choose(partition)
-            if choice.state is None:
+            choice = self.choose(partition)
+            state = choice.state or cluster.states.get(partition)
+            if state is not None and not choice.ask and choice.loss is None and reassign.completes(cluster, partition, state):
+                if len(arrived) < reassign.MOVES_MAX:  # else it stays due
+                    arrived[partition] = state
+            elif choice.state is None:
                 same.append(partition)
             else:
                 piece = self.store_state(partition, cluster.topics[partition.topic_id], choice.state, choice.loss)
@@ -120,12 +151,13 @@ class Controller:
             if choice.ask:
                 epoch = (choice.state or cluster.states[partition]).leader_epoch
                 asks.append(Ask(partition, epoch, choice.ask))
+        pieces += reassign.completions(self, arrived)[0]  # they stay due: there may be more to decide
         steps = pack(self.guard, pieces)
         if same:
             steps = (*steps, Step(changes=(Settled(tuple(same)),)))
-        return Decision(steps, asks=tuple(asks))
+        return Decision(steps, asks=tuple(asks), after=(MovesDue(),) if arrived else ())
 
-    def _choose(self, partition: PartitionId) -> Choice:
+    def choose(self, partition: PartitionId) -> Choice:
         """What the partition should be now; a topic that is being deleted is left alone."""
         cluster = self.cluster
         topic = cluster.topic_of(partition)
@@ -133,15 +165,16 @@ class Controller:
             return Choice()
         state = cluster.states.get(partition)
         live = cluster.live(partition)
-        replicas = cluster.replicas(partition)
+        replicas = moves.in_order_of_trust(topic.assignments[partition.partition])
         if state is None:
-            return Choice(initial(replicas, live))
+            return Choice(initial(replicas, live, cluster.leaving()))
         return choose(
             state,
             replicas=replicas,
             min_isr=cluster.min_isr(partition),
             live=live,
             lossy=cluster.lossy(partition),
+            leaving=cluster.leaving(),
             unclean=topic.config.unclean_leader_election,
         )
 
@@ -150,7 +183,8 @@ class Controller:
         path = layout.partition_state_path(topic.topic, partition.partition)
         known = self.cluster.states.get(partition)
         epoch = 0 if known is None else known.partition_epoch + 1
-        state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=epoch)
+        min_isr = state.min_isr or self.cluster.effective_min_isr(topic, partition.partition)
+        state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=epoch, min_isr=min_isr)
         value = layout.encode_partition_state(state)
         ops: list[Op] = [Create(path, value) if known is None else Put(path, value, known.partition_epoch)]
         changes: list[Change] = [StateSet(partition, state)]
@@ -176,7 +210,7 @@ class Controller:
         value = judgements.encode_loss(record)
         version = self.cluster.losses.get(path)
         ops.append(Create(path, value) if version is None else Put(path, value, version))
-        changes.append(LossNoted(path, 0 if version is None else version + 1))
+        changes.append(LossNoted(path, 0 if version is None else version + 1, record))
         fields = {"topic": topic, "partition": partition.partition, "kind": loss.kind, "leader": loss.leader}
         fields |= {"candidates": loss.candidates, "missing": loss.missing, "recorded_at": path, "lost": lost(loss)}
         told.append(Told("records_may_be_lost", fields))
@@ -212,6 +246,7 @@ class Controller:
         doubt: list[PartitionId] = []
         refused: list[Change] = []
         seen: set[PartitionId] = set()
+        arrived: dict[PartitionId, PartitionState] = {}
         for entry in proposal.entries:
             code, state = self._judge(entry, proposal.broker_id, seen)
             if code == Code.NOT_CONTROLLER:
@@ -219,12 +254,34 @@ class Controller:
             if code == Code.INELIGIBLE_REPLICA:
                 refused.append(ProposalRefused(entry.partition, entry.partition_epoch, entry.proposal))
             if code == Code.NONE and state is not None and state != self.cluster.states[entry.partition]:
-                pieces.append(self.store_state(entry.partition, self.cluster.topics[entry.partition.topic_id], state))
+                if len(arrived) < reassign.MOVES_MAX and reassign.completes(self.cluster, entry.partition, state):
+                    arrived[entry.partition] = state
+                else:
+                    pieces.append(self._change_of(entry.partition, state))
                 state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=state.partition_epoch + 1)
             results.append(AlterIsrResult(entry.partition, code, state))
+        more, ends = reassign.completions(self, arrived)
+        pieces += more
+        for result in results:
+            if result.partition in ends and result.state is not None:
+                self._moved(result, ends[result.partition])
         answer = AlterIsrAnswer(proposal.request, Code.NONE, results)
         steps = (*pack(self.guard, pieces), *([Step(changes=tuple(refused))] if refused else []))
-        return Decision(steps, answers=((event.sender, answer),), doubt=tuple(doubt))
+        return Decision(steps, answers=((event.sender, answer),), doubt=tuple(doubt), after=(MovesDue(),) if arrived else ())
+
+    def _change_of(self, partition: PartitionId, state: PartitionState) -> Piece:
+        """A proposal that was accepted. Looked at again: one that completes a move, if too many do at once, or lets a leader leave."""
+        piece = self.store_state(partition, self.cluster.topics[partition.topic_id], state)
+        again = reassign.completes(self.cluster, partition, state) or state.leader in self.cluster.leaving()
+        due = (Due((partition,)),) if again else ()
+        return evolve(piece, changes=(*piece.changes, *due))
+
+    def _moved(self, result: AlterIsrResult, state: PartitionState) -> None:
+        """What a leader is told whose proposal has completed a move: the state it has brought about, another leader's perhaps."""
+        assert result.state is not None
+        if state.leader != result.state.leader:
+            result.error = Code.NEW_LEADER_ELECTED
+        result.state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=result.state.partition_epoch)
 
     def _judge(self, entry: AlterIsrEntry, sender: int, seen: set[PartitionId]) -> tuple[int, PartitionState | None]:
         cluster = self.cluster
@@ -242,7 +299,7 @@ class Controller:
         if partition in seen:
             return Code.INVALID_REQUEST, state  # two wishes for one partition in one request
         seen.add(partition)
-        replicas, min_isr = cluster.replicas(partition), cluster.min_isr(partition)
+        replicas, min_isr = cluster.replicas(partition), state.min_isr or cluster.min_isr(partition)
         code, changed = change_isr(entry, sender, state, replicas=replicas, min_isr=min_isr, brokers=cluster.live(partition))
         if code == Code.NONE and cluster.is_refused(partition, entry.partition_epoch, entry.proposal):
             return Code.INELIGIBLE_REPLICA, state
@@ -261,12 +318,13 @@ class Controller:
             if known is not None and now is not None and known.info.broker_epoch == now.info.broker_epoch:
                 continue
             changes.append(BrokerGone(broker_id) if now is None else BrokerSet(now))
-            due = tuple(p for p in cluster.on_broker(broker_id) if self._concerns(p, broker_id))
+            due = tuple(p for p in cluster.on_broker(broker_id) if self.concerns(p, broker_id))
             changes.append(Due(due))
             told.append(Told("broker_gone" if now is None else "broker_registered", {"broker": broker_id, "partitions": len(due)}))
-        return Decision((Step(changes=tuple(changes), told=tuple(told)),) if changes else ())
+        ended = tuple(DrainingEnded(b) for b in shutdown.ended(cluster, event))
+        return Decision((Step(changes=tuple(changes), told=tuple(told)),) if changes else (), after=ended)
 
-    def _concerns(self, partition: PartitionId, broker_id: int) -> bool:
+    def concerns(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the broker's fate changes anything for the partition."""
         state = self.cluster.states.get(partition)
         if state is None:
@@ -280,7 +338,7 @@ class Controller:
         if broker is None or broker.info.broker_epoch != event.broker_epoch:
             return Decision()
         steps: list[Step] = []
-        if broker.info.fenced:
+        if not cluster.is_admitted(event.broker_id):
             steps += pack(self.guard, [self._admit(event.broker_id)])
         else:  # admitted by a commit whose outcome nobody heard: what follows from it is still to be done
             due = tuple(p for p in cluster.on_broker(event.broker_id) if self._leaderless(p))
@@ -323,7 +381,7 @@ class Controller:
         if not held:
             return Decision()
         broken = [ReplicaBroken(p, event.broker_id, event.broker_epoch) for p in held]
-        due = Due(tuple(p for p in held if self._concerns(p, event.broker_id)))
+        due = Due(tuple(p for p in held if self.concerns(p, event.broker_id)))
         told = Told("replicas_failed", {"broker": event.broker_id, "reason": event.reason, "partitions": len(held)})
         return Decision((Step(changes=(*broken, due), told=(told,)),))
 
@@ -337,6 +395,6 @@ class Controller:
         if not news:
             return Decision()
         changes = [RoomSet(p, broker_id, epoch, has_room) for p, has_room in news]
-        due = tuple(p for p, has_room in news if (self._leaderless(p) if has_room else self._concerns(p, broker_id)))
+        due = tuple(p for p, has_room in news if (self._leaderless(p) if has_room else self.concerns(p, broker_id)))
         told = Told("room_changed", {"broker": broker_id, "made": sum(r for _, r in news), "roomless": sum(not r for _, r in news)})
         return Decision((Step(changes=(*changes, Due(due)), told=(told,)),))

@@ -60,6 +60,7 @@ class Piece:
     ops: tuple[Op, ...]
     changes: tuple[Change, ...]
     told: tuple[Told, ...] = ()
+    stops: tuple[tuple[int, StopEntry], ...] = ()
 
 
 def pack(guard: Op, pieces: Iterable[Piece], ops_max: int = OPS_MAX) -> tuple[Step, ...]:
@@ -83,5 +84,6 @@ def _step(guard: Op, pieces: Sequence[Piece]) -> Step:
     return Step(
         ops=(guard, *ops) if ops else (),
         changes=tuple(change for piece in pieces for change in piece.changes),
+        stops=tuple(stop for piece in pieces for stop in piece.stops),
         told=tuple(told for piece in pieces for told in piece.told),
     )

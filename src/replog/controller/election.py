@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from replog.model import PartitionState
 
-__all__ = ["Choice", "Loss", "choose", "effective_min_isr", "initial", "longest", "lost", "recover", "with_isr"]
+__all__ = ["Choice", "Loss", "choose", "effective_min_isr", "initial", "longest", "lost", "recover", "with_isr", "with_min_isr"]
 
 
 @frozen
@@ -42,10 +42,20 @@ def effective_min_isr(min_isr: int | None, replicas: Sequence[int]) -> int:
     return min(min_isr or 1, len(replicas))
 
 
-def initial(replicas: Sequence[int], live: Container[int]) -> PartitionState | None:
-    """The first state of a partition: the live replicas are in sync, the first leads. None while nobody is live."""
-    isr = tuple(r for r in replicas if r in live)
+def initial(replicas: Sequence[int], live: Container[int], leaving: Container[int] = ()) -> PartitionState | None:
+    """The first state of a partition: the live replicas are in sync, the first leads. None while nobody is live.
+
+    Those that are `leaving` (in controlled shutdown) count only if nobody else is live.
+    """
+    isr = _staying(tuple(r for r in replicas if r in live), leaving)
     return PartitionState(leader=isr[0], leader_epoch=0, isr=isr) if isr else None
+
+
+def with_min_isr(state: PartitionState, min_isr: int, *, replicas: Sequence[int]) -> PartitionState:
+    """`state` once another min ISR counts: with enough replicas in sync for it, whoever left may miss records from now on (KAFKA-16540)."""
+    if state.min_isr in (0, min_isr):
+        return state
+    return evolve(with_isr(state, state.isr, replicas=replicas, min_isr=min_isr), min_isr=min_isr)
 
 
 def with_isr(
@@ -71,6 +81,7 @@ def choose(
     min_isr: int,
     live: Container[int],
     lossy: Container[int] = (),
+    leaving: Container[int] = (),
     unclean: bool = False,
 ) -> Choice:
     """What the partition should be now that these replicas are `live` (registered, unfenced, their disk working).
@@ -78,20 +89,27 @@ def choose(
     In this order: the leader stays if it can; the first live ISR member in replica order; the first live ELR member
     once the ISR is empty; the last-known set once all of it is live (they must be asked first); an unclean election if
     the topic allows it; nobody. `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else.
+    Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9).
     """
-    isr = tuple(r for r in state.isr if r in live and r not in lossy)
-    after = state
+    isr = _staying(tuple(r for r in state.isr if r in live and r not in lossy), leaving)
+    after = with_min_isr(state, min_isr, replicas=replicas)
     if isr != state.isr or any(r in lossy for r in state.elr):
-        after = with_isr(state, isr, replicas=replicas, min_isr=min_isr, lossy=lossy)
+        # From `state`: its leader has reckoned with the old min ISR so far, and hears of both changes at once.
+        after = evolve(with_isr(state, isr, replicas=replicas, min_isr=min_isr, lossy=lossy), min_isr=state.min_isr and min_isr)
     leader = after.leader if after.leader in isr else next((r for r in replicas if r in isr), None)
     if leader is None:
-        leader = next((r for r in replicas if r in after.elr and r in live), None)
+        leader = next(iter(_staying(tuple(r for r in replicas if r in after.elr and r in live), leaving)), None)
         if leader is not None:
             after = with_isr(after, (leader,), replicas=replicas, min_isr=min_isr, lossy=lossy)
     if leader is None:
-        return _without_leader(state, _led(after, None), replicas, live, unclean)
+        return _without_leader(state, _led(after, None), replicas, live, leaving, unclean)
     after = _led(after, leader)
     return Choice(None if after == state else after)
+
+
+def _staying(replicas: tuple[int, ...], leaving: Container[int]) -> tuple[int, ...]:
+    """Those that are not about to leave; all of them, if that is nobody."""
+    return tuple(r for r in replicas if r not in leaving) or replicas
 
 
 def _led(state: PartitionState, leader: int | None) -> PartitionState:
@@ -100,13 +118,18 @@ def _led(state: PartitionState, leader: int | None) -> PartitionState:
 
 
 def _without_leader(
-    before: PartitionState, after: PartitionState, replicas: Sequence[int], live: Container[int], unclean: bool
+    before: PartitionState,
+    after: PartitionState,
+    replicas: Sequence[int],
+    live: Container[int],
+    leaving: Container[int],
+    unclean: bool,
 ) -> Choice:
     """No ISR or ELR member can lead: ask the last-known set, elect uncleanly if allowed, or wait."""
     changed = None if after == before else after
     if not after.isr and not after.elr and after.last_known and all(r in live for r in after.last_known):
         return Choice(changed, ask=after.last_known)
-    leader = next((r for r in replicas if r in live), None) if unclean else None
+    leader = next(iter(_staying(tuple(r for r in replicas if r in live), leaving)), None) if unclean else None
     if leader is None:
         return Choice(changed)
     candidates = tuple((r, -1, -1) for r in replicas if r in live)

@@ -5,26 +5,37 @@ Failures, elections and proposals are urgent. Creations and deletions wait for t
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import field, frozen
 
 from replog.controller.cluster import Broker, Topic
-from replog.messages import Admin, AlterIsr
+from replog.messages import Admin, AlterIsr, ControlledShutdown
+from replog.metadata.layout import REJECTED
 from replog.model import Address, PartitionId, PartitionState
 
 __all__ = [
     "AdminAsked",
+    "BalanceDue",
     "BrokerAcknowledged",
     "BrokersSeen",
     "CopiesGone",
     "DeletionsSeen",
+    "DrainingEnded",
     "Event",
     "FinishDeletion",
     "IsrProposed",
     "LastKnownAnswered",
+    "MovesDue",
     "Recheck",
+    "RejectionsSeen",
     "ReplicasLost",
     "RoomChanged",
+    "ShutdownAsked",
+    "SilenceChanged",
     "TopicsSeen",
+    "Wish",
+    "WishesSeen",
     "is_urgent",
 ]
 
@@ -111,6 +122,39 @@ class BrokerAcknowledged:
 
 
 @frozen
+class ShutdownAsked:
+    """A broker wants to leave."""
+
+    sender: Address
+    message: ControlledShutdown
+
+
+@frozen
+class BalanceDue:
+    """It is time to give leaderships back to preferred leaders."""
+
+    rest: tuple[PartitionId, ...] | None = None
+    """What earlier slices have left; None: look at all of them."""
+
+
+@frozen
+class SilenceChanged:
+    """A broker owes answers to notices, or no longer does."""
+
+    broker_id: int
+    broker_epoch: int
+    is_overdue: bool
+    is_silent: bool
+
+
+@frozen
+class DrainingEnded:
+    """The life of a broker that was draining is over: the record of it can go."""
+
+    broker_id: int
+
+
+@frozen
 class CopiesGone:
     """A broker has put its copies of a deleted topic out of service."""
 
@@ -125,6 +169,40 @@ class AdminAsked:
     sender: Address
     request: Admin
     token: bytes = field(default=b"", repr=False)
+    progress: Any = None
+    """How far a verb is that goes on from slice to slice, where the store does not say so; None at first."""
+
+
+@frozen
+class Wish:
+    """What somebody has written at an admin path, and at which version."""
+
+    path: str
+    value: bytes
+    version: int
+
+
+@frozen
+class WishesSeen:
+    """The wishes in one row of the store (`layout`), sorted by path."""
+
+    row: str
+    wishes: tuple[Wish, ...]
+    is_rest: bool = False
+    """What an earlier slice of the same look has left."""
+
+
+@frozen
+class MovesDue:
+    """Go on with the wishes to move partitions: one slice of what can be done now."""
+
+
+@frozen
+class RejectionsSeen:
+    """What is kept of rejected wishes: (path, time of day of the rejection, version)."""
+
+    wishes: tuple[tuple[str, int, int], ...]
+    row: str = REJECTED
 
 
 @frozen
@@ -147,9 +225,27 @@ Event = (
     | CopiesGone
     | AdminAsked
     | FinishDeletion
+    | WishesSeen
+    | RejectionsSeen
+    | MovesDue
+    | ShutdownAsked
+    | SilenceChanged
+    | BalanceDue
+    | DrainingEnded
 )
 
-_BACKGROUND = (TopicsSeen, DeletionsSeen, CopiesGone, AdminAsked, FinishDeletion)
+_BACKGROUND = (
+    TopicsSeen,
+    DeletionsSeen,
+    RejectionsSeen,
+    CopiesGone,
+    AdminAsked,
+    FinishDeletion,
+    WishesSeen,
+    MovesDue,
+    DrainingEnded,
+    BalanceDue,
+)
 
 
 def is_urgent(event: Event) -> bool:

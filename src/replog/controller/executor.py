@@ -11,7 +11,7 @@ from typing import Any
 
 from replog.config import BrokerConfig
 from replog.controller.campaign import Won, campaign
-from replog.controller.events import AdminAsked, IsrProposed, ReplicasLost
+from replog.controller.events import AdminAsked, IsrProposed, ReplicasLost, ShutdownAsked
 from replog.controller.reading import Reader, Script
 from replog.controller.term import Deposed, Term
 from replog.errors import Code, ReplogError
@@ -20,6 +20,8 @@ from replog.messages import (
     AdminAnswer,
     AlterIsr,
     AlterIsrAnswer,
+    ControlledShutdown,
+    ControlledShutdownAnswer,
     Heartbeat,
     LeaderAndIsrAnswer,
     Metadata,
@@ -46,6 +48,8 @@ class ControllerExecutor:
         self._ids = ids
         self._reader = Reader(config.slice_partitions_max, self.outbox.events.append)
         self._now_ms = 0
+        self._wall_ms = 0
+        """As of the last tick."""
         self._broker_epoch = -1
         self._cluster_id = ""
         self._campaigning = False
@@ -106,6 +110,7 @@ class ControllerExecutor:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Timers: retry, resend, reconcile."""
+        self._wall_ms = wall_ms
         self._at(now_ms)
         if self._retry_ms is not None and self._retry_ms <= now_ms:
             self._retry_ms = None
@@ -127,7 +132,7 @@ class ControllerExecutor:
     def _at(self, now_ms: int) -> None:
         self._now_ms = now_ms
         if self._term is not None:
-            self._term.at(now_ms)
+            self._term.at(now_ms, self._wall_ms)
 
     # ---- messages
 
@@ -151,6 +156,8 @@ class ControllerExecutor:
                 term.on_replica_states_answer(message)
             case ReplicasFailed(broker_id, broker_epoch, reason, partitions):
                 term.ask(ReplicasLost(broker_id, broker_epoch, reason, tuple(partitions)))
+            case ControlledShutdown():
+                term.ask(ShutdownAsked(sender, message))
             case Metadata():
                 term.on_metadata_asked(sender)
             case _:
@@ -162,6 +169,8 @@ class ControllerExecutor:
             self._send(sender, AdminAnswer(message.request, Code.NOT_CONTROLLER, text, origin=message.origin))
         elif isinstance(message, AlterIsr):
             self._send(sender, AlterIsrAnswer(message.request, Code.NOT_CONTROLLER, []))
+        elif isinstance(message, ControlledShutdown):
+            self._send(sender, ControlledShutdownAnswer(message.broker_id, message.broker_epoch, -1, Code.NOT_CONTROLLER))
 
     def _send(self, to: Address, message: Any) -> None:
         self.outbox.messages.append((to, message))
@@ -281,7 +290,7 @@ class ControllerExecutor:
         self._term = Term(
             self._broker_id, won, config=self._config, cluster_id=self._cluster_id, outbox=self.outbox, reader=self._reader
         )
-        self._term.at(self._now_ms)
+        self._term.at(self._now_ms, self._wall_ms)
         self._reconcile_ms = self._now_ms + self._config.reconcile_ms
         self.outbox.events.append(Told("controller_elected", {"broker": self._broker_id, "controller_epoch": self._epoch}))
 

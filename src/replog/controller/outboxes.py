@@ -6,13 +6,13 @@ the partitions it was about, perhaps none of them any more. So a broker's count 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from attrs import define, field
+from attrs import Factory, define, evolve, field
 
-from replog.messages import LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
-from replog.model import PartitionId
+from replog.messages import ControlledShutdownAnswer, LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
+from replog.model import Address, PartitionId
 
 __all__ = ["BrokerOutbox", "Outboxes"]
 
@@ -30,6 +30,9 @@ class _Notice:
     is_stop: bool = False
     refusals: int = 0
     """How often the broker had no room."""
+    asked_ms: int = field(default=Factory(lambda self: self.sent_ms, takes_self=True))
+    """Since when an answer is owed: it was sent for the first time, or after the last answer without room."""
+    sends: int = 1
 
 
 @define
@@ -53,15 +56,28 @@ class BrokerOutbox:
     _newest: dict[PartitionId, int] = field(factory=dict)
     _news: dict[PartitionId, None] = field(factory=dict)
     _stops: dict[PartitionId, StopEntry] = field(factory=dict)
+    heard_ms: int = -1
+    """When the broker answered last."""
+    alive_ms: int = -1
+    """When it last said anything."""
     _heartbeat_ms: int = -1
+    _leaves_after: int | None = None
     _roomless: dict[PartitionId, None] = field(factory=dict)
     """Copies that the broker had no room for, and has not made since."""
     _room_news: dict[PartitionId, bool] = field(factory=dict)
 
     def note(self, partition: PartitionId) -> None:
         """The state of a partition changed."""
+        self._keep(partition)
         if self.announced:
             self._news[partition] = None
+
+    def _keep(self, partition: PartitionId) -> None:
+        """A copy is wanted: it was to be stopped, and is assigned again before that was heard."""
+        self._stops.pop(partition, None)
+        for notice in self._notices.values():
+            if notice.is_stop:
+                notice.stops.pop(partition, None)
 
     def stop(self, entry: StopEntry) -> None:
         """A copy is to be taken out of service; states of it that are still under way are withdrawn."""
@@ -75,7 +91,10 @@ class BrokerOutbox:
         self._notices = {n: notice for n, notice in self._notices.items() if notice.is_stop}
         self._newest.clear()
         self._news.clear()
-        self.complete_notice = self._open(_Notice(now_ms, complete=True), partitions)
+        wanted = list(partitions)
+        for partition in wanted if self._stops or self._notices else ():
+            self._keep(partition)
+        self.complete_notice = self._open(_Notice(now_ms, complete=True), wanted)
         return self.complete_notice
 
     def take_news(self, now_ms: int) -> list[int]:
@@ -153,6 +172,13 @@ class BrokerOutbox:
         """Overdue one ack timeout after this; the first time at once, then ever later, up to a limit."""
         notice.sent_ms = now_ms + self.pause_ms * ((1 << min(notice.refusals, 2)) - 1)
         notice.refusals += 1
+        notice.asked_ms, notice.sends = notice.sent_ms + self.pause_ms, 0
+
+    def let_go(self) -> int:
+        """The number that the broker has to reach before it leaves: the same one whenever it asks (KAFKA-14292)."""
+        if self._leaves_after is None:
+            self._leaves_after = self._next - 1
+        return self._leaves_after
 
     def room_news(self) -> dict[PartitionId, bool]:
         """Whether there is room for a copy now, where that has changed since this was asked last."""
@@ -180,9 +206,19 @@ class BrokerOutbox:
         for number in [n for n in self._notices if n <= applied]:
             if not self._notices[number].is_stop and number != self.complete_notice:
                 self._forget(number)
+                self.heard_ms = now_ms
         missing = [n for n, notice in self._notices.items() if n > applied and notice.sent_ms <= self._heartbeat_ms]
-        self._heartbeat_ms = now_ms
+        self._heartbeat_ms = self.alive_ms = now_ms
         return missing
+
+    def heard(self, now_ms: int) -> None:
+        """The broker has answered a notice, whatever it says."""
+        self.heard_ms = self.alive_ms = now_ms
+
+    def owes(self, before_ms: int) -> bool:
+        """Whether a notice that was sent more than once has been waiting since before, and nothing has been answered since."""
+        since = max(self.heard_ms, 0)
+        return any(notice.sends > 1 and max(notice.asked_ms, since) <= before_ms for notice in self._notices.values())
 
     def overdue(self, before_ms: int) -> list[int]:
         """Notices sent at or before a time and not acknowledged."""
@@ -222,6 +258,15 @@ class Outboxes:
         """The outbox of this life of a broker."""
         box = self._brokers.get(broker_id)
         return box if box is not None and box.broker_epoch == broker_epoch else None
+
+    def let_go(self, answers: Sequence[tuple[Address, ControlledShutdownAnswer]]) -> tuple[tuple[Address, ControlledShutdownAnswer], ...]:
+        """Answers to brokers that want to leave, with the number of the notice that each is to apply before it does."""
+        told = []
+        for sender, answer in answers:
+            box = self.get(answer.broker_id, answer.broker_epoch)
+            notice = -1 if box is None or answer.error else box.let_go()
+            told.append((sender, evolve(answer, controller_epoch=self._controller_epoch, notice=notice)))
+        return tuple(told)
 
     def silent(self) -> list[int]:
         """Brokers that have not been sent a complete notice."""
@@ -276,6 +321,20 @@ class Outboxes:
         for broker_id, box in sorted(self._brokers.items()):
             yield from self._again(broker_id, box, box.overdue(now_ms - self._ack_timeout_ms), now_ms)
 
+    def owing(self, now_ms: int, session_ms: int) -> dict[int, bool]:
+        """Brokers that have not answered in time -> whether for so long that they count as dead, although their sessions live.
+
+        One that is alone with the controller's own cannot be told from a controller that nobody hears; of several, one at least
+        has to be heard: else it is this controller that is cut off, and taking leaderships away would only do harm.
+        """
+        found: dict[int, bool] = {}
+        heard = [b for b, box in self._brokers.items() if box.alive_ms > now_ms - session_ms and not box.owes(now_ms - session_ms)]
+        for broker_id, box in sorted(self._brokers.items()):
+            if box.owes(now_ms - self._ack_timeout_ms):
+                others = [b for b in self._brokers if b not in (broker_id, self._controller_id)]
+                found[broker_id] = box.owes(now_ms - session_ms) and (not others or any(b in heard for b in others))
+        return found
+
     def deadline_ms(self) -> int | None:
         """When the next notice becomes overdue."""
         oldest = [at for at in (box.oldest_ms() for box in self._brokers.values()) if at is not None]
@@ -288,6 +347,7 @@ class Outboxes:
             notice = box.entries(number)
             assert notice is not None
             notice.sent_ms = now_ms
+            notice.sends += 1
             yield broker_id, self._message(box, number)
 
     def _message(self, box: BrokerOutbox, number: int) -> LeaderAndIsr | StopReplica:

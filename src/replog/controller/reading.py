@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+from replog.controller import reassign
 from replog.controller.cluster import (
     Admitted,
     Broker,
@@ -17,7 +18,10 @@ from replog.controller.cluster import (
     Cluster,
     DeletionGone,
     DeletionSet,
+    DrainingGone,
+    DrainingSet,
     LossNoted,
+    RejectionNoted,
     RemovedGone,
     RemovedSet,
     StateGone,
@@ -25,8 +29,9 @@ from replog.controller.cluster import (
     Topic,
     TopicGone,
     TopicSet,
+    WishNoted,
 )
-from replog.controller.events import BrokersSeen, DeletionsSeen, TopicsSeen
+from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen, TopicsSeen, Wish, WishesSeen
 from replog.controller.topics import resolved
 from replog.errors import StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
@@ -161,6 +166,30 @@ class Reader:
                 wishes.append((name, topic_id, value.version))
         return DeletionsSeen(tuple(wishes))
 
+    def draining(self) -> Script:
+        """Which lives of brokers are to end."""
+        found = yield from self._children(layout.DRAINING, watched=False)
+        changes: list[Change] = []
+        for name, value in found:
+            path = f"{layout.DRAINING}/{name}"
+            change = self._decoded(path, _draining, path, value)
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    def losses(self) -> Script:
+        """What elections may have lost."""
+        topics: list[str] = yield "list", judgements.LOSSES
+        changes: list[Change] = []
+        for topic in topics:
+            found = yield from self._children(f"{judgements.LOSSES}/{topic}", watched=False)
+            for name, value in found:
+                path = f"{judgements.LOSSES}/{topic}/{name}"
+                record = self._decoded(path, judgements.decode_loss, path, value.value)
+                if record is not None:
+                    changes.append(LossNoted(path, value.version, record))
+        return changes
+
     def removed(self) -> Script:
         """Which brokers still hold copies of deleted topics."""
         found = yield from self._children(layout.REMOVED, watched=False)
@@ -171,6 +200,31 @@ class Reader:
             if change is not None:
                 changes.append(change)
         return changes
+
+    def wishes(self, row: str) -> Script:
+        """What is written in a row of wishes about partitions: below each topic."""
+        yield from self.watch(row)
+        topics: list[str] = yield "list", row
+        wishes: list[Wish] = []
+        for topic in topics:
+            parent = f"{row}/{topic}"
+            found = yield from self._children(parent)
+            wishes += [Wish(f"{parent}/{name}", value.value, value.version) for name, value in found]
+        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
+
+    def rejections(self) -> Script:
+        """What is kept of wishes that were rejected, in every row of them; what else is there is left alone."""
+        found: list[tuple[str, int, int]] = []
+        for row in layout.WISHES:
+            topics: list[str] = yield "list", layout.rejected_path(row)
+            for topic in topics:
+                parent = f"{layout.rejected_path(row)}/{topic}"
+                for name, value in (yield from self._children(parent, watched=False)):
+                    path = f"{parent}/{name}"
+                    rejection = self._decoded(path, layout.decode_rejection, path, value.value)
+                    if rejection is not None:
+                        found.append((path, rejection.wall_ms, value.version))
+        return RejectionsSeen(tuple(found))
 
     # ---- one path again
 
@@ -205,8 +259,17 @@ def _topic(path: str, name: str, value: Versioned) -> Topic:
     entry = layout.decode_topic(path, value.value)
     if not entry.partitions or not all(assignment.replicas for assignment in entry.partitions.values()):
         raise StoreCorrupt(path, "the topic has no partitions, or one without replicas")
-    factor = min(len(assignment.replicas) for assignment in entry.partitions.values())
-    return Topic(name, entry.topic_id, resolved(entry.config, factor), entry.partitions, entry.next_creation, value.version)
+    factor = min(len(assignment.original or assignment.replicas) for assignment in entry.partitions.values())
+    if isinstance(kept := entry.config.get("min_isr"), int):
+        factor = max(factor, kept)  # moves may have left partitions with fewer replicas: there less of it counts
+    config = resolved(entry.config, factor)
+    return Topic(name, entry.topic_id, config, entry.partitions, entry.next_creation, value.version, entry.former)
+
+
+def _draining(path: str, value: Versioned) -> DrainingSet:
+    broker_id = layout.place_of(path).broker_id
+    assert broker_id is not None
+    return DrainingSet(broker_id, layout.decode_draining(path, value.value), value.version)
 
 
 def _removed(path: str, value: Versioned) -> RemovedSet:
@@ -218,7 +281,7 @@ def _removed(path: str, value: Versioned) -> RemovedSet:
 def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     """What the cluster should believe about a path that it wanted to write."""
     if path.startswith(judgements.LOSSES):
-        return None if value is None else LossNoted(path, value.version)
+        return None if value is None else LossNoted(path, value.version, judgements.decode_loss(path, value.value))
     if path.startswith(judgements.ADMITTED):
         return None if value is None else _admitted(path, int(path.rsplit("/", 1)[1]), value)
     place = layout.place_of(path)
@@ -227,7 +290,10 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
         case "partition_state":
             if topic_id is None:
                 return None
-            partition = cluster.topics[topic_id].identity(place.topic_partition.partition)
+            topic, number = cluster.topics[topic_id], place.topic_partition.partition
+            if number not in topic.assignments:
+                return None  # removed meanwhile
+            partition = topic.identity(number)
             return StateGone(partition) if value is None else StateSet(partition, layout.decode_partition_state(path, value))
         case layout.TOPICS:
             assert place.topic is not None
@@ -240,6 +306,15 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
                 return DeletionSet(place.topic, layout.decode_delete_topic(path, value.value), value.version)
             wished = [d.topic_id for d in cluster.deletions.values() if d.topic == place.topic]
             return DeletionGone(wished[0]) if wished else None
+        case layout.REJECTED:
+            return RejectionNoted(path, -1 if value is None else value.version)
+        case layout.PARTITIONS_REASSIGNED:
+            return reassign.seen(cluster, path, None if value is None else value.value, -1 if value is None else value.version)
+        case layout.PARTITIONS_REMOVE:
+            return WishNoted(path, -1 if value is None else value.version)
+        case layout.DRAINING:
+            assert place.broker_id is not None
+            return DrainingGone(place.broker_id) if value is None else _draining(path, value)
         case layout.REMOVED:
             assert place.topic_id is not None
             return RemovedGone(place.topic_id) if value is None else _removed(path, value)

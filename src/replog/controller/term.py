@@ -5,19 +5,18 @@ Nothing here outlives the term: the next controller, perhaps on the same broker,
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
-from attrs import define
-
 from replog.config import BrokerConfig
-from replog.controller import topics
+from replog.controller import reassign, topics
+from replog.controller.balance import Rhythm
 from replog.controller.campaign import Won, still_seated
-from replog.controller.cluster import BrokerGone, BrokerSet, Due, Settled, StateSet
+from replog.controller.cluster import BrokerGone, BrokerSet, Due, Settled, StateGone, StateSet, Topic, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
     AdminAsked,
+    BalanceDue,
     BrokerAcknowledged,
     CopiesGone,
     DeletionsSeen,
@@ -25,15 +24,21 @@ from replog.controller.events import (
     FinishDeletion,
     IsrProposed,
     Recheck,
+    RejectionsSeen,
     ReplicasLost,
     RoomChanged,
-    is_urgent,
+    ShutdownAsked,
+    WishesSeen,
 )
 from replog.controller.lastknown import LastKnown
-from replog.controller.outboxes import Outboxes
+from replog.controller.outboxes import BrokerOutbox, Outboxes
+from replog.controller.queues import Queues
 from replog.controller.reading import Reader, Script
+from replog.controller.refusal import resigned, why_given_up
+from replog.controller.rows import ROWS
+from replog.controller.silence import silences
 from replog.controller.views import Views
-from replog.errors import Code, ReplogError, StoreFull
+from replog.errors import Code, ReplogError
 from replog.messages import (
     AdminAnswer,
     AlterIsrAnswer,
@@ -56,27 +61,22 @@ __all__ = ["Deposed", "Term"]
 _TRIES_MAX = 10
 """An event that still conflicts after this many decisions is given up; the next look at the store finds what is left."""
 
-_LOOKS = {"seat": layout.CONTROLLER, "brokers": layout.BROKER_IDS, "topics": layout.TOPICS, "deletions": layout.DELETE_TOPICS}
+_LOOKS = {
+    "seat": layout.CONTROLLER,
+    "brokers": layout.BROKER_IDS,
+    "topics": layout.TOPICS,
+    "deletions": layout.DELETE_TOPICS,
+    **{row: row for row in ROWS},
+    layout.REJECTED: layout.REJECTED,
+}
 """What can be looked at, and the path whose watch says so."""
+_SEEN = DeletionsSeen | WishesSeen | RejectionsSeen
+_LATER = ("topics", "deletions", *ROWS, layout.REJECTED)
+"""Looks that wait until nothing urgent is left."""
 
 
 class Deposed(Exception):
     """Another controller has been elected, or this one cannot know that none was."""
-
-
-@define
-class _Queued:
-    event: Event
-    tries: int = 0
-
-
-def _why(error: ReplogError | None, asked: str) -> str:
-    """Why an event was given up, for people; `error` is what the store said last."""
-    if isinstance(error, StoreFull):
-        return f"the metadata store's disk is full: {asked} was not done ({error})"
-    if error is None or isinstance(error, Conflict):
-        return f"the store kept changing under {asked}; try again"
-    return f"the store failed under {asked}, which may have been done: {error}"
 
 
 class Term:
@@ -91,37 +91,35 @@ class Term:
         self._cluster_id = cluster_id
         self._outbox = outbox
         self._reader = reader
-        self._urgent: deque[_Queued] = deque()
-        self._background: deque[_Queued] = deque()
-        self._finishing: set[bytes] = set()
-        """Ids of topics whose FinishDeletion is queued."""
+        self._queues = Queues()
         self._looks: dict[str, None] = {}
         """Levels of the store to be read again."""
         self._unsure: dict[str, None] = {}
         """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
-        self._rechecking = False
-        """Whether a Recheck is queued: in turn with other urgent events, so that neither waits for all of the other."""
         self._failure: ReplogError | None = None
         """What the store said to the last step that it did not commit."""
         self.loaded = False
-        self._now_ms = 0
+        self._now_ms = self._wall_ms = 0
         self._begin()
 
     def _begin(self) -> None:
         self.controller = Controller(
             controller_epoch=self._won.controller_epoch, epoch_version=self._won.epoch_version, config=self._config
         )
+        self.controller.wall_ms = self._wall_ms
         self.cluster = self.controller.cluster
         epoch = self._won.controller_epoch
         self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, self._newest, self._config.slice_partitions_max)
         self.views = Views(self.cluster, self._broker_id, epoch, self._cluster_id)
         self.last_known = LastKnown()
+        self.balance = Rhythm(self._config.leader_imbalance_check_ms)
 
     # ---- what to run next
 
-    def at(self, now_ms: int) -> None:
+    def at(self, now_ms: int, wall_ms: int) -> None:
         """The time of what happens next."""
         self._now_ms = now_ms
+        self._wall_ms = self.controller.wall_ms = wall_ms
 
     def next_script(self) -> Script | None:
         """The most urgent thing to do with the store; None if there is nothing."""
@@ -132,33 +130,34 @@ class Term:
         for look in ("seat", "brokers"):
             if look in self._looks:
                 return self._look(look)
-        if self.cluster.due and not self._rechecking:
-            self._urgent.append(_Queued(Recheck()))
-            self._rechecking = True
-        if self._urgent:
-            return self._perform(self._urgent)
-        for look in ("topics", "deletions"):
+        if self.cluster.due:
+            self.ask(Recheck())
+        if self._queues.urgent:
+            return self._perform()
+        for look in _LATER:
             if look in self._looks:
                 return self._look(look)
-        return self._perform(self._background) if self._background else None
+        return self._perform() if self._queues.background else None
 
     def _load(self) -> Script:
         """Everything the store knows; then every partition is looked at once, and every broker told everything."""
         self._begin()
         changes = yield from self._reader.admitted()
         changes += yield from self._reader.removed()
+        changes += yield from self._reader.draining()
+        changes += yield from self._reader.losses()
         self._applied(Step(changes=tuple(changes)))
         seen = yield from self._reader.brokers()
         self._observe(self.controller.decide(seen))
-        topics = yield from self._reader.topics(self.cluster)
-        self._observe(self.controller.decide(topics))
+        self._observe(self.controller.decide((yield from self._reader.topics(self.cluster))))
+        yield from self._wishes(layout.PARTITIONS_REASSIGNED)
         wishes = yield from self._reader.deletions()
         self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
         self._applied(Step(changes=(Due(everything),)))
         for topic_id in sorted(self.cluster.deletions):
             self.ask(FinishDeletion(topic_id))
-        self._looks["deletions"] = None  # drops wishes that name no topic
+        self._looks.update(dict.fromkeys(("deletions", *ROWS)))  # drops wishes that name no topic
         self.loaded = True
         self._tell("controller_loaded", topics=len(self.cluster.topics), partitions=len(everything))
 
@@ -183,7 +182,7 @@ class Term:
         elif what == "topics":
             decision = self.controller.decide((yield from self._reader.topics(self.cluster)))
         else:
-            wishes = yield from self._reader.deletions()
+            wishes = yield from self._wishes(what)
             if wishes.wishes:
                 self.ask(wishes)
             return
@@ -192,6 +191,13 @@ class Term:
             # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
             self._reader.fired(_LOOKS[what])
             self._looks[what] = None
+
+    def _wishes(self, what: str) -> Script:
+        read = {layout.REJECTED: self._reader.rejections, "deletions": self._reader.deletions}.get(what)
+        seen = yield from (self._reader.wishes(what) if read is None else read())
+        if what == layout.PARTITIONS_REASSIGNED:
+            self._applied(Step(changes=reassign.remembered(self.cluster, seen.wishes)))
+        return seen
 
     def _reassure(self) -> Script:
         """After a conflict or an unknown outcome: is the seat still ours, and what does the store have at those paths?"""
@@ -207,29 +213,24 @@ class Term:
     # ---- one event
 
     def ask(self, event: Event) -> None:
-        """Queue an event in its class; what finishes a deletion once, however often the wish is seen."""
-        if isinstance(event, FinishDeletion):
-            if event.topic_id in self._finishing:
-                return
-            self._finishing.add(event.topic_id)
-        (self._urgent if is_urgent(event) else self._background).append(_Queued(event))
+        """Have an event decided when its turn comes."""
+        self._queues.ask(event)
 
-    def _perform(self, queue: deque[_Queued]) -> Script:
-        """Decide the first event of a queue, store the steps, and only then tell. It stays first if it has to be decided again."""
-        queued = queue[0]
+    def _perform(self) -> Script:
+        """Decide the event whose turn it is, store the steps, and only then tell. It stays first if it has to be decided again."""
+        queued = self._queues.next()
+        assert queued is not None
         decision = self.controller.decide(queued.event)
         stored = yield from self._store(decision.steps)
-        if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, DeletionsSeen):
+        if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, _SEEN):
             queued.tries += 1
             return
-        queue.popleft()
-        self._rechecking = self._rechecking and not isinstance(queued.event, Recheck)
-        if isinstance(queued.event, FinishDeletion):
-            self._finishing.discard(queued.event.topic_id)
+        self._queues.done(queued)
         if stored:
             self._conclude(queued.event, decision)
-        elif isinstance(queued.event, DeletionsSeen):
-            self._looks["deletions"] = None  # what was seen is true no more: look again
+        elif isinstance(queued.event, _SEEN):
+            # What was seen is true no more: look again.
+            self._looks["deletions" if isinstance(queued.event, DeletionsSeen) else queued.event.row] = None
         else:
             self._give_up(queued.event)
 
@@ -266,12 +267,18 @@ class Term:
             self.ask(event)
 
     def _applied(self, step: Step) -> None:
+        altered = [c.topic for c in step.changes if isinstance(c, TopicSet) and self._is_altered(c.topic)]
         self.controller.apply(step)
+        for topic in altered:
+            for partition in topic.identities():
+                self.outboxes.note(partition, self.cluster.replicas(partition))
         for change in step.changes:
             self.views.note(change)
             match change:
                 case StateSet(partition):
                     self.outboxes.note(partition, self.cluster.replicas(partition))
+                case StateGone(partition):
+                    self.last_known.drop(partition)
                 case BrokerSet(broker):
                     self.outboxes.register(broker.info.broker_id, broker.info.broker_epoch)
                 case BrokerGone(broker_id):
@@ -285,9 +292,18 @@ class Term:
             self.outboxes.stop(broker_id, entry)
         self._outbox.events.extend(step.told)
 
+    def _is_altered(self, topic: Topic) -> bool:
+        """Whether brokers are to hear of another configuration, also where no state changes."""
+        known = self.cluster.topics.get(topic.topic_id)
+        return known is not None and known.config != topic.config
+
     def _conclude(self, event: Event, decision: Decision) -> None:
         """Every step is applied: answer, ask, and go on."""
-        self._outbox.messages.extend(decision.answers)
+        answers = decision.answers
+        if isinstance(event, ShutdownAsked) and answers:
+            self.publish()  # what was moved is to be on its way, with its number, when the broker hears that it may leave
+            answers = self.outboxes.let_go(answers)
+        self._outbox.messages.extend(answers)
         if isinstance(event, FinishDeletion) and decision.answers:
             self.controller.waiters.pop(event.topic_id, None)
         if decision.asks:
@@ -301,9 +317,9 @@ class Term:
 
     def _give_up(self, event: Event) -> None:
         name = type(event).__name__
-        self._tell("decision_given_up", event=name, why=_why(self._failure, name))
+        self._tell("decision_given_up", event=name, why=why_given_up(self._failure, name))
         if isinstance(event, AdminAsked):
-            text = _why(self._failure, event.request.verb)
+            text = why_given_up(self._failure, event.request.verb)
             answer = AdminAnswer(event.request.request, Code.UNKNOWN_SERVER_ERROR, text, origin=event.request.origin)
             self._outbox.messages.append((event.sender, answer))
 
@@ -376,6 +392,7 @@ class Term:
         if failed:
             self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
         self._room_changed(message.broker_id, message.broker_epoch)
+        self._listen(box)
 
     def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
         """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""
@@ -387,7 +404,10 @@ class Term:
     def on_stop_replica_answer(self, message: StopReplicaAnswer) -> None:
         """Copies were taken out of service; what failed is sent again after the timeout."""
         box = self.outboxes.get(message.broker_id, message.broker_epoch)
-        if self._refused(message.error, message.controller_epoch) or box is None or message.errors:
+        if self._refused(message.error, message.controller_epoch) or box is None:
+            return
+        self._listen(box)
+        if message.errors:
             return
         topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
         box.answered(message.notice)
@@ -438,7 +458,7 @@ class Term:
     def fired(self, path: str) -> None:
         """A watch fired: look again."""
         for what, watched in _LOOKS.items():
-            if path == watched:
+            if path == watched or (what in ROWS and path.startswith(f"{watched}/")):
                 self._looks[what] = None
 
     def reconcile(self) -> None:
@@ -451,26 +471,26 @@ class Term:
     def run_timers(self) -> None:
         """Send again what was not acknowledged or answered in time."""
         self._send(self.outboxes.overdue(self._now_ms))
+        self._listen()
+        if self.balance.is_due(self._now_ms):
+            self.ask(BalanceDue())
         deadline = self.last_known.deadline_ms(self._config.ack_timeout_ms)
         if deadline is not None and deadline <= self._now_ms:
             self._ask_replicas()
 
+    def _listen(self, answering: BrokerOutbox | None = None) -> None:
+        """Whether brokers answer; one of them has, just now."""
+        if answering is not None:
+            answering.heard(self._now_ms)
+        for event in silences(self.cluster, self.outboxes.owing(self._now_ms, self._config.session_ms)) if self.loaded else ():
+            self.ask(event)
+
     def deadline_ms(self) -> int | None:
         """When `run_timers` has something to do."""
-        deadlines = (self.outboxes.deadline_ms(), self.last_known.deadline_ms(self._config.ack_timeout_ms))
+        asking = self.last_known.deadline_ms(self._config.ack_timeout_ms)
+        deadlines = (self.outboxes.deadline_ms(), asking, self.balance.deadline_ms(self._now_ms))
         return min((d for d in deadlines if d is not None), default=None)
 
     def resign(self) -> None:
         """Tell everyone who waits for an answer to look for another controller."""
-        for queued in (*self._urgent, *self._background):
-            if isinstance(queued.event, IsrProposed):
-                answer = AlterIsrAnswer(queued.event.proposal.request, Code.NOT_CONTROLLER, [])
-                self._outbox.messages.append((queued.event.sender, answer))
-            elif isinstance(queued.event, AdminAsked):
-                request = queued.event.request
-                refusal = AdminAnswer(request.request, Code.NOT_CONTROLLER, "the controller has resigned", origin=request.origin)
-                self._outbox.messages.append((queued.event.sender, refusal))
-        for waiting in self.controller.waiters.values():
-            for sender, said in waiting:
-                refusal = AdminAnswer(said.request, Code.NOT_CONTROLLER, "the controller has resigned", origin=said.origin)
-                self._outbox.messages.append((sender, refusal))
+        self._outbox.messages.extend(resigned(self._queues.waiting(), self.controller.waiters.values()))

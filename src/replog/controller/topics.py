@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from replog.config import TopicConfig, check_topic_name, default_min_isr
+from replog.config import TopicConfig, default_min_isr
 from replog.controller.assignment import check_assignment, spread
 from replog.controller.cluster import (
     Change,
@@ -18,6 +18,7 @@ from replog.controller.cluster import (
     DeletionGone,
     DeletionSet,
     Due,
+    MoveWishGone,
     RemovedGone,
     RemovedSet,
     StateGone,
@@ -29,6 +30,7 @@ from replog.controller.cluster import (
 from replog.controller.decision import OPS_MAX, Decision, Piece, Step, pack
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
+from replog.controller.refusal import Refusal, named
 from replog.errors import Code, UsageError
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
@@ -41,12 +43,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TOPIC_GONE",
-    "Refusal",
-    "admin_asked",
     "copies_gone",
+    "create_topic",
+    "delete_topic",
     "deletions_seen",
     "finish_deletion",
+    "first_states",
+    "fitting",
     "plan",
+    "put",
     "resolved",
     "strays",
     "topics_seen",
@@ -54,14 +59,6 @@ __all__ = [
 
 TOPIC_GONE = -2
 """Leader epoch of a StopReplica for a topic that is gone (KIP-570)."""
-
-
-class Refusal(Exception):
-    """A wish that cannot be granted: the code and the text of the answer."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def resolved(config: Mapping[str, Any], replication_factor: int) -> TopicConfig:
@@ -77,41 +74,23 @@ def resolved(config: Mapping[str, Any], replication_factor: int) -> TopicConfig:
 # ------------------------------------------------------------------------------------------------------------ wishes
 
 
-def admin_asked(controller: Controller, event: AdminAsked) -> Decision:
-    """Grant or refuse a wish; the answer leaves after the commit."""
-    verbs = {"create_topic": _create_topic, "delete_topic": _delete_topic}
-    request = event.request
-    verb = verbs.get(request.verb)
-    try:
-        if verb is None:
-            raise Refusal(Code.INVALID_REQUEST, f"unknown verb {request.verb!r}; known are {', '.join(sorted(verbs))}")
-        return verb(controller, event)
-    except Refusal as refusal:
-        answer = AdminAnswer(request.request, refusal.code, str(refusal), origin=request.origin)
-        return Decision(answers=((event.sender, answer),))
-
-
-def _name(arguments: Mapping[str, Any]) -> str:
-    try:
-        return check_topic_name(arguments.get("name"))
-    except UsageError as error:
-        raise Refusal(Code.INVALID_TOPIC, str(error)) from error
-
-
-def _create_topic(controller: Controller, event: AdminAsked) -> Decision:
+def create_topic(controller: Controller, event: AdminAsked) -> Decision:
+    """Make it, slice by slice, and answer when every partition has a state that can have one."""
     cluster, request = controller.cluster, event.request
-    name = _name(request.arguments)
+    name = named(request.arguments)
     known = cluster.names.get(name)
     if known is not None and known != event.token:
         raise Refusal(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
     if known is not None:
         return _go_on_creating(controller, event, cluster.topics[known])
-    topic = plan(cluster, name, event.token, request.arguments, controller.config.topic_partitions_max)
-    entry = layout.TopicEntry(topic.topic_id, topic.config.to_mapping(), topic.assignments, topic.next_creation)
-    ops: list[Any] = [Create(layout.topic_path(name), layout.encode_topic(entry))]
+    topic = fitting(controller, plan(cluster, name, event.token, request.arguments, controller.config.topic_partitions_max))
+    if request.arguments.get("validate_only"):
+        answer = AdminAnswer(request.request, Code.NONE, result=_described(topic), origin=request.origin)
+        return Decision(answers=((event.sender, answer),))
+    ops: list[Any] = [Create(layout.topic_path(name), _value(topic))]
     changes: list[Change] = [TopicSet(topic)]
     if len(topic.assignments) < min(OPS_MAX, controller.config.slice_partitions_max):
-        for piece in _first_states(controller, topic, list(topic.identities())):
+        for piece in first_states(controller, topic, list(topic.identities())):
             ops += piece.ops
             changes += piece.changes
     return Decision(pack(controller.guard, [Piece(tuple(ops), tuple(changes))]), after=(event,))
@@ -121,21 +100,48 @@ def _go_on_creating(controller: Controller, event: AdminAsked, topic: Topic) -> 
     """The topic is stored: initialise the next slice of it, or answer when nothing is left that can be."""
     todo = [p for p in controller.cluster.uninitialised(topic) if controller.cluster.live(p)]
     if todo:
-        pieces = _first_states(controller, topic, todo[: controller.config.slice_partitions_max])
+        pieces = first_states(controller, topic, todo[: controller.config.slice_partitions_max])
         return Decision(pack(controller.guard, pieces), after=(event,))
     result = {"topic_id": topic.topic_id.hex()}
     answer = AdminAnswer(event.request.request, Code.NONE, result=result, origin=event.request.origin)
     return Decision(answers=((event.sender, answer),))
 
 
-def _first_states(controller: Controller, topic: Topic, partitions: Sequence[PartitionId]) -> list[Piece]:
+def first_states(controller: Controller, topic: Topic, partitions: Sequence[PartitionId]) -> list[Piece]:
+    """The first state of each of these partitions that has a live replica."""
     pieces = []
-    live = controller.cluster.live_brokers()
+    live, leaving = controller.cluster.live_brokers(), controller.cluster.leaving()
     for partition in partitions:
-        state = initial(topic.assignments[partition.partition].replicas, live)
+        state = initial(topic.assignments[partition.partition].replicas, live, leaving)
         if state is not None:
             pieces.append(controller.store_state(partition, topic, state))
     return pieces
+
+
+def _value(topic: Topic) -> bytes:
+    config = topic.config.to_mapping()
+    return layout.encode_topic(layout.TopicEntry(topic.topic_id, config, topic.assignments, topic.next_creation, topic.former))
+
+
+def _described(topic: Topic) -> dict[str, Any]:
+    """What would be created, for an answer."""
+    replicas = {number: list(topic.assignments[number].replicas) for number in sorted(topic.assignments)}
+    return {"topic_id": None, "assignment": replicas, "config": topic.config.to_mapping()}
+
+
+def fitting(controller: Controller, topic: Topic) -> Topic:
+    """The topic, if what the store keeps of it is not too large. Raises Refusal, with the size and the limit."""
+    size, limit = len(_value(topic)), controller.config.topic_bytes_max
+    if size > limit:
+        of = f"topic {topic.topic!r} of {len(topic.assignments)} partitions"
+        text = f"{of} takes {size} bytes in the metadata store; the limit is {limit} (topic_bytes_max)"
+        raise Refusal(Code.INVALID_PARTITIONS, text)
+    return topic
+
+
+def put(topic: Topic) -> Put:
+    """Store a changed topic, whose version is the one that it will have."""
+    return Put(layout.topic_path(topic.topic), _value(topic), topic.version - 1)
 
 
 def plan(cluster: Cluster, name: str, topic_id: bytes, arguments: Mapping[str, Any], partitions_max: int) -> Topic:
@@ -164,7 +170,7 @@ def _explicit(cluster: Cluster, assignment: object, arguments: Mapping[str, Any]
 
 
 def _placed(cluster: Cluster, arguments: Mapping[str, Any], partitions_max: int) -> dict[int, tuple[int, ...]]:
-    live = cluster.live_brokers()
+    live = cluster.staying_brokers()
     count, factor = arguments.get("partitions", 1), arguments.get("replication_factor")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= partitions_max:
         raise Refusal(Code.INVALID_PARTITIONS, f"partitions is {count!r}; allowed are 1 to {partitions_max}")
@@ -177,9 +183,10 @@ def _placed(cluster: Cluster, arguments: Mapping[str, Any], partitions_max: int)
     return spread({b: live[b].rack for b in live}, count, factor, start=cluster.partitions_total)
 
 
-def _delete_topic(controller: Controller, event: AdminAsked) -> Decision:
+def delete_topic(controller: Controller, event: AdminAsked) -> Decision:
+    """Store the wish, then go on with it; whoever asks is answered when the topic is gone."""
     cluster, request = controller.cluster, event.request
-    name = _name(request.arguments)
+    name = named(request.arguments)
     topic_id = cluster.names.get(name)
     if topic_id is None:
         known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
@@ -244,12 +251,17 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
     drop_wish = Delete(layout.delete_topic_path(wish.topic), wish.version)
     if topic is None:
         return Decision(pack(controller.guard, [Piece((drop_wish,), (DeletionGone(topic_id),))]), answers=answers)
+    wishes = [cluster.wishes[p] for p in topic.identities() if p in cluster.wishes]
+    if wishes:
+        slice_w = wishes[: controller.config.slice_partitions_max]
+        pieces = [Piece((Delete(wish.path, wish.version),), (MoveWishGone(wish.partition),)) for wish in slice_w]
+        return Decision(pack(controller.guard, pieces), after=(event,))
     stated = [p for p in topic.identities() if p in cluster.states]
     if stated:
         slice_ = stated[: controller.config.slice_partitions_max]
         pieces = [Piece((Delete(layout.partition_state_path(topic.topic, p.partition)),), (StateGone(p),)) for p in slice_]
         return Decision(pack(controller.guard, pieces), after=(event,))
-    brokers = tuple(sorted({b for assignment in topic.assignments.values() for b in assignment.replicas}))
+    brokers = tuple(sorted({*topic.former, *(b for assignment in topic.assignments.values() for b in assignment.replicas)}))
     ops = (
         controller.guard,
         Delete(layout.topic_path(topic.topic), topic.version),
@@ -262,22 +274,37 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
 
 
 def _stops(topic: Topic, *, delete: bool) -> tuple[tuple[int, StopEntry], ...]:
-    return tuple(
+    """Every copy; brokers that had others once are asked about one that they do not have, and confirm that they have none."""
+    stops = [
         (broker_id, StopEntry(partition, TOPIC_GONE, delete))
         for partition in topic.identities()
         for broker_id in topic.assignments[partition.partition].replicas
-    )
+    ]
+    asked, any_ = {broker_id for broker_id, _ in stops}, next(topic.identities())
+    stops += [(broker_id, StopEntry(any_, TOPIC_GONE, delete)) for broker_id in topic.former if delete and broker_id not in asked]
+    return tuple(stops)
 
 
 def stops_of(cluster: Cluster, changes: Sequence[Change]) -> tuple[tuple[int, StopEntry], ...]:
-    """What brokers are to be told of topics that turn out to be gone: a deletion was stored, and nobody heard that it was.
+    """What brokers are to be told of topics (and partitions) that turn out to be gone: a deletion was stored, and nobody heard that it was.
 
     Asked before the changes are applied. Copies are deleted only where the store says so; else they are kept.
     """
+    shrunk = [stop for change in changes if isinstance(change, TopicSet) for stop in _stops_of_removed(cluster, change.topic)]
     gone = [change.topic_id for change in changes if isinstance(change, TopicGone)]
     removed = {change.topic_id for change in changes if isinstance(change, RemovedSet)} | set(cluster.removed)
     known = [cluster.topics[topic_id] for topic_id in gone if topic_id in cluster.topics]
-    return tuple(stop for topic in known for stop in _stops(topic, delete=topic.topic_id in removed))
+    return (*shrunk, *(stop for topic in known for stop in _stops(topic, delete=topic.topic_id in removed)))
+
+
+def _stops_of_removed(cluster: Cluster, topic: Topic) -> list[tuple[int, StopEntry]]:
+    """The same for partitions that the topic has no more, and replicas that partitions have no more."""
+    known = cluster.topics.get(topic.topic_id)
+    if known is None:
+        return []
+    stays = {p: topic.assignments[p.partition].replicas for p in topic.identities()}
+    left = ((p, b) for p in known.identities() for b in cluster.replicas(p) if b not in stays.get(p, ()))
+    return [(b, StopEntry(p, TOPIC_GONE, True)) for p, b in left]
 
 
 def copies_gone(controller: Controller, event: CopiesGone) -> Decision:

@@ -8,6 +8,9 @@ from replog.controller.cluster import (
     BrokerSet,
     Change,
     Cluster,
+    DrainingGone,
+    DrainingSet,
+    SilenceSet,
     StateGone,
     StateSet,
     Topic,
@@ -29,6 +32,8 @@ class Views:
         self._controller_epoch = controller_epoch
         self._cluster_id = cluster_id
         self.version = 0
+        self._shapes: dict[bytes, object] = {}
+        """Topic id -> configuration and partitions, as told last."""
         self._clear()
 
     def _clear(self) -> None:
@@ -42,12 +47,22 @@ class Views:
             case StateSet(partition) | StateGone(partition):
                 self._partitions[partition] = None
             case TopicSet(topic):
-                self._topics[topic.topic_id] = None
+                shape = topic.config, tuple((number, one.creation) for number, one in topic.assignments.items())
+                if self._shapes.get(topic.topic_id) != shape:  # else some partitions moved, whose states say so
+                    self._shapes[topic.topic_id] = shape
+                    self._topics[topic.topic_id] = None
             case TopicGone(topic_id):
+                self._shapes.pop(topic_id, None)
                 self._topics[topic_id] = None
             case BrokerSet(broker):
                 self._brokers[broker.info.broker_id] = None
-            case BrokerGone(broker_id) | BrokerAdmitted(broker_id):
+            case (
+                BrokerGone(broker_id)
+                | BrokerAdmitted(broker_id)
+                | DrainingSet(broker_id)
+                | DrainingGone(broker_id)
+                | SilenceSet(broker_id)
+            ):
                 self._brokers[broker_id] = None
             case _:
                 pass
@@ -103,7 +118,8 @@ class Views:
 
     def _topic(self, topic: Topic, partitions: list[int] | None) -> TopicView:
         numbers = sorted(topic.assignments) if partitions is None else [p for p in partitions if p in topic.assignments]
-        return TopicView(topic.topic, topic.topic_id, topic.config, tuple(self._partition(topic, n) for n in numbers))
+        listed = tuple(self._partition(topic, n) for n in numbers)
+        return TopicView(topic.topic, topic.topic_id, topic.config, listed, max(topic.assignments) + 1)
 
     def _partition(self, topic: Topic, partition: int) -> PartitionView:
         assignment = topic.assignments[partition]
@@ -120,4 +136,6 @@ class Views:
             replicas=assignment.replicas,
             partition_epoch=state.partition_epoch,
             recovering=state.recovering,
+            adding=assignment.adding,
+            removing=assignment.removing,
         )

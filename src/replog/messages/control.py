@@ -17,10 +17,13 @@ __all__ = [
     "AlterIsrEntry",
     "AlterIsrResult",
     "ClusterView",
+    "ControlledShutdown",
+    "ControlledShutdownAnswer",
     "Disconnected",
     "Heartbeat",
     "LeaderAndIsr",
     "LeaderAndIsrAnswer",
+    "Leave",
     "Metadata",
     "PartitionNotice",
     "PartitionView",
@@ -52,6 +55,8 @@ class PartitionView:
     replicas: tuple[int, ...]
     partition_epoch: int
     recovering: bool = False
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @frozen
@@ -61,6 +66,8 @@ class TopicView:
     config: TopicConfig
     partitions: tuple[PartitionView, ...]
     """The changed ones in a delta, all of them in a full view."""
+    end: int = -1
+    """Every partition of the topic has a number below this: known ones from here on were removed. -1: not said."""
 
 
 @define
@@ -183,6 +190,29 @@ class Heartbeat:
     """Highest number such that it and all before it were applied; -1 before the first complete one."""
 
 
+@define
+class ControlledShutdown:
+    """A broker is about to leave: move what it leads, and take it out of the ISRs (PROTOCOL 4.9)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@define
+class ControlledShutdownAnswer:
+    """Everything that could be moved has been, and the store says so: the broker may leave once it has applied `notice`."""
+
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    error: int
+    notice: int = -1
+    """Settled at the first request: later notices do not put the end off (KAFKA-14292)."""
+    remaining: list[PartitionId] = field(factory=list)
+    """Some of the partitions that nobody else can lead: they are without a leader when it leaves, and it stays eligible."""
+    remaining_total: int = 0
+
+
 # --------------------------------------------------------------------------------------------------------- proposals
 
 
@@ -276,6 +306,11 @@ class Registered:
     broker_id: int
     broker_epoch: int
     cluster_id: str = ""
+
+
+@define
+class Leave:
+    """The driver tells the broker of its own process: ask the controller to be let go."""
 
 
 @define

@@ -52,6 +52,7 @@ __all__ = [
     "REJECTED",
     "REMOVED",
     "TOPICS",
+    "WISHES",
     "ClusterIdentity",
     "ControllerSeat",
     "Place",
@@ -110,8 +111,9 @@ REMOVED: Final = "/admin/removed"
 REJECTED: Final = "/admin/rejected"
 _PER_BROKER: Final = (BROKER_IDS, DRAINING)
 _PER_TOPIC: Final = (TOPICS, DELETE_TOPICS)
-_PER_PARTITION: Final = (PARTITIONS_REASSIGNED, PARTITIONS_ADD, PARTITIONS_REMOVE, ELECT)
-_ROWS: Final = frozenset((CLUSTER, CONTROLLER, CONTROLLER_EPOCH, *_PER_BROKER, *_PER_TOPIC, *_PER_PARTITION, REMOVED, REJECTED))
+WISHES: Final = (PARTITIONS_REASSIGNED, PARTITIONS_ADD, PARTITIONS_REMOVE, ELECT)
+"""Rows of wishes about partitions."""
+_ROWS: Final = frozenset((CLUSTER, CONTROLLER, CONTROLLER_EPOCH, *_PER_BROKER, *_PER_TOPIC, *WISHES, REMOVED, REJECTED))
 _STATE: Final = "leaderAndISR"
 _TOPIC_ID_BYTES: Final = 16
 
@@ -241,7 +243,7 @@ def place_of(path: str) -> Place:
         return Place(row, broker_id=_number(path, rest[0]))
     if row in _PER_TOPIC and len(rest) == 1:
         return Place(row, topic=_topic(path, rest[0]))
-    if row in _PER_PARTITION and len(rest) == 2:
+    if row in WISHES and len(rest) == 2:
         return Place(row, topic=_topic(path, rest[0]), partition=_number(path, rest[1]))
     if row == TOPICS and (len(rest) == 2 or (len(rest) == 3 and rest[2] == _STATE)):
         return Place("partition" if len(rest) == 2 else "partition_state", topic=_topic(path, rest[0]), partition=_number(path, rest[1]))
@@ -292,6 +294,8 @@ class TopicEntry:
     partitions: Mapping[int, Assignment]
     next_creation: int = 0
     """Creation number of the next partition that is added."""
+    former: tuple[int, ...] = ()
+    """Brokers that may hold copies of partitions that were removed: they are to be asked when the topic goes."""
 
 
 @frozen
@@ -393,11 +397,13 @@ def encode_topic(topic: TopicEntry) -> bytes:
             if brokers := getattr(assignment, name):
                 shape[name] = brokers
         partitions[str(number)] = shape
+    former = {"former": topic.former} if topic.former else {}
     return encode({
         "topic_id": topic.topic_id.hex(),
         "config": dict(topic.config),
         "partitions": partitions,
         "next_creation": topic.next_creation,
+        **former,
     })
 
 
@@ -417,7 +423,8 @@ def decode_topic(path: str, value: bytes) -> TopicEntry:
         )
     ordered = {number: partitions[number] for number in sorted(partitions)}
     topic_id = fields.hexadecimal("topic_id", _TOPIC_ID_BYTES)
-    return TopicEntry(topic_id, fields.part("config").plain(), ordered, fields.number("next_creation"))
+    former = fields.numbers("former", missing=())
+    return TopicEntry(topic_id, fields.part("config").plain(), ordered, fields.number("next_creation"), former)
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
@@ -430,6 +437,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
         "last_known": state.last_known,
         "recovering": state.recovering,
         "controller_epoch": state.controller_epoch,
+        "min_isr": state.min_isr,
     })
 
 
@@ -446,6 +454,7 @@ def decode_partition_state(path: str, stored: Versioned) -> PartitionState:
         recovering=fields.flag("recovering"),
         controller_epoch=fields.number("controller_epoch"),
         partition_epoch=stored.version,
+        min_isr=fields.number("min_isr"),
     )
 
 

@@ -69,8 +69,10 @@ class Fields:
         """The fields as they are."""
         return self._fields
 
-    def number(self, name: str, *, low: int = 0, wide: bool = False) -> int:
-        """An int from `low` to 31 bits, or 63 if `wide`."""
+    def number(self, name: str, *, low: int = 0, wide: bool = False, missing: int | None = None) -> int:
+        """An int from `low` to 31 bits, or 63 if `wide`. `missing` if the field may be left out."""
+        if missing is not None and name not in self._fields:
+            return missing
         return self._number(name, self._get(name), low, WIDE_MAX if wide else NUMBER_MAX)
 
     def numbers(self, name: str, *, missing: tuple[int, ...] | None = None) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ class Followed(Enum):
 class Following:
     """One followership: from one leader epoch to the next."""
 
-    __slots__ = ("agrees", "leader", "leader_epoch", "limits", "log")
+    __slots__ = ("agrees", "leader", "leader_epoch", "limits", "log", "told")
 
     def __init__(self, leader: int | None, leader_epoch: int, log: Log, limits: BrokerConfig) -> None:
         self.leader = leader
@@ -44,6 +44,8 @@ class Following:
         self.limits = limits
         self.agrees = False
         """The leader has accepted this log as a prefix of its own in this epoch: only now does a flushed end mean anything to it."""
+        self.told = -1
+        """The leader's high watermark, as it said last in this epoch: this copy may know a higher one, from an earlier leader."""
 
     def take(self, entry: FetchedEntry, high_watermark: int) -> tuple[Followed, int]:
         """Apply one answer; returns what came of it and the new high watermark.
@@ -65,6 +67,7 @@ class Following:
             log.truncate_to(target)
             return Followed.TRUNCATED, min(high_watermark, log.end_offset)
         self.agrees = True
+        self.told = entry.high_watermark
         outcome = Followed.KEPT_UP
         if entry.start_offset > log.start_offset:
             # First: below its start the leader cannot tell where the logs part, and what is here may never have been committed.

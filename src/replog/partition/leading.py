@@ -77,6 +77,7 @@ class Leading:
         self.policy = policy or InSyncCommit()
         self.epoch_start = log.end_offset
         self.high_watermark = high_watermark
+        self.durable = config.flush == "ack"
         self.retry_at_ms = 0
         self.replicas: dict[int, Replica] = {}
         for broker_id in assignment.replicas:
@@ -96,9 +97,12 @@ class Leading:
             del self.replicas[broker_id]
         self.assignment = assignment
         self.config = config
-        self.durable = config.flush == "ack"
+        was_durable, self.durable = self.durable, config.flush == "ack"
+        if self.durable and not was_durable:
+            for replica in self.replicas.values():
+                replica.position = UNKNOWN  # it fetched so far, and has yet to say how far its disk has come
         assert config.min_isr is not None, "min_isr is resolved when a topic is created"
-        self.effective_min_isr = min(config.min_isr, len(assignment.replicas))
+        self.effective_min_isr = state.min_isr or min(config.min_isr, len(assignment.replicas))
         self.partition_epoch = state.partition_epoch
         self.recovering = state.recovering
         self._settle(Committed(state.isr))

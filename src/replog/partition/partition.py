@@ -144,7 +144,7 @@ class Partition:
                 self.following = Following(state.leader, state.leader_epoch, self.log, self.limits)
         elif grew or self.leading is None:
             self._lead(state, notice, now_ms)
-        elif newer:
+        elif newer or (notice.config, notice.assignment) != (self.leading.config, self.leading.assignment):
             self.leading.update(state, notice.assignment, notice.config)
             self._advance(now_ms)
         return Code.NONE

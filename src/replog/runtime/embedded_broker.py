@@ -10,6 +10,7 @@ from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError
+from replog.messages import Leave
 from replog.model import Address
 from replog.ports import Actor, Ids, LogDirectory, MetadataStore, SessionChanged
 from replog.runtime.pump import Pump, Seat
@@ -73,6 +74,15 @@ class EmbeddedBroker:
                 self._pump.post(address, SessionChanged("connected" if sessions is None else "lost"))
         if sessions is not None:
             sessions.start()
+
+    def leave(self) -> None:
+        """Have it ask to be let go; `may_leave` says when it is. It goes on as before until it is stopped."""
+        self._pump.post(self.broker_id, Leave())
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether what it leads has been moved as far as possible, and it knows."""
+        return self.broker.leaving.is_over
 
     def stop(self, *, clean: bool, timeout_s: float | None = None) -> None:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.

@@ -323,9 +323,20 @@ class EmbeddedBrokers:
             if embedded is None:
                 raise UsageError(f"broker {broker_id!r} does not run; running are {sorted(self.running)}")
             if clean:
-                self.run()
+                self._take_leave(embedded)
             self._pump.repair_first(lambda: self._end(embedded, clean=clean, keep=clean))
             self.run()
+
+    def _take_leave(self, embedded: EmbeddedBroker) -> None:
+        """Have the controller move what the broker leads, if one answers in time."""
+        if self.config.shutdown_timeout_ms and self._are_unfenced([embedded.broker_id]):
+
+            def gone() -> bool:
+                return embedded.may_leave or self.running.get(embedded.broker_id) is not embedded or self.closed
+
+            embedded.leave()
+            self._pump.wait(gone, self.config.shutdown_timeout_ms / 1_000)
+        self.run()
 
     def _end(self, embedded: EmbeddedBroker, *, clean: bool, keep: bool) -> None:
         """Take a broker out; `keep` what it had in memory for its next life. Repeatable."""

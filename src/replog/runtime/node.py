@@ -218,15 +218,18 @@ class Broker:
         return self
 
     def stop(self, *, controlled: bool = True, timeout_s: float | None = None) -> None:
-        """End it: `controlled` flushes and marks the logs, so that the next start need not look at them; else as SIGKILL would.
+        """End it. `controlled`: what it leads is moved first, so that acks=all goes on, for at most `shutdown_timeout_ms`; logs are
+        flushed and marked, so that the next start need not look at them. Else as SIGKILL would: leaders are elected afterwards.
 
-        Its session ends either way, and the controller elects new leaders at once. A store that is silent is waited for `timeout_s`
-        (None: the session time, at most 10 s); the session then ends by its time. Idempotent. UsageError for a bad `timeout_s`.
+        Its session ends either way. A store that is silent is waited for `timeout_s` (None: the session time, at most 10 s); the
+        session then ends by its time. Idempotent. UsageError for a bad `timeout_s`.
         """
         limit_s = check_timeout(timeout_s)
         if self._state in ("stopped", "forked"):
             return
         self._detach()
+        if controlled and self._state == "open" and self.config.shutdown_timeout_ms and self.is_ready:
+            self._take_leave()
         self._loop.stop()
         with self._pump.lock:
             if self._state == "open":
@@ -239,6 +242,23 @@ class Broker:
             self._transport.close()
             self._pump.wake()
         self._workers.close(_WORKERS_S)
+
+    def _take_leave(self) -> None:
+        """Have the controller move what this broker leads, and wait until that is done; or until it would take too long."""
+        life, limit_ms = self._life, self._pump.now_ms() + self.config.shutdown_timeout_ms
+
+        def done() -> bool:
+            return life is None or life is not self._life or life.may_leave or self.hopeless is not None
+
+        with self._pump.lock:
+            if life is not None:
+                life.leave()
+        if self._loop.is_running:
+            self._transport.wake()
+            self._pump.wait(done, self.config.shutdown_timeout_ms / 1_000)
+            return
+        while not done() and self._pump.now_ms() < limit_ms:
+            self._loop.turn(0.05)
 
     def __enter__(self) -> Self:
         return self.start()

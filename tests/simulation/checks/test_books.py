@@ -27,7 +27,7 @@ def create(world: World, topic_id: bytes, **config: object) -> PartitionId:
     assert [ledger.topic for ledger in world.checks.expected()] == ["t", ""]
     template = next(iter(world.checks.ledgers.values())).state
     assert template is not None
-    state = evolve(template, leader=1, leader_epoch=0, isr=(1, 2, 3), elr=())
+    state = evolve(template, leader=1, leader_epoch=0, isr=(1, 2, 3), elr=(), min_isr=0)
     commit(world, Create(layout.partition_state_path("other", 0), layout.encode_partition_state(state)))
     return PartitionId(topic_id, 0, 7)
 

@@ -12,7 +12,7 @@ from replog.broker.broker import Broker
 from replog.config import TopicConfig
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
-from replog.model import PartitionId
+from replog.model import Assignment, PartitionId
 from replog.partition.isr import PendingShrink
 from replog.ports import Create, LogStart
 from replog.testing.simulator import liveness
@@ -21,6 +21,7 @@ from replog.testing.simulator.liveness import (
     CopiesAreEqual,
     EveryPartitionIsLed,
     IsrsAreFull,
+    MovesEnd,
     NothingIsLeftOver,
     ProbesAreConfirmed,
     Promise,
@@ -52,6 +53,17 @@ def short_isr(world: World) -> None:
     ledger = next(iter(world.checks.ledgers.values()))
     assert ledger.state is not None
     ledger.state = evolve(ledger.state, isr=ledger.state.isr[:2])
+
+
+def a_move(world: World) -> None:
+    ledger = next(iter(world.checks.ledgers.values()))
+    ledger.assignment = Assignment(ledger.replicas, adding=ledger.replicas[:1], original=ledger.replicas[1:])
+
+
+def a_wish_to_move(world: World) -> None:
+    row, listed = layout.PARTITIONS_REASSIGNED, world.root.list
+    wishes = {row: ["t"], f"{row}/t": ["0"]}
+    world.root.list = lambda path: wishes.get(path) or listed(path)  # type: ignore[method-assign]
 
 
 def late_leader(world: World) -> None:
@@ -115,6 +127,8 @@ def keeps_a_deletion(world: World) -> None:
 
 
 _MISSED = (
+    (MovesEnd, a_move, "L6"),
+    (MovesEnd, a_wish_to_move, "L6"),
     (EveryPartitionIsLed, no_leader, "L1"),
     (IsrsAreFull, short_isr, "L2"),
     (IsrsAreFull, late_leader, "L2"),

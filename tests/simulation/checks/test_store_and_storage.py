@@ -10,12 +10,13 @@ from tests.simulation.checks.situations import PID, STATE, booted, holds, ledger
 
 from replog.errors import Code
 from replog.messages import Flushed, FlushedEntry, Produced, ProducedEntry
-from replog.model import PartitionState
+from replog.model import Assignment, PartitionState
 from replog.ports import FlushDone, FlushToken
 from replog.testing.simulator.invariants import (
     BuffersAreBounded,
     FailedDisksConfirmNothing,
     MessagesAreBounded,
+    MovesAreComplete,
     NothingIsDropped,
     OnlyTheSeatWrites,
     StatesAreSound,
@@ -53,6 +54,43 @@ def test_s15_a_state_follows() -> None:
     for after in (evolve(STATE, isr=(1,), elr=(2,)), evolve(STATE, leader=2, leader_epoch=4), evolve(STATE, leader=None, leader_epoch=4)):
         book.state = evolve(after, partition_epoch=5)
         holds(StatesAreSound().stored, book, {}, STATE)
+
+
+HALF_WAY = Assignment((3, 2, 1), adding=(3,), removing=(1,), original=(1, 2))
+
+
+def test_s24_an_old_replica_leaves_too_early() -> None:
+    rule, book = MovesAreComplete(), ledger()
+    book.assigned_before, book.assignment = HALF_WAY, Assignment((3, 2))
+    book.state = evolve(STATE, partition_epoch=5, isr=(2,), leader=2, leader_epoch=4)
+    violates("S24", rule.stored, book, {}, STATE)
+    book.state = evolve(book.state, isr=(3, 2))
+    holds(rule.stored, book, {}, STATE)
+
+
+def test_s24_the_way_back_needs_somebody_in_sync() -> None:
+    rule, book = MovesAreComplete(), ledger()
+    book.assigned_before, book.assignment = HALF_WAY, Assignment((1, 2))
+    book.state = evolve(STATE, partition_epoch=5, isr=(), leader=None, leader_epoch=4)
+    violates("S24", rule.stored, book, {}, STATE)
+    book.state = evolve(book.state, isr=(2,), leader=2)
+    holds(rule.stored, book, {}, STATE)
+
+
+def test_s15_who_joins_and_leads_in_one_record_ends_a_move() -> None:
+    book = ledger()
+    book.assigned_before, book.assignment = HALF_WAY, Assignment((3, 2))
+    book.replicas, book.state = (3, 2), evolve(STATE, partition_epoch=5, isr=(3, 2), leader=3, leader_epoch=4)
+    holds(StatesAreSound().stored, book, {}, STATE)
+    book.assigned_before = book.assignment
+    violates("S15", StatesAreSound().stored, book, {}, STATE)
+
+
+def test_s19_whoever_joins_again_may_still_be_told_to_drop_what_it_had() -> None:
+    rule, book = NothingIsDropped(), ledger()
+    book.assignment = HALF_WAY
+    holds(rule.vanished, book, 3)
+    violates("S19", rule.vanished, book, 2)
 
 
 def test_s19_a_log_is_dropped() -> None:

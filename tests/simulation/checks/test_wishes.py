@@ -12,6 +12,7 @@ from tests.simulation.checks.situations import booted, holds, violates
 from replog.client.operations import AdminOp
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
+from replog.metadata.wishes import encode_replicas
 from replog.model import Assignment
 from replog.ports import Create, Delete, Put
 from replog.testing.simulator.wishes import Wishes
@@ -251,6 +252,50 @@ def test_a_deletion_is_granted_while_the_topic_is_there() -> None:
     violates("asked", wishes.sent, 1, CLIENT, AdminAnswer(2, 0))
     wishes.applied(GONE, BROKERS)
     holds(wishes.sent, 1, CLIENT, AdminAnswer(2, 0))
+
+
+# ---------------------------------------------------------------------------------------------------------- moves
+
+
+def ask_move(wishes: Wishes, target: list[int] | None, request: int = 5) -> None:
+    ask(wishes, Admin(request, "reassign", {"partitions": [["a", 0, target]]}))
+
+
+def wish(target: tuple[int, ...] | None) -> list[Any]:
+    return [Create(layout.reassigned_path("a", 0), encode_replicas(target))]
+
+
+def moved(assignment: Assignment) -> list[Any]:
+    entry = evolve(ENTRY, partitions={**ENTRY.partitions, 0: assignment})
+    return [Put(layout.topic_path("a"), layout.encode_topic(entry), 0)]
+
+
+def test_a_move_is_wished_begun_and_ended() -> None:
+    wishes, before = asked(), ENTRY.partitions[0].replicas
+    wishes.applied(create(), BROKERS)
+    violates("asked", wishes.applied, wish((4, 5)), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment((4, 5, *before), 0, (4, 5), before, before)), BROKERS)
+    ask_move(wishes, [4, 5])
+    holds(wishes.applied, wish((4, 5)), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment((4, 5), 0, (4, 5), (), before)), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment((4, *before), 0, (4,), before, before)), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment((4, 5, *before), 0, (4,), before, before)), BROKERS)
+    holds(wishes.applied, moved(Assignment((4, 5, *before), 0, (4, 5), before, before)), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment(before)), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment((4, 5), 0, (4,))), BROKERS)
+    holds(wishes.applied, moved(Assignment((4, 5))), BROKERS)
+
+
+def test_a_move_is_taken_back() -> None:
+    wishes, before = asked(), ENTRY.partitions[0].replicas
+    wishes.applied(create(), BROKERS)
+    ask_move(wishes, [4, 5])
+    wishes.applied(wish((4, 5)), BROKERS)
+    wishes.applied(moved(Assignment((4, 5, *before), 0, (4, 5), before, before)), BROKERS)
+    ask_move(wishes, None, 6)
+    holds(wishes.applied, wish(None), BROKERS)
+    violates("asked", wishes.applied, moved(Assignment((4, 5))), BROKERS)
+    holds(wishes.applied, moved(Assignment(before)), BROKERS)
 
 
 # ------------------------------------------------------------------------------------------------------------ the end

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from tests.simulation.mutants import answers, commands, controllers, followers, found, isr, lives, producers, retention, storage, watermarks
+from tests.simulation.mutants import (
+    answers,
+    commands,
+    controllers,
+    followers,
+    found,
+    isr,
+    leaderships,
+    lives,
+    producers,
+    reassignments,
+    reshapes,
+    retention,
+    storage,
+    watermarks,
+)
 from tests.simulation.mutants.entry import Equivalent, Mutant, Pending
 
 __all__ = ["EQUIVALENT", "MUTANTS", "PENDING", "by_name"]
 
-_SUBJECTS = (followers, isr, watermarks, controllers, lives, commands, producers, storage, retention, answers, found)
+_SUBJECTS = (
+    followers,
+    isr,
+    watermarks,
+    controllers,
+    lives,
+    commands,
+    producers,
+    storage,
+    retention,
+    answers,
+    found,
+    reshapes,
+    reassignments,
+    leaderships,
+)
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 
 MUTANTS: tuple[Mutant, ...] = tuple(
     sorted((mutant for subject in _SUBJECTS for mutant in subject.MUTANTS), key=lambda one: (_ORDER[one.number[0]], one.number))
 )
 PENDING: tuple[Pending, ...] = (
-    Pending("M30", "a reassignment drops old replicas before the new ones are in the ISR", "reassignment"),
-    Pending("P-83", "a reassignment does not survive a crash at each step", "reassignment"),
-    Pending("P-85", "an old replica is removed before the target is complete", "reassignment"),
-    Pending("P-87", "a cancelled reassignment leaves strays", "reassignment"),
     Pending("P-104", "a zombie writer of Spark appends its rows again", "the Spark connector"),
 )
 EQUIVALENT: tuple[Equivalent, ...] = controllers.EQUIVALENT

@@ -17,15 +17,22 @@ __all__ = ["MUTANTS"]
 
 
 def applies_stale_notices(patch: Patch) -> None:
-    """A notice of an earlier epoch counts."""
-    become = Partition.become
+    """A notice of an earlier epoch counts: neither the copy looks at epochs, nor the broker at the numbers of notices."""
+    become, obey = Partition.become, Commands.on_leader_and_isr
 
     def mutant(self: Partition, notice: Any, now_ms: int) -> int:
         self.leader_epoch = min(self.leader_epoch, notice.state.leader_epoch)
         self.partition_epoch = min(self.partition_epoch, notice.state.partition_epoch)
         return become(self, notice, now_ms)
 
+    def late(self: Commands, message: Any, become: Any) -> Any:
+        mark = (message.controller_epoch, message.notice)
+        for entry in message.entries:
+            self._named[entry.partition] = min(mark, self._named.get(entry.partition, mark))
+        return obey(self, message, become)
+
     patch.setattr(Partition, "become", mutant)
+    patch.setattr(Commands, "on_leader_and_isr", late)
 
 
 def deletes_what_is_not_listed(patch: Patch) -> None:

@@ -9,8 +9,8 @@ import attrs
 from tests.simulation.mutants.entry import Equivalent, Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
+from replog.controller import admin as admin_module
 from replog.controller import controller as controller_module
-from replog.controller import topics as topics_module
 from replog.controller.cluster import Cluster, Topic
 from replog.controller.controller import Controller
 from replog.controller.election import Choice
@@ -65,7 +65,7 @@ def forgets_creations(patch: Patch) -> None:
 
 def initialises_leaderless(patch: Patch) -> None:
     """A partition without a leader is initialised again: all live replicas become the ISR."""
-    choose = Controller._choose
+    choose = Controller.choose
 
     def mutant(self: Controller, partition: Any) -> Choice:
         state = self.cluster.states.get(partition)
@@ -76,7 +76,7 @@ def initialises_leaderless(patch: Patch) -> None:
         led = attrs.evolve(state, leader=isr[0], leader_epoch=state.leader_epoch + 1, isr=isr, elr=(), last_known=())
         return Choice(led)
 
-    patch.setattr(Controller, "_choose", mutant)
+    patch.setattr(Controller, "choose", mutant)
 
 
 def tells_nobody_again(patch: Patch) -> None:
@@ -97,13 +97,13 @@ def tells_nobody_again(patch: Patch) -> None:
 
 def names_topics_by_name(patch: Patch) -> None:
     """A topic has no id of its own: one that is made again under a name is the same as before."""
-    asked = topics_module.admin_asked
+    asked = admin_module.admin_asked
 
     def mutant(controller: Controller, event: Any) -> Any:
         name = str(event.request.arguments.get("name"))
         return asked(controller, attrs.evolve(event, token=hashlib.sha256(name.encode()).digest()[:16]))
 
-    patch.setattr(topics_module, "admin_asked", mutant)
+    patch.setattr(admin_module, "admin_asked", mutant)
 
 
 MUTANTS = (

@@ -251,7 +251,17 @@ def test_an_older_notice_does_not_bring_a_stopped_copy_back() -> None:
     assert apply(to, told(4, entries=[entry])) == []
     assert apply(to, told(5, entries=[entry])) == []
     assert apply(to, told(6, entries=[entry])) == [IDENTITY]
-    assert apply(to, told(4, entries=[entry])) == [IDENTITY]  # what was named since is fenced by its epochs
+    assert apply(to, told(4, entries=[entry])) == []  # what was named since knows better
+
+
+def test_a_late_copy_of_an_older_notice_does_not_bring_an_older_configuration_back() -> None:
+    """A topic that is altered gives no new partition epoch: the number of the notice tells which one is newer."""
+    to = commands()
+    entry = notice(1, 0, (1,))
+    assert apply(to, told(0, complete=True, entries=[entry])) == [IDENTITY]
+    assert apply(to, told(1, entries=[entry])) == [IDENTITY]
+    assert apply(to, told(0, complete=True, entries=[entry])) == []
+    assert apply(to, told(1, entries=[entry])) == [IDENTITY]  # the same one again is no harm
 
 
 def test_a_stop_without_room_to_put_the_copy_away_is_remembered() -> None:
@@ -305,3 +315,17 @@ def test_a_stop_that_was_refused_is_not_remembered() -> None:
     stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 3, True)])
     assert to.on_stop_replica(stop, lambda entry: Code.FENCED_LEADER_EPOCH).errors == [(IDENTITY, Code.FENCED_LEADER_EPOCH)]
     assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == [IDENTITY]
+
+
+def test_a_late_stop_leaves_a_copy_alone_that_was_assigned_again_since() -> None:
+    """A move away was cancelled, or the partition came back: the leader epoch need not have grown (KAFKA-13972)."""
+    to = commands()
+    apply(to, told(0, complete=True))
+    assert apply(to, told(6, entries=[notice(1, 0, (1,))])) == [IDENTITY]
+    stopped: list[StopEntry] = []
+    late = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 0, True)])
+    assert to.on_stop_replica(late, lambda entry: stopped.append(entry) or 0).errors == []
+    assert stopped == []
+    newer = StopReplica(9, 1, 3, 7, [StopEntry(IDENTITY, 0, True)])
+    to.on_stop_replica(newer, lambda entry: stopped.append(entry) or 0)
+    assert stopped == newer.entries

@@ -84,3 +84,23 @@ def test_a_hint_counts_only_with_a_newer_leader_epoch() -> None:
     moved = view.place("a", 0)
     assert moved is not None
     assert (moved.leader, moved.leader_epoch) == (2, 5)
+
+
+def test_partitions_beyond_the_end_of_their_topic_are_gone() -> None:
+    """A delta that names some partitions, or none, says where the topic ends; one that does not say it takes nothing away."""
+    cluster, view = FakeCluster(), View()
+    cluster.create("a", 4)
+    view.merge(cluster.view())
+    news = cluster.view()
+    (topic,) = news.topics
+    for version, (end, left) in enumerate([(-1, [0, 1, 2, 3]), (4, [0, 1, 2, 3]), (2, [0, 1])], start=1):
+        shrunk = evolve(topic, partitions=topic.partitions[:1], end=end)
+        assert view.merge(evolve(news, version=news.version + version, since=view.version, topics=[shrunk])) == NEWS
+        assert view.topics["a"].numbers() == left
+    assert view.place("a", 2) is None
+    assert view.unknown("a", 2) == "topic 'a' has no partition 2; it has 0, 1"
+    again = evolve(topic.partitions[2], creation=1)
+    view.merge(evolve(news, version=view.version + 1, since=view.version, topics=[evolve(topic, partitions=(again,), end=3)]))
+    place = view.place("a", 2)
+    assert place is not None
+    assert place.identity.creation == 1

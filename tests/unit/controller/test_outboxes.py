@@ -137,6 +137,25 @@ def test_a_stop_withdraws_states_that_are_still_under_way():
     assert [(m.notice, len(m.entries)) for _, m in boxes.boxes.overdue(3_000)] == [(1, 0), (2, 1)]
 
 
+def test_a_copy_that_is_assigned_again_is_not_stopped_any_more():
+    """Whether the stop waits, is under way, or waits for the complete notice."""
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.boxes.stop(2, StopEntry(P, -2, True))
+    assert told(boxes.change(P)) == [(1, [(P, 1)])]
+    boxes.box.answered(1)
+    boxes.boxes.stop(2, StopEntry(P, -2, True))
+    boxes.boxes.stop(2, StopEntry(Q, -2, True))
+    list(boxes.boxes.flush(0))
+    assert told(boxes.change(P)) == [(3, [(P, 2)])]
+    again = {type(m): m.entries for _, m in boxes.boxes.overdue(3_000)}
+    assert [e.partition for e in again[StopReplica]] == [Q]
+    boxes.boxes.register(2, 78)
+    boxes.boxes.stop(2, StopEntry(P, -2, True))
+    boxes.boxes.announce(2, [P], (), 0)
+    assert list(boxes.boxes.flush(0)) == []
+
+
 def test_a_new_life_has_heard_nothing():
     boxes = Boxes()
     boxes.change(P)

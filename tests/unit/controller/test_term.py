@@ -20,7 +20,7 @@ def idle() -> Term:
 
 
 def queued(term: Term) -> list[object]:
-    return [waiting.event for waiting in term._background]
+    return [waiting.event for waiting in term._queues.background]
 
 
 def test_what_finishes_a_deletion_waits_once_in_the_place_of_the_first():
@@ -37,7 +37,7 @@ def test_whether_a_deletion_waits_already_is_known_without_a_look_at_the_others(
     for _ in range(2):
         for n in range(500):
             term.ask(FinishDeletion(n.to_bytes(2, "big")))
-    assert len(term._background) == 500
+    assert len(term._queues.background) == 500
     assert len(compared) <= 1_000
 
 

@@ -208,15 +208,19 @@ def test_the_partition_epoch_is_the_version_of_its_node(state: PartitionState) -
 
 
 def test_values_are_format() -> None:
-    state = PartitionState(None, 4, (1, 2), (3,), (1, 2, 3), True, 9)
+    state = PartitionState(None, 4, (1, 2), (3,), (1, 2, 3), True, 9, min_isr=3)
     assert layout.encode_partition_state(state) == (
-        b'{"version":1,"leader":-1,"leader_epoch":4,"isr":[1,2],"elr":[3],"last_known":[1,2,3],"recovering":true,"controller_epoch":9}'
+        b'{"version":1,"leader":-1,"leader_epoch":4,"isr":[1,2],"elr":[3],"last_known":[1,2,3],'
+        b'"recovering":true,"controller_epoch":9,"min_isr":3}'
     )
     topic = TopicEntry(TOPIC_ID, {"min_isr": 2}, {1: Assignment((2, 1), 5, adding=(2,)), 0: Assignment((1,))}, 6)
     assert layout.encode_topic(topic) == (
         b'{"version":1,"topic_id":"' + HEX.encode() + b'","config":{"min_isr":2},'
         b'"partitions":{"0":{"replicas":[1],"creation":0},"1":{"replicas":[2,1],"creation":5,"adding":[2]}},"next_creation":6}'
     )
+    shrunk = TopicEntry(TOPIC_ID, {}, {0: Assignment((1,))}, 6, former=(2, 3))
+    assert layout.encode_topic(shrunk).endswith(b'"next_creation":6,"former":[2,3]}')
+    assert layout.decode_topic("/p", layout.encode_topic(shrunk)) == shrunk
 
 
 def _decode_state(path: str, value: bytes) -> Any:

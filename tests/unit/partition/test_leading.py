@@ -238,6 +238,43 @@ def test_durable_positions_are_flushed_ones() -> None:
     assert (led(partition).replicas[2].position, partition.high_watermark) == (1, 1)
 
 
+def test_from_the_moment_that_flushes_count_only_what_is_flushed_counts() -> None:
+    """A topic altered from flush="os" to "ack", without another partition epoch: what was fetched before proves nothing."""
+    partition = leading(log_of(), (1, 2))
+    append(partition)
+    fetch(partition, 2, 1, 5)
+    append(partition)
+    fetch(partition, 2, 2, 5)
+    assert partition.high_watermark == 2
+    append(partition)
+    fetch(partition, 2, 3, 5)
+    append(partition)
+    token = partition.log.flush()
+    assert partition.become(notice(1, 5, (1, 2), flush="ack"), 0) == 0
+    partition.flushed(token.run(), 0)
+    fetch(partition, 2, 4, 5)
+    assert partition.high_watermark == 3
+    partition.acknowledge_flush(2, 2, 5, 4, 0)
+    assert partition.high_watermark == 4
+    append(partition)
+    assert partition.become(notice(1, 5, (1, 2), flush="os"), 0) == 0
+    fetch(partition, 2, 5, 5)
+    assert partition.high_watermark == 5
+
+
+def test_a_position_that_was_only_fetched_is_forgotten_when_flushes_count() -> None:
+    partition = leading(log_of(), (1, 2))
+    append(partition)
+    append(partition)
+    fetch(partition, 2, 2, 5)  # the high watermark is 2
+    follower = led(partition).replicas[2]
+    assert follower.position == 2
+    partition.become(notice(1, 5, (1, 2), flush="ack"), 0)
+    assert follower.position == -1
+    partition.acknowledge_flush(2, 2, 5, 1, 0)
+    assert (follower.position, partition.high_watermark) == (1, 2)
+
+
 # ----------------------------------------------------------------------------------------------------------- proposals
 
 
@@ -366,3 +403,17 @@ def test_beyond_the_end(offset: int, leader: int, follower: int) -> None:
     assert partition.check_read(offset) == follower
     partition.log.trim_to(1)
     assert partition.check_read(0) == Code.OFFSET_OUT_OF_RANGE
+
+
+def test_another_configuration_or_assignment_counts_under_the_same_partition_epoch() -> None:
+    """A topic that is altered gives its partitions no other state; what the same notice says again changes nothing."""
+    partition = leading(log_of(), (1, 2))
+    append(partition)
+    fetch(partition, 2, 1, 5)
+    position = led(partition).replicas[2].position
+    told = notice(1, 5, (1, 2), replicas=(1, 2, 3, 4), min_isr=2)
+    for _ in range(2):
+        assert partition.become(told, 0) == 0
+        assert sorted(led(partition).replicas) == [2, 3, 4]
+        assert (led(partition).effective_min_isr, led(partition).replicas[2].position) == (2, position)
+        assert partition.log.config.min_isr == 2

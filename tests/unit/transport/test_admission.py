@@ -15,14 +15,14 @@ from replog.transport.tcp.admission import refusal
 OWN = {  # in the name of broker 3
     m.Fetch: "replica", m.Flushed: "replica",
     m.Heartbeat: "broker_id", m.AlterIsr: "broker_id", m.ReplicasFailed: "broker_id", m.LeaderAndIsrAnswer: "broker_id",
-    m.StopReplicaAnswer: "broker_id", m.ReplicaStatesAnswer: "broker_id",
+    m.StopReplicaAnswer: "broker_id", m.ReplicaStatesAnswer: "broker_id", m.ControlledShutdown: "broker_id",
     m.LeaderAndIsr: "controller_id", m.StopReplica: "controller_id", m.UpdateMetadata: "controller_id", m.ReplicaStates: "controller_id",
 }  # fmt: skip
 TO, FROM = TO_CONTROLLER, FROM_CONTROLLER
 BETWEEN_BROKERS = {
     m.Fetch: 0, m.Fetched: 0, m.Flushed: 0,
     m.Metadata: TO, m.Admin: TO, m.Heartbeat: TO, m.AlterIsr: TO, m.ReplicasFailed: TO, m.LeaderAndIsrAnswer: TO, m.StopReplicaAnswer: TO,
-    m.ReplicaStatesAnswer: TO,
+    m.ReplicaStatesAnswer: TO, m.ControlledShutdown: TO, m.ControlledShutdownAnswer: FROM,
     m.LeaderAndIsr: FROM, m.StopReplica: FROM, m.UpdateMetadata: FROM, m.ReplicaStates: FROM, m.AlterIsrAnswer: FROM, m.AdminAnswer: FROM,
 }  # fmt: skip
 OF_CLIENTS = {m.Produce, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin}

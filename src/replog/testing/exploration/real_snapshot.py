@@ -8,6 +8,7 @@ left out, and why that is right:
 - `Log.generation` and the batches that a log keeps in memory for its followers: a copy that is rebuilt reads its records
   from where they are stored, and every flush token is gone;
 - the segments of the log, which retention alone looks at, and its producers, of which there are none;
+- what a follower was told of the high watermark, which decides when it tells of a flush: nobody flushes here;
 - what the broker hangs on a partition (`sessions`): nobody waits between two steps. `waiting` is kept as it is, a tuple.
 
 Nobody is 0 here: brokers are numbered from 1.

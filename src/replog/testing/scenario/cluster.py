@@ -16,7 +16,7 @@ from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError, UsageError
-from replog.messages import Admin, AdminAnswer
+from replog.messages import Admin, AdminAnswer, Leave
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.model import Address, PartitionId, PartitionState
@@ -63,7 +63,9 @@ class ClusterStage(CommonCommands):
             if not message.error and topic_id is not None:
                 label = self.names.add(wish.split()[1], bytes.fromhex(topic_id))
                 self._topics[label] = wish.split()[1]
-            self.say(f"{wish}: {code_name(message.error) if message.error else 'done'}")
+            results = message.result.get("errors") or (message.result.get("partitions") if wish.startswith("elect") else ())
+            errors = [message.error] if message.error else [code for *_, code, _ in results or () if code]
+            self.say(f"{wish}: {', '.join(map(code_name, errors)) or 'done'}")
         elif to == CLIENT:
             assert isinstance(sender, int)
             self.client.heard(sender, message)
@@ -300,6 +302,45 @@ class ClusterStage(CommonCommands):
         topic = command.word("the topic")
         self._wish(f"delete {topic}", "delete_topic", {"name": topic}, command)
 
+    def do_reassign(self, command: Command) -> None:
+        """`reassign t-0 B,C [via=B]`; `reassign t-0 cancel`."""
+        name, target = command.word("the partition"), command.word("the brokers, or cancel")
+        topic, _, number = name.rpartition("-")
+        wished = None if target == "cancel" else list(broker_ids(target))
+        self._wish(f"reassign {name} {target}", "reassign", {"partitions": [[topic, int(number), wished]]}, command)
+
+    def do_elect(self, command: Command) -> None:
+        """`elect t-0 [unclean] [via=B]`: its preferred leader, or anybody."""
+        name = command.word("the partition")
+        topic, _, number = name.rpartition("-")
+        arguments = {"partitions": [[topic, int(number)]], "unclean": command.flag("unclean")}
+        self._wish(f"elect {name}", "elect", arguments, command)
+
+    def do_drain(self, command: Command) -> None:
+        """`drain B [via=A]`: what B leads is moved; it goes on running."""
+        name = command.word("the process")
+        self._wish(f"drain {name}", "drain", {"broker": broker_id(name)}, command)
+
+    def do_leave(self, command: Command) -> None:
+        """`leave B`: B asks to be let go, as it does before a clean stop."""
+        place = self.place(command.word("the process"))
+        self.hand_over(place.broker.broker_id, CLIENT, Leave())
+
+    def do_assignment(self, command: Command) -> None:
+        """`assignment t-0`: as stored."""
+        name = command.word("the partition")
+        topic, _, number = name.rpartition("-")
+        path = layout.topic_path(topic)
+        found = self.root.read(path)
+        if found is None:
+            self.say(f"{topic} is gone")
+            return
+        assignment = layout.decode_topic(path, found.value).partitions[int(number)]
+        parts = [f"{name} on {letters(assignment.replicas)}"]
+        for word in ("adding", "removing", "original"):
+            parts += [f"{word} {letters(brokers)}"] if (brokers := getattr(assignment, word)) else []
+        self.say(" ".join(parts))
+
     def _wish(self, label: str, verb: str, arguments: dict[str, Any], command: Command) -> None:
         able = [place.name for place in self.running() if not place.paused]
         via = command.take("via", able[0])
@@ -358,6 +399,15 @@ class ClusterStage(CommonCommands):
                 self.say(f"{place.name} may not register: {fields['why'].split(' with directory')[0]}")
             case "registration_taken_over":
                 self.say(f"{place.name} takes over the registration it left")
+            case "broker_draining":
+                self.say(f"{letter(fields['broker'])} is draining")
+            case "broker_silent":
+                self.say(f"{letter(fields['broker'])} does not answer: it counts as fenced")
+            case "broker_answers_again":
+                self.say(f"{letter(fields['broker'])} answers again")
+            case "shutdown_granted":
+                left = f", {fields['remaining']} remaining" if fields["remaining"] else ""
+                self.say(f"{place.name} may leave once it has applied what it was told{left}")
             case "broker_admitted":
                 self.say(f"{letter(fields['broker'])} is let in")
             case "stray_kept":

@@ -120,12 +120,16 @@ class Books:
         assert place.topic is not None
         found = self._read(path)
         if place.row == layout.TOPICS:
-            self._forget_topic(place.topic)
+            before = self._forget_topic(place.topic)
             if found is None:
                 self._close(lambda topic, _: topic == place.topic)
             else:
                 topic = self._topics[place.topic] = layout.decode_topic(path, found.value)
                 self.expected.update((identity, None) for identity in _identities(topic))
+            for identity in before:
+                ledger = self.ledgers.get(identity)
+                if identity not in self.expected and ledger is not None and ledger.state is None:
+                    self._closed(identity)  # removed before it had a state
         elif place.row == "partition_state":
             assert place.partition is not None
             if found is None:
@@ -133,19 +137,23 @@ class Books:
             else:
                 self._see_state(path, place.topic, place.partition, found)
 
-    def _forget_topic(self, name: str) -> None:
+    def _forget_topic(self, name: str) -> list[PartitionId]:
         topic = self._topics.pop(name, None)
-        for identity in _identities(topic) if topic is not None else ():
+        before = _identities(topic) if topic is not None else []
+        for identity in before:
             self.expected.pop(identity, None)
+        return before
 
     def _close(self, goes: Callable[[str, int], bool]) -> None:
         for named in [named for named in self._places if goes(*named)]:
             identity = self._places.pop(named)
-            ledger = self.ledgers.pop(identity, None)
-            if ledger is not None:  # else it was closed before, and a late look at its state has named it again
-                self.closed[identity] = ledger
-                ledger.closed = True
-                ledger.state = None
+            if identity in self.ledgers:  # else it was closed before, and a late look at its state has named it again
+                self._closed(identity)
+
+    def _closed(self, identity: PartitionId) -> None:
+        ledger = self.closed[identity] = self.ledgers.pop(identity)
+        ledger.closed = True
+        ledger.state = None
 
     def _see_state(self, path: str, name: str, partition: int, found: Versioned) -> None:
         topic = self._topics.get(name)
@@ -160,10 +168,13 @@ class Books:
         self._places[name, partition] = identity
         before, ledger.state = ledger.state, layout.decode_partition_state(path, found)
         ledger.topic, ledger.replicas = name, assignment.replicas
+        ledger.assigned_before, ledger.assignment = ledger.assignment, assignment
         config = _config(topic.config)
         ledger.durable = config.flush == "ack"
         ledger.retention_bytes, ledger.retention_ms = config.retention_bytes, config.retention_ms
-        ledger.min_isr = min(config.min_isr or default_min_isr(len(assignment.replicas)), len(assignment.replicas))
+        replicas = len(assignment.original or assignment.replicas)
+        ledger.min_isr = ledger.state.min_isr or min(config.min_isr or default_min_isr(replicas), replicas)
+        ledger.min_isrs[ledger.state.partition_epoch] = ledger.min_isr
         self._witness.stored(ledger, before, self.controller_epoch)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from replog.errors import LogCorrupt, LogDamaged
-from replog.model import PartitionId, PartitionState
+from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Log
 from replog.records import BadBatch, BatchHeader, RecordBatch, read_header
 
@@ -49,7 +49,12 @@ class Ledger:
         self.entries: list[Entry] = []
         self.state: PartitionState | None = None
         self.replicas: tuple[int, ...] = ()
+        self.assignment: Assignment | None = None
+        self.assigned_before: Assignment | None = None
+        """Until the last change of the state."""
         self.min_isr = 1
+        self.min_isrs: dict[int, int] = {}
+        """Partition epoch -> the min ISR of that state: a leader reckons with that of the newest state that it has heard of."""
         self.hidden = 0
         """As far as was committed by a leader whose disk did not give back what: filled in from the first copy that can be read."""
         self.durable = False

@@ -93,6 +93,8 @@ class Shape:
             deletion_delay_ms=1_500,
             open_files_max=8,
             index_interval_bytes=256,
+            leader_imbalance_check_ms=3_000 if "lead" in self.workloads else 0,
+            leader_imbalance_max=0.0,
         )
 
     def client_config(self) -> ClientConfig:
@@ -264,7 +266,10 @@ def _shape(chance: random.Random) -> Shape:
         self_checks=chance.random() < 0.2,
     )
     # What is drawn last leaves all that was drawn before as it was: so do workloads that were added later.
-    return evolve(shape, workloads=(*shape.workloads, "offsets")) if chance.random() < 0.3 else shape
+    for name, share in (("offsets", 0.3), ("reassign", 0.25), ("reshape", 0.25), ("lead", 0.25)):
+        if chance.random() < share:
+            shape = evolve(shape, workloads=(*shape.workloads, name))
+    return shape
 
 
 def _workloads(chance: random.Random) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from replog.metadata import layout
 from replog.model import Address
 from replog.ports import Create, Delete, Put
 from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.moves import Moves
+from replog.testing.simulator.reshapes import Reshapes
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
@@ -36,6 +38,8 @@ class _Topic:
 
     name: str
     entry: layout.TopicEntry
+    made: layout.TopicEntry
+    """As it was created."""
     gone: bool = False
 
 
@@ -55,6 +59,8 @@ class Wishes:
         self._going: dict[str, bytes] = {}
         """Name -> the id of the topic whose deletion is stored as a wish."""
         self.topics: dict[bytes, _Topic] = {}
+        self._reshapes = Reshapes(self._under_way)
+        self._moves = Moves(lambda verb: [copy for copies in self._open.values() for _, copy in copies if copy.verb == verb])
 
     # ------------------------------------------------------------------------------------------------------- what is said
 
@@ -64,6 +70,7 @@ class Wishes:
             self._answered(sender, to, message)
         elif _is_client(sender):
             self._asked[sender, message.request] = message
+            self._reshapes.asked((sender, message.request), _name(message))
             if message.verb == "delete_topic":
                 self._gone_before.setdefault((sender, message.request), self._gone(_name(message)))
         else:
@@ -103,11 +110,14 @@ class Wishes:
             topic = self.topics.get(bytes.fromhex(answer.result["topic_id"]))
             if topic is None or topic.name != name:
                 raise Violation(_NAME, f"the creation of {name!r} is granted as {answer.result}: the store never had such a topic")
-            found = _difference(topic.entry, wish.arguments)
+            found = _difference(topic.made, wish.arguments)
             if found:
                 raise Violation(_NAME, f"the creation of {name!r} is granted, but {found}")
         elif wish.verb == "delete_topic" and self._gone(name) <= self._gone_before[client, wish.request]:
             raise Violation(_NAME, f"the deletion of {name!r} is granted, and the topic is in the store")
+        found = self._reshapes.granted((client, wish.request), wish)
+        if found:
+            raise Violation(_NAME, found)
 
     def _gone(self, name: str) -> int:
         return sum(topic.gone for topic in self.topics.values() if topic.name == name)
@@ -126,6 +136,10 @@ class Wishes:
                 self._topic_changed(op, brokers)
             elif op.path.startswith(layout.DELETE_TOPICS + "/"):
                 self._deletion_changed(op)
+            elif op.path.startswith(layout.PARTITIONS_REASSIGNED + "/"):
+                found = self._moves.applied(op)
+                if found:
+                    raise Violation(_NAME, found)
 
     def _deletion_changed(self, op: Any) -> None:
         name = op.path.rsplit("/", 1)[1]
@@ -163,13 +177,23 @@ class Wishes:
         strange = sorted({b for one in entry.partitions.values() for b in one.replicas if not 1 <= b <= brokers})
         if strange:
             raise Violation(_NAME, f"topic {name!r} is given to brokers {strange}, of {brokers}")
-        self.topics[entry.topic_id] = _Topic(name, entry)
+        self.topics[entry.topic_id] = _Topic(name, entry, entry)
+        self._reshapes.stored(name, entry)
 
     def _same(self, name: str, entry: layout.TopicEntry) -> None:
-        """Nobody can ask for a topic to be changed."""
+        """A topic is changed in what somebody has asked for, and in nothing else."""
         topic = self.topics.get(entry.topic_id)
-        if topic is None or topic.gone or topic.entry != entry:
+        if topic is None or topic.gone:
             raise Violation(_NAME, f"topic {name!r} is changed from {None if topic is None else topic.entry} to {entry}")
+        before = topic.entry
+        moved = self._moves.judged(name, before.partitions, entry.partitions)
+        if moved:
+            raise Violation(_NAME, moved)
+        reshaped = self._reshapes.judged(name, before, entry)
+        if reshaped:
+            raise Violation(_NAME, reshaped)
+        topic.entry = entry
+        self._reshapes.stored(name, entry)
 
     # ------------------------------------------------------------------------------------------------------------ the end
 

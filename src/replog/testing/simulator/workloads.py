@@ -6,19 +6,24 @@ To simulate a system of your own, subclass `Workload`, give it to `run(..., work
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.client.writer import Writer
-from replog.errors import LogTruncated, OffsetOutOfRange, ReplogError
-from replog.messages import ListedOffset
+from replog.errors import Code, LogTruncated, OffsetOutOfRange, ReplogError
+from replog.messages import Leave, ListedOffset
+from replog.metadata import layout
+from replog.metadata.wishes import encode_elect
+from replog.ports import Create
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
 from replog.testing.simulator.ledger import Violation
 
 if TYPE_CHECKING:
+    from replog.testing.simulator.node import Node
     from replog.testing.simulator.world import World
 
-__all__ = ["WORKLOADS", "Append", "Burst", "Follow", "Offsets", "Plain", "Read", "Topics", "Workload"]
+__all__ = ["WORKLOADS", "Append", "Burst", "Follow", "Lead", "Offsets", "Plain", "Read", "Reassign", "Reshape", "Topics", "Workload"]
 
 
 class Workload:
@@ -289,6 +294,150 @@ class _Known:
         return listed.leader_epoch >= self.epoch
 
 
+class Reassign(Workload):
+    """W7: moves partitions of the run's own topic, changes its mind, and sometimes goes back."""
+
+    name = "reassign"
+
+    async def work(self, client: SimulatedClient) -> None:
+        """One wish at a time, before or after the last has come true."""
+        world, chance = client.world, client.chance
+        shape = world.plan.shape
+        while not world.calm:
+            partition = chance.randrange(shape.partitions)
+            count = min(shape.brokers, shape.replicas + (chance.random() < 0.2))
+            target = None if chance.random() < 0.2 else chance.sample(range(1, shape.brokers + 1), count)
+            verb, arguments = "reassign", {"partitions": [[TOPIC, partition, target]]}
+            if chance.random() < 0.1:
+                verb, arguments = "list_reassignments", {}
+            try:
+                result = await client.admin(verb, arguments)
+                errors = [code for *_, code, _ in result.get("errors", ())]
+                what = "cancelled" if target is None else "asked for"
+                world.marks.hit("a reassignment is refused" if errors else f"a reassignment is {what} while faults happen")
+            except ReplogError as error:
+                world.marks.hit(f"a reassignment is not answered: {type(error).__name__}")
+            await client.rest(chance.choice((20, 1_000, 5_000, 12_000)))
+
+
+class Reshape(Workload):
+    """W10: gives one topic more partitions and fewer, and another configuration, while it is appended to and others do so too."""
+
+    name = "reshape"
+    partitions_max: ClassVar[int] = 4
+
+    async def work(self, client: SimulatedClient) -> None:
+        """One topic for all clients, beside the run's own."""
+        world, chance = client.world, client.chance
+        writer = client.writer()
+        while not world.calm:
+            if "shaped" not in client.core.view.topics:
+                await self._ask(client, "create_topic", client.topic_wish("shaped", 2))
+            verb = chance.choice(("add_partitions", "remove_partitions", "alter_topic", "alter_topic"))
+            await self._ask(client, verb, {"name": "shaped", **self._wish(client, verb)})
+            for _ in range(chance.randint(0, 5)):
+                known = client.core.view.topics.get("shaped")
+                if known is None or not known.partitions or world.calm:
+                    break
+                with suppress(ReplogError):
+                    await client.append("shaped", chance.choice(known.numbers()), client.values(chance.choice((1, 3))), writer=writer)
+                await client.think()
+            await client.rest(chance.choice((20, 500, 2_000, 6_000)))
+
+    def _wish(self, client: SimulatedClient, verb: str) -> dict[str, Any]:
+        """What to ask for: mostly something that can be granted."""
+        chance, shape = client.chance, client.world.plan.shape
+        known = client.core.view.topics.get("shaped")
+        numbers = known.numbers() if known is not None else [0]
+        if verb == "add_partitions":
+            return {"total": min(self.partitions_max, len(numbers) + chance.choice((0, 1, 1, 2)))}
+        if verb == "remove_partitions":
+            going = numbers[-chance.choice((1, 1, 1, 2)) :]
+            if known is None or chance.random() < 0.2:
+                return {"partitions": going}
+            creations = [known.places[number].identity.creation for number in going]
+            return {"partitions": going, "topic_id": known.topic_id.hex(), "creations": creations}
+        if chance.random() < 0.7:  # never below what faults spare: see `power_some`
+            return {"config": {"min_isr": chance.randint(shape.min_isr, max(shape.min_isr, shape.replicas - shape.absent))}}
+        return {"config": {"segment_bytes": chance.choice((256, 1_024, 65_536)), "flush_interval_ms": chance.choice((None, 100, 300))}}
+
+    async def _ask(self, client: SimulatedClient, verb: str, arguments: dict[str, Any]) -> None:
+        marks, code = client.world.marks, {"create_topic": Code.TOPIC_ALREADY_EXISTS}
+        try:
+            await client.admin(verb, arguments, granted_code=code.get(verb, 0))
+            marks.hit(f"{verb} is granted while faults happen")
+        except ReplogError as error:
+            marks.hit(f"{verb} is not granted: {type(error).__name__}")
+
+
+class Lead(Workload):
+    """W8, W9: asks for elections, by request and in the store; drains brokers or has them leave, one by one, and restarts them."""
+
+    name = "lead"
+
+    def __init__(self) -> None:
+        self._busy = False
+        """Whether a broker is leaving now: only one at a time."""
+
+    async def work(self, client: SimulatedClient) -> None:
+        """One thing at a time."""
+        world, chance = client.world, client.chance
+        while not world.calm:
+            what = chance.random()
+            if what < 0.5:
+                await self._elect(client)
+            elif what < 0.65:
+                self._write(client)
+            elif not self._busy:
+                self._busy = True
+                await self._retire(client, world.nodes[chance.randint(1, world.plan.shape.brokers)])
+                self._busy = False
+            await client.rest(chance.choice((20, 500, 2_000, 5_000)))
+
+    async def _elect(self, client: SimulatedClient) -> None:
+        """Of one partition, or of all; never uncleanly, because nothing may be lost here."""
+        marks, partition = client.world.marks, client.chance.randrange(client.world.plan.shape.partitions)
+        named = None if client.chance.random() < 0.3 else [[TOPIC, partition]]
+        try:
+            result = await client.admin("elect", {"partitions": named, "unclean": False})
+        except ReplogError as error:
+            marks.hit(f"an election is not answered: {type(error).__name__}")
+            return
+        for *_, code, _ in result["partitions"]:
+            marks.hit("a preferred leader is elected while faults happen" if not code else "a preferred leader is not elected")
+
+    def _write(self, client: SimulatedClient) -> None:
+        """A tool that only knows the store."""
+        world = client.world
+        path = layout.elect_path(TOPIC, client.chance.randrange(world.plan.shape.partitions))
+        ops = [Create(path, encode_elect(unclean=False) if client.chance.random() < 0.9 else b"{")]
+        with suppress(ReplogError):  # there is one already
+            world.root.commit(ops)
+            world.applied(ops)
+            world.marks.hit("a wish for an election is written into the store")
+
+    async def _retire(self, client: SimulatedClient, node: Node) -> None:
+        """Drain it, or have it ask to leave; whatever comes of it, this life of it ends, and another begins."""
+        world, life, broker = client.world, node.life, node.broker
+        if not node.alive or broker is None:
+            return
+        if client.chance.random() < 0.4:
+            with suppress(ReplogError):
+                wish = {"broker": node.broker_id, "broker_epoch": broker.broker_epoch}
+                await client.admin("drain", wish, timeout_ms=3_000)
+                world.marks.hit("a broker is drained while faults happen")
+        else:
+            node.deliver(life, node.broker_id, None, Leave())
+        for _ in range(client.chance.choice((5, 30, 60))):
+            if world.calm or node.life != life or broker.leaving.is_over:
+                break
+            await client.rest(100)
+        if node.alive and node.life == life:
+            world.marks.hit("a broker leaves when it may" if broker.leaving.is_over else "a broker leaves before it may")
+            node.stop()
+            world.at(150, node.start)
+
+
 class Topics(Workload):
     """W6: creates topics, appends to them, deletes them, and creates them again under the same name, while others do so too."""
 
@@ -325,5 +474,6 @@ class Topics(Workload):
             await client.think()
 
 
-WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (Append, Read, Follow, Topics, Plain, Burst, Offsets)}
+_KINDS: tuple[type[Workload], ...] = (Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead)
+WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 """Those that a plan can name."""

@@ -32,6 +32,7 @@ _BROKERS: Final[dict[type[Any], _Rule]] = {
     m.Heartbeat: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
     m.AlterIsr: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
     m.ReplicasFailed: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
+    m.ControlledShutdown: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
     m.LeaderAndIsrAnswer: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
     m.StopReplicaAnswer: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
     m.ReplicaStatesAnswer: _Rule(TO_CONTROLLER, attrgetter("broker_id")),
@@ -40,6 +41,7 @@ _BROKERS: Final[dict[type[Any], _Rule]] = {
     m.UpdateMetadata: _Rule(FROM_CONTROLLER, attrgetter("controller_id")),
     m.ReplicaStates: _Rule(FROM_CONTROLLER, attrgetter("controller_id")),
     m.AlterIsrAnswer: _Rule(FROM_CONTROLLER),
+    m.ControlledShutdownAnswer: _Rule(FROM_CONTROLLER),
     m.AdminAnswer: _Rule(FROM_CONTROLLER),
 }
 """Between brokers."""

@@ -31,10 +31,11 @@ S20   queues and buffers are bounded                                       -
 S21   so are messages                                                      L8
 S22   after a failed flush nothing is confirmed                            I18
 S23   logs start where retention lets them, and nowhere else               I10
+S24   replicas leave by reassignment once the target is in sync            I23
 ====  ===================================================================  ==================
 
 Of the rest of PROTOCOL.md's list, I9 (who may be in an ISR) and I20 (producer tables) are held by S2, S3 and S17 as far
-as they have effects; I23 to I25 are about reassignment and unclean election, which no run has yet.
+as they have effects; I24 and I25 are about unclean election, which no run has yet.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from replog.testing.simulator.invariants.epochs import EpochsNeverGoBack, Leader
 from replog.testing.simulator.invariants.readers import AcknowledgedIsCommitted, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
 from replog.testing.simulator.invariants.starts import StartsAreEarned
 from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, NothingIsDropped
-from replog.testing.simulator.invariants.store import OnlyTheSeatWrites, StatesAreSound
+from replog.testing.simulator.invariants.store import MovesAreComplete, OnlyTheSeatWrites, StatesAreSound
 from replog.testing.simulator.invariants.storms import BuffersAreBounded, MessagesAreBounded
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "LogsAreDense",
     "LogsMatch",
     "MessagesAreBounded",
+    "MovesAreComplete",
     "NothingIsDropped",
     "NothingIsInvented",
     "NothingTwice",
@@ -125,6 +127,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     ReadersNeverGoBack,
     BytesAreIntact,
     StatesAreSound,
+    MovesAreComplete,
     OnlyTheSeatWrites,
     OldMessagesChangeNothing,
     NothingIsDropped,

@@ -152,8 +152,9 @@ class EnoughAreCounted(Invariant):
         """Only of the leader of the stored epoch: the ISR of a later epoch is not this leader's business."""
         leading, state = partition.leading, ledger.state
         assert leading is not None
-        if len(leading.isr.isr) < ledger.min_isr:
-            self.fail(ledger, f"broker {copy.broker} commits with ISR {leading.isr.isr} below min ISR {ledger.min_isr}")
+        min_isr = ledger.min_isrs.get(leading.partition_epoch, ledger.min_isr)
+        if len(leading.isr.isr) < min_isr:
+            self.fail(ledger, f"broker {copy.broker} commits with ISR {leading.isr.isr} below min ISR {min_isr}")
         if state is not None and state.leader_epoch == partition.leader_epoch:
             counted = {copy.broker, *(replica.broker_id for replica in leading.counted)}
             if not counted.issuperset(state.isr):

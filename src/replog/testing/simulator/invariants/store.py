@@ -6,7 +6,7 @@ from replog.model import PartitionState
 from replog.testing.simulator.invariants.base import Copies, Invariant
 from replog.testing.simulator.ledger import Ledger
 
-__all__ = ["OnlyTheSeatWrites", "StatesAreSound"]
+__all__ = ["MovesAreComplete", "OnlyTheSeatWrites", "StatesAreSound"]
 
 
 class OnlyTheSeatWrites(Invariant):
@@ -22,6 +22,25 @@ class OnlyTheSeatWrites(Invariant):
         assert state is not None
         if state.controller_epoch != controller_epoch:
             self.fail(ledger, f"a controller of epoch {state.controller_epoch} writes, the seat is at {controller_epoch}")
+
+
+class MovesAreComplete(Invariant):
+    """Replicas from before a reassignment leave only once all of its target is in sync; whoever is left is never out of service for it."""
+
+    name = "S24"
+    source = "KIP-455, KAFKA-15665; V3 F"
+    protocol = ("I23",)
+
+    def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:
+        """Compare with the assignment before."""
+        state, then, now = ledger.state, ledger.assigned_before, ledger.assignment
+        if state is None or state is before or before is None or then is None or now is None or then == now:
+            return
+        original = then.original or then.replicas
+        if any(r in original and r not in now.replicas for r in then.replicas) and not set(now.replicas) <= set(state.isr):
+            self.fail(ledger, f"{then} becomes {now} with ISR {state.isr}")
+        if now.replicas == then.original and not state.isr:
+            self.fail(ledger, f"{then} goes back to {now}, and nobody there was in sync: {before}, {state}")
 
 
 class StatesAreSound(Invariant):
@@ -49,5 +68,6 @@ class StatesAreSound(Invariant):
             return
         if state.leader_epoch != before.leader_epoch + 1:
             self.fail(ledger, f"leader {before.leader} of epoch {before.leader_epoch}, then {state.leader} of {state.leader_epoch}")
-        if state.leader is not None and not state.recovering and state.leader not in (*before.isr, *before.elr):
+        arrives = state.leader in state.isr and ledger.assigned_before != ledger.assignment  # it joins, which completes a move to it
+        if state.leader is not None and not state.recovering and not arrives and state.leader not in (*before.isr, *before.elr):
             self.fail(ledger, f"leader {state.leader} was in neither ISR {before.isr} nor ELR {before.elr}")

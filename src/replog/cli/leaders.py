@@ -1,0 +1,80 @@
+"""`replog elect`, `replog topic explain`, `replog broker drain`: who leads, why, and how to move it."""
+
+from __future__ import annotations
+
+from replog.cli.context import Context
+from replog.cli.exits import OK, REFUSED
+from replog.client.client import Client
+from replog.errors import Code, UsageError
+
+__all__ = ["drain", "elect", "explain"]
+
+
+def elect(context: Context) -> int:
+    """Elect preferred leaders; with --unclean any live replica where nobody leads. Refused if one of those named was not."""
+    asked, output = context.arguments, context.output
+    if bool(asked.partitions) == asked.all:
+        raise UsageError("name the partitions (TOPIC, or TOPIC:NUMBER), or give --all")
+    with context.client() as client:
+        if asked.unclean and not asked.yes and context.stdin.isatty():
+            output.note("an unclean election may lose records for good. Type 'lose records' to do it:")
+            if context.stdin.readline().decode("utf-8", "replace").strip() != "lose records":
+                raise UsageError("nobody was elected")
+        named = None if asked.all else [place for word in asked.partitions for place in _named(context, client, word)]
+        found = client.elect_leaders(named, unclean=asked.unclean, timeout_s=context.timeout_s)
+    rows = []
+    failed = 0
+    for (topic, partition), problem in found.items():
+        not_needed = problem is not None and problem.code == Code.ELECTION_NOT_NEEDED
+        failed += problem is not None and not not_needed
+        result = "elected" if problem is None else "not needed" if not_needed else "not elected"
+        rows.append((topic, partition, result, "" if problem is None else str(problem)))
+    head = ("topic", "partition", "result", "why")
+    if output.is_json:
+        output.json([dict(zip(head, row, strict=True)) for row in rows])
+    elif rows:
+        output.table(head, rows)
+    else:
+        output.note("every partition is led by its preferred leader" if not asked.unclean else "every partition has a leader")
+    return REFUSED if failed else OK
+
+
+def _named(context: Context, client: Client, word: str) -> list[tuple[str, int]]:
+    """TOPIC: all of its partitions; TOPIC:NUMBER: one of them."""
+    topic, colon, number = word.partition(":")
+    if not colon:
+        return [(topic, partition) for partition in client.partitions_for(topic, timeout_s=context.timeout_s)]
+    if not (number.isascii() and number.isdigit()) or len(number) > 10:
+        raise UsageError(f"{word!r}: {number!r} is not the number of a partition")
+    return [(topic, int(number))]
+
+
+def explain(context: Context) -> int:
+    """Why the partitions of a topic, or one of them, are as they are."""
+    asked, output = context.arguments, context.output
+    with context.client() as client:
+        numbers = [asked.partition] if asked.partition is not None else client.partitions_for(asked.topic, timeout_s=context.timeout_s)
+        found = [client.explain(asked.topic, number, timeout_s=context.timeout_s) for number in numbers]
+    if output.is_json:
+        output.json([one.to_dict() for one in found])
+        return OK
+    for at, one in enumerate(found):
+        if at:
+            output.line("")
+        for sentence in one.sentences:
+            output.line(sentence)
+    return OK
+
+
+def drain(context: Context) -> int:
+    """Move what a broker leads to others; it goes on running."""
+    output, broker = context.output, context.arguments.broker
+    with context.client() as client:
+        left = client.drain_broker(broker, timeout_s=context.timeout_s)
+    if output.is_json:
+        output.json({"broker": broker, "remaining": [{"topic": topic, "partition": partition} for topic, partition in left]})
+        return OK
+    output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
+    if left:
+        output.line(f"nobody else can lead now: {', '.join(f'{topic}-{partition}' for topic, partition in left)}")
+    return OK

@@ -1,0 +1,157 @@
+"""`replog reassign generate|execute|status|cancel`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from replog.cli.context import Context
+from replog.cli.exits import OK
+from replog.client.balancing import balanced
+from replog.client.client import Client
+from replog.client.reassigning import Reassignment
+from replog.errors import UsageError
+
+__all__ = ["cancel", "execute", "generate", "status"]
+
+_LOOK_S: Final = 1.0
+"""Between two looks of --watch."""
+_WIDTH: Final = 20
+
+
+def generate(context: Context) -> int:
+    """A plan that balances topics over brokers, with the least movement; `execute` takes it."""
+    asked = context.arguments
+    with context.client() as client:
+        view, known = client._view(context.timeout_s), client.describe_cluster(timeout_s=context.timeout_s)
+        racks = {one.broker_id: one.rack for one in known.brokers}
+    brokers = sorted(set(asked.brokers or [b.broker_id for b in known.brokers if b.state == "serving"]))
+    _check("broker", brokers, racks)
+    _check("topic", asked.topic or (), view.topics)
+    names = sorted(set(asked.topic or view.topics))
+    current = {(name, n): p.replicas for name in names for n, p in sorted(view.topics[name].partitions.items())}
+    placed = balanced(current, {broker: racks[broker] for broker in brokers})
+    changed = {place: replicas for place, replicas in placed.items() if replicas != tuple(current[place])}
+    partitions = [{"topic": name, "partition": n, "replicas": list(changed[name, n])} for name, n in sorted(changed)]
+    context.output.json({"version": 1, "partitions": partitions})
+    copies = sum(len(set(replicas) - set(current[place])) for place, replicas in changed.items())
+    context.output.note(f"{len(changed)} of {len(current)} partitions change; {copies} replicas would be copied")
+    return OK
+
+
+def _check(what: str, named: Iterable[Any], known: Mapping[Any, Any]) -> None:
+    for one in named:
+        if one not in known:
+            raise UsageError(f"unknown {what} {one!r}; known are {', '.join(map(str, sorted(known))) or 'none'}")
+
+
+def execute(context: Context) -> int:
+    """Wish what a plan says."""
+    targets = _plan(context)
+    with context.client() as client:
+        client.reassign(targets, timeout_s=context.timeout_s)
+        if context.arguments.watch:
+            return _watch(context, client)
+    if context.output.is_json:
+        context.output.json({"accepted": len(targets)})
+    else:
+        context.output.line(f"{_partitions(len(targets))} accepted; see replog reassign status")
+    return OK
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+def _plan(context: Context) -> dict[tuple[str, int], list[int] | None]:
+    """The plan in a file, or on stdin for `-`."""
+    name = context.arguments.plan
+    try:
+        if name == "-":
+            text = context.stdin.read()
+        else:
+            with open(name, "rb") as file:
+                text = file.read()
+    except OSError as problem:
+        raise UsageError(f"the plan {name} cannot be read: {problem.strerror}") from problem
+    try:
+        plan = json.loads(text)
+        return {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
+    except (ValueError, KeyError, TypeError) as problem:
+        shape = '{"partitions": [{"topic": NAME, "partition": N, "replicas": [IDS]}, ...]}'
+        raise UsageError(f"{name} is no plan: it must be {shape} ({type(problem).__name__}: {problem})") from problem
+
+
+def cancel(context: Context) -> int:
+    """Take wishes back: those of a plan, or all of them."""
+    asked = context.arguments
+    if (asked.plan is None) != asked.all:
+        raise UsageError("name a plan, or give --all")
+    with context.client() as client:
+        if asked.all:
+            places = {(one.topic, one.partition) for one in client.reassignments(timeout_s=context.timeout_s)}
+        else:
+            places = set(_plan(context))
+        if places:
+            client.reassign(dict.fromkeys(sorted(places)), timeout_s=context.timeout_s)
+    if context.output.is_json:
+        context.output.json({"cancelled": len(places)})
+    else:
+        context.output.line(f"{_partitions(len(places))} cancelled")
+    return OK
+
+
+def status(context: Context) -> int:
+    """What is queued and under way, and how far the joining replicas are."""
+    with context.client() as client:
+        if context.arguments.watch:
+            return _watch(context, client)
+        _show(context, client.reassignments(timeout_s=context.timeout_s))
+    return OK
+
+
+def _watch(context: Context, client: Client) -> int:
+    """Show it again and again, until nothing is left."""
+    rest = threading.Event()
+    while found := client.reassignments(timeout_s=context.timeout_s):
+        _show(context, found)
+        context.output.flush()
+        rest.wait(_LOOK_S)
+    if not context.output.is_json:
+        context.output.line("nothing is being reassigned")
+    return OK
+
+
+def _show(context: Context, found: list[Reassignment]) -> None:
+    if context.output.is_json:
+        context.output.json([one.to_dict() for one in found])
+        return
+    if not found:
+        context.output.line("nothing is being reassigned")
+        return
+    head = ("partition", "status", "replicas", "target", "adding", "removing", "progress", "offsets", "bytes")
+    rows = [
+        (f"{one.topic}-{one.partition}", one.status, one.replicas, one.target, one.adding, one.removing, *_progress(one))
+        for one in found
+    ]
+    moving = sum(one.status == "moving" for one in found)
+    context.output.table(head, rows, f"{moving} moving, {len(found) - moving} queued")
+
+
+def _progress(one: Reassignment) -> tuple[str, int | None, int | None]:
+    """A bar, and how many offsets and bytes are missing; nothing where no leader says it."""
+    known = [p for p in one.progress if p.offsets_behind is not None]
+    if one.end_offset is None or len(known) < len(one.progress) or not known:
+        return "-", None, None
+    behind = sum(p.offsets_behind or 0 for p in known)
+    total = one.end_offset * len(known)
+    share = 1.0 if total == 0 else 1 - min(behind, total) / total
+    return bar(share), behind, sum(p.bytes_behind or 0 for p in known)
+
+
+def bar(share: float) -> str:
+    """A bar of text, full at 1."""
+    full = int(share * _WIDTH)
+    return f"[{'#' * full}{'.' * (_WIDTH - full)}] {int(share * 100):3} %"

@@ -1,0 +1,168 @@
+"""What administrators ask of a cluster beyond making and deleting topics: elections, draining a broker, explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from replog.client.arguments import check_choice, check_count, check_list, checked_assignment
+from replog.client.explaining import Explanation, FollowersOp, explanation
+from replog.client.operations import AdminOp, MetadataOp, Operation
+from replog.client.reassigning import Reassigning
+from replog.client.view import Topic, View
+from replog.config import TopicConfig, check_partition_number, check_topic_name
+from replog.errors import Code, Rejected, TimedOut, UsageError, rejection
+
+__all__ = ["Administration"]
+
+_LEADER_S: Final = 2
+"""How long a leader may take to say how far its followers are: without it there is less to explain."""
+_NEWS_S: Final = 5
+"""How long a change that is stored may take to be known at the broker that is asked."""
+
+
+class Administration(Reassigning):
+    """The part of `Client` that asks the controller for changes."""
+
+    def _do(self, op: Operation) -> Any:
+        """Run an operation to its end."""
+        raise NotImplementedError
+
+    def _deadline(self, timeout_s: float | None) -> int:
+        """When an operation that begins now is given up."""
+        raise NotImplementedError
+
+    def _topic(self, topic: str, timeout_s: float | None) -> Topic:
+        """The topic, as some broker knows it now."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------------------------------ topics
+
+    def add_partitions(
+        self, name: str, total: int, *, assignment: Mapping[int, Sequence[int]] | None = None, timeout_s: float | None = 30
+    ) -> None:
+        """Give a topic more partitions, `total` in all, and wait until they can be used. Having that many already is fine.
+
+        `assignment` names the brokers of each new partition, the preferred leader first. Records with a key go by the number of
+        partitions: those that come later may go elsewhere. Raises InvalidPartitions for a total below what there is.
+        """
+        check_topic_name(name)
+        check_count("total", total, 1, 2**31 - 1)
+        arguments = {"name": name, "total": total, "assignment": None if assignment is None else checked_assignment(assignment)}
+        deadline_ms = self._deadline(timeout_s)
+        self._do(AdminOp("add_partitions", arguments, deadline_ms))
+
+        def usable(view: View) -> bool:
+            topic = view.topics.get(name)
+            return topic is None or all((place := topic.places.get(n)) is not None and place.leader is not None for n in range(total))
+
+        self._do(MetadataOp(deadline_ms, until=usable, what=f"partitions of topic {name!r}"))
+
+    def remove_partitions(self, name: str, partitions: Iterable[int], *, timeout_s: float | None = 30) -> None:
+        """Remove partitions and everything in them: the highest numbers of a topic, and never the last one.
+
+        A number that is added again later is another log. Raises UnknownTopicOrPartition, InvalidPartitions.
+        """
+        numbers = sorted({check_partition_number(number) for number in check_list("partitions", partitions, "partition numbers")})
+        if not numbers:
+            raise UsageError("partitions is empty; name those to remove")
+        deadline_ms = self._deadline(timeout_s)
+        known = self._topic(name, timeout_s)
+        for number in numbers:
+            if number not in known.places:
+                text = f"topic {name!r} has no partition {number}; it has {len(known.places)}"
+                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=name, partition=number)
+        meant = {known.places[number].identity for number in numbers}
+        creations = [known.places[number].identity.creation for number in numbers]
+        arguments = {"name": name, "partitions": numbers, "topic_id": known.topic_id.hex(), "creations": creations}
+        self._do(AdminOp("remove_partitions", arguments, deadline_ms))
+
+        def gone(view: View) -> bool:
+            topic = view.topics.get(name)
+            return topic is None or not any(place.identity in meant for place in topic.places.values())
+
+        self._do(MetadataOp(deadline_ms, until=gone, what=f"the removal of partitions of {name!r}"))
+
+    def alter_topic(
+        self, name: str, *, config: Mapping[str, Any] | None = None, timeout_s: float | None = 30, **config_keys: Any
+    ) -> dict[str, Any]:
+        """Change keys of a topic's configuration (`retention_ms=...`, `min_isr=1`); None puts one back to its default.
+
+        Returns all keys that differ from the defaults now. Leaders act on them as soon as they hear of them; another `min_isr`
+        counts for a partition once that is stored with its state. Raises InvalidConfig.
+        """
+        check_topic_name(name)
+        if config is not None and not isinstance(config, Mapping):
+            raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
+        keys = TopicConfig.named({**(config or {}), **config_keys})
+        if not keys:
+            raise UsageError("there is nothing to change: name at least one configuration key")
+        TopicConfig.from_mapping({key: value for key, value in keys.items() if value is not None})
+        deadline_ms = self._deadline(timeout_s)
+        stored: dict[str, Any] = self._do(AdminOp("alter_topic", {"name": name, "config": keys}, deadline_ms))["config"]
+
+        def told(view: View) -> bool:
+            topic = view.topics.get(name)
+            return topic is None or topic.config.to_mapping() == stored
+
+        with suppress(TimedOut):  # it is stored: somebody else may have changed it again meanwhile
+            self._do(MetadataOp(min(deadline_ms, self._deadline(_NEWS_S)), until=told, what=f"the configuration of topic {name!r}"))
+        return stored
+
+    # --------------------------------------------------------------------------------------------------------- elections
+
+    def elect_leaders(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, unclean: bool = False, timeout_s: float | None = 30
+    ) -> dict[tuple[str, int], Rejected | None]:
+        """Elect the preferred leader, the first of its replicas, of these partitions (None: of all). Returns why not; None: elected.
+
+        It takes over only from within the ISR, so that nothing is lost. `unclean`: where there is no leader at all, elect any live
+        replica, although records may be lost; what may be missing is recorded and logged. For all partitions the answer has
+        those that were elected, or could not be.
+        """
+        check_choice("unclean", unclean, (True, False))
+        asked = None if partitions is None else [list(place) for place in _places(partitions)]
+        op = AdminOp("elect", {"partitions": asked, "unclean": bool(unclean)}, self._deadline(timeout_s))
+        found: dict[tuple[str, int], Rejected | None] = {}
+        for topic, partition, code, text in self._do(op)["partitions"]:
+            found[topic, partition] = rejection(code, text, topic=topic, partition=partition) if code else None
+        return found
+
+    def explain(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> Explanation:
+        """Why a partition is as it is, in sentences: who leads it, who is not in sync and why, what it waits for, what can be done.
+
+        Prints as text, a sentence a line; `.to_dict()` for programs. Raises UnknownTopicOrPartition.
+        """
+        check_topic_name(topic)
+        check_partition_number(partition)
+        deadline_ms = self._deadline(timeout_s)
+        said = self._do(AdminOp("explain", {"name": topic, "partition": partition}, deadline_ms))
+        found = None
+        if said["leader"] is not None:
+            with suppress(TimedOut, Rejected):
+                found = self._do(FollowersOp(topic, partition, min(deadline_ms, self._deadline(_LEADER_S))))
+        return explanation(topic, partition, said, found)
+
+    def drain_broker(self, broker_id: int, *, timeout_s: float | None = 30) -> list[tuple[str, int]]:
+        """Move what a broker leads to others, and take it out of the in-sync sets; it goes on running. Returns what remains.
+
+        What remains are partitions that nobody else can lead now. It serves again after a restart. Raises BrokerIdNotRegistered,
+        and StaleBrokerEpoch if it has been restarted meanwhile.
+        """
+        check_count("broker_id", broker_id, 0, 2**31 - 1)
+        deadline_ms = self._deadline(timeout_s)
+        known = self._do(MetadataOp(deadline_ms)).brokers.get(broker_id)
+        arguments = {"broker": broker_id, "broker_epoch": None if known is None else known.broker_epoch}
+        found = self._do(AdminOp("drain", arguments, deadline_ms))
+        return [(topic, partition) for topic, partition in found["remaining"]]
+
+
+def _places(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """(topic, partition) pairs, checked."""
+    places = []
+    for place in check_list("partitions", partitions, "(topic, partition) pairs"):
+        if not isinstance(place, tuple | list) or len(place) != 2:
+            raise UsageError(f"partitions has {place!r}; it takes (topic, partition) pairs")
+        places.append((check_topic_name(place[0]), check_partition_number(place[1])))
+    return places

@@ -1,0 +1,171 @@
+"""Moving partitions to other brokers: wishes, what is queued and under way, and how far those that join are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from replog.client.arguments import check_count, check_list
+from replog.client.operations import AdminOp, Operation
+from replog.config import check_partition_number, check_topic_name
+from replog.errors import Code, ReplogError, UsageError, rejection
+from replog.model import Address
+
+__all__ = ["Reassigning", "Reassignment", "ReplicaProgress"]
+
+_SLICE = 500
+"""Wishes, or questions, in one request."""
+_PROGRESS_S = 5
+"""How long a leader may take to say how far its followers are."""
+
+
+@frozen
+class ReplicaProgress:
+    """How far a replica is that joins; None where the leader has not heard from it, or could not be asked."""
+
+    broker_id: int
+    end_offset: int | None
+    offsets_behind: int | None
+    bytes_behind: int | None
+    """About: the share of the leader's log that its offsets lack."""
+
+
+@frozen
+class Reassignment:
+    """One partition that is queued to move, or moving."""
+
+    topic: str
+    partition: int
+    status: str
+    """"queued" or "moving"."""
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    original: tuple[int, ...]
+    """Replicas, and their order, before it began: where a cancellation leads."""
+    target: tuple[int, ...] | None
+    """None: a cancellation is about to be carried out."""
+    isr: tuple[int, ...]
+    leader: int | None
+    end_offset: int | None = None
+    """Of the leader's log."""
+    progress: tuple[ReplicaProgress, ...] = field(default=())
+    """Of each replica in `adding`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return attrs.asdict(self, value_serializer=lambda _i, _a, value: list(value) if isinstance(value, tuple) else value)
+
+
+class LeaderOp(AdminOp):
+    """A question that one broker answers from what it knows itself."""
+
+    def __init__(self, verb: str, arguments: dict[str, Any], deadline_ms: int, broker: int) -> None:
+        super().__init__(verb, arguments, deadline_ms)
+        self._broker = broker
+
+    def target(self, core: Any, now_ms: int) -> Address | None:
+        """That broker."""
+        return self._broker
+
+
+class Reassigning:
+    """The part of `Client` that moves partitions."""
+
+    def _do(self, op: Operation) -> Any:
+        """Run an operation to its end."""
+        raise NotImplementedError
+
+    def _deadline(self, timeout_s: float | None) -> int:
+        """When an operation that begins now is given up."""
+        raise NotImplementedError
+
+    def reassign(self, targets: Mapping[tuple[str, int], Sequence[int] | None], *, timeout_s: float | None = 30) -> None:
+        """Have partitions moved to these brokers, the preferred leader first; None cancels what is queued or under way.
+
+        Returns once the wishes are stored: `reassignments` says what becomes of them. A later wish overrides an earlier one; a move is
+        complete when all of its target is in sync, and until then nothing is taken away. Each wish is judged by itself: if some are
+        refused the others are granted all the same, and what is raised names those refused: InvalidReplicaAssignment,
+        NoReassignmentInProgress, UnknownTopicOrPartition.
+        """
+        wishes = _checked(targets)
+        refused: list[tuple[str, int, int, str]] = []
+        for start in range(0, len(wishes), _SLICE):
+            slice_ = wishes[start : start + _SLICE]
+            op = AdminOp("reassign", {"partitions": slice_}, self._deadline(timeout_s))
+            errors = self._do(op)["errors"]
+            cancelled = {(topic, number) for topic, number, target in slice_ if target is None}
+            for topic, number, code, text in errors:
+                # Asked again because nobody heard the answer: by then it may have been cancelled.
+                done = op.uncertain and code == Code.NO_REASSIGNMENT_IN_PROGRESS and (topic, number) in cancelled
+                if not done:
+                    refused.append((topic, number, code, text))
+        if refused:
+            topic, number, code, _ = refused[0]
+            texts = "; ".join(text for *_, text in islice(refused, 5)) + ("; ..." if len(refused) > 5 else "")
+            raise rejection(code, f"{len(refused)} of {len(wishes)} refused: {texts}", topic=topic, partition=number)
+
+    def reassignments(self, *, timeout_s: float | None = 30) -> list[Reassignment]:
+        """Every partition that is queued to move or moving, by name; of those that move, how far each joining replica is.
+
+        The controller knows what moves; how far it is each leader is asked. What cannot be asked within some seconds is None.
+        """
+        found = self._do(AdminOp("list_reassignments", {}, self._deadline(timeout_s)))["reassignments"]
+        by_leader: dict[int, list[dict[str, Any]]] = {}
+        for one in found:
+            if one["adding"] and one["leader"] is not None:
+                by_leader.setdefault(one["leader"], []).append(one)
+        known: dict[tuple[str, int, int], tuple[int, dict[int, tuple[int, int]]]] = {}
+        deadline_ms = min(self._deadline(timeout_s), self._deadline(_PROGRESS_S))
+        for leader, some in sorted(by_leader.items()):
+            for start in range(0, len(some), _SLICE):
+                asked = [[one["topic_id"], one["partition"], one["creation"]] for one in some[start : start + _SLICE]]
+                with suppress(ReplogError):
+                    told = self._do(LeaderOp("replica_progress", {"partitions": asked}, deadline_ms, leader))
+                    for topic_id, number, creation, end, followers in told["partitions"]:
+                        known[topic_id, number, creation] = end, {b: (offset, lacks) for b, offset, lacks in followers}
+        return [_reassignment(one, known.get((one["topic_id"], one["partition"], one["creation"]))) for one in found]
+
+
+def _checked(targets: object) -> list[list[Any]]:
+    if not isinstance(targets, Mapping) or not targets:
+        raise UsageError(f"targets is a mapping of (topic, partition) to broker ids or None, not {targets!r}")
+    wishes: list[list[Any]] = []
+    for place, target in targets.items():
+        if not isinstance(place, tuple | list) or len(place) != 2:
+            raise UsageError(f"targets has {place!r}; it takes (topic, partition) pairs")
+        topic, number = check_topic_name(place[0]), check_partition_number(place[1])
+        ids = None
+        if target is not None:
+            ids = [check_count("broker id", b, 0, 2**31 - 1) for b in check_list(f"the target of {topic}-{number}", target, "broker ids")]
+        wishes.append([topic, number, ids])
+    return wishes
+
+
+def _reassignment(one: Mapping[str, Any], told: tuple[int, dict[int, tuple[int, int]]] | None) -> Reassignment:
+    end, followers = (None, {}) if told is None else told
+    return Reassignment(
+        topic=one["topic"],
+        partition=one["partition"],
+        status=one["status"],
+        replicas=tuple(one["replicas"]),
+        adding=tuple(one["adding"]),
+        removing=tuple(one["removing"]),
+        original=tuple(one["original"]),
+        target=None if one["target"] is None else tuple(one["target"]),
+        isr=tuple(one["isr"]),
+        leader=one["leader"],
+        end_offset=end,
+        progress=tuple(_progress(broker, end, followers.get(broker)) for broker in one["adding"]),
+    )
+
+
+def _progress(broker: int, end: int | None, told: tuple[int, int] | None) -> ReplicaProgress:
+    if end is None or told is None or told[0] < 0:
+        return ReplicaProgress(broker, None, None, None)
+    return ReplicaProgress(broker, told[0], end - told[0], told[1])

@@ -1,0 +1,66 @@
+"""Another configuration for a topic that there is.
+
+The topic's node is the record, in one transaction. What follows for its partitions follows from there: each is decided again, and
+one whose state reckons with another min ISR gets a new one (KAFKA-16540); its leader hears of both together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from replog.config import TopicConfig
+from replog.controller import topics
+from replog.controller.cluster import Cluster, Due, Topic, TopicSet
+from replog.controller.decision import Decision, Piece, pack
+from replog.controller.events import AdminAsked
+from replog.controller.refusal import Refusal, named, standing
+from replog.errors import Code, UsageError
+from replog.messages import AdminAnswer
+from replog.ports import Event as Told
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["alter_topic"]
+
+
+def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
+    """`config` has the keys to change; None puts one back to its default. The others stay as they are."""
+    request = event.request
+    topic = standing(controller.cluster, named(request.arguments))
+    wanted = request.arguments.get("config")
+    if not isinstance(wanted, Mapping) or not wanted:
+        raise Refusal(Code.INVALID_CONFIG, f"config is a mapping of keys to change to their new values, not {wanted!r}")
+    try:
+        wanted = TopicConfig.named({str(key): value for key, value in wanted.items()})
+    except UsageError as error:
+        raise Refusal(Code.INVALID_CONFIG, str(error)) from error
+    changed = {**topic.config.to_mapping(), **wanted}
+    factor = min(len(a.original or a.replicas) for a in topic.assignments.values())
+    if "min_isr" not in wanted:
+        factor = max(factor, topic.config.min_isr or 1)  # moves may have left fewer replicas than it says
+    try:
+        config = topics.resolved({key: value for key, value in changed.items() if value is not None}, factor)
+    except (UsageError, TypeError) as error:
+        raise Refusal(Code.INVALID_CONFIG, str(error)) from error
+    if config == topic.config:
+        answer = AdminAnswer(request.request, Code.NONE, result={"config": config.to_mapping()}, origin=request.origin)
+        return Decision(answers=((event.sender, answer),))
+    _check_in_sync(controller.cluster, topic, config)
+    altered = evolve(topic, config=config, version=topic.version + 1)
+    told = Told("topic_altered", {"topic": topic.topic, "keys": ", ".join(sorted(wanted))})
+    due = Due(tuple(altered.identities()) if config.min_isr != topic.config.min_isr else ())
+    return Decision(pack(controller.guard, [Piece((topics.put(altered),), (TopicSet(altered), due), (told,))]), after=(event,))
+
+
+def _check_in_sync(cluster: Cluster, topic: Topic, config: TopicConfig) -> None:
+    """Raise Refusal if a larger min_isr would stop a partition that takes appends now."""
+    new, old = config.min_isr or 1, topic.config.min_isr or 1
+    for partition in topic.identities() if new > old else ():
+        state = cluster.states.get(partition)
+        if state is not None and state.leader is not None and old <= len(state.isr) < new:
+            in_sync = f"partition {partition.partition} of {topic.topic!r} has {len(state.isr)} in sync (brokers {list(state.isr)})"
+            raise Refusal(Code.INVALID_CONFIG, f"min_isr is {new}, and {in_sync}: acks=all would be refused there")

@@ -1,0 +1,309 @@
+"""What can change in the cluster as the controller knows it, one value each, and what the values are about.
+
+`Cluster.apply` takes them; a `Step` carries those that its transaction stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import field, frozen
+
+from replog.config import TopicConfig
+from replog.metadata.judgements import LossRecord
+from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.ports import LossReport
+
+__all__ = [
+    "Admitted",
+    "Broker",
+    "BrokerAdmitted",
+    "BrokerGone",
+    "BrokerSet",
+    "Change",
+    "DeletionGone",
+    "DeletionSet",
+    "DrainingGone",
+    "DrainingSet",
+    "Due",
+    "LossNoted",
+    "MoveWishGone",
+    "MoveWished",
+    "ProposalRefused",
+    "RejectionNoted",
+    "RemovedGone",
+    "RemovedSet",
+    "ReplicaBroken",
+    "RoomSet",
+    "Settled",
+    "SilenceSet",
+    "StateGone",
+    "StateSet",
+    "Topic",
+    "TopicGone",
+    "TopicSet",
+    "WishNoted",
+]
+
+
+@frozen
+class Admitted:
+    """The last incarnation of a broker that was let in: its losses have been dealt with (stored by the controller)."""
+
+    broker_epoch: int
+    incarnation: str
+    directory_id: str
+    version: int
+
+
+@frozen
+class Broker:
+    """A registered broker. `info.fenced` until its epoch is the admitted one."""
+
+    info: BrokerInfo
+    loss: LossReport = field(factory=LossReport)
+    incarnation: str = ""
+
+
+@frozen
+class Topic:
+    """A topic as stored; `version` is that of its node."""
+
+    topic: str
+    topic_id: bytes
+    config: TopicConfig
+    """min_isr is resolved."""
+    assignments: Mapping[int, Assignment]
+    next_creation: int = 0
+    version: int = 0
+    former: tuple[int, ...] = ()
+    """Brokers that may hold copies of partitions that were removed, or moved elsewhere."""
+
+    def identity(self, partition: int) -> PartitionId:
+        """The identity of one of its partitions."""
+        return PartitionId(self.topic_id, partition, self.assignments[partition].creation)
+
+    def identities(self) -> Iterator[PartitionId]:
+        """All of its partitions, in order."""
+        return (self.identity(partition) for partition in sorted(self.assignments))
+
+
+@frozen
+class BrokerSet:
+    """A broker registered, or registered anew."""
+
+    broker: Broker
+
+
+@frozen
+class BrokerGone:
+    """A broker's registration is gone."""
+
+    broker_id: int
+
+
+@frozen
+class BrokerAdmitted:
+    """A broker's incarnation was let in."""
+
+    broker_id: int
+    admitted: Admitted
+
+
+@frozen
+class TopicSet:
+    """A topic exists."""
+
+    topic: Topic
+
+
+@frozen
+class TopicGone:
+    """A topic's node is gone from the store."""
+
+    topic_id: bytes
+
+
+@frozen
+class StateSet:
+    """A partition's state, as stored."""
+
+    partition: PartitionId
+    state: PartitionState
+
+
+@frozen
+class StateGone:
+    """A partition's state node is gone."""
+
+    partition: PartitionId
+
+
+@frozen
+class DeletionSet:
+    """A topic is to be deleted: the wish is stored (at this version)."""
+
+    topic: str
+    topic_id: bytes
+    version: int
+
+
+@frozen
+class DeletionGone:
+    """A deletion wish is gone."""
+
+    topic_id: bytes
+
+
+@frozen
+class RemovedSet:
+    """Brokers that still hold copies of a deleted topic."""
+
+    topic_id: bytes
+    brokers: tuple[int, ...]
+    version: int
+
+
+@frozen
+class RemovedGone:
+    """No broker holds copies of that deleted topic any more."""
+
+    topic_id: bytes
+
+
+@frozen
+class LossNoted:
+    """A decision that may lose records was recorded (at this version)."""
+
+    path: str
+    version: int
+    record: LossRecord | None = None
+
+
+@frozen
+class RejectionNoted:
+    """A wish was put away with its error (at this version), or that is forgotten (-1)."""
+
+    path: str
+    version: int
+
+
+@frozen
+class WishNoted:
+    """A wish is stored (at this version), or gone (-1)."""
+
+    path: str
+    version: int
+
+
+@frozen
+class MoveWished:
+    """Somebody wishes a partition elsewhere (None: to cancel that), as stored at this version."""
+
+    partition: PartitionId
+    path: str
+    version: int
+    target: tuple[int, ...] | None
+
+
+@frozen
+class MoveWishGone:
+    """That wish is no longer stored."""
+
+    partition: PartitionId
+
+
+@frozen
+class ReplicaBroken:
+    """The disk under one replica failed; it counts as dead for that partition until its broker comes back with another epoch."""
+
+    partition: PartitionId
+    broker_id: int
+    broker_epoch: int
+
+
+@frozen
+class RoomSet:
+    """Whether a broker has room for its copy. Without it counts as dead for that partition, but nothing that it held is lost."""
+
+    partition: PartitionId
+    broker_id: int
+    broker_epoch: int
+    has_room: bool
+
+
+@frozen
+class DrainingSet:
+    """A broker's life is to end: the record of it is stored (at this version). It says nothing about a later life."""
+
+    broker_id: int
+    broker_epoch: int
+    version: int
+
+
+@frozen
+class DrainingGone:
+    """The record that a broker's life is to end is gone."""
+
+    broker_id: int
+
+
+@frozen
+class SilenceSet:
+    """Whether a broker owes answers to notices. One that is silent leads nothing and joins no ISR, although its session lives."""
+
+    broker_id: int
+    broker_epoch: int
+    is_overdue: bool
+    is_silent: bool
+
+
+@frozen
+class ProposalRefused:
+    """A leader is told that its proposal was not stored: it never will be, whatever becomes of the reason."""
+
+    partition: PartitionId
+    partition_epoch: int
+    proposal: int
+
+
+@frozen
+class Due:
+    """These partitions have to be decided again."""
+
+    partitions: tuple[PartitionId, ...]
+
+
+@frozen
+class Settled:
+    """These partitions have been decided."""
+
+    partitions: tuple[PartitionId, ...]
+
+
+Change = (
+    BrokerSet
+    | BrokerGone
+    | BrokerAdmitted
+    | TopicSet
+    | TopicGone
+    | StateSet
+    | StateGone
+    | DeletionSet
+    | DeletionGone
+    | RemovedSet
+    | RemovedGone
+    | LossNoted
+    | RejectionNoted
+    | MoveWished
+    | MoveWishGone
+    | WishNoted
+    | ReplicaBroken
+    | RoomSet
+    | DrainingSet
+    | DrainingGone
+    | SilenceSet
+    | ProposalRefused
+    | Due
+    | Settled
+)

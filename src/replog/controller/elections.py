@@ -1,0 +1,199 @@
+"""Elections that somebody asks for: of the preferred leader, or of any live replica where nobody leads (PROTOCOL 4.9, P-92).
+
+The preferred leader is the first of a partition's replicas. It takes over only from within the ISR, so that nothing is lost; that
+something may be lost has to be asked for, and is done only where there is no leader at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from replog.config import check_partition_number
+from replog.controller.decision import Decision, Piece, pack
+from replog.controller.election import Choice, choose
+from replog.controller.events import AdminAsked, Wish
+from replog.controller.refusal import Refusal, standing
+from replog.controller.wishes import granted, rejected
+from replog.errors import Code, StoreCorrupt, UsageError
+from replog.messages import AdminAnswer
+from replog.metadata import layout
+from replog.metadata.wishes import decode_elect
+from replog.model import PartitionId, PartitionState
+
+if TYPE_CHECKING:
+    from replog.controller.cluster import Cluster
+    from replog.controller.controller import Controller
+
+__all__ = ["elect", "elect_leaders", "elections_wished", "preferred", "why_away"]
+
+_Result = tuple[str, int, int, str]
+"""(topic, partition, code, text)."""
+
+
+def preferred(
+    state: PartitionState,
+    *,
+    replicas: Sequence[int],
+    min_isr: int,
+    live: Container[int],
+    lossy: Container[int] = (),
+    leaving: Container[int] = (),
+) -> PartitionState:
+    """`state` under its preferred leader. Raises Refusal: it leads already, or it may not; never an unclean election (P-92)."""
+    after = choose(state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving).state or state
+    first = replicas[0]
+    if after.leader == first:
+        if after != state:
+            return after
+        raise Refusal(Code.ELECTION_NOT_NEEDED, f"broker {first}, the preferred leader, leads already")
+    if first not in after.isr or first in leaving:
+        raise Refusal(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {first}, the preferred leader, is not in the ISR")
+    return evolve(after, leader=first, leader_epoch=state.leader_epoch + 1)
+
+
+def unclean(
+    state: PartitionState,
+    *,
+    replicas: Sequence[int],
+    min_isr: int,
+    live: Container[int],
+    lossy: Container[int] = (),
+    leaving: Container[int] = (),
+) -> Choice:
+    """`state` under somebody, if nobody leads it: a complete replica if one is live, else any. Raises Refusal."""
+    if state.leader is not None and state.leader in live:
+        raise Refusal(Code.ELECTION_NOT_NEEDED, f"broker {state.leader} leads: an unclean election is only for partitions without a leader")
+    choice = choose(state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving, unclean=True)
+    if choice.ask:
+        who = ", ".join(map(str, choice.ask))
+        text = f"brokers {who} are being asked how far they reach: the one with most becomes the leader, so that less is lost"
+        raise Refusal(Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    if choice.state is None or choice.state.leader is None:
+        raise Refusal(Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is live")
+    return choice
+
+
+def elect(controller: Controller, topic: str, partition: int, *, uncleanly: bool) -> Piece:
+    """The election of one partition, ready to be stored. Raises Refusal, saying of the replica that was meant why it cannot lead."""
+    cluster = controller.cluster
+    known = standing(cluster, topic)
+    if partition not in known.assignments:
+        text = f"topic {topic!r} has no partition {partition}; it has {len(known.assignments)}"
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+    identity = known.identity(partition)
+    state = cluster.states.get(identity)
+    if state is None:
+        raise Refusal(Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, "it has had no leader yet: none of its replicas has been live")
+    replicas, min_isr, lossy, leaving = cluster.replicas(identity), cluster.min_isr(identity), cluster.lossy(identity), cluster.leaving()
+    try:
+        if uncleanly:
+            choice = unclean(state, replicas=replicas, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
+            assert choice.state is not None
+            return controller.store_state(identity, known, choice.state, choice.loss)
+        after = preferred(state, replicas=replicas, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
+    except Refusal as refusal:
+        if refusal.code != Code.PREFERRED_LEADER_NOT_AVAILABLE:
+            raise
+        why = why_away(cluster, identity, replicas[0])
+        raise Refusal(refusal.code, f"{refusal}: {why or 'it has not caught up with the leader'}") from None
+    return controller.store_state(identity, known, after)
+
+
+def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
+    """Why a replica cannot lead or be in sync, as far as the controller knows; "" if nothing but its records is in the way."""
+    broker = cluster.brokers.get(broker_id)
+    if broker is None:
+        return "it is not registered: its process has ended, or its store session has"
+    if cluster.is_silent(broker_id):
+        return "it is fenced: it does not answer the controller, although its store session lives"
+    if broker.info.fenced:
+        return "it is fenced: it has yet to apply the controller's first notice of its present life"
+    if cluster.is_broken(partition, broker_id):
+        return "its disk has failed under this copy"
+    if cluster.is_roomless(partition, broker_id):
+        return "its disk has no room for this copy"
+    return "it is draining: it is about to leave" if broker.info.draining else ""
+
+
+# ----------------------------------------------------------------------------------------------------------- by request
+
+
+def elect_leaders(controller: Controller, event: AdminAsked) -> Decision:
+    """`partitions`: [[topic, partition], ...], None for all of them; `unclean`. A result for each that was named, slice by slice.
+
+    Where all are meant, only those come into the answer that were elected, or should have been and could not be.
+    """
+    arguments = event.request.arguments
+    uncleanly, named = arguments.get("unclean", False), arguments.get("partitions")
+    if not isinstance(uncleanly, bool):
+        raise Refusal(Code.INVALID_REQUEST, f"unclean is {uncleanly!r}; allowed are true and false")
+    todo: tuple[tuple[str, int], ...]
+    done: tuple[_Result, ...]
+    todo, done = event.progress or (_meant(controller.cluster, named, uncleanly=uncleanly), ())
+    size = controller.config.slice_partitions_max
+    pieces: list[Piece] = []
+    results: list[_Result] = []
+    for topic, partition in todo[:size]:
+        try:
+            pieces.append(elect(controller, topic, partition, uncleanly=uncleanly))
+            results.append((topic, partition, Code.NONE, ""))
+        except Refusal as refusal:
+            if named is not None or refusal.code not in (Code.ELECTION_NOT_NEEDED, Code.UNKNOWN_TOPIC_OR_PARTITION):
+                results.append((topic, partition, refusal.code, str(refusal)))
+    steps, done, todo = pack(controller.guard, pieces), (*done, *results), todo[size:]
+    if todo:
+        return Decision(steps, after=(evolve(event, progress=(todo, done)),))
+    answer = AdminAnswer(event.request.request, Code.NONE, result={"partitions": [list(one) for one in done]}, origin=event.request.origin)
+    return Decision(steps, answers=((event.sender, answer),))
+
+
+def _meant(cluster: Cluster, named: object, *, uncleanly: bool) -> tuple[tuple[str, int], ...]:
+    """The partitions of a request, each once. For all of them: those that are not led as they should be."""
+    if named is None:
+        return tuple(
+            (topic.topic, partition.partition)
+            for name in sorted(cluster.names)
+            for topic in (cluster.topics[cluster.names[name]],)
+            if topic.topic_id not in cluster.deletions
+            for partition in topic.identities()
+            if _is_wanting(cluster, partition, uncleanly=uncleanly)
+        )
+    if not isinstance(named, list):
+        raise Refusal(Code.INVALID_REQUEST, f"partitions is a list of [topic, partition], or null for all of them, not {named!r}")
+    meant: dict[tuple[str, int], None] = {}
+    for one in named:
+        if not isinstance(one, list | tuple) or len(one) != 2 or not isinstance(one[0], str):
+            raise Refusal(Code.INVALID_REQUEST, f"partitions has {one!r}, not [topic, partition]")
+        try:
+            meant[one[0], check_partition_number(one[1])] = None
+        except UsageError as error:
+            raise Refusal(Code.INVALID_REQUEST, str(error)) from error
+    return tuple(meant)
+
+
+def _is_wanting(cluster: Cluster, partition: PartitionId, *, uncleanly: bool) -> bool:
+    state = cluster.states.get(partition)
+    return state is not None and (state.leader is None if uncleanly else state.leader != cluster.replicas(partition)[0])
+
+
+# -------------------------------------------------------------------------------------------------------- by the store
+
+
+def elections_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:
+    """Wishes for elections in one topic: each goes with its effect; where nothing is to be done, it just goes."""
+    for wish in found:
+        try:
+            uncleanly = decode_elect(wish.path, wish.value)
+            piece = elect(controller, name, layout.place_of(wish.path).topic_partition.partition, uncleanly=uncleanly)
+        except StoreCorrupt as error:
+            yield rejected(controller, wish, Refusal(Code.INVALID_REQUEST, str(error)))
+        except Refusal as refusal:
+            if refusal.code == Code.ELECTION_NOT_NEEDED:
+                yield Piece((granted(wish),), ())
+            else:
+                yield rejected(controller, wish, refusal)
+        else:
+            yield evolve(piece, ops=(*piece.ops, granted(wish)))

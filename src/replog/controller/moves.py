@@ -1,0 +1,104 @@
+"""How one partition moves to other brokers: expressions on its assignment and its state (V3 F, KIP-455, PROTOCOL 4.7).
+
+A move begins with more replicas (the target first, then those that leave), goes on while the new ones catch up, and ends with the
+target alone, once every one of it is in sync. The replicas from before the first wish, and their order, stay in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from attrs import evolve
+
+from replog.controller.election import Choice, Loss, with_isr
+from replog.model import Assignment, PartitionState
+
+__all__ = ["cancelled", "completed", "in_order_of_trust", "is_complete", "is_moving", "left", "placed", "restored", "started", "target_of"]
+
+
+def is_moving(assignment: Assignment) -> bool:
+    """Whether a reassignment has begun, and neither completed nor been cancelled."""
+    return bool(assignment.original)
+
+
+def target_of(assignment: Assignment) -> tuple[int, ...]:
+    """Where the partition shall be in the end: where it is, unless it moves."""
+    return tuple(r for r in assignment.replicas if r not in assignment.removing)
+
+
+def started(assignment: Assignment, target: Sequence[int]) -> Assignment:
+    """On the way to `target`, also from halfway to another one: whatever is not in it leaves, those that were to join included."""
+    original = assignment.original or assignment.replicas
+    removing = tuple(r for r in assignment.replicas if r not in target)
+    adding = tuple(r for r in target if r not in original)
+    return evolve(assignment, replicas=(*target, *removing), adding=adding, removing=removing, original=original)
+
+
+def placed(assignment: Assignment, replicas: Sequence[int]) -> Assignment:
+    """At rest on these brokers."""
+    return Assignment(tuple(replicas), assignment.creation)
+
+
+def restored(assignment: Assignment) -> Assignment:
+    """As it was before the reassignment, in the order of then."""
+    return placed(assignment, assignment.original or assignment.replicas)
+
+
+def left(before: Assignment, after: Assignment) -> tuple[int, ...]:
+    """Brokers that hold no copy any more."""
+    return tuple(r for r in before.replicas if r not in after.replicas)
+
+
+def in_order_of_trust(assignment: Assignment) -> tuple[int, ...]:
+    """The replicas, with those that are joining last: one of them may be empty, should the choice be an unclean one."""
+    return tuple(sorted(assignment.replicas, key=lambda r: r in assignment.adding))
+
+
+def is_complete(assignment: Assignment, isr: Container[int]) -> bool:
+    """Whether every replica of the target is in sync: no fewer, or old ones would go before new ones are complete (P-85, KAFKA-15665).
+
+    Who leaves does not matter, dead or alive (P-89).
+    """
+    return all(r in isr for r in target_of(assignment))
+
+
+def completed(assignment: Assignment, state: PartitionState, *, min_isr: int, live: Container[int]) -> PartitionState:
+    """The state of the partition on its target alone, all of which is in sync; `min_isr` is the one that counts there.
+
+    A leader that leaves hands over to the first of the target that may lead; if none may, it is deposed all the same (P-88). Whenever a
+    member of the ISR leaves the leader epoch grows, so that nothing it says later counts.
+    """
+    target = target_of(assignment)
+    isr = tuple(r for r in target if r in state.isr)
+    after = evolve(with_isr(state, isr, replicas=target, min_isr=min_isr), min_isr=min_isr)
+    return _led(state, after, live)
+
+
+def cancelled(
+    assignment: Assignment, state: PartitionState, *, min_isr: int, live: Container[int], unclean: bool = False
+) -> Choice | None:
+    """The state of the partition back on its original replicas: the ISR without those that were to join.
+
+    None if nobody would be left in sync: only an unclean election could go back then, which takes a topic that allows it and
+    somebody who lives (P-87).
+    """
+    original = restored(assignment).replicas
+    isr = tuple(r for r in original if r in state.isr)
+    if isr:
+        after = evolve(with_isr(state, isr, replicas=original, min_isr=min_isr), min_isr=min_isr)
+        return Choice(_led(state, after, live))
+    leader = next((r for r in original if r in live), None) if unclean else None
+    if leader is None:
+        return None
+    after = evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
+    candidates = tuple((r, -1, -1) for r in original if r in live)
+    missing = tuple(r for r in assignment.replicas if r not in live or r not in original)
+    return Choice(evolve(after, min_isr=min_isr), loss=Loss("unclean", leader, candidates, missing))
+
+
+def _led(before: PartitionState, after: PartitionState, live: Container[int]) -> PartitionState:
+    """`after` under a leader of its own ISR, in a new epoch if that is another, or if the ISR has lost somebody."""
+    leader = before.leader if before.leader in after.isr else next((r for r in after.isr if r in live), None)
+    if leader == before.leader and set(before.isr) <= set(after.isr):
+        return after
+    return evolve(after, leader=leader, leader_epoch=before.leader_epoch + 1)

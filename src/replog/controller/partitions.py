@@ -1,0 +1,158 @@
+"""Partitions of a topic that there is: more of them, by request or by a wish in the store.
+
+The topic's node is the record: once it names a partition, whoever is controller gives that partition its first state, as with a new
+topic. So one transaction is the whole operation, however many partitions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from replog.controller import topics
+from replog.controller.assignment import check_replicas, spread
+from replog.controller.cluster import Cluster, Due, StateSet, Topic, TopicSet
+from replog.controller.decision import OPS_MAX, Decision, Piece, pack
+from replog.controller.events import AdminAsked, Wish
+from replog.controller.refusal import Refusal, named, standing
+from replog.controller.wishes import granted, rejected
+from replog.errors import Code, StoreCorrupt, UsageError
+from replog.messages import AdminAnswer
+from replog.metadata import layout
+from replog.metadata.wishes import decode_replicas
+from replog.model import Assignment
+from replog.ports import Op
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["add_partitions", "additions_wished"]
+
+
+def add_partitions(controller: Controller, event: AdminAsked) -> Decision:
+    """`total` is the number wanted. What is there already is kept, so that asking twice adds once."""
+    cluster, request = controller.cluster, event.request
+    topic = standing(cluster, named(request.arguments))
+    total = request.arguments.get("total")
+    count, limit = len(topic.assignments), controller.config.topic_partitions_max
+    if not isinstance(total, int) or isinstance(total, bool) or not count <= total <= limit:
+        raise Refusal(Code.INVALID_PARTITIONS, f"total is {total!r}; topic {topic.topic!r} has {count}, allowed are {count} to {limit}")
+    if count < total:
+        added = _placed(cluster, topic, total, request.arguments.get("assignment"))
+        grown = _grown(topic, added)
+        topics.fitting(controller, grown)
+        return Decision(pack(controller.guard, [_stored(controller, grown, added)]), after=(event,))
+    todo = [p for p in cluster.uninitialised(topic) if cluster.live(p)]
+    if todo:
+        pieces = topics.first_states(controller, topic, todo[: controller.config.slice_partitions_max])
+        return Decision(pack(controller.guard, pieces), after=(event,))
+    answer = AdminAnswer(request.request, Code.NONE, result={"partitions": total}, origin=request.origin)
+    return Decision(answers=((event.sender, answer),))
+
+
+def _placed(cluster: Cluster, topic: Topic, total: int, explicit: object) -> dict[int, tuple[int, ...]]:
+    """Where the new partitions go: as said, or spread over the live brokers like those of a new topic."""
+    count = len(topic.assignments)
+    if explicit is None:
+        return _spread(cluster, topic, count, total - count)
+    try:
+        if not isinstance(explicit, Mapping) or {*explicit} != {*range(count, total)}:
+            raise UsageError(f"the assignment must be of partitions {count} to {total - 1}, not {explicit!r}")
+        return {number: _checked(cluster, topic, number, explicit[number]) for number in range(count, total)}
+    except UsageError as error:
+        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+
+
+def _spread(cluster: Cluster, topic: Topic, first: int, count: int, before: int = 0) -> dict[int, tuple[int, ...]]:
+    """Partitions from `first` on over the brokers that stay, after `before` others that have been placed since."""
+    live, factor = cluster.staying_brokers(), _factor(topic)
+    if len(live) < factor:
+        text = f"each partition of {topic.topic!r} has {factor} replicas; {len(live)} brokers are live"
+        raise Refusal(Code.INVALID_REPLICATION_FACTOR, text)
+    placed = spread({b: live[b].rack for b in live}, count, factor, start=cluster.partitions_total + before)
+    return {first + number: replicas for number, replicas in placed.items()}
+
+
+def _checked(cluster: Cluster, topic: Topic, partition: int, replicas: object) -> tuple[int, ...]:
+    checked, factor = check_replicas(partition, replicas, cluster.brokers), _factor(topic)
+    if len(checked) != factor:
+        raise UsageError(f"partition {partition} is assigned to {list(checked)}; each partition of {topic.topic!r} has {factor} replicas")
+    return checked
+
+
+def _factor(topic: Topic) -> int:
+    """The replication factor: that of the partition with the most replicas, those on the move apart."""
+    return max(len(a.original or a.replicas) for a in topic.assignments.values())
+
+
+def _grown(topic: Topic, added: Mapping[int, tuple[int, ...]]) -> Topic:
+    """The topic with these partitions too."""
+    fresh = {number: Assignment(replicas, topic.next_creation) for number, replicas in added.items()}
+    return evolve(topic, assignments={**topic.assignments, **fresh}, version=topic.version + 1)
+
+
+def _stored(controller: Controller, grown: Topic, added: Iterable[int], ops: Sequence[Op] = ()) -> Piece:
+    """Store the topic, with the first states of what is added if there is room for them; `ops` go in the same transaction."""
+    identities = [grown.identity(number) for number in added]
+    states: list[Piece] = []
+    if 1 + len(identities) + len(ops) <= OPS_MAX and len(identities) <= controller.config.slice_partitions_max:
+        states = topics.first_states(controller, grown, identities)
+    first = tuple(op for piece in states for op in piece.ops)
+    stated = [change for piece in states for change in piece.changes]
+    known = {change.partition for change in stated if isinstance(change, StateSet)}
+    due = Due(tuple(identity for identity in identities if identity not in known))
+    return Piece((topics.put(grown), *first, *ops), (TopicSet(grown), *stated, due))
+
+
+def additions_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:
+    """Wishes for partitions of one topic: granted from the first free number on without a hole, all of them at once."""
+    cluster = controller.cluster
+    added: dict[int, tuple[tuple[int, ...], Wish]] = {}
+    for wish in found:
+        number = layout.place_of(wish.path).topic_partition.partition
+        try:
+            topic = standing(cluster, name)
+            replicas = _wished(controller, topic, len(added), number, wish)
+        except Refusal as refusal:
+            yield rejected(controller, wish, refusal)
+        else:
+            if replicas is None:
+                yield Piece((granted(wish),), ())
+            else:
+                added[number] = (replicas, wish)
+    numbers = sorted(added)
+    for at in range(0, len(numbers), OPS_MAX - 1):  # a transaction each: the topic, and the end of so many wishes
+        slice_ = numbers[at : at + OPS_MAX - 1]
+        grown = _grown(topic, {number: added[number][0] for number in slice_})
+        try:
+            topics.fitting(controller, grown)
+        except Refusal as refusal:
+            yield from (rejected(controller, added[number][1], refusal) for number in numbers[at:])
+            return
+        yield _stored(controller, grown, slice_, [granted(added[number][1]) for number in slice_])
+        topic = grown
+
+
+def _wished(controller: Controller, topic: Topic, before: int, number: int, wish: Wish) -> tuple[int, ...] | None:
+    """Where the partition goes, after `before` others; None if it is there already as wished: only the wish is left to remove."""
+    free = len(topic.assignments) + before
+    cluster = controller.cluster
+    try:
+        said = decode_replicas(wish.path, wish.value)
+        known = topic.assignments.get(number)
+        if known is not None and (said is None or said == known.replicas):
+            return None
+        if known is not None or number != free:
+            raise Refusal(Code.INVALID_PARTITIONS, f"the next partition of {topic.topic!r} is {free}, not {number}")
+        if free >= controller.config.topic_partitions_max:
+            raise Refusal(Code.INVALID_PARTITIONS, f"a topic has at most {controller.config.topic_partitions_max} partitions")
+        if said is not None:
+            return _checked(cluster, topic, number, said)
+        return _spread(cluster, topic, number, 1, before)[number]
+    except StoreCorrupt as error:
+        raise Refusal(Code.INVALID_REQUEST, str(error)) from error
+    except UsageError as error:
+        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+

@@ -1,0 +1,77 @@
+"""The events that wait for their turn: urgent ones before those that can wait, each class in the order of asking."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+
+from attrs import define, field
+
+from replog.controller.events import Event, FinishDeletion, MovesDue, Recheck, ShutdownAsked, SilenceChanged, WishesSeen, is_urgent
+
+__all__ = ["Queued", "Queues"]
+
+
+@define(eq=False)
+class Queued:
+    """An event, and how many decisions about it were not stored."""
+
+    event: Event
+    tries: int = 0
+
+
+@define
+class Queues:
+    """What is asked twice in vain waits once: a slice of rechecks, the end of a deletion, the look at a row of wishes."""
+
+    urgent: deque[Queued] = field(factory=deque)
+    background: deque[Queued] = field(factory=deque)
+    _finishing: set[bytes] = field(factory=set)
+    """Ids of topics whose FinishDeletion waits."""
+    rechecking: bool = False
+    """Whether a Recheck waits: in turn with other urgent events, so that neither waits for all of the other."""
+
+    def ask(self, event: Event) -> None:
+        """Put an event at the end of its class; of looks at one row only the newest stays."""
+        match event:
+            case FinishDeletion(topic_id):
+                if topic_id in self._finishing:
+                    return
+                self._finishing.add(topic_id)
+            case WishesSeen(row, _, True) if any(self._looks_at(row, one) for one in self.background):
+                return  # a later look shows what is left, too
+            case WishesSeen(row):
+                self.background = deque(one for one in self.background if not self._looks_at(row, one))
+            case MovesDue() if any(isinstance(one.event, MovesDue) for one in self.background):
+                return
+            case ShutdownAsked() | SilenceChanged() if any(one.event == event for one in self.urgent):
+                return  # said again while it is under way
+            case Recheck():
+                if self.rechecking:
+                    return
+                self.rechecking = True
+            case _:
+                pass
+        (self.urgent if is_urgent(event) else self.background).append(Queued(event))
+
+    def next(self) -> Queued | None:
+        """The event whose turn it is, at the head of its class; None if nothing waits."""
+        return self.urgent[0] if self.urgent else self.background[0] if self.background else None
+
+    def done(self, queued: Queued) -> None:
+        """An event that was the next one has been decided, or given up. Others may have been asked for meanwhile."""
+        with suppress(ValueError):  # a look whose row was looked at again meanwhile waits no more
+            (self.urgent if is_urgent(queued.event) else self.background).remove(queued)
+        if isinstance(queued.event, Recheck):
+            self.rechecking = False
+        elif isinstance(queued.event, FinishDeletion):
+            self._finishing.discard(queued.event.topic_id)
+
+    @staticmethod
+    def _looks_at(row: str, queued: Queued) -> bool:
+        return isinstance(queued.event, WishesSeen) and queued.event.row == row
+
+    def waiting(self) -> Iterator[Event]:
+        """Everything that waits."""
+        return (queued.event for queued in (*self.urgent, *self.background))

@@ -1,0 +1,302 @@
+"""Wishes to move partitions: judged, queued behind a limit of moves at a time, carried out, overridden, cancelled.
+
+A wish stays in the store until its move is complete. From its start on the topic's node says where the partition is on the way to: it is
+changed in the same transaction as the partition's state, so that whoever is controller finds both or neither. What completes a
+move is the change of an ISR, decided in the event that makes that change; see `completions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, field, frozen
+
+from replog.controller import moves, topics
+from replog.controller.assignment import check_replicas
+from replog.controller.cluster import Change, Cluster, Due, MoveWished, MoveWishGone, Topic, TopicSet
+from replog.controller.decision import OPS_MAX, Decision, Piece, pack
+from replog.controller.election import Loss, effective_min_isr
+from replog.controller.events import MovesDue, Wish
+from replog.controller.refusal import Refusal, standing
+from replog.controller.wishes import rejected
+from replog.errors import Code, StoreCorrupt, UsageError
+from replog.messages import StopEntry
+from replog.metadata import layout
+from replog.metadata.wishes import decode_replicas, encode_replicas
+from replog.model import Assignment, PartitionId, PartitionState
+from replog.ports import Check, Delete, Op
+from replog.ports import Event as Told
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["completes", "completions", "judged", "moves_due", "moves_wished", "partition_of", "remembered", "seen"]
+
+MOVES_MAX: Final = (OPS_MAX - 1) // 3
+"""Partitions of one topic that change in one transaction: each with its state, its wish, and what an election may have lost."""
+
+
+@frozen
+class _Turn:
+    """What becomes of one partition."""
+
+    partition: PartitionId
+    assignment: Assignment
+    state: PartitionState | None
+    """None: it has none yet."""
+    ops: tuple[Op, ...] = ()
+    """About its wish."""
+    changes: tuple[Change, ...] = ()
+    loss: Loss | None = None
+    what: str = field(default="reassignment_started", kw_only=True)
+
+
+# -------------------------------------------------------------------------------------------------------- judging
+
+
+def partition_of(topic: Topic, number: int) -> PartitionId:
+    """A partition of a topic. Raises Refusal if there is none of this number."""
+    if number not in topic.assignments:
+        numbers = f"0 to {max(topic.assignments)}"
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.topic!r} has no partition {number}; it has {numbers}")
+    return topic.identity(number)
+
+
+def judged(cluster: Cluster, topic: Topic, number: int, target: object) -> tuple[int, ...] | None:
+    """Where a partition is wished to be; None: the wish is to cancel. Raises Refusal if it cannot be granted as things are now."""
+    partition = partition_of(topic, number)
+    assignment = topic.assignments[number]
+    if target is None:
+        if moves.is_moving(assignment):
+            _way_back(cluster, topic, partition)
+        elif partition not in cluster.wishes:
+            raise Refusal(Code.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.topic}-{number} is not being reassigned: there is nothing to cancel")
+        return None
+    try:
+        # A broker that was let in once may be away now: the move waits for it.
+        return check_replicas(number, target, {**cluster.admitted, **cluster.brokers})
+    except UsageError as error:
+        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+
+
+def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId) -> tuple[PartitionState | None, Loss | None]:
+    """The state after a cancellation. Raises Refusal if it would cost committed records, and the topic does not allow that."""
+    assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
+    if state is None:
+        return None, None
+    min_isr = effective_min_isr(topic.config.min_isr, moves.restored(assignment).replicas)
+    unclean = topic.config.unclean_leader_election
+    choice = moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
+    if choice is None:
+        name, original = f"{topic.topic}-{partition.partition}", list(assignment.original)
+        why = "none of them lives" if unclean else "and its topic does not allow an unclean election"
+        text = f"{name} cannot go back to {original}: none of these is in its ISR {list(state.isr)}, {why}"
+        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, text)
+    return choice.state, choice.loss
+
+
+def remembered(cluster: Cluster, found: Sequence[Wish]) -> tuple[Change, ...]:
+    """What a look at all wishes says, to be taken at once: later it may be older than what this controller has written since."""
+    known = [seen(cluster, wish.path, wish.value, wish.version) for wish in found]
+    wishes = [one for one in known if isinstance(one, MoveWished)]
+    here = {one.partition for one in wishes}
+    return (*(MoveWishGone(partition) for partition in cluster.wishes if partition not in here), *wishes)
+
+
+def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:
+    """Wishes about one topic as the store has them: those that cannot be granted are put away. `moves_due` carries out the others."""
+    cluster = controller.cluster
+    for wish in found:
+        number = layout.place_of(wish.path).topic_partition.partition
+        try:
+            if cluster.names.get(name) in cluster.deletions:
+                yield Piece((Delete(wish.path, wish.version),), (), (Told("wish_dropped", {"wish": "reassign", "path": wish.path}),))
+                continue
+            topic = standing(cluster, name)
+            partition = partition_of(topic, number)
+            try:
+                target = decode_replicas(wish.path, wish.value)
+            except StoreCorrupt as error:
+                raise Refusal(Code.INVALID_REQUEST, str(error)) from error
+            if cluster.wishes.get(partition) == MoveWished(partition, wish.path, wish.version, target):  # else it is another by now
+                judged(cluster, topic, number, target)
+        except Refusal as refusal:
+            yield _put_away(controller, wish, refusal)
+
+
+def seen(cluster: Cluster, path: str, value: bytes | None, version: int) -> MoveWished | MoveWishGone | None:
+    """What the store has at the path of a wish (None: nothing); None if it says nothing about a partition that there is."""
+    try:
+        place = layout.place_of(path)
+        topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
+        if topic is None or place.partition is None or place.partition not in topic.assignments:
+            return None
+        partition = topic.identity(place.partition)
+        return MoveWishGone(partition) if value is None else MoveWished(partition, path, version, decode_replicas(path, value))
+    except StoreCorrupt:
+        return None
+
+
+def _put_away(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:
+    """Among those rejected. The partition is looked at again: its move may only have waited for what became of this wish."""
+    piece = rejected(controller, wish, refusal)
+    place = layout.place_of(wish.path)
+    topic = controller.cluster.topics.get(controller.cluster.names.get(place.topic or "", b""))
+    if topic is None or place.partition is None or place.partition not in topic.assignments:
+        return piece
+    partition = topic.identity(place.partition)
+    return evolve(piece, changes=(*piece.changes, MoveWishGone(partition), Due((partition,))))
+
+
+# ----------------------------------------------------------------------------------------------------- carrying out
+
+
+def moves_due(controller: Controller, event: MovesDue) -> Decision:
+    """One slice of the wishes for which something can be done now: cancel, override, and as many starts as may move at a time."""
+    cluster, config = controller.cluster, controller.config
+    room = config.reassignments_max - len(cluster.moving)
+    slice_ = min(MOVES_MAX, config.slice_partitions_max)
+    turns: list[_Turn] = []
+    pieces: list[Piece] = []
+    for wish in sorted(cluster.wishes.values(), key=lambda wish: _order(cluster, wish)):
+        topic = cluster.topic_of(wish.partition)
+        if topic is None or wish.partition.topic_id in cluster.deletions or not _is_due(topic, wish):
+            continue
+        assignment = topic.assignments[wish.partition.partition]
+        rests = not moves.is_moving(assignment)
+        starts = rests and wish.target not in (None, assignment.replicas)
+        if starts and room <= 0:
+            continue
+        if len(turns) + len(pieces) >= slice_:
+            break
+        if rests and not starts:
+            pieces.append(_nothing_to_do(controller, topic, wish))
+            continue
+        try:
+            turn = _turn(controller, topic, wish)
+        except Refusal as refusal:
+            asked = Wish(wish.path, encode_replicas(wish.target), wish.version)
+            pieces.append(_put_away(controller, asked, refusal))
+        else:
+            turns.append(turn)
+            room -= starts and moves.is_moving(turn.assignment)
+    pieces += _stored(controller, turns)
+    return Decision(pack(controller.guard, pieces), after=(MovesDue(),) if pieces else ())
+
+
+def _nothing_to_do(controller: Controller, topic: Topic, wish: MoveWished) -> Piece:
+    """The partition is there, or its move was cancelled before it began: then the wish was written over an earlier one (P-87 (d))."""
+    if wish.target is None and wish.version == 0:
+        name = f"{topic.topic}-{wish.partition.partition}"
+        refusal = Refusal(Code.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned: there is nothing to cancel")
+        return _put_away(controller, Wish(wish.path, encode_replicas(None), wish.version), refusal)
+    return Piece((Delete(wish.path, wish.version),), (MoveWishGone(wish.partition),))
+
+
+def _order(cluster: Cluster, wish: MoveWished) -> tuple[bool, str, PartitionId]:
+    """What moves already goes first; then by name, the same under every controller."""
+    topic = cluster.topics.get(wish.partition.topic_id)
+    return wish.partition not in cluster.moving, "" if topic is None else topic.topic, wish.partition
+
+
+def _is_due(topic: Topic, wish: MoveWished) -> bool:
+    """Whether the partition is not on its way to where it is wished."""
+    assignment = topic.assignments[wish.partition.partition]
+    return not moves.is_moving(assignment) or wish.target != moves.target_of(assignment)
+
+
+def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
+    """What to do about a wish that is due. Raises Refusal if it cannot be granted any more."""
+    cluster, partition = controller.cluster, wish.partition
+    assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
+    target = judged(cluster, topic, partition.partition, wish.target)
+    done: tuple[tuple[Op, ...], tuple[Change, ...]] = (Delete(wish.path, wish.version),), (MoveWishGone(partition),)
+    if target is None:
+        back, loss = _way_back(cluster, topic, partition)
+        return _Turn(partition, moves.restored(assignment), back, *done, loss, what="reassignment_cancelled")
+    onward = moves.started(assignment, target)
+    if state is None or not (onward.adding or onward.removing):
+        # Nothing to wait for: nothing was ever written, or only the order is another.
+        return _Turn(partition, moves.placed(assignment, target), state, *done, what="reassignment_completed")
+    if moves.is_complete(onward, state.isr):
+        return _completed(controller, topic, partition, onward, state)
+    return _Turn(partition, onward, state, (Check(wish.path, wish.version),))
+
+
+# ------------------------------------------------------------------------------------------------------- completion
+
+
+def completes(cluster: Cluster, partition: PartitionId, state: PartitionState) -> bool:
+    """Whether this state completes a move: unless the partition is wished elsewhere by now, or back."""
+    topic = cluster.topic_of(partition)
+    if topic is None or partition not in cluster.moving or partition.topic_id in cluster.deletions:
+        return False
+    assignment = topic.assignments[partition.partition]
+    wish = cluster.wishes.get(partition)
+    if wish is not None and wish.target != moves.target_of(assignment):
+        return False
+    return moves.is_complete(assignment, state.isr)
+
+
+def completions(
+    controller: Controller, states: Mapping[PartitionId, PartitionState]
+) -> tuple[list[Piece], dict[PartitionId, PartitionState]]:
+    """Store that these partitions have arrived: a transaction for each topic, and the state that each partition has afterwards."""
+    turns = []
+    for partition, state in states.items():
+        topic = controller.cluster.topics[partition.topic_id]
+        turns.append(_completed(controller, topic, partition, topic.assignments[partition.partition], state))
+    return _stored(controller, turns), {turn.partition: turn.state for turn in turns if turn.state is not None}
+
+
+def _completed(controller: Controller, topic: Topic, partition: PartitionId, assignment: Assignment, state: PartitionState) -> _Turn:
+    cluster = controller.cluster
+    arrived = moves.placed(assignment, moves.target_of(assignment))
+    min_isr = effective_min_isr(topic.config.min_isr, arrived.replicas)
+    after = moves.completed(assignment, state, min_isr=min_isr, live=_able(cluster, partition))
+    wish = cluster.wishes.get(partition)
+    ops = () if wish is None else (Delete(wish.path, wish.version),)
+    changes = () if wish is None else (MoveWishGone(partition),)
+    return _Turn(partition, arrived, after, ops, changes, what="reassignment_completed")
+
+
+def _able(cluster: Cluster, partition: PartitionId) -> list[int]:
+    """Replicas that may lead; none that is about to leave."""
+    leaving = cluster.leaving()
+    return [b for b in cluster.live(partition) if b not in leaving]
+
+
+def _stored(controller: Controller, turns: Iterable[_Turn]) -> list[Piece]:
+    """A piece for each topic: its node, then the states and wishes of those of its partitions whose turn it is."""
+    by_topic = sorted(turns, key=lambda turn: turn.partition)
+    return [_stored_topic(controller, topic_id, list(some)) for topic_id, some in groupby(by_topic, lambda turn: turn.partition.topic_id)]
+
+
+def _stored_topic(controller: Controller, topic_id: bytes, turns: Sequence[_Turn]) -> Piece:
+    topic = controller.cluster.topics[topic_id]
+    gone = {turn.partition: moves.left(topic.assignments[turn.partition.partition], turn.assignment) for turn in turns}
+    assignments = {**topic.assignments, **{turn.partition.partition: turn.assignment for turn in turns}}
+    former = tuple(sorted({*topic.former, *(broker for brokers in gone.values() for broker in brokers)}))
+    changed = evolve(topic, assignments=assignments, former=former, version=topic.version + 1)
+    ops: list[Op] = [topics.put(changed)]
+    changes: list[Change] = [TopicSet(changed)]
+    told: list[Told] = []
+    stops: list[tuple[int, StopEntry]] = []
+    for turn in turns:
+        epoch = topics.TOPIC_GONE
+        if turn.state is None:
+            changes.append(Due((turn.partition,)))
+        else:
+            piece = controller.store_state(turn.partition, changed, turn.state, turn.loss)
+            ops += piece.ops
+            changes += piece.changes
+            told += piece.told
+            epoch = turn.state.leader_epoch
+        ops += turn.ops
+        changes += turn.changes
+        stops += [(broker, StopEntry(turn.partition, epoch, True)) for broker in gone[turn.partition]]
+        fields = {"topic": topic.topic, "partition": turn.partition.partition, "replicas": turn.assignment.replicas}
+        told.append(Told(turn.what, fields | {"adding": turn.assignment.adding, "removing": turn.assignment.removing}))
+    return Piece(tuple(ops), tuple(changes), tuple(told), tuple(stops))

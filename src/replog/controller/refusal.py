@@ -1,0 +1,69 @@
+"""Why a wish is not granted: raised by whoever judges it, answered or kept beside the wish by whoever asked for the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from replog.config import check_topic_name
+from replog.controller.cluster import Cluster, Topic
+from replog.controller.events import AdminAsked, Event, IsrProposed
+from replog.errors import Code, ReplogError, StoreFull, UsageError
+from replog.messages import AdminAnswer, AlterIsrAnswer
+from replog.model import Address
+from replog.ports import Conflict
+
+__all__ = ["Refusal", "named", "resigned", "standing", "why_given_up"]
+
+
+class Refusal(Exception):
+    """A wish that cannot be granted: the code and the text of the answer."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def named(arguments: Mapping[str, Any]) -> str:
+    """The topic name among the arguments of a request. Raises Refusal if it is none."""
+    try:
+        return check_topic_name(arguments.get("name"))
+    except UsageError as error:
+        raise Refusal(Code.INVALID_TOPIC, str(error)) from error
+
+
+def standing(cluster: Cluster, name: str) -> Topic:
+    """The topic of this name, which is not being deleted. Raises Refusal, with the names that there are."""
+    topic_id = cluster.names.get(name)
+    if topic_id is None:
+        known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}; known are {known}")
+    if topic_id in cluster.deletions:
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} is being deleted")
+    return cluster.topics[topic_id]
+
+
+def resigned(events: Iterable[Event], waiters: Iterable[list[tuple[Address, AdminAnswer]]]) -> Iterator[tuple[Address, Any]]:
+    """What everyone who waits for an answer is told at the end of a term: to look for another controller."""
+    for event in events:
+        if isinstance(event, IsrProposed):
+            yield event.sender, AlterIsrAnswer(event.proposal.request, Code.NOT_CONTROLLER, [])
+        elif isinstance(event, AdminAsked):
+            yield event.sender, _resigned(event.request.request, event.request.origin)
+    for waiting in waiters:
+        for sender, said in waiting:
+            yield sender, _resigned(said.request, said.origin)
+
+
+def _resigned(request: int, origin: Any) -> AdminAnswer:
+    return AdminAnswer(request, Code.NOT_CONTROLLER, "the controller has resigned", origin=origin)
+
+
+def why_given_up(error: ReplogError | None, asked: str) -> str:
+    """Why an event was given up, for people; `error` is what the store said last."""
+    if isinstance(error, StoreFull):
+        return f"the metadata store's disk is full: {asked} was not done ({error})"
+    if error is None or isinstance(error, Conflict):
+        return f"the store kept changing under {asked}; try again"
+    return f"the store failed under {asked}, which may have been done: {error}"

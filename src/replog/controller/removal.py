@@ -1,0 +1,182 @@
+"""Partitions that are taken away from a topic that stays: by request or by a wish in the store (V3 H).
+
+The highest numbers go first, and never the last partition: what is left is numbered without a hole. Each slice is one transaction:
+the states, the topic's node without these partitions, and their wishes. A request that takes several writes its wishes first; so
+whoever is controller finishes it. A number that is added again is another log, because its creation number is another one (S36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from replog.controller import topics
+from replog.controller.cluster import Change, StateGone, Topic, TopicSet, WishNoted
+from replog.controller.decision import OPS_MAX, Decision, Piece, pack
+from replog.controller.events import AdminAsked, Wish
+from replog.controller.refusal import Refusal, named, standing
+from replog.controller.wishes import granted, rejected
+from replog.errors import Code, StoreCorrupt
+from replog.messages import AdminAnswer, StopEntry
+from replog.metadata import layout
+from replog.metadata.wishes import decode_partition_remove, encode_partition_remove
+from replog.model import PartitionId
+from replog.ports import Create, Delete, Op
+from replog.ports import Event as Told
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["removals_wished", "remove_partitions"]
+
+
+def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
+    """`partitions` are the numbers to remove; `topic_id` and `creations` say which ones are meant, so that asking twice removes once.
+
+    Who does not say it means those that there are when the request is first decided.
+    """
+    request = event.request
+    topic = standing(controller.cluster, named(request.arguments))
+    meant = _meant(topic, request.arguments)
+    left = sorted((p for p in meant if _is_there(topic, p)), reverse=True)
+    if not left:
+        answer = AdminAnswer(request.request, Code.NONE, result={"partitions": len(topic.assignments)}, origin=request.origin)
+        return Decision(answers=((event.sender, answer),))
+    _check_highest(topic, [p.partition for p in left])
+    if "creations" not in request.arguments:
+        said = {**request.arguments, "topic_id": topic.topic_id.hex(), "creations": [p.creation for p in meant]}
+        return Decision(after=(evolve(event, request=evolve(request, arguments=said)),))
+    slice_max = _slice_max(controller)
+    wished = controller.cluster.wished
+    unwished = [p for p in left if layout.partition_remove_path(topic.topic, p.partition) not in wished]
+    if len(left) > slice_max and unwished:
+        pieces = [_wish(topic, partition) for partition in unwished[: controller.config.slice_partitions_max]]
+    else:
+        paths = [layout.partition_remove_path(topic.topic, p.partition) for p in left[:slice_max]]
+        ops = [Delete(path, wished[path]) for path in paths if path in wished]
+        pieces = [_shrunk(controller, topic, left[:slice_max], ops)[1]]
+    return Decision(pack(controller.guard, pieces), after=(event,))
+
+
+def _meant(topic: Topic, arguments: Mapping[str, Any]) -> list[PartitionId]:
+    """The partitions that the arguments name. Raises Refusal if they name none, or some that there never were."""
+    numbers, creations = arguments.get("partitions"), arguments.get("creations")
+    if not _are_numbers(numbers) or not numbers:
+        raise Refusal(Code.INVALID_PARTITIONS, f"partitions is a list of the numbers to remove, each once, not {numbers!r}")
+    if creations is None:
+        unknown = [n for n in numbers if n not in topic.assignments]
+        if unknown:
+            text = f"topic {topic.topic!r} has no partition {unknown[0]}; it has {len(topic.assignments)}"
+            raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return [topic.identity(n) for n in numbers]
+    if not _are_numbers(creations, unique=False) or len(creations) != len(numbers):
+        raise Refusal(Code.INVALID_REQUEST, f"creations is {creations!r}; it has a number for each of {len(numbers)} partitions")
+    if arguments.get("topic_id") != topic.topic_id.hex():
+        text = f"topic {topic.topic!r} has id {topic.topic_id.hex()}; the request is about {arguments.get('topic_id')!r}"
+        raise Refusal(Code.UNKNOWN_TOPIC_ID, text)
+    return [PartitionId(topic.topic_id, n, creation) for n, creation in zip(numbers, creations, strict=True)]
+
+
+def _are_numbers(given: Any, *, unique: bool = True) -> bool:
+    if not isinstance(given, list | tuple) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
+        return False
+    return not unique or len(set(given)) == len(given)
+
+
+def _is_there(topic: Topic, partition: PartitionId) -> bool:
+    known = topic.assignments.get(partition.partition)
+    return known is not None and known.creation == partition.creation
+
+
+def _check_highest(topic: Topic, numbers: Sequence[int]) -> None:
+    """Raise Refusal unless these, in falling order, are the highest numbers of the topic, and not all of them."""
+    if len(numbers) >= len(topic.assignments):
+        text = f"topic {topic.topic!r} has {len(topic.assignments)} partitions; the last one goes only with its topic"
+        raise Refusal(Code.INVALID_PARTITIONS, text)
+    highest = sorted(topic.assignments, reverse=True)
+    for number, next_ in zip(numbers, highest, strict=False):
+        if number != next_:
+            text = f"the highest partition of {topic.topic!r} goes first: that is {next_} here, not {number}"
+            raise Refusal(Code.INVALID_PARTITIONS, text)
+
+
+def _slice_max(controller: Controller) -> int:
+    """Most partitions that one transaction removes: a state, a wish to remove it and one to move it each, and the topic."""
+    return min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 3)
+
+
+def _wish(topic: Topic, partition: PartitionId) -> Piece:
+    path = layout.partition_remove_path(topic.topic, partition.partition)
+    return Piece((Create(path, encode_partition_remove(partition.creation)),), (WishNoted(path, 0),))
+
+
+def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], ops: Sequence[Op]) -> tuple[Topic, Piece]:
+    """The topic without these partitions; `ops` end their wishes, in the same transaction."""
+    leaves = {p.partition for p in gone}
+    held = {b for p in gone for b in topic.assignments[p.partition].replicas}
+    shrunk = evolve(
+        topic,
+        assignments={n: a for n, a in topic.assignments.items() if n not in leaves},
+        next_creation=max(topic.next_creation, *(p.creation + 1 for p in gone)),
+        former=tuple(sorted({*topic.former, *held})),
+        version=topic.version + 1,
+    )
+    stated = [p for p in gone if p in controller.cluster.states]
+    states = [Delete(layout.partition_state_path(topic.topic, p.partition)) for p in stated]
+    changes: list[Change] = [StateGone(p) for p in stated]
+    moves = [controller.cluster.wishes[p] for p in gone if p in controller.cluster.wishes]  # nobody is to move what comes next there
+    states += [Delete(wish.path, wish.version) for wish in moves]
+    changes += [TopicSet(shrunk), *(WishNoted(op.path, -1) for op in ops)]
+    told = Told("partitions_removed", {"topic": topic.topic, "partitions": ", ".join(map(str, sorted(leaves)))})
+    stops = [(b, StopEntry(p, topics.TOPIC_GONE, True)) for p in gone for b in topic.assignments[p.partition].replicas]
+    return shrunk, Piece((topics.put(shrunk), *states, *ops), tuple(changes), (told,), tuple(stops))
+
+
+# ------------------------------------------------------------------------------------------------------------ by a path
+
+
+def removals_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:
+    """Wishes to remove partitions of one topic, the highest first: each granted if it is the highest that is left."""
+    gone: list[PartitionId] = []
+    ops: list[Op] = []
+    done: list[Op] = []
+    for wish in found:
+        number = layout.place_of(wish.path).topic_partition.partition
+        try:
+            topic = standing(controller.cluster, name)
+            partition = _wished(topic, number, len(gone), wish)
+        except Refusal as refusal:
+            yield rejected(controller, wish, refusal)
+            continue
+        if partition is None:
+            done.append(granted(wish))
+        else:
+            gone.append(partition)
+            ops.append(granted(wish))
+    if done:
+        yield Piece(tuple(done), tuple(WishNoted(op.path, -1) for op in done))
+    slice_max = _slice_max(controller)
+    for at in range(0, len(gone), slice_max):
+        topic, piece = _shrunk(controller, topic, gone[at : at + slice_max], ops[at : at + slice_max])
+        yield piece
+
+
+def _wished(topic: Topic, number: int, before: int, wish: Wish) -> PartitionId | None:
+    """The partition that goes, after `before` others; None if it has gone: only the wish is left to remove."""
+    try:
+        creation = decode_partition_remove(wish.path, wish.value)
+    except StoreCorrupt as error:
+        raise Refusal(Code.INVALID_REQUEST, str(error)) from error
+    known = topic.assignments.get(number)
+    if creation is not None and (known is None or known.creation != creation):
+        if creation >= (topic.next_creation if known is None else known.creation):
+            text = f"partition {number} of {topic.topic!r} never had creation number {creation}"
+            raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return None
+    if known is None:
+        text = f"topic {topic.topic!r} has no partition {number}; it has {len(topic.assignments)}"
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+    _check_highest(topic, [*sorted(topic.assignments, reverse=True)[:before], number])
+    return topic.identity(number)

@@ -1,0 +1,68 @@
+"""The rows of the store where wishes about partitions are found, and who judges what is written there.
+
+A tool that only writes a path is served like a request (V3 "Paths").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from replog.controller import elections, partitions, reassign, removal
+from replog.controller.decision import Decision, Piece, pack
+from replog.controller.events import Event, MovesDue, Wish, WishesSeen
+from replog.controller.refusal import Refusal
+from replog.controller.wishes import rejected
+from replog.errors import Code, StoreCorrupt
+from replog.metadata import layout
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["ROWS", "wishes_seen"]
+
+Judge = Callable[["Controller", str, Sequence[Wish]], Iterator[Piece]]
+"""Decides the wishes of one row about one topic: the pieces, one transaction each, of those that change anything now."""
+
+_JUDGES: Final[dict[str, Judge]] = {
+    layout.PARTITIONS_ADD: partitions.additions_wished,
+    layout.PARTITIONS_REMOVE: removal.removals_wished,
+    layout.ELECT: elections.elections_wished,
+    layout.PARTITIONS_REASSIGNED: reassign.moves_wished,
+}
+ROWS: Final = tuple(_JUDGES)
+"""Where wishes are looked for."""
+
+
+def _turn(row: str, wish: Wish) -> tuple[str, int]:
+    """Within a topic by number: partitions are added upwards from the highest and removed downwards, in however many slices."""
+    try:
+        topic, number = layout.place_of(wish.path).topic_partition
+    except StoreCorrupt:
+        return "", 0
+    return topic, -number if row == layout.PARTITIONS_REMOVE else number
+
+
+def wishes_seen(controller: Controller, event: WishesSeen) -> Decision:
+    """One slice of what a row holds, topic by topic."""
+    if not event.is_rest:
+        event = evolve(event, wishes=tuple(sorted(event.wishes, key=lambda wish: _turn(event.row, wish))))
+    slice_, rest = event.wishes[: controller.config.slice_partitions_max], event.wishes[controller.config.slice_partitions_max :]
+    pieces: list[Piece] = []
+    readable: list[Wish] = []
+    for wish in slice_:
+        try:
+            layout.place_of(wish.path)
+        except StoreCorrupt as error:
+            pieces.append(rejected(controller, wish, Refusal(Code.INVALID_REQUEST, str(error))))
+        else:
+            readable.append(wish)
+    for topic, wishes in groupby(readable, key=lambda wish: layout.place_of(wish.path).topic or ""):
+        pieces += _JUDGES[event.row](controller, topic, list(wishes))
+    after: list[Event] = [WishesSeen(event.row, rest, is_rest=True)] if rest else []
+    if event.row == layout.PARTITIONS_REASSIGNED:
+        after.append(MovesDue())  # what these wishes ask for takes its turn
+    return Decision(pack(controller.guard, pieces), after=tuple(after))

@@ -1,0 +1,50 @@
+"""How a wish in the store ends: with the transaction that stores its effect, or that of its last step; or among those rejected.
+
+The path is trigger and record. So a crash at any step leaves either the wish or its effect, for the next controller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replog.controller.cluster import RejectionNoted
+from replog.controller.decision import Decision, Piece, pack
+from replog.controller.events import RejectionsSeen, Wish
+from replog.controller.refusal import Refusal
+from replog.metadata import layout
+from replog.metadata.paths import PATH_CHARACTERS_MAX
+from replog.ports import Create, Delete, Op, Put
+from replog.ports import Event as Told
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["granted", "rejected", "rejections_seen"]
+
+_KEPT_BYTES: Final = 10_000
+"""Of a wish that is put away: somebody may have written anything."""
+
+
+def granted(wish: Wish) -> Op:
+    """The last operation of a wish."""
+    return Delete(wish.path, wish.version)
+
+
+def rejected(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:
+    """Put a wish away, with the reason why it is not granted; it stays there for a day."""
+    told = Told("wish_rejected", {"path": wish.path, "error": str(refusal)})
+    path = layout.rejected_path(wish.path)
+    if len(path) > PATH_CHARACTERS_MAX:
+        return Piece((granted(wish),), (), (told,))  # there is no place for it
+    value = layout.encode_rejection(layout.Rejection(wish.value[:_KEPT_BYTES], refusal.code, str(refusal), controller.wall_ms))
+    version = controller.cluster.rejections.get(path)
+    op: Op = Create(path, value) if version is None else Put(path, value, version)
+    return Piece((granted(wish), op), (RejectionNoted(path, 0 if version is None else version + 1),), (told,))
+
+
+def rejections_seen(controller: Controller, event: RejectionsSeen) -> Decision:
+    """Forget rejections that are old enough, one slice of them; the next look finds the others."""
+    until = controller.wall_ms - controller.config.rejected_wish_ms
+    old = [(path, version) for path, wall_ms, version in event.wishes if wall_ms <= until][: controller.config.slice_partitions_max]
+    pieces = [Piece((Delete(path, version),), (RejectionNoted(path, -1),)) for path, version in old]
+    return Decision(pack(controller.guard, pieces))

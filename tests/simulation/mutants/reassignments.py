@@ -1,0 +1,70 @@
+"""Bugs of moving partitions: what is dropped too early, what is forgotten, and what is left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.followers import SAFETY
+
+from replog.controller import moves
+from replog.controller.cluster import Cluster, Topic
+
+__all__ = ["MUTANTS"]
+
+
+def drops_old_replicas_first(patch: Patch) -> None:
+    """A move is complete as soon as it has begun."""
+    patch.setattr(moves, "is_complete", lambda assignment, isr: True)
+
+
+def takes_one_for_all(patch: Patch) -> None:
+    """A move is complete once anybody of its target is in sync."""
+    patch.setattr(moves, "is_complete", lambda assignment, isr: any(r in isr for r in moves.target_of(assignment)))
+
+
+def forgets_what_moves(patch: Patch) -> None:
+    """Only the controller that has begun a move knows of it."""
+    set_topic = Cluster._set_topic
+
+    def mutant(self: Cluster, topic: Topic) -> None:
+        is_known, moving = topic.topic_id in self.topics, dict(self.moving)
+        set_topic(self, topic)
+        if not is_known:
+            self.moving = moving
+
+    patch.setattr(Cluster, "_set_topic", mutant)
+
+
+def leaves_strays(patch: Patch) -> None:
+    """Whoever holds a copy no more is not told of it."""
+
+    def nobody(before: Any, after: Any) -> tuple[int, ...]:
+        return ()
+
+    patch.setattr(moves, "left", nobody)
+
+
+_MOVES = {"workloads": ("append", "follow", "reassign"), "brokers": 5, "replicas": 3, "min_isr": 2}
+
+MUTANTS = (
+    Mutant(
+        "M30", "a reassignment drops old replicas before the new ones are in the ISR", "V3 F", drops_old_replicas_first,
+        (*SAFETY, "S24", "S15"), {"only": ("kill", "isolate", "pause"), **_MOVES}, scenarios=("P-83", "P-84", "P-85"),
+        tests=("tests/unit/controller/test_moves.py::test_a_move_is_complete_when_all_of_its_target_is_in_sync",),
+    ),
+    Mutant(
+        "P-85", "an old replica is removed before the target is complete", "KAFKA-15665", takes_one_for_all,
+        (*SAFETY, "S24"), {"only": ("kill", "isolate", "pause"), **_MOVES}, scenarios=("P-84", "P-85"),
+        tests=("tests/unit/controller/test_reassign.py::test_p85_an_old_replica_stays_while_one_that_is_kept_is_away",),
+    ),
+    Mutant(
+        "P-83", "a reassignment does not survive its controller", "V3 F; DESIGN 6", forgets_what_moves,
+        ("L6",), {"only": ("unseat", "kill", "isolate"), **_MOVES}, scenarios=("P-83",),
+    ),
+    Mutant(
+        "P-87", "a reassignment leaves strays", "KAFKA-13972", leaves_strays,
+        ("L7", "asked"), {"only": ("isolate", "pause", "cut"), **_MOVES}, scenarios=("P-87", "P-88"),
+        tests=("tests/unit/controller/test_reassign.py::test_p87a_a_cancelled_move_goes_back_in_the_order_of_before",),
+    ),
+)

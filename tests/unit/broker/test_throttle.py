@@ -1,0 +1,61 @@
+"""What reassignments may fetch per second: counted, never measured."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+from tests.unit.broker.test_fetching import Follower
+from tests.unit.partition.copies import LIMITS, fetched, log_of, notice, partition_of
+
+from replog.broker.fetching import Fetching
+from replog.broker.throttle import Throttle
+from replog.messages import Fetched
+from replog.model import Assignment
+from replog.partition.partition import Partition
+from replog.testing.clock import SeededIds
+
+
+def joining(broker_id: int = 2, isr: tuple[int, ...] = (1, 3), adding: tuple[int, ...] = (2,)) -> Partition:
+    """A follower that a reassignment adds."""
+    partition = partition_of(log_of(("a", 1)), broker_id=broker_id)
+    told = notice(1, 5, isr)
+    partition.become(evolve(told, assignment=Assignment((2, 1, 3), 0, adding, (3,), (1, 3))), 0)
+    return partition
+
+
+def test_bytes_that_have_come_are_paid_for_by_all_that_joins() -> None:
+    throttle, first, second = Throttle(2, 1_000), joining(), joining()
+    assert throttle.pause_until_ms(first, 500, 100) == 600
+    assert throttle.pause_until_ms(second, 250, 200) == 850
+    assert throttle.pause_until_ms(first, 0, 300) == 850
+    assert throttle.pause_until_ms(first, 100, 5_000) == 5_100, "what was not used is not saved up"
+
+
+@pytest.mark.parametrize(
+    ("throttle", "partition"),
+    [(Throttle(2, 0), joining()), (Throttle(2, 1), joining(isr=(1, 2, 3))), (Throttle(2, 1), joining(adding=()))],
+    ids=["no limit", "in sync", "an old replica"],
+)
+def test_nobody_else_waits(throttle: Throttle, partition: Partition) -> None:
+    assert throttle.pause_until_ms(partition, 10**6, 7) == 7
+
+
+def test_a_joining_partition_asks_again_when_it_has_paid() -> None:
+    partition = joining()
+    entry = fetched(5, 1, ("x", 5), high_watermark=0, end_offset=2)
+    follower = Follower()
+    limits = evolve(LIMITS, reassignment_bytes_per_s=sum(piece.length for piece in entry.slices) * 2)
+    follower.fetching = Fetching(2, follower.outbox, limits, SeededIds(1))
+    follower.fetching.registered(2)
+    follower.fetching.follow(partition)
+    ((_, fetch),) = follower.poll(1_000)
+    answer = Fetched(fetch.request, 9, 0, 0, [entry])
+    fetcher = follower.fetching.session_of(answer, 1)
+    assert fetcher is not None
+    assert follower.fetching.answered(fetcher, answer, 1_000)
+    follower.fetching.took(partition, entry, partition.take(entry), 1_000)
+    asked = []
+    for now_ms in (1_000, 1_499, 1_500):
+        follower.fetching.send_due(now_ms)
+        asked.append([e.offset for _, one in follower.poll(now_ms) for e in one.entries])
+    assert asked == [[], [], [2]], "half a second for half of what it may fetch in one"

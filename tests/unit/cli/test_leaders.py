@@ -1,0 +1,99 @@
+"""`replog elect`, `topic explain`, `broker drain`: both formats, and what is refused."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from tests.unit.cli.conftest import Run
+
+import replog
+from replog.cli import main
+
+
+@pytest.fixture
+def topic(cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [2, 1, 3], 1: [1, 2, 3]}, min_isr=2)
+
+
+def away_and_back(cluster: replog.Cluster) -> None:
+    cluster.stop_broker(2)
+    cluster.start_broker(2)
+    cluster.wait_until_in_sync()
+
+
+@pytest.mark.usefixtures("topic")
+def test_elect(run: Run, cluster: replog.Cluster) -> None:
+    away_and_back(cluster)
+    elected = run("elect", "t:0")
+    assert (elected.status, elected.lines[1].split()) == (0, ["t", "0", "elected"])
+    assert cluster.leader("t", 0) == 2
+    assert run("elect", "t", "--format", "json").json[1]["result"] == "not needed"
+    nothing = run("elect", "--all")
+    assert (nothing.status, nothing.stdout, nothing.stderr) == (0, "", "every partition is led by its preferred leader\n")
+    cluster.kill_broker(2)
+    refused = run("elect", "--all")
+    assert refused.status == 3
+    assert "not elected" in refused.stdout
+    assert "it is not registered" in refused.stdout
+    led = run("elect", "t:0", "--unclean", "--format", "json")
+    assert [row["result"] for row in led.json] == ["not needed"]
+    assert "only for partitions without a leader" in led.json[0]["why"]
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(("words", "status", "says"), [
+    (("elect",), 2, "name the partitions"),
+    (("elect", "t", "--all"), 2, "name the partitions"),
+    (("elect", "t:x"), 2, "'x' is not the number"),
+    (("elect", "none"), 3, "unknown topic"),
+    (("topic", "explain", "none"), 3, "unknown topic"),
+    (("topic", "explain", "t", "7"), 3, "has no partition 7; it has 2"),
+    (("broker", "drain", "9"), 3, "registered are 1, 2, 3"),
+    (("broker", "drain", "x"), 2, "not a whole number"),
+    (("broker", "drain"), 2, "ID"),
+    (("broker", "--id", "1", "--data", "d"), 2, "required: --listen, --store"),
+])  # fmt: skip
+def test_refused(run: Run, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], status: int, says: str) -> None:
+    refused = run(*words)
+    assert refused.status == status
+    assert says in refused.stderr + capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_person_is_asked_before_records_may_be_lost(cluster: replog.Cluster) -> None:
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    stderr = io.StringIO()
+    words = ["elect", "--all", "--unclean"]
+    assert main(words, client=cluster, stdin=Terminal(b"yes\n"), stdout=io.BytesIO(), stderr=stderr) == 2
+    assert "may lose records" in stderr.getvalue()
+    assert main(words, client=cluster, stdin=Terminal(b"lose records\n"), stdout=io.BytesIO(), stderr=io.StringIO()) == 0
+
+
+@pytest.mark.usefixtures("topic")
+def test_explain(run: Run, cluster: replog.Cluster) -> None:
+    cluster.append("t", 0, ["x"])
+    told = run("topic", "explain", "t", "0")
+    assert told.status == 0
+    assert told.lines[0] == "Broker 2 leads t-0, in epoch 0."
+    assert told.lines[2:] == ["In sync are brokers 2, 1, 3: 3 of 3 replicas; min_isr is 2.", "The leader has 1 record."]
+    cluster.kill_broker(2)
+    both = run("topic", "explain", "t")
+    assert both.stdout.count("Broker 2 is not in sync: it is not registered") == 2
+    assert "\n\nBroker 1 leads t-1" in both.stdout
+    (plain,) = run("topic", "explain", "t", "1", "--format", "json").json
+    assert plain["missing"] == {"2": "it is not registered: its process has ended, or its store session has"}
+
+
+@pytest.mark.usefixtures("topic")
+def test_drain(run: Run, cluster: replog.Cluster) -> None:
+    drained = run("broker", "drain", "2")
+    assert (drained.status, drained.lines) == (0, ["broker 2 is drained: it may be stopped; it serves again after a restart"])
+    assert cluster.leader("t", 0) == 1
+    cluster.create_topic("alone", assignment={0: [3]})
+    assert run("broker", "drain", "3").lines[1] == "nobody else can lead now: alone-0"
+    plain = run("broker", "drain", "3", "--format", "json").json
+    assert plain == {"broker": 3, "remaining": [{"topic": "alone", "partition": 0}]}

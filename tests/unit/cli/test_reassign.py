@@ -1,0 +1,82 @@
+"""`replog reassign`: a plan is made, carried out, looked at, and taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Run
+
+import replog
+from replog.cli.reassign import bar
+from replog.testing.eventually import eventually
+
+
+def plan_of(*partitions: tuple[str, int, list[int]]) -> str:
+    return json.dumps({"partitions": [{"topic": t, "partition": n, "replicas": r} for t, n, r in partitions]})
+
+
+def test_a_plan_is_made_and_carried_out(run: Run, cluster: replog.Cluster, tmp_path: Path) -> None:
+    cluster.create_topic("t", assignment={n: [1, 2] for n in range(3)})
+    made = run("reassign", "generate", "--brokers", "1", "2", "3")
+    assert made.status == 0
+    assert "3 partitions change" in made.stderr or "2 of 3 partitions change; 2 replicas would be copied" in made.stderr
+    assert all(len(set(one["replicas"])) == 2 for one in made.json["partitions"])
+    path = tmp_path / "plan.json"
+    path.write_text(made.stdout)
+    assert run("reassign", "execute", str(path), "--watch").lines[-1] == "nothing is being reassigned"
+    wanted = {one["partition"]: tuple(one["replicas"]) for one in made.json["partitions"]}
+    assert {p.partition: p.replicas for p in cluster.describe("t").partitions if p.partition in wanted} == wanted
+    again = run("reassign", "generate", "--topic", "t")
+    assert again.json["partitions"] == []
+    assert again.stderr == "0 of 3 partitions change; 0 replicas would be copied\n"
+
+
+def test_a_move_is_shown_and_taken_back(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=1)
+    cluster.append("t", 0, ["a"] * 10)
+    cluster.stop_broker(3)
+    assert run("reassign", "status").stdout == "nothing is being reassigned\n"
+    plan = plan_of(("t", 0, [2, 3])).encode()
+    assert run("reassign", "execute", "-", stdin=plan).stdout == "1 partition accepted; see replog reassign status\n"
+    eventually(lambda: "moving" in run("reassign", "status").stdout)
+    shown = run("reassign", "status")
+    assert shown.lines[0] == "1 moving, 0 queued"
+    assert shown.lines[-1].split()[:6] == ["t-0", "moving", "2,3,1", "2,3", "3", "1"]
+    (listed,) = run("reassign", "status", "--format", "json").json
+    assert (listed["adding"], listed["removing"], listed["original"]) == ([3], [1], [1, 2])
+    assert run("reassign", "cancel", "--all").stdout == "1 partition cancelled\n"
+    eventually(lambda: run("reassign", "status", "--format", "json").json == [])
+    assert cluster.describe("t").partitions[0].replicas == (1, 2)
+    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "says"),
+    [
+        (("generate", "--brokers", "7"), b"", "unknown broker 7; known are 1, 2, 3"),
+        (("generate", "--topic", "x"), b"", "unknown topic 'x'"),
+        (("execute", "/no/such/plan"), b"", "/no/such/plan cannot be read"),
+        (("execute", "-"), b"[", "- is no plan"),
+        (("execute", "-"), b"{}", "- is no plan"),
+        (("cancel",), b"", "name a plan, or give --all"),
+    ],
+)
+def test_bad_arguments(run: Run, words: tuple[str, ...], stdin: bytes, says: str) -> None:
+    found = run("reassign", *words, stdin=stdin)
+    assert (found.status, found.stdout) == (2, "")
+    assert says in found.stderr
+
+
+def test_a_wish_that_is_refused(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]})
+    found = run("reassign", "cancel", "-", stdin=plan_of(("t", 0, [1])).encode())
+    assert found.status == 3
+    assert "nothing to cancel" in found.stderr
+
+
+def test_the_bar() -> None:
+    assert bar(0) == "[" + "." * 20 + "]   0 %"
+    assert bar(0.5) == "[" + "#" * 10 + "." * 10 + "]  50 %"
+    assert bar(1) == "[" + "#" * 20 + "] 100 %"

@@ -1,0 +1,147 @@
+"""A broker that does not answer notices counts as fenced after a session timeout, although its session lives (section 6, Notices)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import World, pid
+
+from replog.controller.outboxes import Outboxes
+from replog.errors import Code
+from replog.messages import Heartbeat, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
+from replog.model import PartitionId
+
+
+def pass_time(world: World, ms: int) -> None:
+    """With heartbeats of everybody who is not mute."""
+    for _ in range(0, ms, 1_000):
+        world.advance(1_000)
+        for node, one in sorted(world.nodes.items()):
+            if not one.broker.mute:
+                world.heartbeat(node)
+
+
+def seen(world: World, broker: int) -> tuple[bool, bool]:
+    """(fenced, overdue) as others are told."""
+    views = [m.view for _, to, m in world.sent if isinstance(m, UpdateMetadata) and to == 1]
+    return [(b.fenced, b.overdue) for view in views for b in view.brokers if b.broker_id == broker][-1]
+
+
+def silent_leader() -> tuple[World, bytes]:
+    """Broker 2 leads, and does not answer what it is told."""
+    world = World(3, ack_timeout_ms=3_000, session_ms=9_000)
+    assert world.controller_id == 1
+    topic = world.create(assignment={0: [2, 1, 3]}, config={"min_isr": 2})
+    world.propose(2, pid(topic), [2, 1])
+    world.nodes[2].broker.mute = True
+    topic2 = world.create("u", assignment={0: [2, 3, 1]}, config={"min_isr": 2})
+    assert world.state(0, "u").leader == 2
+    return world, topic2
+
+
+def test_after_an_ack_timeout_people_are_told_after_a_session_timeout_others_lead():
+    world, _ = silent_leader()
+    pass_time(world, 2_000)
+    assert world.leader._term.cluster.is_overdue(2) is False
+    pass_time(world, 5_000)
+    assert seen(world, 2) == (False, True)
+    assert world.state().leader == 2
+    assert world.told("broker_silent") == []
+    pass_time(world, 7_000)
+    assert seen(world, 2) == (True, True)
+    assert [one["broker"] for one in world.told("broker_silent")] == [2]
+    assert (world.state().leader, world.state().isr, world.state().elr) == (1, (1,), (2,))
+    assert (world.state(0, "u").leader, world.state(0, "u").isr) == (3, (3, 1))
+    assert 2 in [int(b) for b in world.store.list("/brokers/ids")]
+
+
+def test_nobody_lets_it_in_until_it_answers_again():
+    world, topic = silent_leader()
+    pass_time(world, 14_000)
+    assert world.propose(3, pid(topic), [3, 1, 2]).error == Code.INELIGIBLE_REPLICA
+    world.nodes[2].broker.mute = False
+    pass_time(world, 4_000)
+    assert seen(world, 2) == (False, False)
+    assert [one["broker"] for one in world.told("broker_answers_again")] == [2]
+    assert world.nodes[2].broker.states[pid(topic)].state.leader == 3
+    assert world.propose(3, pid(topic), [3, 1, 2]).error == Code.NONE
+
+
+def test_what_only_it_can_lead_comes_back_with_it():
+    world = World(3)
+    world.create(assignment={0: [2]})
+    world.nodes[2].broker.mute = True
+    world.create("u", assignment={0: [2, 3]}, config={"min_isr": 1})
+    pass_time(world, 14_000)
+    assert (world.state().leader, world.state().elr) == (None, (2,))
+    world.nodes[2].broker.mute = False
+    pass_time(world, 4_000)
+    assert (world.state().leader, world.state().elr) == (2, ())
+    assert world.commits[-1][-1].path.endswith("leaderAndISR")  # nothing was stored about silence itself
+
+
+def test_a_controller_that_nobody_answers_takes_nothing_away():
+    world = World(3)
+    world.create(assignment={0: [2, 3, 1]}, config={"min_isr": 2})
+    for broker in (2, 3):
+        world.nodes[broker].broker.mute = True
+    world.create("u", assignment={0: [2, 3, 1]})
+    pass_time(world, 30_000)
+    assert world.told("broker_silent") == []
+    assert world.state(0, "u").leader == 2
+
+
+def test_a_pause_of_the_controller_itself_blames_nobody():
+    """Time has jumped, and what was answered meanwhile has yet to be heard."""
+    world = World(3)
+    world.create(assignment={0: [2, 3, 1]})
+    world.nodes[2].broker.mute = True
+    world.create("u", assignment={0: [2, 3, 1]})
+    world.now_ms += 60_000
+    world.nodes[2].broker.mute = False
+    world.advance(0)
+    pass_time(world, 4_000)
+    assert world.told("broker_silent") == []
+
+
+P0 = PartitionId(bytes(16), 0, 0)
+
+
+@pytest.mark.parametrize(("answers", "owes"), [
+    ((), True),
+    (("heartbeat without progress",), True),
+    (("heartbeat",), False),
+    (("no room",), False),
+    (("an error",), False),
+])  # fmt: skip
+def test_what_counts_as_an_answer(answers, owes):
+    world = World(2)
+    world.create(assignment={0: [2, 1]})
+    broker = world.nodes[2].broker
+    broker.mute = True
+    topic = world.create("u", assignment={0: [2, 1]})
+    world.advance(8_000)
+    to, epoch = ("controller", 1), broker.controller_epoch
+    number = [m.notice for _, to, m in world.sent if to == 2 and isinstance(m, LeaderAndIsr)][-1]
+    for answer in answers:
+        match answer:
+            case "heartbeat without progress":
+                world.send(2, to, Heartbeat(2, broker.broker_epoch, epoch, number - 1))
+            case "heartbeat":
+                world.send(2, to, Heartbeat(2, broker.broker_epoch, epoch, number))
+            case "no room":
+                errors = [(pid(topic), Code.LOG_DIRECTORY_FULL)]
+                world.send(2, to, LeaderAndIsrAnswer(2, broker.broker_epoch, epoch, number, 0, errors))
+            case "an error":
+                world.send(2, to, LeaderAndIsrAnswer(2, broker.broker_epoch, epoch, number, 0, [(pid(topic), Code.STORAGE_ERROR)]))
+        world.settle()
+    world.advance(4_000)
+    assert bool(world.told("broker_silent")) == owes
+
+
+def test_notices_that_were_sent_once_say_nothing():
+    boxes = Outboxes(1, 1, 3_000, lambda partition: None)
+    boxes.register(2, 7)
+    boxes.announce(2, [P0], (), 0)
+    assert boxes.owing(50_000, 9_000) == {}
+    assert len(list(boxes.overdue(50_000))) == 1
+    assert boxes.owing(50_000, 9_000) == {2: True}
