@@ -40,6 +40,10 @@ class _Refused(Exception):
     """This broker may not register: waiting does not help, a person has to decide."""
 
 
+class _Occupied(_Refused):
+    """Another one has its number, unless that one's session is over by now."""
+
+
 class Membership:
     """Registers `broker_id`, keeps it registered, and tells the broker and the controller of its process (`Registered`).
 
@@ -64,6 +68,8 @@ class Membership:
         self.broker_epoch = -1
         self.cluster_id = cluster_id or ""
         self.refused: str | None = None
+        self.is_occupied = False
+        """Whether that is because another one has this number."""
         self._broker_id = broker_id
         self._config = config
         self._ids = ids
@@ -157,7 +163,7 @@ class Membership:
             self._failures = 0
         except (_Refused, StoreCorrupt) as refusal:
             self._script = None
-            self.refused = str(refusal)
+            self.refused, self.is_occupied = str(refusal), isinstance(refusal, _Occupied)
             self._event("membership_refused", why=self.refused)
             self._tell(-1)
         except SessionLost:
@@ -196,7 +202,7 @@ class Membership:
             self._registered(found.created)
             return
         if there.directory_id != self._registration.directory_id:
-            raise _Refused(
+            raise _Occupied(
                 f"broker id {self._broker_id} is registered by a live broker with directory {there.directory_id or '?'}; "
                 f"this one has directory {self._registration.directory_id}"
             )

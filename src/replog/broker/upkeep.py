@@ -157,7 +157,8 @@ class Upkeep:
         if is_checkpoint and not self._purging:
             self._purging = self._purgeable()
         if self._purging:
-            work.append(partial(self._directory.purge_each, self._purging[:_PURGES_MAX]))
+            still = set(self._purgeable())  # one may have come back, and been put away again, since the checkpoint
+            work.append(partial(self._directory.purge_each, [one for one in self._purging[:_PURGES_MAX] if one in still]))
             del self._purging[:_PURGES_MAX]  # what there is no room for comes again: others may make some
         if is_checkpoint:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms

@@ -23,6 +23,8 @@ class Batch:
     what became of it.
     """
 
+    is_read = False
+    """See `Operation.is_read`."""
     __slots__ = (
         "base_offset",
         "body",

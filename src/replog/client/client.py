@@ -107,10 +107,15 @@ class Client(Administration):
                 raise rejection(exists.code, f"a topic named {name!r} exists; exist_ok=True accepts it", topic=name) from None
         with self._driver.lock:
             self._core.created[name] = self._driver.now_ms() + 5 * self._core.config.retry_backoff_ms_max
-        known = MetadataOp(deadline_ms, until=lambda view: _usable(view.topics.get(name)), what=f"the creation of topic {name!r}")
-        self._do(known)
-        view: View = known.result
-        return view.topics[name].topic_id.hex()
+        found: list[Topic] = []
+
+        def usable(view: View) -> bool:
+            topic = view.topics.get(name)
+            found[:] = [topic] if topic is not None and _usable(topic) else []
+            return bool(found)
+
+        self._do(MetadataOp(deadline_ms, until=usable, what=f"the creation of topic {name!r}"))
+        return found[0].topic_id.hex()  # of that moment: it may be gone by now
 
     def delete_topic(self, name: str, *, timeout_s: float | None = 30) -> None:
         """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""

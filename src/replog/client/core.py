@@ -177,7 +177,7 @@ class ClientCore:
         elif isinstance(message, ClusterView):
             self._on_cluster_view(sender, message, now_ms)
         elif isinstance(message, Disconnected):
-            self._on_disconnected(message.address, now_ms)
+            self._on_disconnected(message.address, now_ms, message.only_reads)
         elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer):
             self._on_answer(message, now_ms)
         self.dispatch(now_ms)
@@ -467,18 +467,17 @@ class ClientCore:
         self.moved += len(moved)
         return silent
 
-    def _on_disconnected(self, address: Address, now_ms: int) -> None:
-        """Requests under way there may be lost; others are asked first for a while."""
-        self._down[address] = now_ms + self.config.retry_backoff_ms_max
-        for item in list(self._requests.values()):
-            if item.address != address:
-                continue
+    def _on_disconnected(self, address: Address, now_ms: int, only_reads: bool) -> None:
+        """Requests under way there may be lost; others are asked first for a while. Nothing but reads is asked again if only they are."""
+        if not only_reads:
+            self._down[address] = now_ms + self.config.retry_backoff_ms_max
+        for item in [one for one in self._requests.values() if one.address == address and only_reads <= one.is_read]:
             if isinstance(item, Operation):
                 self._unanswered(item, now_ms)
             else:
                 item.queue.lost(now_ms)
                 self._ready[item.queue] = None
-        if self.metadata_address is not None and self.metadata_address == address:
+        if self.metadata_address is not None and self.metadata_address == address and not only_reads:
             self.metadata_address = None
             self._metadata_failures += 1
             self._metadata_at = now_ms + self.backoff_ms(self._metadata_failures)

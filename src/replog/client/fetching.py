@@ -28,6 +28,8 @@ class FetchOp(PartitionOp):
     lead to another broker. In the end the error is CorruptMessage.
     """
 
+    is_read = True
+
     def __init__(
         self,
         topic: str,

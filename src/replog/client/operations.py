@@ -56,6 +56,9 @@ SAME_PLACE = frozenset({Code.OFFSET_NOT_AVAILABLE, Code.QUOTA_EXCEEDED})
 class Operation:
     """Something asked of the cluster, until it is `done`: with a `result`, or with an `error`."""
 
+    is_read = False
+    """Whether its answer brings records, over a connection of their own."""
+
     def __init__(self, what: str, deadline_ms: int) -> None:
         self.what = what
         """What is asked for, with its article, for messages: "an offset"."""

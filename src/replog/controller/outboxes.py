@@ -116,10 +116,10 @@ class BrokerOutbox:
         """Whether stops wait for others to be answered."""
         return bool(self._stops)
 
-    def is_stopping(self, topic_id: bytes) -> bool:
-        """Whether a copy of that topic has yet to be stopped."""
+    def stopping(self) -> set[bytes]:
+        """Ids of the topics of which a copy has yet to be stopped."""
         waiting = (self._stops, *(notice.stops for notice in self._notices.values()))
-        return any(key.topic_id == topic_id for stops in waiting for key in stops)
+        return {key.topic_id for stops in waiting for key in stops}
 
     def _open(self, notice: _Notice, keys: Iterable[PartitionId]) -> int:
         number = self._next

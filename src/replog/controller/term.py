@@ -411,8 +411,8 @@ class Term:
             return
         topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
         box.answered(message.notice)
-        for topic_id in sorted(topic_ids):
-            if topic_id in self.cluster.removed and not box.is_stopping(topic_id):
+        for topic_id in sorted(topic_ids - box.stopping() if topic_ids else topic_ids):
+            if topic_id in self.cluster.removed:
                 self.ask(CopiesGone(message.broker_id, topic_id))
 
     def _refused(self, error: int, controller_epoch: int) -> bool:

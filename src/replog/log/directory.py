@@ -285,6 +285,9 @@ class FileLogDirectory(LogDirectory):
             self.fs.fsync_dir(self._storage.folder)
 
     def _delete_quarantined(self, identities: Sequence[PartitionId]) -> None:
+        # A full disk may have come between the entry of a quarantine and the renaming of its folder.
+        quarantined, live = self._catalogue.quarantined, self._catalogue.live
+        self._move_away({identity: quarantined[identity] for identity in identities if identity not in live})
         quarantine = f"{self.path}/{_QUARANTINE}"
         wanted = {folder_name(identity) for identity in identities}
         for name in self.fs.listdir(quarantine):

@@ -318,6 +318,8 @@ class Disconnected:
     """A driver's hint: nobody is reached at `address` now; requests under way there may be lost. Never the only way to find out."""
 
     address: Any
+    only_reads: bool = False
+    """Only the connection that records are read over has ended: what else was asked there is not in doubt."""
 
 
 # --------------------------------------------------------------------------------------------------------------- admin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from replog.broker.broker import Broker
@@ -84,10 +85,10 @@ class EmbeddedBroker:
         """Whether what it leads has been moved as far as possible, and it knows."""
         return self.broker.leaving.is_over
 
-    def stop(self, *, clean: bool, timeout_s: float | None = None) -> None:
+    def stop(self, *, clean: bool, timeout_s: float | None = None) -> float:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.
 
-        A store that may block has `timeout_s` to end the session (None: the session time).
+        A store that may block has `timeout_s` to end the session (None: the session time); returns how much of it was taken.
 
         Idempotent. A stop that cannot be clean, because the disk is full or broken, is one that is not: the log says so, and
         the next start finds out what is missing. Nor is it while a copy has failed: after a clean stop nobody would read it.
@@ -102,6 +103,7 @@ class EmbeddedBroker:
         except ReplogError as problem:
             _log.warning("broker %d could not be stopped cleanly: %s", self.broker_id, problem)
             self.directory.close(clean=False)
+        began_s = time.monotonic()
         try:
             if isinstance(self.store, StoreSessions):
                 self.store.close(timeout_s)
@@ -109,3 +111,4 @@ class EmbeddedBroker:
                 self.store.close()
         except ReplogError as problem:  # the session is gone for this process, and ends at the latest with the next opening
             _log.warning("broker %d could not end its session: %s", self.broker_id, problem)
+        return time.monotonic() - began_s

@@ -283,9 +283,9 @@ class EmbeddedBrokers:
 
     def _stop_all(self, *, clean: bool) -> None:
         """A store that is silent is waited for once, not once per broker."""
-        give_up_ms = self.now_ms() + min(self.config.session_ms, _STORE_MS_MAX)
+        left_s = min(self.config.session_ms, _STORE_MS_MAX) / 1_000
         for broker_id in sorted(self.running):
-            self.running[broker_id].stop(clean=clean, timeout_s=max(0, give_up_ms - self.now_ms()) / 1_000)
+            left_s = max(0.0, left_s - self.running[broker_id].stop(clean=clean, timeout_s=left_s))
             del self.running[broker_id]
 
     def _abandon(self) -> None:

@@ -385,6 +385,7 @@ class Broker:
 
     def _is_patient(self) -> bool:
         undecided = not self._refusal and self._sessions is not None and self._sessions.is_judging
+        undecided = undecided and self._life is not None and self._life.membership.is_occupied
         return undecided or self._refusal in ("waits", "asked")
 
     def partitions(self) -> list[LocalPartition]:
@@ -434,6 +435,8 @@ class Broker:
         """
         if self._life is None or not self._life.membership.refused:
             self._refusal = ""
+        elif not self._life.membership.is_occupied:
+            self._refusal = "final"
         elif self._refusal in ("", "waits") and self._sessions is not None and self._sessions.is_judging:
             self._refusal = "waits"
         elif self._refusal == "waits":

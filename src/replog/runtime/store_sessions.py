@@ -175,7 +175,10 @@ class StoreSessions:
             return
         limit_s = min(getattr(store, "session_ms", _CLOSE_S_MAX * 1_000) / 1_000, _CLOSE_S_MAX) if timeout_s is None else timeout_s
         ended = threading.Event()
-        threading.Thread(target=_end, args=(store, ended), name="replog store close", daemon=True).start()
+        try:
+            threading.Thread(target=_end, args=(store, ended), name="replog store close", daemon=True).start()
+        except RuntimeError:  # no thread can be started any more: the interpreter ends, or there are too many
+            _end(store, ended)
         if not ended.wait(limit_s):
             _log.warning("the store has not ended the session within %g s; it ends by its time at the latest", limit_s)
 

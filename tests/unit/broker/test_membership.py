@@ -131,6 +131,7 @@ def test_a_directory_of_another_cluster_is_refused():
     stranger = Stepper(store, broker_id=2, cluster_id="elsewhere").run()
     assert stranger.epoch == -1
     assert "elsewhere" in (stranger.member.refused or "")
+    assert not stranger.member.is_occupied, "nobody has its number: there is nothing to wait for"
     assert cluster in stranger.member.refused
     assert store.read(layout.broker_path(2)) is None
     assert stranger.member.deadline_ms() is None
@@ -159,6 +160,7 @@ def test_another_directory_with_this_id_is_refused_while_the_first_lives():
     assert second.epoch == -1
     assert DIRECTORY in (second.member.refused or "")
     assert "broker id 1" in second.member.refused
+    assert second.member.is_occupied
     assert created(store) == first.epoch
     assert second.advance(100_000).commits == 0
     assert [e.name for e in second.events] == ["membership_refused"]

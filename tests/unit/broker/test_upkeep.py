@@ -151,3 +151,19 @@ def test_a_full_disk_is_made_room_on_although_no_checkpoint_can_be_written() -> 
     disk.disarm()
     assert upkeep.run(2_000) == []
     assert directory.quarantined() == {}
+
+
+def test_a_copy_that_came_back_waits_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is put away again between two slices: its time begins again."""
+    directory = MemoryLogDirectory(limits=LIMITS)
+    many = [PartitionId(bytes(16), number, 0) for number in range(250)]
+    directory.create([LogStart(identity, "t", TopicConfig()) for identity in many])
+    directory.quarantine_each(many, 0)
+    upkeep = upkeep_of(directory, {})
+    upkeep.wall_ms = LIMITS.deletion_delay_ms
+    upkeep.run(1_000)
+    directory.create([LogStart(many[-1], "t", TopicConfig())])
+    directory.quarantine_each([many[-1]], upkeep.wall_ms + 1)
+    for now_ms in (1_100, 1_200, 1_300):
+        upkeep.run(now_ms)
+    assert list(directory.quarantined()) == [many[-1]]

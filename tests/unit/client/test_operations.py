@@ -126,6 +126,28 @@ def test_a_disconnect_is_noticed_at_once() -> None:
     assert driver.now_ms() - started < 200
 
 
+def test_only_reads_are_asked_again_when_only_their_connection_ends() -> None:
+    """What is appended waits on another one: a second copy of it would be stored where it has no numbers."""
+    _, driver, client = make({"t": 1})
+    client.topics()
+    sent: list[str] = []
+
+    def lose(to: Any, message: Any) -> bool:
+        sent.append(type(message).__name__)
+        if sent[-1] in ("Produce", "Fetch") and sent.count(sent[-1]) == 1:
+            driver.flying.append((driver.now_ms(), 0, CLIENT, 1, Disconnected(1, only_reads=True)))
+        return isinstance(message, Fetch) and sent.count("Fetch") == 1
+
+    driver.filter = lose
+    producer = client.producer(idempotent=False, linger_ms=0)
+    delivery = producer.send("t", "a")
+    assert client.fetch("t", 0, 0) is not None
+    assert delivery.result(timeout_s=5).offset == 0
+    assert sent.count("Fetch") == 2
+    assert sent.count("Produce") == 1
+    producer.close()
+
+
 def test_a_request_sent_again_before_its_pause_was_over_is_repeated_when_it_is_lost() -> None:
     """News of a leader end the pause; the timer that was set for it must then not be the last one."""
     cluster, driver, client = make({"t": 1}, request_timeout_ms=500)

@@ -121,10 +121,10 @@ def test_many_stops_are_under_way_in_slices():
     for number in (1, 2, 3):
         sizes += [len(m.entries) for _, m in boxes.boxes.flush(0)]
         assert list(boxes.boxes.flush(0)) == []
-        assert boxes.box.is_stopping(P.topic_id)
+        assert P.topic_id in boxes.box.stopping()
         boxes.box.answered(number)
     assert sizes == [10, 10, 6]
-    assert not boxes.box.is_stopping(P.topic_id)
+    assert P.topic_id not in boxes.box.stopping()
     assert list(boxes.boxes.flush(0)) == []
 
 

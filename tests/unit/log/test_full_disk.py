@@ -13,6 +13,7 @@ from replog.config import TopicConfig
 from replog.errors import LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
+from replog.ports import LogStart
 from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, SimulatedDisk, crash_states, keep_all, keep_none
 from replog.testing.disk.trial import Trial
 from replog.testing.disk.workloads import Workload
@@ -355,3 +356,34 @@ def test_what_follows_a_trim_can_crash_as_well(steps: tuple[str, ...]) -> None:
     prepared = ("append 300 300", "append 300 300", "flush", "checkpoint")
     outcome = Trial(Workload("after a trim", prepared, steps, 700), "ack", limit=300).run()
     assert len(outcome.states) > 20
+
+
+class NoRoomToRename(MemoryFs):
+    """After so many renames into quarantine there is no room for another directory entry."""
+
+    room = 2
+
+    def rename(self, source: str, target: str) -> None:
+        if "quarantine" in target:
+            if not self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.room -= 1
+        super().rename(source, target)
+
+
+def test_copies_that_could_not_be_put_away_whole_are_deleted_all_the_same() -> None:
+    fs = NoRoomToRename()
+    directory = open_directory(fs)
+    many = [IDENTITY._replace(partition=number) for number in range(6)]
+    for log in directory.create([LogStart(identity, "t", TopicConfig()) for identity in many]):
+        append(log, 1)
+    with pytest.raises(LogFull):
+        directory.quarantine_each(many, 1_000)
+    fs.room = 100
+    directory.quarantine_each(many, 1_000)
+    assert sorted(directory.quarantined()) == many
+    directory.purge_each(many)
+    assert directory.quarantined() == {}
+    assert not [path for path in fs.paths() if path.endswith(".log")]
+    directory.close(clean=True)
+    assert open_directory(fs).identities() == []

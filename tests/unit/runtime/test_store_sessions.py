@@ -83,6 +83,26 @@ def test_a_silent_store_is_left_behind(silent: Silent, timeout_s: float | None, 
     eventually(lambda: not silent.closing[0].is_alive())
 
 
+def test_where_no_thread_can_start_the_session_is_ended_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter ends, or the process has too many."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    store = MemoryStore()
+    told: list[Any] = []
+    session = store.session()
+    sessions = StoreSessions(
+        lambda: session, members=[MEMBER], post=lambda to, message: told.append(message), workers=Workers("test"), ids=RandomIds()
+    )
+    sessions.start()
+    eventually(lambda: told)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    sessions.close()
+    with pytest.raises(UsageError, match="closed"):
+        session.read("/cluster")
+
+
 def test_one_that_answers_is_waited_for(silent: Silent, caplog: pytest.LogCaptureFixture) -> None:
     sessions = opened(silent)
     threading.Timer(0.02, silent.answers.set).start()
@@ -102,23 +122,21 @@ def test_a_broker_stops_although_its_store_is_silent(silent: Silent, tmp_path: P
 
 
 def test_a_cluster_waits_for_a_silent_store_once() -> None:
-    """As long as for one broker, not for each."""
+    """As long as for one broker, not for each; what else takes long does not count."""
     cluster = replog.Cluster(brokers=3, config=SHORT)
     embedded = cluster._embedded
     with cluster:
-        now_ms: list[int] = [0]
         given: list[float | None] = []
-        embedded._pump.now_ms = lambda: now_ms[0]
         for one in embedded.running.values():
             stop = one.stop
 
-            def stopped(*, clean: bool, timeout_s: float | None, stop: Any = stop) -> None:
+            def stopped(*, clean: bool, timeout_s: float | None, stop: Any = stop) -> float:
                 given.append(timeout_s)
-                now_ms[0] += 100
                 stop(clean=clean, timeout_s=timeout_s)
+                return 0.0625
 
             one.stop = stopped  # type: ignore[method-assign]
-    assert given == [0.15, 0.05, 0.0]
+    assert given == [0.15, 0.15 - 0.0625, 0.15 - 0.125]
 
 
 def test_a_broker_without_a_session_says_so(tmp_path: Path) -> None:

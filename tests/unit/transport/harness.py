@@ -83,6 +83,11 @@ class Party:
         """Whom it was told to have lost."""
         return [message.address for _, message in self.items if isinstance(message, m.Disconnected)]
 
+    @property
+    def only_reads(self) -> list[bool]:
+        """Whether only reads are in doubt, each time."""
+        return [message.only_reads for _, message in self.items if isinstance(message, m.Disconnected)]
+
     def told(self, name: str) -> list[dict[str, Any]]:
         """The events of this name."""
         return [fields for each, fields in self.events if each == name]

@@ -219,9 +219,9 @@ def test_a_peer_that_comes_back_is_reached_again(party: Make, clock: ManualClock
     assert again.items == [(1, fetched(2))]
 
 
-@pytest.mark.parametrize("lane", [CONTROL, DATA, BULK])
-def test_the_end_of_one_of_several_lanes_is_told_at_once(party: Make, lane: int) -> None:
-    """Whoever waits for an answer on it waits in vain, whatever lives beside it."""
+@pytest.mark.parametrize(("lane", "told"), [(CONTROL, None), (DATA, False), (BULK, True)])
+def test_the_end_of_one_of_several_lanes_is_told_for_what_it_takes(party: Make, lane: int, told: bool | None) -> None:
+    """Whoever waits for an answer on it waits in vain, whatever lives beside it; commands are repeated by themselves."""
     one, two = party(1), party(2)
     two.transport.listen(("controller", 2), lambda sender, message: None)
     one.say(("controller", 2), beat(1))
@@ -231,9 +231,21 @@ def test_the_end_of_one_of_several_lanes_is_told_at_once(party: Make, lane: int)
     (ending,) = [each for each in two.transport._connections.open.values() if each.lane == lane]
     two.transport._connections.end(ending, "test")
     settle([one], lambda: one.open == 2)
-    settle([one], lambda: bool(one.lost))
-    assert one.lost == [2, ("controller", 2)]
+    idle([one])
+    assert one.lost == ([] if told is None else [2, ("controller", 2)])
+    assert one.only_reads == ([] if told is None else [told, told])
     assert one.told("peer_disconnected")[0]["lane"] == lane
+
+
+def test_when_all_lanes_end_everything_is_lost(party: Make) -> None:
+    one, two = party(1), party(2)
+    one.say(2, fetched(1))
+    one.say(2, fetched(2, catch_up=True))
+    settle([one, two], lambda: lanes(one) == lanes(two) == [DATA, BULK] and len(two.items) == 2)
+    for ending in sorted(two.transport._connections.open.values(), key=lambda each: -each.lane):
+        two.transport._connections.end(ending, "test")
+    settle([one], lambda: not one.open and bool(one.lost))
+    assert one.only_reads[-1] is False
 
 
 def test_the_end_of_one_of_two_connections_of_a_lane_is_told_as_well(party: Make, stranger: Bare) -> None:

@@ -22,7 +22,7 @@ __all__ = ["Dialer"]
 
 
 class Dialer:
-    """Owns the links. `lost(target)` is told each time that nobody is reached, `cluster_id()` is what a handshake names."""
+    """Owns the links. `lost(target, lane)` is told each time that nobody is reached, `cluster_id()` is what a handshake names."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Dialer:
         role: str,
         cluster_id: Callable[[], str],
         endpoint_of: Callable[[int], str | None],
-        lost: Callable[[Address], None],
+        lost: Callable[[Address, int], None],
         jitter: Callable[[], float],
         on_event: Callable[[str, dict[str, Any]], None],
     ) -> None:
@@ -64,6 +64,10 @@ class Dialer:
             link = self._links[key] = Link(key)
         return link
 
+    def reaches(self, target: Address) -> bool:
+        """Whether any lane to it is open."""
+        return any(link.open for link in self._links.values() if link.key.target == target)
+
     def hold(self, link: Link, parts: Sequence[bytes | Part], size: int) -> bool:
         """Keep a frame for a link without a connection, and have it dialed; False: too much waits, it is dropped."""
         kept = link.hold(parts, size, 4 * self._limits.output_bytes_max)
@@ -82,7 +86,7 @@ class Dialer:
             endpoint = self._endpoint_of(target) if isinstance(target, int) else str(target)
             if endpoint is None:
                 link.drop_waiting()
-                self._lost(target)
+                self._lost(target, link.key.lane)
                 self._forget(link)
                 continue
             try:
@@ -180,7 +184,7 @@ class Dialer:
         pause = link.failed(now_ms, self._limits, self._jitter())
         link.drop_waiting()
         self._on_event("dial_failed", {"endpoint": endpoint, "reason": reason, "retry_ms": pause})
-        self._lost(link.key.target)
+        self._lost(link.key.target, link.key.lane)
 
     def _forget(self, link: Link) -> None:
         if link.is_idle and self._links.get(link.key) is link:

@@ -23,7 +23,7 @@ from replog.transport.tcp.connection import IDLE, Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections, Unwelcome
 from replog.transport.tcp.dialing import Dialer
 from replog.transport.tcp.handshake import check_answer, judge
-from replog.transport.tcp.lanes import CONTROL, lane_of
+from replog.transport.tcp.lanes import CONTROL, DATA, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
@@ -95,7 +95,7 @@ class TcpTransport(Transport):
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
         """Sender, receiver and lane -> the link that the last such message took, and its route."""
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
-        self._lost: dict[Address, None] = {}
+        self._lost: dict[Address, bool] = {}
         self._closed = False
         self._waking = threading.Lock()
         self._left: list[tuple[int, int]] = []
@@ -190,9 +190,9 @@ class TcpTransport(Transport):
             self._send_on(link.open[0], message, route)
         elif link.dialing is None and link.retry_at_ms > self._now_ms():
             _drop(message)
-            self._lose(target)
+            self._lose(target, lane)
         elif (sized := self._encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
-            self._lose(target)
+            self._lose(target, lane)
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
     def _follow(self, target: int, newest: Connection | None = None) -> None:
@@ -284,8 +284,8 @@ class TcpTransport(Transport):
         """What is here now; what receivers send meanwhile is for the next call."""
         if self._lost:
             lost, self._lost = self._lost, {}
-            for address in lost:
-                self._inbox.extend((listener, address, Disconnected(address)) for listener in self._receivers)
+            for address, only_reads in lost.items():
+                self._inbox.extend((listener, address, Disconnected(address, only_reads)) for listener in self._receivers)
         delivered = 0
         for _ in range(len(self._inbox)):
             if not self._inbox:  # a receiver has closed the transport, or stopped listening
@@ -472,24 +472,24 @@ class TcpTransport(Transport):
             self._dialer.ended(connection, reason, self._now_ms())
             harmless = reason in (IDLE, UNSERVED) or (reason == CLOSED_BY_PEER and self._was_idle(connection))
             if connection.peer is not None and not harmless:
-                self._lose(connection.link.key.target)
+                self._lose(connection.link.key.target, connection.link.key.lane)
         elif type(connection.peer) is tuple:
             del self._peers[connection.peer[1]]
             if reason != UNSERVED:
                 self._lose(connection.peer)
         if connection.peer is not None or not (connection.dialed or reason == CLOSED_BY_PEER):  # a failed dialing was told of
-            fields = {"peer": connection.peer, "at": connection.name, "lane": connection.lane, "reason": reason}
-            self._on_event("peer_disconnected", fields)
+            self._on_event("peer_disconnected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane, "reason": reason})
 
     def _was_idle(self, connection: Connection) -> bool:
         """Whether nobody has waited for an answer on it: then its end, at the other end's limit, is no loss."""
         return 2 * (self._now_ms() - max(connection.heard_ms, connection.taken_ms)) >= self.limits.idle_timeout_ms
 
-    def _lose(self, address: Address) -> None:
-        """Nobody is reached there: all who listen are told by the next `handle`."""
-        self._lost[address] = None
-        if type(address) is int:
-            self._lost[("controller", address)] = None
+    def _lose(self, address: Address, lane: int = DATA) -> None:
+        """Nobody is reached there, or not on that lane: who listens is told by the next `handle`, but of commands, which are repeated."""
+        lives = lane != DATA and self._dialer.reaches(address)
+        if not (lives and lane == CONTROL):
+            for each in (address, ("controller", address)) if type(address) is int else (address,):
+                self._lost[each] = lives and self._lost.get(each, True)
 
 
 def _drop(message: Any) -> None:
