@@ -38,6 +38,8 @@ def progress(partitions: Mapping[PartitionId, Partition], wish: Admin) -> AdminA
 def _identity(one: Any) -> PartitionId:
     try:
         topic_id, number, creation = one
+        if type(number) is not int or type(creation) is not int:
+            raise TypeError("not numbers")
         return PartitionId(bytes.fromhex(topic_id), number, creation)
     except (TypeError, ValueError):
         return PartitionId(b"", -1, -1)  # nobody has this one

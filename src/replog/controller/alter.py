@@ -46,14 +46,16 @@ def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
         config = topics.resolved({key: value for key, value in changed.items() if value is not None}, factor)
     except (UsageError, TypeError) as error:
         raise Refusal(Code.INVALID_CONFIG, str(error)) from error
-    if config == topic.config:
-        answer = AdminAnswer(request.request, Code.NONE, result={"config": config.to_mapping()}, origin=request.origin)
-        return Decision(answers=((event.sender, answer),))
+    answers = ((event.sender, AdminAnswer(request.request, Code.NONE, result={"config": config.to_mapping()}, origin=request.origin)),)
+    if event.progress == "stored" or config == topic.config:
+        return Decision(answers=answers)
     _check_in_sync(controller.cluster, topic, config)
     altered = evolve(topic, config=config, version=topic.version + 1)
     told = Told("topic_altered", {"topic": topic.topic, "keys": ", ".join(sorted(wanted))})
     due = Due(tuple(altered.identities()) if config.min_isr != topic.config.min_isr else ())
-    return Decision(pack(controller.guard, [Piece((topics.put(altered),), (TopicSet(altered), due), (told,))]), after=(event,))
+    # Answered once the states have followed; not compared again, or two who wish for different values would undo each other's for ever.
+    after = (evolve(event, progress="stored"),)
+    return Decision(pack(controller.guard, [Piece((topics.put(altered),), (TopicSet(altered), due), (told,))]), after=after)
 
 
 def _check_in_sync(cluster: Cluster, topic: Topic, config: TopicConfig) -> None:

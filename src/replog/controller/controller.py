@@ -341,7 +341,7 @@ class Controller:
         if not cluster.is_admitted(event.broker_id):
             steps += pack(self.guard, [self._admit(event.broker_id)])
         else:  # admitted by a commit whose outcome nobody heard: what follows from it is still to be done
-            due = tuple(p for p in cluster.on_broker(event.broker_id) if self._leaderless(p))
+            due = tuple(p for p in cluster.on_broker(event.broker_id) if self.leaderless(p))
             steps += [Step(changes=(Due(due),))] if due else []
         stops, stray_topics, told = topics.strays(cluster, event.broker_id, event.strays)
         if stops or told:
@@ -359,11 +359,12 @@ class Controller:
         value = judgements.encode_admission(admission)
         op = Create(path, value) if known is None else Put(path, value, known.version)
         admitted = Admitted(admission.broker_epoch, admission.incarnation, admission.directory_id, version)
-        due = tuple(p for p in cluster.on_broker(broker_id) if self._leaderless(p))
+        due = tuple(p for p in cluster.on_broker(broker_id) if self.leaderless(p))
         told = Told("broker_admitted", {"broker": broker_id, "broker_epoch": admission.broker_epoch})
         return Piece((op,), (BrokerAdmitted(broker_id, admitted), Due(due)), (told,))
 
-    def _leaderless(self, partition: PartitionId) -> bool:
+    def leaderless(self, partition: PartitionId) -> bool:
+        """Whether nobody leads the partition now."""
         state = self.cluster.states.get(partition)
         return state is None or state.leader is None
 
@@ -395,6 +396,6 @@ class Controller:
         if not news:
             return Decision()
         changes = [RoomSet(p, broker_id, epoch, has_room) for p, has_room in news]
-        due = tuple(p for p, has_room in news if (self._leaderless(p) if has_room else self.concerns(p, broker_id)))
+        due = tuple(p for p, has_room in news if (self.leaderless(p) if has_room else self.concerns(p, broker_id)))
         told = Told("room_changed", {"broker": broker_id, "made": sum(r for _, r in news), "roomless": sum(not r for _, r in news)})
         return Decision((Step(changes=(*changes, Due(due)), told=(told,)),))

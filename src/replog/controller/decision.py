@@ -18,6 +18,8 @@ __all__ = ["OPS_MAX", "Ask", "Decision", "Piece", "Step", "pack"]
 
 OPS_MAX = MetadataStore.commit_ops_max - 1
 """Operations of a step besides its guard."""
+BYTES_MAX = 700_000
+"""Paths and values of a step of several pieces: ZooKeeper takes no request of a MiB (`jute.maxbuffer`)."""
 
 
 @frozen
@@ -64,16 +66,20 @@ class Piece:
 
 
 def pack(guard: Op, pieces: Iterable[Piece], ops_max: int = OPS_MAX) -> tuple[Step, ...]:
-    """Pieces in as few steps as their number of operations allows."""
+    """Pieces in as few steps as their number of operations, and their bytes, allow."""
     steps: list[Step] = []
     batch: list[Piece] = []
-    size = 0
+    size = room = 0
     for piece in pieces:
-        if batch and size + len(piece.ops) > ops_max:
+        length = sum(len(op.path) + len(getattr(op, "value", b"")) for op in piece.ops)
+        if batch and (size + len(piece.ops) > ops_max or length > room):
             steps.append(_step(guard, batch))
-            batch, size = [], 0
+            batch = []
+        if not batch:
+            size, room = 0, BYTES_MAX
         batch.append(piece)
         size += len(piece.ops)
+        room -= length
     if batch:
         steps.append(_step(guard, batch))
     return tuple(steps)

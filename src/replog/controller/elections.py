@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from replog.config import check_partition_number
+from replog.controller import moves
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.election import Choice, choose
 from replog.controller.events import AdminAsked, Wish
@@ -90,7 +91,8 @@ def elect(controller: Controller, topic: str, partition: int, *, uncleanly: bool
     replicas, min_isr, lossy, leaving = cluster.replicas(identity), cluster.min_isr(identity), cluster.lossy(identity), cluster.leaving()
     try:
         if uncleanly:
-            choice = unclean(state, replicas=replicas, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
+            trusted = moves.in_order_of_trust(known.assignments[partition])  # whoever only joins has least
+            choice = unclean(state, replicas=trusted, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
             assert choice.state is not None
             return controller.store_state(identity, known, choice.state, choice.loss)
         after = preferred(state, replicas=replicas, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)

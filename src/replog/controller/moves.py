@@ -50,8 +50,9 @@ def left(before: Assignment, after: Assignment) -> tuple[int, ...]:
 
 
 def in_order_of_trust(assignment: Assignment) -> tuple[int, ...]:
-    """The replicas, with those that are joining last: one of them may be empty, should the choice be an unclean one."""
-    return tuple(sorted(assignment.replicas, key=lambda r: r in assignment.adding))
+    """The replicas, those of before the move first: who has joined since, for this target or an earlier one, may be empty."""
+    before = assignment.original or assignment.replicas
+    return tuple(sorted(assignment.replicas, key=lambda r: r not in before))
 
 
 def is_complete(assignment: Assignment, isr: Container[int]) -> bool:
@@ -77,9 +78,9 @@ def completed(assignment: Assignment, state: PartitionState, *, min_isr: int, li
 def cancelled(
     assignment: Assignment, state: PartitionState, *, min_isr: int, live: Container[int], unclean: bool = False
 ) -> Choice | None:
-    """The state of the partition back on its original replicas: the ISR without those that were to join.
+    """The state of the partition back on its original replicas: the ISR without those that were to join; or a complete one of the ELR.
 
-    None if nobody would be left in sync: only an unclean election could go back then, which takes a topic that allows it and
+    None if nobody complete would be left: only an unclean election could go back then, which takes a topic that allows it and
     somebody who lives (P-87).
     """
     original = restored(assignment).replicas
@@ -87,7 +88,12 @@ def cancelled(
     if isr:
         after = evolve(with_isr(state, isr, replicas=original, min_isr=min_isr), min_isr=min_isr)
         return Choice(_led(state, after, live))
-    leader = next((r for r in original if r in live), None) if unclean else None
+    complete = next((r for r in original if r in state.elr and r in live), None)
+    if complete is not None:
+        after = evolve(with_isr(state, (complete,), replicas=original, min_isr=min_isr), min_isr=min_isr)
+        return Choice(evolve(after, leader=complete, leader_epoch=state.leader_epoch + 1))
+    trusted = sorted(original, key=lambda r: r not in (*state.elr, *state.last_known))
+    leader = next((r for r in trusted if r in live), None) if unclean else None
     if leader is None:
         return None
     after = evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)

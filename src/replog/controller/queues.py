@@ -29,6 +29,7 @@ class Queues:
     background: deque[Queued] = field(factory=deque)
     _finishing: set[bytes] = field(factory=set)
     """Ids of topics whose FinishDeletion waits."""
+    _in_vain: dict[str, int] = field(factory=dict)
     rechecking: bool = False
     """Whether a Recheck waits: in turn with other urgent events, so that neither waits for all of the other."""
 
@@ -59,8 +60,15 @@ class Queues:
         """The event whose turn it is, at the head of its class; None if nothing waits."""
         return self.urgent[0] if self.urgent else self.background[0] if self.background else None
 
-    def done(self, queued: Queued) -> None:
-        """An event that was the next one has been decided, or given up. Others may have been asked for meanwhile."""
+    def in_vain(self, what: str) -> int:
+        """What was seen at a row could not be stored: how often in a row that is."""
+        self._in_vain[what] = self._in_vain.get(what, 0) + 1
+        return self._in_vain[what]
+
+    def done(self, queued: Queued, *, stored: bool = True) -> None:
+        """An event that was the next one has been decided and `stored`, or given up. Others may have been asked for meanwhile."""
+        if stored and not is_urgent(queued.event):
+            self._in_vain.clear()
         with suppress(ValueError):  # a look whose row was looked at again meanwhile waits no more
             (self.urgent if is_urgent(queued.event) else self.background).remove(queued)
         if isinstance(queued.event, Recheck):

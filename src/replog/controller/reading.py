@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from replog.controller import reassign
 from replog.controller.cluster import (
     Admitted,
@@ -24,6 +26,7 @@ from replog.controller.cluster import (
     RejectionNoted,
     RemovedGone,
     RemovedSet,
+    Settled,
     StateGone,
     StateSet,
     Topic,
@@ -35,11 +38,15 @@ from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen,
 from replog.controller.topics import resolved
 from replog.errors import StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
+from replog.metadata.paths import PATH_CHARACTERS_MAX
 from replog.model import BrokerInfo, PartitionId, PartitionState
 from replog.ports import Event as Told
 from replog.ports import Versioned
 
 __all__ = ["Reader", "Script"]
+
+_PARENT_MAX = PATH_CHARACTERS_MAX - 12
+"""Characters of a path below which that of a wish can be read."""
 
 Script = Generator[tuple[Any, Any], Any, Any]
 """Yields (verb, argument) of a StoreCall; is sent its value."""
@@ -113,7 +120,7 @@ class Reader:
         changes: list[Change] = []
         for name, value in found:
             path = f"{judgements.ADMITTED}/{name}"
-            change = self._decoded(path, _admitted, path, int(name), value)
+            change = self._decoded(path, _admitted, path, name, value)
             if change is not None:
                 changes.append(change)
         return changes
@@ -148,7 +155,7 @@ class Reader:
         for (topic, partition), path, value in zip(partitions, paths, values, strict=True):
             if value is None:
                 continue
-            state = self._decoded(path, layout.decode_partition_state, path, value)
+            state = self._decoded(path, _state, topic, partition.partition, path, value)
             if state is None:
                 unreadable.add(topic.topic_id)
             else:
@@ -162,7 +169,7 @@ class Reader:
         for name, value in found:
             path = f"{layout.DELETE_TOPICS}/{name}"
             topic_id = self._decoded(path, layout.decode_delete_topic, path, value.value)
-            if topic_id is not None:
+            if topic_id is not None and self._decoded(path, layout.place_of, path) is not None:
                 wishes.append((name, topic_id, value.version))
         return DeletionsSeen(tuple(wishes))
 
@@ -208,6 +215,9 @@ class Reader:
         wishes: list[Wish] = []
         for topic in topics:
             parent = f"{row}/{topic}"
+            if len(parent) > _PARENT_MAX:
+                self._tell(Told("store_value_unreadable", {"path": parent, "error": f"a name of {len(topic)} characters"}))
+                continue
             found = yield from self._children(parent)
             wishes += [Wish(f"{parent}/{name}", value.value, value.version) for name, value in found]
         return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
@@ -233,13 +243,32 @@ class Reader:
         values = yield from self.read_each(paths)
         changes: list[Change] = []
         for path, value in zip(paths, values, strict=True):
-            change = _now(cluster, path, value)
+            change = self._decoded(path, _now, cluster, path, value)
+            if change is None and value is not None:
+                change = _left_alone(cluster, path)
             if change is not None:
                 changes.append(change)
             if isinstance(change, TopicSet):
                 states = yield from self._states([change.topic])
                 changes += [StateSet(partition, state) for partition, state in states.get(change.topic.topic_id, ())]
         return changes
+
+
+def _state(topic: Topic, partition: int, path: str, value: Versioned) -> PartitionState:
+    """A partition's state; one that does not say which min ISR it reckons with was made under that of its topic."""
+    state = layout.decode_partition_state(path, value)
+    if state.min_isr or partition not in topic.assignments:
+        return state
+    return evolve(state, min_isr=Cluster.effective_min_isr(topic, partition))
+
+
+def _left_alone(cluster: Cluster, path: str) -> Change | None:
+    """A partition whose state cannot be read is not decided any more, so that it holds up nobody else."""
+    place = layout.place_of(path) if path.startswith(f"{layout.TOPICS}/") else None
+    topic_id = None if place is None or place.row != "partition_state" else cluster.names.get(place.topic or "")
+    if place is None or topic_id is None or place.topic_partition.partition not in cluster.topics[topic_id].assignments:
+        return None
+    return Settled((cluster.topics[topic_id].identity(place.topic_partition.partition),))
 
 
 def _broker(path: str, value: Versioned) -> Broker:
@@ -250,12 +279,16 @@ def _broker(path: str, value: Versioned) -> Broker:
     return Broker(info, said.loss, said.incarnation)
 
 
-def _admitted(path: str, broker_id: int, value: Versioned) -> BrokerAdmitted:
+def _admitted(path: str, name: str, value: Versioned) -> BrokerAdmitted:
+    if not (name.isascii() and name.isdecimal()):
+        raise StoreCorrupt(path, f"{name!r} is not the number of a broker")
+    broker_id = int(name)
     said = judgements.decode_admission(path, value.value)
     return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version))
 
 
 def _topic(path: str, name: str, value: Versioned) -> Topic:
+    layout.place_of(path)  # a name that no topic can have
     entry = layout.decode_topic(path, value.value)
     if not entry.partitions or not all(assignment.replicas for assignment in entry.partitions.values()):
         raise StoreCorrupt(path, "the topic has no partitions, or one without replicas")
@@ -283,7 +316,7 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     if path.startswith(judgements.LOSSES):
         return None if value is None else LossNoted(path, value.version, judgements.decode_loss(path, value.value))
     if path.startswith(judgements.ADMITTED):
-        return None if value is None else _admitted(path, int(path.rsplit("/", 1)[1]), value)
+        return None if value is None else _admitted(path, path.rsplit("/", 1)[1], value)
     place = layout.place_of(path)
     topic_id = cluster.names.get(place.topic or "")
     match place.row:
@@ -294,7 +327,9 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
             if number not in topic.assignments:
                 return None  # removed meanwhile
             partition = topic.identity(number)
-            return StateGone(partition) if value is None else StateSet(partition, layout.decode_partition_state(path, value))
+            if value is None:
+                return StateGone(partition)
+            return StateSet(partition, _state(cluster.topics[topic_id], partition.partition, path, value))
         case layout.TOPICS:
             assert place.topic is not None
             if value is not None:

@@ -155,8 +155,7 @@ def removals_wished(controller: Controller, name: str, found: Sequence[Wish]) ->
         else:
             gone.append(partition)
             ops.append(granted(wish))
-    if done:
-        yield Piece(tuple(done), tuple(WishNoted(op.path, -1) for op in done))
+    yield from (Piece((op,), (WishNoted(op.path, -1),)) for op in done)
     slice_max = _slice_max(controller)
     for at in range(0, len(gone), slice_max):
         topic, piece = _shrunk(controller, topic, gone[at : at + slice_max], ops[at : at + slice_max])

@@ -207,6 +207,7 @@ class Term:
         paths = list(self._unsure)
         changes = yield from self._reader.again(self.cluster, paths)
         self._applied(Step(changes=tuple(changes), stops=topics.stops_of(self.cluster, changes)))
+        self._applied(Step(changes=(topics.due_after(changes),)))
         for path in paths:
             self._unsure.pop(path, None)
 
@@ -225,12 +226,15 @@ class Term:
         if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, _SEEN):
             queued.tries += 1
             return
-        self._queues.done(queued)
+        self._queues.done(queued, stored=stored)
         if stored:
             self._conclude(queued.event, decision)
         elif isinstance(queued.event, _SEEN):
-            # What was seen is true no more: look again.
-            self._looks["deletions" if isinstance(queued.event, DeletionsSeen) else queued.event.row] = None
+            # What was seen is true no more: look again; at what cannot be stored only so often before the next `reconcile`.
+            what = "deletions" if isinstance(queued.event, DeletionsSeen) else queued.event.row
+            if self._queues.in_vain(what) > _TRIES_MAX:
+                return self._give_up(queued.event)
+            self._looks[what] = None
         else:
             self._give_up(queued.event)
 

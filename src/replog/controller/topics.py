@@ -47,6 +47,7 @@ __all__ = [
     "create_topic",
     "delete_topic",
     "deletions_seen",
+    "due_after",
     "finish_deletion",
     "first_states",
     "fitting",
@@ -305,6 +306,12 @@ def _stops_of_removed(cluster: Cluster, topic: Topic) -> list[tuple[int, StopEnt
     stays = {p: topic.assignments[p.partition].replicas for p in topic.identities()}
     left = ((p, b) for p in known.identities() for b in cluster.replicas(p) if b not in stays.get(p, ()))
     return [(b, StopEntry(p, TOPIC_GONE, True)) for p, b in left]
+
+
+def due_after(changes: Sequence[Change]) -> Due:
+    """What was stored unheard may have had consequences, which nobody has drawn: the partitions to be decided again."""
+    due = [change.partition for change in changes if isinstance(change, StateSet)]
+    return Due((*due, *(one for change in changes if isinstance(change, TopicSet) for one in change.topic.identities())))
 
 
 def copies_gone(controller: Controller, event: CopiesGone) -> Decision:

@@ -454,7 +454,7 @@ def decode_partition_state(path: str, stored: Versioned) -> PartitionState:
         recovering=fields.flag("recovering"),
         controller_epoch=fields.number("controller_epoch"),
         partition_epoch=stored.version,
-        min_isr=fields.number("min_isr"),
+        min_isr=fields.number("min_isr", missing=0),
     )
 
 

@@ -90,6 +90,17 @@ class Leading:
 
     def update(self, state: PartitionState, assignment: Assignment, config: TopicConfig) -> None:
         """The store has moved on within this leader epoch: whatever was proposed is decided now."""
+        self._configure(state, assignment, config)
+        self.partition_epoch = state.partition_epoch
+        self.recovering = state.recovering
+        self._settle(Committed(state.isr))
+
+    def reconfigure(self, state: PartitionState, assignment: Assignment, config: TopicConfig) -> None:
+        """Another configuration under the same partition epoch: that says nothing about what was proposed, which stays pending (4.3)."""
+        self._configure(state, assignment, config)
+        self._settle(self.isr)
+
+    def _configure(self, state: PartitionState, assignment: Assignment, config: TopicConfig) -> None:
         for broker_id in assignment.replicas:
             if broker_id != self.leader_id and broker_id not in self.replicas:
                 self.replicas[broker_id] = Replica(broker_id, NEVER)
@@ -103,9 +114,6 @@ class Leading:
                 replica.position = UNKNOWN  # it fetched so far, and has yet to say how far its disk has come
         assert config.min_isr is not None, "min_isr is resolved when a topic is created"
         self.effective_min_isr = state.min_isr or min(config.min_isr, len(assignment.replicas))
-        self.partition_epoch = state.partition_epoch
-        self.recovering = state.recovering
-        self._settle(Committed(state.isr))
 
     def _settle(self, isr: IsrState) -> None:
         """Enter an ISR state: who counts for the high watermark follows from it alone."""

@@ -144,8 +144,11 @@ class Partition:
                 self.following = Following(state.leader, state.leader_epoch, self.log, self.limits)
         elif grew or self.leading is None:
             self._lead(state, notice, now_ms)
-        elif newer or (notice.config, notice.assignment) != (self.leading.config, self.leading.assignment):
+        elif newer:
             self.leading.update(state, notice.assignment, notice.config)
+            self._advance(now_ms)
+        elif (notice.config, notice.assignment) != (self.leading.config, self.leading.assignment):
+            self.leading.reconfigure(state, notice.assignment, notice.config)
             self._advance(now_ms)
         return Code.NONE
 

@@ -66,9 +66,9 @@ def ready(process: subprocess.Popen[bytes]) -> tuple[str, str]:
 
 
 @contextmanager
-def broker_processes(folder: Path, count: int) -> Iterator[list[replog.BrokerProcess]]:
+def broker_processes(folder: Path, count: int, *, session_ms: int = SESSION_MS) -> Iterator[list[replog.BrokerProcess]]:
     """Brokers 1 to n with one store file."""
-    config = {"session_ms": SESSION_MS, "heartbeat_ms": SESSION_MS // 4}
+    config = {"session_ms": session_ms, "heartbeat_ms": SESSION_MS // 4}
     store = f"file://{folder}/store.db"
     brokers = [replog.BrokerProcess(n, data=folder / f"b{n}", store=store, config=config) for n in range(1, count + 1)]
     try:

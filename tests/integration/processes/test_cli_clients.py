@@ -89,7 +89,7 @@ def test_nobody_there(words: tuple[str, ...], status: int) -> None:
 
 def test_produce_gives_up_in_its_time(tmp_path: Path) -> None:
     """Two in-sync replicas are asked for, and there is one. The default of a client is two minutes, and the test's patience is less."""
-    with broker_processes(tmp_path, 2) as brokers:
+    with broker_processes(tmp_path, 2, session_ms=600_000) as brokers:  # or else the dead one may be out of the ISR: then it is refused
         at = ("-b", ",".join(broker.endpoint for broker in brokers))
         assert command(*at, "topic", "create", "t", "-r", "2", "-c", "min_isr=2").returncode == 0
         brokers[1].kill()

@@ -116,7 +116,10 @@ def test_the_end_of_a_move(assignment: Assignment, before: PartitionState, live:
         # It led, and whoever stays is away.
         (at("231", "3", "1", "12"), state(3, "23"), "3", False, state(None, "2", 6, last_known=(2,))),
         # P-87 (b): only new ones are in sync.
-        (at("231", "3", "1", "12"), state(3, "3", elr=(2,), last_known=(2, 3)), "123", False, None),
+        # ... but nothing was committed since an original left.
+        (at("231", "3", "1", "12"), state(3, "3", elr=(2,), last_known=(2, 3)), "123", False, state(2, "2", 6, last_known=(2,))),
+        (at("231", "3", "1", "12"), state(3, "3", elr=(2,), last_known=(2, 3)), "123", True, state(2, "2", 6, last_known=(2,))),
+        (at("231", "3", "1", "12"), state(3, "3", elr=(2,), last_known=(2, 3)), "13", False, None),
         (at("231", "3", "1", "12"), state(3, "3"), "3", True, None),
         (at("231", "3", "1", "12"), state(3, "3"), "23", True, state(2, "2", 6, recovering=True)),
     ],
@@ -140,6 +143,8 @@ def test_an_unclean_way_back_says_who_may_hold_more() -> None:
 def test_whoever_joins_is_chosen_last() -> None:
     assert moves.in_order_of_trust(at("456123", "456", "123", "123")) == (1, 2, 3, 4, 5, 6)
     assert moves.in_order_of_trust(at("321")) == (3, 2, 1)
+    # One that an earlier target had joining is no better.
+    assert moves.in_order_of_trust(at("4312", "4", "312", "12")) == (1, 2, 4, 3)
 
 
 def test_who_is_left_behind() -> None:
