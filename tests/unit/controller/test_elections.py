@@ -224,3 +224,15 @@ def test_a_wish_that_cannot_be_granted_is_put_away_with_its_error(name, number, 
     rejection = layout.decode_rejection(path, world.store.read(layout.rejected_path(path)).value)
     assert (rejection.code, rejection.wish) == (code, value)
     assert world.state() == before
+
+
+def test_an_unclean_election_during_a_move_prefers_who_was_there_before_it():
+    """Whoever only joins may be empty."""
+    world = World(5)
+    topic = world.create(partitions=1, assignment={0: [1, 2]}, config={"min_isr": 1})
+    world.propose(1, pid(topic), [1])
+    assert world.admin("reassign", partitions=[["t", 0, [3, 4]]]).error == Code.NONE
+    world.kill(1)
+    assert world.state().leader is None
+    assert world.admin("elect", partitions=[["t", 0]], unclean=True).error == Code.NONE
+    assert (world.state().leader, world.state().recovering) == (2, True)

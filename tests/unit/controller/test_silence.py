@@ -145,3 +145,14 @@ def test_notices_that_were_sent_once_say_nothing():
     assert boxes.owing(50_000, 9_000) == {}
     assert len(list(boxes.overdue(50_000))) == 1
     assert boxes.owing(50_000, 9_000) == {2: True}
+
+
+def test_whoever_answers_again_leads_what_only_it_can():
+    """Also a partition that was made meanwhile, which has no state yet."""
+    world, _ = silent_leader()
+    pass_time(world, 14_000)
+    assert world.told("broker_silent")
+    assert world.admin("create_topic", name="v", assignment={0: [2]}).error == Code.NONE
+    world.nodes[2].broker.mute = False
+    pass_time(world, 30_000)
+    assert world.state(0, "v").leader == 2

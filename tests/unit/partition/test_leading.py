@@ -417,3 +417,18 @@ def test_another_configuration_or_assignment_counts_under_the_same_partition_epo
         assert sorted(led(partition).replicas) == [2, 3, 4]
         assert (led(partition).effective_min_isr, led(partition).replicas[2].position) == (2, position)
         assert partition.log.config.min_isr == 2
+
+
+def test_another_configuration_does_not_decide_what_was_proposed() -> None:
+    """Nothing proves that it was not stored: the maximal ISR counts on, or a member of the stored ISR would miss what is committed."""
+    partition = leading(log_of(), isr=(1,), min_isr=1)
+    lead = led(partition)
+    assert fetch(partition, 2, 0, -1) == (0, None)
+    change = lead.change(0)
+    assert change is not None
+    lead.propose(change)
+    state = PartitionState(leader=1, leader_epoch=5, isr=(1,), min_isr=1)
+    told = notice(1, 5, (1,))
+    assert partition.become(evolve(told, state=state, config=evolve(told.config, retention_ms=1_000, min_isr=1)), 1) == 0
+    assert lead.config.retention_ms == 1_000
+    assert lead.isr is change
