@@ -13,7 +13,8 @@ from attrs import evolve
 
 from replog.config import TopicConfig
 from replog.controller import topics
-from replog.controller.cluster import Cluster, Due, Topic, TopicSet
+from replog.controller.changes import Due, Topic, TopicSet
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing

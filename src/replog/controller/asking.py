@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from replog.controller import moves
-from replog.controller.cluster import Change, Cluster, MoveWished, Topic
+from replog.controller.changes import Change, MoveWished, Topic
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import AdminAsked, MovesDue
 from replog.controller.reassign import judged

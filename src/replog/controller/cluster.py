@@ -40,37 +40,7 @@ from replog.controller.election import effective_min_isr
 from replog.metadata.judgements import LossRecord
 from replog.model import BrokerInfo, PartitionId, PartitionState
 
-__all__ = [
-    "Admitted",
-    "Broker",
-    "BrokerAdmitted",
-    "BrokerGone",
-    "BrokerSet",
-    "Change",
-    "Cluster",
-    "DeletionGone",
-    "DeletionSet",
-    "DrainingGone",
-    "DrainingSet",
-    "Due",
-    "LossNoted",
-    "MoveWishGone",
-    "MoveWished",
-    "ProposalRefused",
-    "RejectionNoted",
-    "RemovedGone",
-    "RemovedSet",
-    "ReplicaBroken",
-    "RoomSet",
-    "Settled",
-    "SilenceSet",
-    "StateGone",
-    "StateSet",
-    "Topic",
-    "TopicGone",
-    "TopicSet",
-    "WishNoted",
-]
+__all__ = ["Cluster"]
 
 
 @define

@@ -12,13 +12,12 @@ from attrs import evolve
 
 from replog.config import BrokerConfig
 from replog.controller import admin, balance, explaining, moves, reassign, rows, shutdown, silence, topics, wishes
-from replog.controller.cluster import (
+from replog.controller.changes import (
     Admitted,
     BrokerAdmitted,
     BrokerGone,
     BrokerSet,
     Change,
-    Cluster,
     Due,
     LossNoted,
     ProposalRefused,
@@ -28,6 +27,7 @@ from replog.controller.cluster import (
     StateSet,
     Topic,
 )
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Ask, Decision, Piece, Step, pack
 from replog.controller.election import Choice, Loss, choose, initial, lost, recover
 from replog.controller.events import (

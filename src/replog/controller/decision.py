@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from replog.controller.cluster import Change
+from replog.controller.changes import Change
 from replog.controller.events import Event
 from replog.messages import StopEntry
 from replog.model import Address, PartitionId

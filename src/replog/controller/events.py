@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from replog.controller.cluster import Broker, Topic
+from replog.controller.changes import Broker, Topic
 from replog.messages import Admin, AlterIsr, ControlledShutdown
 from replog.metadata.layout import REJECTED
 from replog.model import Address, PartitionId, PartitionState

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from replog.config import check_partition_number
-from replog.controller.cluster import Change, Cluster, StateGone, StateSet, TopicGone
+from replog.controller.changes import Change, StateGone, StateSet, TopicGone
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision
 from replog.controller.elections import why_away
 from replog.controller.events import AdminAsked

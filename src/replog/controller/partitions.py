@@ -13,7 +13,8 @@ from attrs import evolve
 
 from replog.controller import topics
 from replog.controller.assignment import check_replicas, spread
-from replog.controller.cluster import Cluster, Due, StateSet, Topic, TopicSet
+from replog.controller.changes import Due, StateSet, Topic, TopicSet
+from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.refusal import Refusal, named, standing

@@ -12,12 +12,11 @@ from typing import Any
 from attrs import evolve
 
 from replog.controller import reassign
-from replog.controller.cluster import (
+from replog.controller.changes import (
     Admitted,
     Broker,
     BrokerAdmitted,
     Change,
-    Cluster,
     DeletionGone,
     DeletionSet,
     DrainingGone,
@@ -34,6 +33,7 @@ from replog.controller.cluster import (
     TopicSet,
     WishNoted,
 )
+from replog.controller.cluster import Cluster
 from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen, TopicsSeen, Wish, WishesSeen
 from replog.controller.topics import resolved
 from replog.errors import StoreCorrupt, UsageError
@@ -101,29 +101,22 @@ class Reader:
             self._tell(Told("store_value_unreadable", {"path": path, "error": str(error)}))
             return None
 
+    def _readable(self, parent: str, decode: Callable[[str, Versioned], Any], *, watched: bool = False) -> Script:
+        """What `decode` makes of the path and value of every child of a level; those that cannot be read are told and left out."""
+        found = yield from self._children(parent, watched=watched)
+        made = [self._decoded(path, decode, path, value) for path, value in ((f"{parent}/{name}", value) for name, value in found)]
+        return [one for one in made if one is not None]
+
     # ---- levels
 
     def brokers(self) -> Script:
         """Everybody who is registered."""
-        found = yield from self._children(layout.BROKER_IDS)
-        brokers = []
-        for name, value in found:
-            path = f"{layout.BROKER_IDS}/{name}"
-            broker = self._decoded(path, _broker, path, value)
-            if broker is not None:
-                brokers.append(broker)
+        brokers = yield from self._readable(layout.BROKER_IDS, _broker, watched=True)
         return BrokersSeen(tuple(brokers))
 
     def admitted(self) -> Script:
         """Which incarnations were let in."""
-        found = yield from self._children(judgements.ADMITTED, watched=False)
-        changes: list[Change] = []
-        for name, value in found:
-            path = f"{judgements.ADMITTED}/{name}"
-            change = self._decoded(path, _admitted, path, name, value)
-            if change is not None:
-                changes.append(change)
-        return changes
+        return (yield from self._readable(judgements.ADMITTED, _admitted))
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
@@ -175,14 +168,7 @@ class Reader:
 
     def draining(self) -> Script:
         """Which lives of brokers are to end."""
-        found = yield from self._children(layout.DRAINING, watched=False)
-        changes: list[Change] = []
-        for name, value in found:
-            path = f"{layout.DRAINING}/{name}"
-            change = self._decoded(path, _draining, path, value)
-            if change is not None:
-                changes.append(change)
-        return changes
+        return (yield from self._readable(layout.DRAINING, _draining))
 
     def losses(self) -> Script:
         """What elections may have lost."""
@@ -199,14 +185,7 @@ class Reader:
 
     def removed(self) -> Script:
         """Which brokers still hold copies of deleted topics."""
-        found = yield from self._children(layout.REMOVED, watched=False)
-        changes: list[Change] = []
-        for name, value in found:
-            path = f"{layout.REMOVED}/{name}"
-            change = self._decoded(path, _removed, path, value)
-            if change is not None:
-                changes.append(change)
-        return changes
+        return (yield from self._readable(layout.REMOVED, _removed))
 
     def wishes(self, row: str) -> Script:
         """What is written in a row of wishes about partitions: below each topic."""
@@ -279,7 +258,8 @@ def _broker(path: str, value: Versioned) -> Broker:
     return Broker(info, said.loss, said.incarnation)
 
 
-def _admitted(path: str, name: str, value: Versioned) -> BrokerAdmitted:
+def _admitted(path: str, value: Versioned) -> BrokerAdmitted:
+    name = path.rsplit("/", 1)[1]
     if not (name.isascii() and name.isdecimal()):
         raise StoreCorrupt(path, f"{name!r} is not the number of a broker")
     broker_id = int(name)
@@ -316,7 +296,7 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     if path.startswith(judgements.LOSSES):
         return None if value is None else LossNoted(path, value.version, judgements.decode_loss(path, value.value))
     if path.startswith(judgements.ADMITTED):
-        return None if value is None else _admitted(path, path.rsplit("/", 1)[1], value)
+        return None if value is None else _admitted(path, value)
     place = layout.place_of(path)
     topic_id = cluster.names.get(place.topic or "")
     match place.row:

@@ -15,7 +15,8 @@ from attrs import evolve, field, frozen
 
 from replog.controller import moves, topics
 from replog.controller.assignment import check_replicas
-from replog.controller.cluster import Change, Cluster, Due, MoveWished, MoveWishGone, Topic, TopicSet
+from replog.controller.changes import Change, Due, MoveWished, MoveWishGone, Topic, TopicSet
+from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.election import Loss, effective_min_isr
 from replog.controller.events import MovesDue, Wish

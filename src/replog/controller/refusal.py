@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any
 
 from replog.config import check_topic_name
-from replog.controller.cluster import Cluster, Topic
+from replog.controller.changes import Topic
+from replog.controller.cluster import Cluster
 from replog.controller.events import AdminAsked, Event, IsrProposed
 from replog.errors import Code, ReplogError, StoreFull, UsageError
 from replog.messages import AdminAnswer, AlterIsrAnswer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from replog.controller import topics
-from replog.controller.cluster import Change, StateGone, Topic, TopicSet, WishNoted
+from replog.controller.changes import Change, StateGone, Topic, TopicSet, WishNoted
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.refusal import Refusal, named, standing

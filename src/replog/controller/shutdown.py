@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.controller.cluster import Cluster, DrainingGone, DrainingSet, Due
+from replog.controller.changes import DrainingGone, DrainingSet, Due
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, Step, pack
 from replog.controller.events import AdminAsked, BrokersSeen, DrainingEnded, Event, ShutdownAsked
 from replog.controller.refusal import Refusal

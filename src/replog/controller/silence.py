@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.controller.cluster import Cluster, Due, SilenceSet
+from replog.controller.changes import Due, SilenceSet
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Step
 from replog.controller.events import SilenceChanged
 from replog.model import PartitionId

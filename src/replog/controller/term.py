@@ -11,7 +11,7 @@ from replog.config import BrokerConfig
 from replog.controller import reassign, topics
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Won, still_seated
-from replog.controller.cluster import BrokerGone, BrokerSet, Due, Settled, StateGone, StateSet, Topic, TopicSet
+from replog.controller.changes import BrokerGone, BrokerSet, Due, Settled, StateGone, StateSet, Topic, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (

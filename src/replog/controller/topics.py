@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from replog.config import TopicConfig, default_min_isr
 from replog.controller.assignment import check_assignment, spread
-from replog.controller.cluster import (
+from replog.controller.changes import (
     Change,
-    Cluster,
     DeletionGone,
     DeletionSet,
     Due,
@@ -27,6 +26,7 @@ from replog.controller.cluster import (
     TopicGone,
     TopicSet,
 )
+from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, Step, pack
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from replog.controller.cluster import (
+from replog.controller.changes import (
     BrokerAdmitted,
     BrokerGone,
     BrokerSet,
     Change,
-    Cluster,
     DrainingGone,
     DrainingSet,
     SilenceSet,
@@ -17,6 +16,7 @@ from replog.controller.cluster import (
     TopicGone,
     TopicSet,
 )
+from replog.controller.cluster import Cluster
 from replog.messages import ClusterView, PartitionView, TopicView
 from replog.model import BrokerInfo, PartitionId
 

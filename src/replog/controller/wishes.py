@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replog.controller.cluster import RejectionNoted
+from replog.controller.changes import RejectionNoted
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import RejectionsSeen, Wish
 from replog.controller.refusal import Refusal

@@ -11,7 +11,8 @@ from tests.simulation.mutants.followers import SAFETY
 
 from replog.controller import admin as admin_module
 from replog.controller import controller as controller_module
-from replog.controller.cluster import Cluster, Topic
+from replog.controller.changes import Topic
+from replog.controller.cluster import Cluster
 from replog.controller.controller import Controller
 from replog.controller.election import Choice
 from replog.controller.term import Term

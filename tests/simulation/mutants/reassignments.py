@@ -8,7 +8,8 @@ from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
 from replog.controller import moves
-from replog.controller.cluster import Cluster, Topic
+from replog.controller.changes import Topic
+from replog.controller.cluster import Cluster
 
 __all__ = ["MUTANTS"]
 

@@ -11,7 +11,7 @@ from tests.simulation.mutants.followers import SAFETY
 
 from replog.controller import election as election_module
 from replog.controller import partitions as partitions_module
-from replog.controller.cluster import Topic
+from replog.controller.changes import Topic
 from replog.model import Assignment, PartitionState
 
 __all__ = ["MUTANTS"]

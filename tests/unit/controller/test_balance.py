@@ -7,7 +7,8 @@ from tests.unit.controller.harness import World, pid
 
 from replog.config import BrokerConfig
 from replog.controller.balance import Rhythm, misplaced
-from replog.controller.cluster import Cluster, StateSet, Topic, TopicSet
+from replog.controller.changes import StateSet, Topic, TopicSet
+from replog.controller.cluster import Cluster
 from replog.errors import Code, UsageError
 from replog.metadata import layout
 from replog.model import Assignment, PartitionState

@@ -9,7 +9,8 @@ from attrs import evolve
 from tests.unit.controller.harness import World, pid
 
 from replog.config import BrokerConfig, TopicConfig
-from replog.controller.cluster import Broker, BrokerSet, Cluster, RemovedSet, ReplicaBroken, StateSet, Topic, TopicSet
+from replog.controller.changes import Broker, BrokerSet, RemovedSet, ReplicaBroken, StateSet, Topic, TopicSet
+from replog.controller.cluster import Cluster
 from replog.controller.controller import Controller
 from replog.controller.decision import Ask, Decision, Step
 from replog.controller.election import choose

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.controller.harness import World, pid
 
 from replog.config import BrokerConfig, TopicConfig
-from replog.controller.cluster import Broker, BrokerSet, MoveWished, StateSet, Topic, TopicSet
+from replog.controller.changes import Broker, BrokerSet, MoveWished, StateSet, Topic, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.events import IsrProposed, MovesDue, Recheck, Wish, WishesSeen
 from replog.errors import Code

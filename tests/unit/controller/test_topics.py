@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.harness import World, pid
 
-from replog.controller.cluster import DeletionSet
+from replog.controller.changes import DeletionSet
 from replog.controller.events import DeletionsSeen
 from replog.errors import Code
 from replog.messages import AlterIsr, LeaderAndIsr, StopReplica

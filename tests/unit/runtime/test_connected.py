@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster
 
 import replog
@@ -135,20 +136,6 @@ def driver_of(client: replog.Client) -> Any:
     return client._driver
 
 
-def elsewhere(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as problem:
-            outcome.append(problem)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread, outcome
-
-
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -204,7 +191,7 @@ def test_one_thread_rests_on_the_sockets_and_brings_everybody_theirs(client: rep
     client.topics()
     (transport,) = FakeTransport.made
     transport.held = lambda message: isinstance(message, Fetch)
-    threads = [elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None)) for _ in range(5)]
+    threads = [in_thread(lambda: client.fetch("t", 0, 0, wait_s=None)) for _ in range(5)]
     driver = driver_of(client)
     eventually(lambda: len(driver._waiters) == 4 and driver._polling is not None)
     first = driver._polling.thread
@@ -224,9 +211,9 @@ def test_who_rests_brings_others_theirs_and_goes_on_resting(client: replog.Clien
     (transport,) = FakeTransport.made
     transport.held = lambda message: isinstance(message, Fetch | Produce)
     driver = driver_of(client)
-    long, found = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    long, found = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._polling is not None)
-    short, receipt = elsewhere(lambda: client.append("t", 0, ["a"], timeout_s=None))
+    short, receipt = in_thread(lambda: client.append("t", 0, ["a"], timeout_s=None))
     eventually(lambda: driver._waiters)
     transport.release(Produce)
     short.join(30)
@@ -243,9 +230,9 @@ def test_the_place_on_the_sockets_is_passed_on(client: replog.Client) -> None:
     transport.held = lambda message: isinstance(message, Fetch)
     driver = driver_of(client)
     leave = threading.Event()
-    short, gone = elsewhere(lambda: driver.wait(leave.is_set, None))
+    short, gone = in_thread(lambda: driver.wait(leave.is_set, None))
     eventually(lambda: driver._polling is not None)
-    long, outcome = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    long, outcome = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._waiters)
     leave.set()
     transport.wake()
@@ -263,7 +250,7 @@ def test_running_beside_a_thread_that_rests_neither_waits_nor_reads(client: repl
     (transport,) = FakeTransport.made
     transport.held = lambda message: isinstance(message, Fetch)
     driver = driver_of(client)
-    thread, _ = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    thread, _ = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._polling is not None)
     readers, flushed = len(transport.readers), transport.flushed
     driver.run()
@@ -280,7 +267,7 @@ def test_a_nearer_deadline_calls_up_the_thread_that_rests(client: replog.Client)
     (transport,) = FakeTransport.made
     transport.held = lambda message: isinstance(message, Fetch | Produce)
     driver = driver_of(client)
-    thread, _ = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    thread, _ = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._polling is not None and transport.kept)
     resting = driver._polling
     before = resting.until_ms
@@ -303,7 +290,7 @@ def test_a_background_thread_gives_way_to_the_application(client: replog.Client)
     delivery = producer.send("t", "x")
     eventually(lambda: driver._polling is not None and driver._polling.background)
     asked = transport.wakes
-    thread, outcome = elsewhere(lambda: delivery.result(timeout_s=30))
+    thread, outcome = in_thread(lambda: delivery.result(timeout_s=30))
     eventually(lambda: driver._polling is not None and not driver._polling.background)
     assert transport.wakes > asked
     transport.release()
@@ -332,7 +319,7 @@ def test_a_connection_is_not_ended_under_the_thread_that_rests_on_it(client: rep
     (old,) = FakeTransport.made
     old.held = lambda message: isinstance(message, Fetch)
     driver = driver_of(client)
-    thread, outcome = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    thread, outcome = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._polling is not None)
     with driver.lock:
         driver._crashed(KeyboardInterrupt())
@@ -405,7 +392,7 @@ def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client
     producer.send("t", "a")
     with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
         producer.flush(timeout_s=0.05)
-    thread, outcome = elsewhere(lambda: client.append("t", 0, ["b"], acks=0))
+    thread, outcome = in_thread(lambda: client.append("t", 0, ["b"], acks=0))
     driver = driver_of(client)
     eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
     assert thread.is_alive()
@@ -427,9 +414,9 @@ def test_while_a_callback_takes_its_time_another_rests_on_the_sockets(client: re
     others_turn = threading.Event()
     turned: list[bool] = []
     delivery.add_done_callback(lambda _: turned.append(others_turn.wait(30)))
-    first, _ = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    first, _ = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._polling is not None and driver._polling.thread == first.ident)
-    second, found = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    second, found = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: second.ident in [waiter.thread for waiter in driver._waiters])
     transport.release(Produce)
     eventually(lambda: driver._polling is not None and driver._polling.thread == second.ident, 10)
@@ -447,10 +434,10 @@ def test_what_one_waits_for_may_raise_and_raises_there(client: replog.Client) ->
     (transport,) = FakeTransport.made
     transport.held = lambda message: isinstance(message, Fetch)
     driver = driver_of(client)
-    first, found = elsewhere(lambda: client.fetch("t", 0, 0, wait_s=None))
+    first, found = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
     eventually(lambda: driver._polling is not None)
     broken = threading.Event()
-    second, problem = elsewhere(lambda: driver.wait(lambda: broken.is_set() and 1 // 0 == 1, None))
+    second, problem = in_thread(lambda: driver.wait(lambda: broken.is_set() and 1 // 0 == 1, None))
     eventually(lambda: driver._waiters)
     broken.set()
     client.append("t", 0, ["a"])  # the first thread takes in the answer, and asks for the second whether it is done

@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import frozen
 
-from replog.controller.cluster import Admitted, Broker, BrokerAdmitted, BrokerSet, Due, StateSet, Topic, TopicSet
+from replog.controller.changes import Admitted, Broker, BrokerAdmitted, BrokerSet, Due, StateSet, Topic, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision
 from replog.controller.events import BrokerAcknowledged, BrokersSeen, Event, IsrProposed, Recheck
