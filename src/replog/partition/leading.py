@@ -96,9 +96,16 @@ class Leading:
         self._settle(Committed(state.isr))
 
     def reconfigure(self, state: PartitionState, assignment: Assignment, config: TopicConfig) -> None:
-        """Another configuration under the same partition epoch: that says nothing about what was proposed, which stays pending (4.3)."""
+        """Another configuration under the same partition epoch: that says nothing about what was proposed, which stays pending (4.3).
+
+        Unless it was to let in a broker that is no replica any more: the answer that brought this epoch was faster than its
+        notice. Every other assignment has another partition epoch, so that such a proposal can never be granted.
+        """
         self._configure(state, assignment, config)
-        self._settle(self.isr)
+        isr = self.isr
+        if isinstance(isr, PendingExpand) and not set(isr.joining) <= set(assignment.replicas):
+            isr = Committed(isr.isr)
+        self._settle(isr)
 
     def _configure(self, state: PartitionState, assignment: Assignment, config: TopicConfig) -> None:
         for broker_id in assignment.replicas:

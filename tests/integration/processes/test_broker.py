@@ -228,6 +228,7 @@ def dead(one: replog.Broker) -> FileStore:
     assert isinstance(store, FileStore)
     sessions.close = lambda *_: None  # type: ignore[method-assign]
     one.stop(controlled=False)
+    store.keep_alive()  # its lease runs from here: a quick broker is ready, and gone, before its first tick
     store._file.upkeep.stop()
     return store
 

@@ -432,3 +432,20 @@ def test_another_configuration_does_not_decide_what_was_proposed() -> None:
     assert partition.become(evolve(told, state=state, config=evolve(told.config, retention_ms=1_000, min_isr=1)), 1) == 0
     assert lead.config.retention_ms == 1_000
     assert lead.isr is change
+
+
+@pytest.mark.parametrize(("replicas", "stays"), [((1, 2, 3, 4), True), ((1, 2, 3), False)])
+def test_what_was_proposed_for_a_broker_that_is_no_replica_any_more_is_taken_back(replicas: tuple[int, ...], stays: bool) -> None:
+    """The answer that completed a move was faster than the notice of it; the controller refuses such a proposal for ever."""
+    partition = partition_of(log_of(), brokers=4)
+    partition.become(notice(1, 5, (1, 2), replicas=(1, 2, 3, 4)), 0)
+    lead = led(partition)
+    for joining in (3, 4):
+        assert fetch(partition, joining, 0, -1) == (0, None)
+    change = lead.change(0)
+    assert isinstance(change, PendingExpand)
+    assert change.joining == (3, 4)
+    lead.propose(change)
+    assert partition.become(notice(1, 5, (1, 2), replicas=replicas), 1) == 0
+    assert lead.isr == (change if stays else Committed((1, 2)))
+    assert [replica.broker_id for replica in lead.counted] == ([2, 3, 4] if stays else [2])

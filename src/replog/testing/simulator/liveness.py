@@ -189,24 +189,34 @@ class ProbesAreConfirmed(Promise):
                 yield f"{probe.queue.topic}-{probe.queue.partition}: {probe.error or 'no answer'}"
 
     def keep(self, world: World) -> None:
-        """Read them as well."""
+        """Read them as well: again while there is nothing to read yet, for a leader that is new learns its watermark from its followers."""
         super().keep(world)
         client = next(iter(world.clients.values()))
         deadline_ms = world.now_ms + PROBE_MS
-        reads = [
-            FetchOp(p.queue.topic, p.queue.partition, p.base_offset, max_bytes=1 << 16, wait_ms=0, deadline_ms=deadline_ms)
-            for p in self._probes
-        ]
-        for op in reads:
-            client.submit(op)
-        world.run_until(deadline_ms + 1_000, lambda: all(op.done for op in reads))
-        for probe, op in zip(self._probes, reads, strict=True):
-            assert probe.base_offset is not None
-            if isinstance(op.error, OffsetOutOfRange) and world.is_trimmed(probe.queue.partition, probe.base_offset):
-                continue  # retention was faster
-            if not op.done or op.error is not None or not op.result.records or op.result.records[0].offset != probe.base_offset:
-                where = f"{probe.queue.topic}-{probe.queue.partition} at {probe.base_offset}"
-                raise Violation("L8" if world.absent else self.name, f"{where} was confirmed, and is not read: {op.error}")
+        unread = self._probes
+        while unread:
+            reads = []
+            for probe in unread:
+                at = (probe.queue.topic, probe.queue.partition, probe.base_offset)
+                reads.append(FetchOp(*at, max_bytes=1 << 16, wait_ms=0, deadline_ms=deadline_ms))
+                client.submit(reads[-1])
+            world.run_until(deadline_ms + 1_000, lambda reads=reads: all(op.done for op in reads))  # type: ignore[misc]
+            pairs = zip(unread, reads, strict=True)
+            unread = [probe for probe, op in pairs if not self._is_read(world, probe, op, last=world.now_ms >= deadline_ms)]
+            if unread:
+                world.run_until(min(world.now_ms + _STEP_MS, deadline_ms))
+
+    def _is_read(self, world: World, probe: Any, op: FetchOp, *, last: bool) -> bool:
+        """Whether the probe was read. Raises Violation if something else was, or nothing in the `last` attempt."""
+        assert probe.base_offset is not None
+        if isinstance(op.error, OffsetOutOfRange) and world.is_trimmed(probe.queue.partition, probe.base_offset):
+            return True  # retention was faster
+        if op.done and op.error is None and not op.result.records and not last:
+            return False
+        if not op.done or op.error is not None or not op.result.records or op.result.records[0].offset != probe.base_offset:
+            where = f"{probe.queue.topic}-{probe.queue.partition} at {probe.base_offset}"
+            raise Violation("L8" if world.absent else self.name, f"{where} was confirmed, and is not read: {op.error}")
+        return True
 
 
 class CopiesAreEqual(Promise):
