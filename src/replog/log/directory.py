@@ -242,6 +242,11 @@ class FileLogDirectory(LogDirectory):
         ]
         if any(start[0] in self._checkpointed and start[0] not in live for start in changed):
             self.checkpoint()  # the last one speaks of a deleted log of the same identity: its flushed end is not that of a new one
+        # A new log must not find the files of one that a full disk kept from being renamed.
+        gone = self._catalogue.quarantined
+        leftover = {start[0]: gone[start[0]] for start in changed if start[0] in gone and start[0] not in live}
+        if leftover:
+            self._on_disk(lambda: self._move_away(leftover))
         self._on_disk(lambda: self._catalogue.add(changed))
         logs: list[Log] = []
         for identity, _, config in starts:
@@ -285,18 +290,24 @@ class FileLogDirectory(LogDirectory):
             self.fs.fsync_dir(self._storage.folder)
 
     def _delete_quarantined(self, identities: Sequence[PartitionId]) -> None:
-        # A full disk may have come between the entry of a quarantine and the renaming of its folder.
-        quarantined, live = self._catalogue.quarantined, self._catalogue.live
-        self._move_away({identity: quarantined[identity] for identity in identities if identity not in live})
-        quarantine = f"{self.path}/{_QUARANTINE}"
+        """Nothing here needs space: a full disk may have come between the entry of a quarantine and the renaming of its folder."""
+        quarantine, logs = f"{self.path}/{_QUARANTINE}", self._storage.folder
         wanted = {folder_name(identity) for identity in identities}
         for name in self.fs.listdir(quarantine):
             if name.rpartition(".")[0] in wanted:
-                for file in self.fs.listdir(f"{quarantine}/{name}"):
-                    self.fs.unlink(f"{quarantine}/{name}/{file}")
-                self.fs.rmdir(f"{quarantine}/{name}")
+                self._delete_folder(f"{quarantine}/{name}")
         self.fs.fsync_dir(quarantine)
+        leftover = [path for one in identities if one not in self._logs and self.fs.size(path := self._storage.folder_of(one)) is not None]
+        for path in leftover:
+            self._delete_folder(path)
+        if leftover:
+            self.fs.fsync_dir(logs)
         self._catalogue.purge(identities)
+
+    def _delete_folder(self, path: str) -> None:
+        for file in self.fs.listdir(path):
+            self.fs.unlink(f"{path}/{file}")
+        self.fs.rmdir(path)
 
     # ------------------------------------------------------------------------------------------- its life, and the end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -25,12 +26,14 @@ class Upkeep:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, unless it has begun. Never waits for a call of `tend`."""
+        """Begin, unless it has begun. Never waits for a call of `tend`. Where no thread can be had, nothing has: ask again."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    with contextlib.suppress(RuntimeError):
+                        thread.start()
+                        self._thread = thread
 
     def stop(self) -> None:
         """No further call begins. Does not wait for the one that runs: it may be where this comes from."""

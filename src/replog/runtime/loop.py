@@ -96,10 +96,14 @@ class Loop:
         return taken
 
     def start(self, name: str) -> None:
-        """Take turns on a daemon thread until `stop`, after which there is no other start. Idempotent."""
+        """Take turns on a daemon thread until `stop`, after which there is no other start. Idempotent.
+
+        RuntimeError if no thread can be had; it may be tried again.
+        """
         if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            thread.start()
+            self._thread = thread
 
     @property
     def is_running(self) -> bool:

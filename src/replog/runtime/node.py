@@ -175,7 +175,11 @@ class Broker:
         )
         for address in (broker, members[1]):
             self._loop.listen(address)
-        life.take_seats(lambda problem: self._died(life, problem))
+        try:
+            life.take_seats(lambda problem: self._died(life, problem))
+        except BaseException:
+            self._end_life(clean=False)
+            raise
 
     def _directory(self) -> LogDirectory:
         if self._data is None:
@@ -212,7 +216,7 @@ class Broker:
                 self._kept = life.directory
 
     def start(self) -> Self:
-        """Run on a thread of its own, from now on."""
+        """Run on a thread of its own, from now on. Raises what `open` does; RuntimeError if no thread can be had: it may be tried again."""
         self.open()
         self._loop.start(f"replog broker {self.broker_id}")
         return self
@@ -261,7 +265,11 @@ class Broker:
             self._loop.turn(0.05)
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.stop(controlled=False)
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()

@@ -1,6 +1,7 @@
 """Threads for work that blocks: flushes and store calls. Never anything on the way of an acknowledgement but an fsync it waits for.
 
-One thread per lane, started when the lane gets its first work: what is in one lane runs in order.
+One thread per lane, started when the lane gets its first work: what is in one lane runs in order. Where no further thread can
+be had, a lane shares one.
 """
 
 from __future__ import annotations
@@ -28,23 +29,36 @@ class Workers:
         self._lock = threading.Lock()
 
     def submit(self, lane: str, work: Callable[[], None]) -> None:
-        """Have `work` done; dropped after `close`. From any thread. What it raises is logged, and ends nothing."""
+        """Have `work` done; dropped after `close`. From any thread. What it raises is logged, and ends nothing.
+
+        RuntimeError if no thread can be started, and there is none yet.
+        """
         with self._lock:
-            if self._closed:
-                return
-            queue = self._lanes.get(lane)
-            if queue is None:
-                queue = self._lanes[lane] = SimpleQueue()
-                thread = threading.Thread(target=_run, args=(queue,), name=f"{self._name} {lane}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            queue.put(work)
+            if not self._closed:
+                queue = self._lanes.get(lane)
+                if queue is None:
+                    queue = self._lanes[lane] = self._begin(lane)
+                queue.put(work)
+
+    def _begin(self, lane: str) -> SimpleQueue[Callable[[], None] | None]:
+        queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        thread = threading.Thread(target=_run, args=(queue,), name=f"{self._name} {lane}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the process may have no more of them; what was asked for must not be lost for that
+            if not self._lanes:
+                raise
+            shared, queue = next(iter(self._lanes.items()))
+            _log.warning("no thread for %s %s; it shares that of %s", self._name, lane, shared)
+            return queue
+        self._threads.append(thread)
+        return queue
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Finish what was given, and end the threads; those that have not ended after `timeout_s` are left behind. Idempotent."""
         with self._lock:
             self._closed = True
-            for queue in self._lanes.values():
+            for queue in {id(queue): queue for queue in self._lanes.values()}.values():
                 queue.put(None)
             threads = list(self._threads)
             self._lanes.clear()

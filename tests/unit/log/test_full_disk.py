@@ -387,3 +387,50 @@ def test_copies_that_could_not_be_put_away_whole_are_deleted_all_the_same() -> N
     assert not [path for path in fs.paths() if path.endswith(".log")]
     directory.close(clean=True)
     assert open_directory(fs).identities() == []
+
+
+def test_a_purge_takes_no_space() -> None:
+    """Else a full disk would keep for ever what would make room on it."""
+    fs = NoRoomToRename()
+    directory = open_directory(fs)
+    many = [IDENTITY._replace(partition=number) for number in range(6)]
+    for log in directory.create([LogStart(identity, "t", TopicConfig()) for identity in many]):
+        append(log, 1)
+    with pytest.raises(LogFull):
+        directory.quarantine_each(many, 1_000)
+    directory.purge_each(many)
+    assert directory.quarantined() == {}
+    assert not [path for path in fs.paths() if path.endswith(".log")]
+    directory.close(clean=False)
+    assert open_directory(fs).identities() == []
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_copy_that_comes_back_begins_anew_although_it_could_not_be_put_away_whole(power: bool) -> None:
+    fs = NoRoomToRename()
+    fs.room = 0
+    directory, log = open_log(fs, TopicConfig(segment_bytes=500))
+    for _ in range(12):
+        append(log, 2)
+    flush(log)
+    directory.checkpoint()
+    with pytest.raises(LogFull):
+        directory.quarantine_each([IDENTITY], 1_000)
+    with pytest.raises(LogFull):
+        directory.create([LogStart(IDENTITY, "t", TopicConfig())])
+    fs.room = 1
+    (anew,) = directory.create([LogStart(IDENTITY, "t", TopicConfig())])
+    append(anew, 2, epoch=5)
+    flush(anew)
+    kill(fs, directory)
+    if power:
+        fs.cut_power(keep_all)
+    directory = open_directory(fs)
+    again = directory.get(IDENTITY)
+    assert again is not None
+    assert (again.start_offset, again.end_offset, again.epochs.entries()) == (0, 2, ((5, 0),))
+    assert (directory.recovered, directory.loss.lossy) == ({}, (IDENTITY,) if power else ())  # flush="os" says nothing of a power cut
+    assert IDENTITY in directory.quarantined()
+    directory.purge_each([IDENTITY])
+    assert (again.start_offset, again.end_offset) == (0, 2)
+    assert len([path for path in fs.paths() if path.endswith(".log")]) == 1

@@ -1,0 +1,94 @@
+"""Threads for work that blocks, also where there are no more of them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import replog
+from replog.runtime.workers import Workers
+from replog.testing.eventually import eventually
+
+
+class Scarce:
+    """Refuses the start of threads with these names, each once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        self.refused: list[str] = []
+        start = threading.Thread.start
+
+        def scarce(thread: threading.Thread) -> None:
+            if thread.name in names and thread.name not in self.refused:
+                self.refused.append(thread.name)
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", scarce)
+
+
+def test_each_lane_in_order() -> None:
+    workers, done, others = Workers("w"), [], []
+    for number in range(100):
+        workers.submit("a", lambda number=number: done.append(number))  # type: ignore[misc]
+        workers.submit("b", lambda number=number: others.append(number))  # type: ignore[misc]
+    workers.close()
+    assert done == others == list(range(100))
+
+
+def test_a_lane_without_a_thread_shares_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    scarce = Scarce(monkeypatch, "w b")
+    workers, done = Workers("w"), []
+    for lane in "ab":
+        for number in range(3):
+            workers.submit(lane, lambda text=f"{lane}{number}": done.append(text))  # type: ignore[misc]
+    workers.close()
+    assert scarce.refused == ["w b"]
+    assert done == ["a0", "a1", "a2", "b0", "b1", "b2"]
+
+
+def test_without_any_thread_it_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    Scarce(monkeypatch, "w a")
+    workers, done = Workers("w"), []
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        workers.submit("a", lambda: done.append(1))
+    workers.submit("a", lambda: done.append(2))
+    workers.close()
+    assert done == [2]
+
+
+@pytest.mark.parametrize("lane", ["store ('membership', 1)", "flush"])
+def test_a_broker_short_of_one_thread_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str) -> None:
+    scarce = Scarce(monkeypatch, f"replog broker 1 {lane}")
+    with (
+        replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "data", store=f"file://{tmp_path / 's.db'}") as broker,
+        broker.wait_until_ready(timeout_s=60).client() as client,
+    ):
+        client.create_topic("t", replication_factor=1, flush="ack")
+        assert client.append("t", 0, ["x"]).last_offset == 0
+    assert len(scarce.refused) == 1
+
+
+@pytest.mark.parametrize("name", ["replog broker 1 store", "replog broker 1"])
+def test_a_broker_that_gets_no_thread_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def broker() -> replog.Broker:
+        return replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "data", store=f"file://{tmp_path / 's.db'}")
+
+    scarce = Scarce(monkeypatch, name)
+    with pytest.raises(RuntimeError, match="can't start new thread"), broker():
+        pass
+    assert scarce.refused == [name]
+    with broker() as again:
+        again.wait_until_ready(timeout_s=60)
+
+
+def test_a_session_that_gets_no_thread_gets_one_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scarce = Scarce(monkeypatch, "replog s.db")
+    with replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "data", store=f"file://{tmp_path / 's.db'}") as broker:
+        broker.wait_until_ready(timeout_s=60)
+        eventually(lambda: [thread.name for thread in threading.enumerate()].count("replog s.db") == 1)
+        assert scarce.refused == ["replog s.db"]
+    assert "goes on after an error" not in caplog.text
