@@ -73,6 +73,9 @@ def test_s24_the_way_back_needs_somebody_in_sync() -> None:
     book.assigned_before, book.assignment = HALF_WAY, Assignment((1, 2))
     book.state = evolve(STATE, partition_epoch=5, isr=(), leader=None, leader_epoch=4)
     violates("S24", rule.stored, book, {}, STATE)
+    book.assigned_before = Assignment((2, 1), removing=(1,), original=(1, 2))  # nobody leaves: it was about to be smaller
+    holds(rule.stored, book, {}, STATE)
+    book.assigned_before = HALF_WAY
     book.state = evolve(book.state, isr=(2,), leader=2)
     holds(rule.stored, book, {}, STATE)
 
