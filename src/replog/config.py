@@ -16,11 +16,25 @@ from attrs import validators as v
 
 from replog.errors import UsageError
 
-__all__ = ["MAX_TOPIC_NAME", "BrokerConfig", "ClientConfig", "TopicConfig", "check_partition_number", "check_topic_name", "default_min_isr"]
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "FRAME_BYTES_MAX",
+    "MAX_TOPIC_NAME",
+    "BrokerConfig",
+    "ClientConfig",
+    "TopicConfig",
+    "check_partition_number",
+    "check_topic_name",
+    "default_min_isr",
+]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
+FRAME_BYTES_MAX: Final = 64 * MIB
+"""Largest message between processes, all of its frame: a larger one is neither sent nor accepted."""
+BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1 * MIB
+"""No configuration may allow a larger batch or answer: the rest of the frame is for what is said beside the records."""
 MAX_TOPIC_NAME: Final = 249
 _TOPIC_CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
@@ -128,7 +142,7 @@ class TopicConfig:
     """Segments whose newest record is older than this are removed; None keeps everything."""
     retention_bytes: int | None = field(default=None, validator=v.optional(_whole(1, _MAX64)))
     """Oldest segments are removed while the log is larger than this; None keeps everything."""
-    max_batch_bytes: int = field(default=8 * MIB, validator=_whole(256, 512 * MIB))
+    max_batch_bytes: int = field(default=8 * MIB, validator=_whole(256, BATCH_BYTES_MAX))
     """Largest batch, header included."""
     unclean_leader_election: bool = field(default=False, validator=_flag)
     """Allow the controller to elect a replica that may miss committed records (KIP-106; off by default)."""
@@ -143,6 +157,16 @@ class TopicConfig:
         """The same values, each under the name of its key here. Raises UsageError on an unknown key or one that is given twice."""
         return _known(cls, values, _TOPIC_ALIASES)
 
+    @classmethod
+    def kept(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The same values, for what is stored already: a batch size of a time when more was allowed counts as the most that is now."""
+
+        def at_most(key: str, value: Any) -> Any:
+            is_limit = _TOPIC_ALIASES.get(key, key) == "max_batch_bytes" and type(value) is int
+            return min(value, BATCH_BYTES_MAX) if is_limit else value
+
+        return {key: at_most(key, value) for key, value in values.items()}
+
     def to_mapping(self) -> dict[str, Any]:
         """The keys that differ from the defaults, as plain values: what the store keeps."""
         return {a.name: getattr(self, a.name) for a in attrs.fields(type(self)) if getattr(self, a.name) != a.default}
@@ -156,9 +180,9 @@ class BrokerConfig:
     """A follower that was not caught up for this long leaves the ISR (checked every half of it)."""
     fetch_wait_ms: int = field(default=500, validator=_whole(1, 60_000))
     """How long a leader may hold a follower's fetch when nothing is new."""
-    fetch_bytes_max: int = field(default=8 * MIB, validator=_whole(4 * KIB, 512 * MIB))
+    fetch_bytes_max: int = field(default=8 * MIB, validator=_whole(4 * KIB, BATCH_BYTES_MAX))
     """Bytes in one fetch answer (one larger batch still goes through alone)."""
-    fetch_partition_bytes_max: int = field(default=1 * MIB, validator=_whole(1 * KIB, 512 * MIB))
+    fetch_partition_bytes_max: int = field(default=1 * MIB, validator=_whole(1 * KIB, BATCH_BYTES_MAX))
     fetch_timeout_ms: int = field(default=10_000, validator=_whole(1, _MAX64))
     """A follower opens a new session when an answer takes longer than this."""
     retry_backoff_ms: int = field(default=50, validator=_whole(1, 60_000))
@@ -207,6 +231,17 @@ class BrokerConfig:
     topic_bytes_max: int = field(default=600_000, validator=_whole(256, 2**31 - 1))
     """Largest entry of one topic in the metadata store, about 42 bytes per partition of three replicas. A node of ZooKeeper, and the
     transaction that writes it, must stay below the servers' jute.maxbuffer (1 MiB), also while partitions are reassigned."""
+    auto_create_topics: bool = field(default=False, validator=_flag)
+    """Make a topic that a producer or a reader asks for and that does not exist, as the next four keys say. Every broker needs it: the
+    one that is asked passes the wish on, the controller makes the topic as its own configuration says."""
+    auto_create_partitions: int = field(default=1, validator=_whole(1, 500))
+    """At most so many that one transaction makes them all: nobody sees half of the topic."""
+    auto_create_replication_factor: int = field(default=0, validator=_whole(0, 64))
+    """0: min(3, live brokers), as `create_topic` has it."""
+    auto_create_min_isr: int = field(default=0, validator=_whole(0, 64))
+    """0: `default_min_isr(replication factor)`."""
+    auto_create_topics_max: int = field(default=10_000, validator=_whole(1, 10_000_000))
+    """Once the cluster has this many topics, more are made by `create_topic` only."""
     self_checks: bool = field(default=False, validator=_flag)
     """Check invariants while running, of whatever a message was about; a broker in which one does not hold stops (InvariantViolated)."""
 
@@ -231,13 +266,13 @@ class ClientConfig:
     metadata_max_age_ms: int = field(default=300_000, validator=_whole(1, _MAX64))
     max_in_flight: int = field(default=5, validator=_whole(1, 5))
     """Batches under way per partition; a broker remembers the last five of each writer (KIP-98)."""
-    batch_bytes: int = field(default=256 * KIB, validator=_whole(64, 512 * MIB))
+    batch_bytes: int = field(default=256 * KIB, validator=_whole(64, BATCH_BYTES_MAX))
     linger_ms: int = field(default=0, validator=_whole(0, 60_000))
     buffer_bytes: int = field(default=32 * MIB, validator=_whole(1 * KIB, 2**40))
     max_block_ms: int = field(default=60_000, validator=_whole(0, _MAX64))
-    fetch_bytes: int = field(default=1 * MIB, validator=_whole(1 * KIB, 512 * MIB))
+    fetch_bytes: int = field(default=1 * MIB, validator=_whole(1 * KIB, BATCH_BYTES_MAX))
     fetch_wait_ms: int = field(default=500, validator=_whole(0, 60_000))
-    max_record_bytes: int = field(default=8 * MIB - 64 * KIB, validator=_whole(1, 512 * MIB))
+    max_record_bytes: int = field(default=8 * MIB - 64 * KIB, validator=_whole(1, BATCH_BYTES_MAX))
     """Largest record (key, value and headers together)."""
 
     @classmethod

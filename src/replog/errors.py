@@ -61,6 +61,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OperationNotAttempted",
     "OutOfOrderSequence",
+    "PolicyViolation",
     "PreferredLeaderNotAvailable",
     "QuotaExceeded",
     "ReassignmentInProgress",
@@ -299,6 +300,10 @@ class InvalidRequest(Rejected, code=42):
     """The request is malformed or not allowed here."""
 
 
+class PolicyViolation(Rejected, code=44):
+    """The configuration of the brokers does not allow it."""
+
+
 class OutOfOrderSequence(Rejected, code=45):
     """The producer's sequence leaves a gap."""
 
@@ -445,6 +450,7 @@ class Code:
     INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE = 45
     INVALID_PRODUCER_EPOCH = 47
     OPERATION_NOT_ATTEMPTED = 55

@@ -26,8 +26,11 @@ KEEPER = '"$@" & pid=$!; echo $pid; cat > /dev/null; kill -9 $pid; wait $pid 2> 
 class ZooKeeperServer:
     """One server process. Kill it and start it again as you like; port and data stay."""
 
-    def __init__(self, folder: Path, *, port: int | None = None, number: int | None = None, members: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, port: int | None = None, number: int | None = None, members: str = "", heap_mib: int = 128
+    ) -> None:
         self.port = port or free_ports(1)[0]
+        self._heap_mib = heap_mib
         self._folder = folder
         self._number = number
         self._members = members
@@ -63,7 +66,7 @@ class ZooKeeperServer:
         )
         main = "ZooKeeperServerMain" if self._number is None else "quorum.QuorumPeerMain"
         jars = [str(jar) for name in JARS for jar in spark_jars().glob(f"{name}-[0-9]*.jar")]
-        flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(jars)]
+        flags = [f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(jars)]
         with (self._folder / "log").open("a") as log:
             self._keeper = subprocess.Popen(
                 ["sh", "-c", KEEPER, "sh", java(), *flags, f"org.apache.zookeeper.server.{main}", str(configuration)],

@@ -28,6 +28,7 @@ VIEW = m.ClusterView(
     removed_brokers=[9],
     cluster_id="c-1",
     request=44,
+    missing=[("new", 5, "being made")],
 )
 PLAIN: dict[str, Any] = {
     "name": "orders",
@@ -79,7 +80,7 @@ def messages() -> dict[str, Any]:
         m.ListedOffsets(8, [m.ListedOffset(P0, 1, 2, 3, 4, 5, 6)]),
         m.OffsetsForLeaderEpoch(9, [m.EpochsEntry(P0, 4, 3)]),
         m.Epochs(9, [m.EpochsResult(P0, 1, 3, 55)]),
-        m.Metadata(10, 3, 16),
+        m.Metadata(10, 3, 16, ["new"]),
         VIEW,
         m.UpdateMetadata(1, 3, 2**40, VIEW),
         m.LeaderAndIsr(1, 3, 2**40, 12, True, 3_000, [m.PartitionNotice(P0, "orders", STATE, ASSIGNMENT, CONFIG)]),

@@ -123,7 +123,7 @@ def flushed(partition: Any, epoch: Any = 1, end: Any = 1) -> bytes:
 
 
 def view_with(config: Any) -> bytes:
-    return frame_of(PACK([0, 0, -1, 0, [], [["t", b"i" * 16, config, [], -1]], [], [], "", -1]), "ClusterView")
+    return frame_of(PACK([0, 0, -1, 0, [], [["t", b"i" * 16, config, [], -1]], [], [], "", -1, []]), "ClusterView")
 
 
 def fetched(slices: Any, attached: bytes = b"") -> bytes:
@@ -177,7 +177,8 @@ def fetched(slices: Any, attached: bytes = b"") -> bytes:
         (frame_of(PACK([1, "v", {}, 1.5]), "Admin"), "Admin.origin holds a float"),
         (frame_of(PACK([1, "v", {"k": [[[[[[[[[1]]]]]]]]]}, None]), "Admin"), "Admin.arguments nests deeper than 8"),
         (frame_of(b"\x94\x01\xa1v\x80" + b"\x91" * 500, "Admin"), "Admin.origin nests deeper than 8"),
-        (frame_of(b"\x94\x01\xa1v\xdf\xff\xff\xff\xff", "Admin"), "ends too early"),
+        (frame_of(b"\x94\x01\xa1v\xdf\xff\xff\xff\xff", "Admin"), "Admin.arguments: up to here the message claims 4294967295 items"),
+        (frame_of(b"\x94\x01\xa1v\xdf\x00\x00\xff\xff", "Admin"), "ends too early"),
         (frame_of(b"\x94\x01\xa2\xff\xffx\x80\xc0", "Admin"), "codec can't decode"),
         (view_with({"min_isr": 0}), "TopicConfig: min_isr is 0"),
         (view_with({"min_irs": 1}), "TopicConfig: unknown configuration key 'min_irs'; did you mean 'min_isr'"),

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
-from replog.config import BrokerConfig, ClientConfig, TopicConfig, check_partition_number, check_topic_name, default_min_isr
+from replog.config import (
+    BATCH_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    BrokerConfig,
+    ClientConfig,
+    TopicConfig,
+    check_partition_number,
+    check_topic_name,
+    default_min_isr,
+)
 from replog.errors import UsageError
 
 
@@ -53,6 +64,37 @@ def test_every_limit_of_a_broker_and_a_client_is_an_int_in_range(kind: type[Brok
                 kind.from_mapping({attribute.name: bad})
     with pytest.raises(UsageError, match="did you mean"):
         kind.from_mapping({attrs.fields(kind)[0].name + "x": 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (TopicConfig, "max_batch_bytes"),
+        (TopicConfig, "max_message_bytes"),
+        (BrokerConfig, "fetch_bytes_max"),
+        (BrokerConfig, "fetch_partition_bytes_max"),
+        (ClientConfig, "batch_bytes"),
+        (ClientConfig, "fetch_bytes"),
+        (ClientConfig, "max_record_bytes"),
+    ],
+)
+def test_nothing_may_be_configured_that_no_frame_can_carry(kind: Any, key: str) -> None:
+    assert BATCH_BYTES_MAX < FRAME_BYTES_MAX
+    name = {"max_message_bytes": "max_batch_bytes"}.get(key, key)
+    assert getattr(kind.from_mapping({key: BATCH_BYTES_MAX}), name) == BATCH_BYTES_MAX
+    with pytest.raises(UsageError, match=rf"^{name} is {BATCH_BYTES_MAX + 1}; allowed are \d+ to {BATCH_BYTES_MAX}$"):
+        kind.from_mapping({key: BATCH_BYTES_MAX + 1})
+
+
+@pytest.mark.parametrize("key", ["max_batch_bytes", "max_message_bytes"])
+@pytest.mark.parametrize(
+    ("stored", "kept"),
+    [(1_000, 1_000), (BATCH_BYTES_MAX, BATCH_BYTES_MAX), (512 << 20, BATCH_BYTES_MAX), ("x", "x"), (True, True), (0, 0)],
+)
+def test_what_was_stored_when_more_was_allowed_is_kept_within_what_is(key: str, stored: object, kept: object) -> None:
+    values = {key: stored, "segment_bytes": 2**31 - 1}
+    assert TopicConfig.kept(values) == {key: kept, "segment_bytes": 2**31 - 1}
+    assert values[key] is stored
 
 
 @pytest.mark.parametrize("name", ["a", "orders.eu-1_x", "A" * 249, "..."])

@@ -32,6 +32,7 @@ TABLE = """
 40 InvalidConfig no
 41 NotController yes
 42 InvalidRequest no
+44 PolicyViolation no
 45 OutOfOrderSequence no
 47 InvalidProducerEpoch no
 55 OperationNotAttempted yes

@@ -47,6 +47,7 @@ from replog.messages import (
     ReplicaStatesAnswer,
     StopEntry,
     StopReplica,
+    Unsent,
     UpdateMetadata,
 )
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
@@ -76,7 +77,7 @@ class Broker:
         self._proposals = Proposals(broker_id, self.outbox, config)
         self._upkeep = Upkeep(directory, self.partitions, config)
         self._offsets = Offsets(self.partitions, self.routing, failed=self._fail)
-        self._forwarding = Forwarding(self.outbox, self.partitions)
+        self._forwarding = Forwarding(self.outbox, self.partitions, self.routing, config)
         self.leaving = Leaving(broker_id, self.outbox, self._commands)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
@@ -84,7 +85,7 @@ class Broker:
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self.on_produce,
-            Fetch: self.on_fetch,
+            Fetch: self._sessions.on_fetch,
             Fetched: self.on_fetched,
             Flushed: self.on_flushed,
             FlushDone: self.on_flush_done,
@@ -102,6 +103,7 @@ class Broker:
             Leave: self.leaving.on_leave,
             Registered: self.on_registered,
             Disconnected: self.on_disconnected,
+            Unsent: self._sessions.on_unsent,
         }
         self._checks = SelfChecks(broker_id, self.partitions, self.outbox, self._handlers) if config.self_checks else None
 
@@ -148,6 +150,7 @@ class Broker:
         if self._upkeep.heartbeat_due(now_ms):
             self._metadata_asked = False  # an answer that has not come by now is lost
             self._reports.heartbeat()
+            self._commands.age(now_ms)
             self.leaving.ask()
         try:
             for partition in self._upkeep.run(now_ms):
@@ -234,10 +237,6 @@ class Broker:
             self._proposals.consider(partition)
 
     # ---------------------------------------------------------------------------------------------------------- fetch
-
-    def on_fetch(self, sender: Address, message: Fetch, now_ms: int) -> None:
-        """A follower's or a client's fetch."""
-        self._sessions.on_fetch(sender, message, now_ms)
 
     def on_fetched(self, sender: Address, message: Fetched, now_ms: int) -> None:
         """A leader's answer: apply each entry, then ask on."""
@@ -449,8 +448,8 @@ class Broker:
 
     def on_metadata(self, sender: Address, message: Metadata, now_ms: int) -> None:
         """A client asks what it is missing."""
-        view = self.routing.answer(message.request, message.controller_epoch, message.since)
-        self.outbox.messages.append((sender, view))
+        missing = self._forwarding.missing.look(message.sought, self._commands.controller, now_ms)
+        self.outbox.messages.append((sender, self.routing.answer(message.request, message.controller_epoch, message.since, missing)))
 
     def on_admin(self, sender: Address, message: Admin, now_ms: int) -> None:
         """Pass a wish on to the controller; its answer comes back through here."""
@@ -458,7 +457,7 @@ class Broker:
 
     def on_admin_answer(self, sender: Address, message: AdminAnswer, now_ms: int) -> None:
         """The controller's answer to a wish that was passed on."""
-        self._forwarding.answered(message)
+        self._forwarding.answered(message, now_ms)
 
     def on_registered(self, sender: Address, message: Registered, now_ms: int) -> None:
         """Membership has registered this broker (or lost its session: -1)."""
@@ -470,6 +469,7 @@ class Broker:
 
     def on_disconnected(self, sender: Address, message: Disconnected, now_ms: int) -> None:
         """A hint of the driver: nobody is there now."""
+        self._forwarding.disconnected(message)
         self._sessions.disconnected(message.address)
         self._fetching.disconnected(message.address, now_ms)
 

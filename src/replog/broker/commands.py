@@ -16,6 +16,8 @@ TOPIC_DELETED = -2
 """Leader epoch of a StopEntry that comes from the deletion of the topic: no replica is newer (KIP-570)."""
 
 _STOPS_REMEMBERED = 10_000
+_STOPS_KEPT_MS = 60_000
+"""So long at least a stop is remembered: far longer than an older command can be on its way (a connection in doubt is given up)."""
 
 PutAway = Callable[[list[PartitionId]], int]
 """Puts copies away, all at once; the code of what has gone wrong."""
@@ -42,6 +44,9 @@ class Commands:
         """Why not."""
         self._stopped: dict[PartitionId, tuple[int, int]] = {}
         """Copies taken away, and by which notice: an older command must not bring them back (P-69b)."""
+        self._aging: dict[PartitionId, tuple[int, int]] = {}
+        """Those of them that are to be forgotten next."""
+        self._age_ms = 0
         self._named: dict[PartitionId, tuple[int, int]] = {}
         """The newest notice that named each copy: an older complete one proves nothing by leaving it out (P-62)."""
 
@@ -77,8 +82,18 @@ class Commands:
         self.broker_epoch = broker_epoch
         self._applied = Applied()
         self._stopped.clear()  # numbers start again with each life
+        self._aging.clear()
         self._named.clear()
         self.unmade.clear()  # its complete notice asks again for those that are still wanted
+
+    def age(self, now_ms: int) -> None:
+        """Forget stops that are old: nothing is left of a topic that is gone."""
+        if now_ms < self._age_ms or not (self._stopped or self._aging):
+            return
+        for identity, mark in self._aging.items():
+            if self._stopped.get(identity) == mark:
+                del self._stopped[identity]
+        self._aging, self._age_ms = dict(self._stopped), now_ms + _STOPS_KEPT_MS
 
     def on_leader_and_isr(self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int]) -> LeaderAndIsrAnswer:
         """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state.

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers, for people who ask why one is not in sync. Answered here, not by the controller."""
+"""What a leader knows of its followers, for whoever asks why one is not in sync, or how far a move is. No controller is asked."""
 
 from __future__ import annotations
 
@@ -8,36 +8,66 @@ from typing import Any, Final
 from replog.errors import Code
 from replog.messages import Admin, AdminAnswer
 from replog.model import PartitionId
+from replog.partition.leading import Leading
 from replog.partition.partition import Partition
-from replog.partition.replica import NEVER, UNKNOWN
+from replog.partition.replica import NEVER, UNKNOWN, Replica
 
 __all__ = ["FOLLOWERS", "followers"]
 
 FOLLOWERS: Final = "followers"
-"""The verb of an Admin that the leader of a partition answers itself."""
+"""The verb of an Admin that the broker that is asked answers itself, and never passes on."""
+_PARTITIONS_MAX: Final = 1_000
 
 
 def followers(asked: Admin, partitions: Mapping[PartitionId, Partition], now_ms: int) -> AdminAnswer:
-    """`topic_id` (hexadecimal), `partition`, `creation`: how far each follower is, how long behind, and what keeps it out."""
-    try:
-        identity = PartitionId(bytes.fromhex(asked.arguments["topic_id"]), asked.arguments["partition"], asked.arguments["creation"])
-        partition = partitions.get(identity)
-    except (KeyError, TypeError, ValueError):
-        return AdminAnswer(asked.request, Code.INVALID_REQUEST, f"these do not name a partition: {asked.arguments!r}")
-    if partition is None or partition.leading is None:
-        return AdminAnswer(asked.request, Code.NOT_LEADER_OR_FOLLOWER, "it is not led here")
-    leading, end = partition.leading, partition.log.end_offset
+    """`partitions` is a list of [topic id (hexadecimal), partition, creation]; the answer has those that this broker leads.
+
+    Of each follower: how far it is (None: it has fetched nothing in this leadership), for how many ms it has not been caught up (None:
+    never was), about how many bytes it lacks, as the offsets that it lacks have their share of the log, and what keeps it out of the ISR.
+    """
+    names = asked.arguments.get("partitions")
+    if not isinstance(names, list | tuple) or len(names) > _PARTITIONS_MAX:
+        text = f"partitions is a list of up to {_PARTITIONS_MAX} [topic id, partition, creation]"
+        return AdminAnswer(asked.request, Code.INVALID_REQUEST, text)
     found: list[dict[str, Any]] = []
-    for broker_id, replica in sorted(leading.replicas.items()):
-        in_sync = broker_id in leading.isr.isr
-        caught_up = replica.end_offset == end
-        lag_ms = 0 if caught_up else None if replica.caught_up_ms == NEVER else max(now_ms - replica.caught_up_ms, 0)
-        found.append({
-            "broker": broker_id,
-            "in_sync": in_sync,
-            "end_offset": None if replica.end_offset == UNKNOWN else replica.end_offset,
-            "lag_ms": lag_ms,
-            "why": "" if in_sync else leading.refusal(replica, now_ms) or "it is about to join",
-        })
-    result = {"leader_epoch": leading.leader_epoch, "end_offset": end, "high_watermark": leading.high_watermark, "followers": found}
-    return AdminAnswer(asked.request, Code.NONE, result=result)
+    for name in names:
+        partition = partitions.get(_identity(name))
+        if partition is not None and partition.leading is not None:
+            place = dict(zip(("topic_id", "partition", "creation"), name, strict=True))
+            found.append(place | _told(partition, partition.leading, now_ms))
+    return AdminAnswer(asked.request, Code.NONE, result={"partitions": found})
+
+
+def _identity(name: Any) -> PartitionId:
+    """The partition of this name; one that nobody has if it is no name."""
+    try:
+        topic_id, number, creation = name
+        if type(number) is int and type(creation) is int:
+            return PartitionId(bytes.fromhex(topic_id), number, creation)
+    except (TypeError, ValueError):
+        pass
+    return PartitionId(b"", -1, -1)
+
+
+def _told(partition: Partition, leading: Leading, now_ms: int) -> dict[str, Any]:
+    known = [_follower(partition, leading, broker_id, replica, now_ms) for broker_id, replica in sorted(leading.replicas.items())]
+    return {
+        "leader_epoch": leading.leader_epoch,
+        "end_offset": partition.log.end_offset,
+        "high_watermark": leading.high_watermark,
+        "followers": known,
+    }
+
+
+def _follower(partition: Partition, leading: Leading, broker_id: int, replica: Replica, now_ms: int) -> dict[str, Any]:
+    log, in_sync = partition.log, broker_id in leading.isr.isr
+    held, lacks = log.end_offset - log.start_offset, log.end_offset - max(replica.end_offset, log.start_offset)
+    caught_up = replica.end_offset == log.end_offset
+    return {
+        "broker": broker_id,
+        "in_sync": in_sync,
+        "end_offset": None if replica.end_offset == UNKNOWN else replica.end_offset,
+        "lag_ms": 0 if caught_up else None if replica.caught_up_ms == NEVER else max(now_ms - replica.caught_up_ms, 0),
+        "bytes_behind": log.size_bytes * lacks // held if held else 0,
+        "why": "" if in_sync else leading.refusal(replica, now_ms) or "it is about to join",
+    }

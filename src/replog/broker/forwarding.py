@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replog.broker.followers import FOLLOWERS, followers
-from replog.broker.progress import PROGRESS, progress
+from replog.broker.missing import MissingTopics
+from replog.broker.routing import Routing
+from replog.config import BrokerConfig
 from replog.errors import Code
-from replog.messages import Admin, AdminAnswer
+from replog.messages import Admin, AdminAnswer, Disconnected
 from replog.model import Address, PartitionId
 from replog.partition.partition import Partition
 from replog.ports import Outbox
@@ -20,17 +22,16 @@ _UNDER_WAY_MAX = 1_000
 class Forwarding:
     """Which client asked what: by a number of this broker's own, which comes back with the controller's answer."""
 
-    def __init__(self, outbox: Outbox, partitions: Mapping[PartitionId, Partition]) -> None:
+    def __init__(self, outbox: Outbox, partitions: Mapping[PartitionId, Partition], routing: Routing, config: BrokerConfig) -> None:
+        self.missing = MissingTopics(outbox, routing, config)
         self._outbox = outbox
         self._partitions = partitions
-        self._under_way: dict[int, tuple[Address, int]] = {}
+        self._under_way: dict[int, tuple[Address, int, int]] = {}
+        """Number -> who asked, the number of the request there, and the broker whose controller has it."""
         self._number = 0
 
     def forward(self, client: Address, wish: Admin, controller: int | None, now_ms: int) -> None:
         """Pass a wish on; without a controller the client is told to try again. What only this broker knows it answers itself."""
-        if wish.verb == PROGRESS:
-            self._outbox.messages.append((client, progress(self._partitions, wish)))
-            return
         if wish.verb == FOLLOWERS:
             self._outbox.messages.append((client, followers(wish, self._partitions, now_ms)))
             return
@@ -38,14 +39,28 @@ class Forwarding:
             self._outbox.messages.append((client, AdminAnswer(wish.request, Code.NOT_CONTROLLER, "no controller is known here yet")))
             return
         self._number += 1
-        self._under_way[self._number] = (client, wish.request)
+        self._under_way[self._number] = (client, wish.request, controller)
         while len(self._under_way) > _UNDER_WAY_MAX:  # never answered: their clients have long given up
             del self._under_way[next(iter(self._under_way))]
         self._outbox.messages.append((("controller", controller), Admin(wish.request, wish.verb, wish.arguments, self._number)))
 
-    def answered(self, answer: AdminAnswer) -> None:
+    def answered(self, answer: AdminAnswer, now_ms: int) -> None:
         """Bring the controller's answer to whoever asked."""
+        if self.missing.answered(answer, now_ms):
+            return
         found = self._under_way.pop(answer.origin, None)
         if found is not None:
-            client, request = found
+            client, request, _ = found
             self._outbox.messages.append((client, AdminAnswer(request, answer.error, answer.message, answer.result)))
+
+    def disconnected(self, lost: Disconnected) -> None:
+        """The wishes that this controller has, or their answers, may be lost, and nobody repeats them but who asked: tell that one.
+
+        It is told that they timed out, which says that they may have been granted.
+        """
+        if lost.only_reads:
+            return
+        text = "the broker that passed it on has lost the controller; whether it was carried out is unknown"
+        for number in [n for n, (_, _, at) in self._under_way.items() if lost.address == ("controller", at)]:
+            client, request, _ = self._under_way.pop(number)
+            self._outbox.messages.append((client, AdminAnswer(request, Code.REQUEST_TIMED_OUT, text)))

@@ -56,8 +56,8 @@ class Routing:
         partitions.update((p.partition, p) for p in topic.partitions)
         self.topics[topic.topic_id] = evolve(topic, partitions=tuple(partitions[n] for n in sorted(partitions)))
 
-    def answer(self, request: int, controller_epoch: int, since: int) -> ClusterView:
-        """What a client at (controller epoch, version) is missing: nothing, or the complete view."""
+    def answer(self, request: int, controller_epoch: int, since: int, missing: list[tuple[str, int, str]] | None = None) -> ClusterView:
+        """What a client at (controller epoch, version) is missing: nothing, or the complete view; and what becomes of topics it sought."""
         same = controller_epoch == self.controller_epoch and since == self.version
         return ClusterView(
             self.controller_epoch,
@@ -68,4 +68,5 @@ class Routing:
             [] if same else [self.topics[t] for t in sorted(self.topics)],
             cluster_id=self.cluster_id,
             request=request,
+            missing=missing or [],
         )

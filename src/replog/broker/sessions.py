@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field
 
+from replog.broker.room import ENTRY_BYTES, ROOM_BYTES, SLICE_BYTES, in_its_place, shorten
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged
-from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry
+from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry, Unsent
 from replog.model import Address, PartitionId
 from replog.partition.following import parsed
 from replog.partition.partition import Partition
@@ -229,6 +230,12 @@ class Sessions:
             partition.identity, asked.leader_epoch, asked.offset, error, partition.high_watermark, log.start_offset, log.end_offset
         )
 
+    def on_unsent(self, sender: Address, unsent: Unsent, now_ms: int) -> None:
+        """An answer of this broker that no frame can carry: whoever waits for it hears so."""
+        answer = in_its_place(unsent)
+        if answer is not None:
+            self._outbox.messages.append((unsent.to, answer))
+
     # ----------------------------------------------------------------------------------------------------------- news
 
     def appended(self, partition: Partition) -> None:
@@ -277,17 +284,21 @@ class Sessions:
 
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
-        budget = session.max_bytes
+        budget, room = session.max_bytes, ROOM_BYTES
         # A follower hears what is new, from then on; a client asks once, and hears of everything that it asked for.
         for identity in list(session.ready if session.is_follower else session.asked):
-            if budget <= 0 or len(entries) >= self._config.slice_partitions_max:
+            if budget <= 0 or room < ENTRY_BYTES or len(entries) >= self._config.slice_partitions_max:
                 break
-            session.ready.pop(identity, None)
-            session.news.pop(identity, None)
             asked = session.asked[identity]
             entry = self._entry(session, identity, asked, budget)
+            if not shorten(entry, room, alone=not entries):
+                break  # first in the next answer
+            session.ready.pop(identity, None)
+            session.news.pop(identity, None)
+            room -= ENTRY_BYTES
             for piece in entry.slices:
                 budget -= piece.length
+                room -= SLICE_BYTES + piece.length
             refused = entry.error != Code.NONE or entry.diverging_epoch >= 0
             asked.told = refused or bool(entry.slices)
             asked.welcome = not refused
@@ -295,7 +306,7 @@ class Sessions:
         if session.is_follower and session.news:
             # Those that were told data are named again soon, and may need it then: their news is kept. Those that are still
             # ready wait for room: a divergence must be heard before any high watermark (KAFKA-14704).
-            limit = self._config.slice_partitions_max
+            limit = min(self._config.slice_partitions_max, room // ENTRY_BYTES)
             for identity in [i for i in session.news if i not in session.ready and not session.asked[i].told][:limit]:
                 del session.news[identity]
                 partition = self._partitions.get(identity)

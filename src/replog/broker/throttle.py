@@ -1,10 +1,12 @@
 """How fast a broker may fetch copies that a reassignment adds here: so many bytes per second, of all of them together.
 
-What is in sync already is never held back, nor what a follower lost and fetches again: only those that are to join, until they have.
+What is in sync already is never held back, nor what a follower lost and fetches again: only those that a move has brought here, until they
+are. A later wish that leads elsewhere takes them out of `adding`; until it is complete they are replicas that fetch all the same.
 """
 
 from __future__ import annotations
 
+from replog.model import Assignment
 from replog.partition.partition import Partition
 
 __all__ = ["Throttle"]
@@ -23,7 +25,11 @@ class Throttle:
     def pause_until_ms(self, partition: Partition, fetched_bytes: int, now_ms: int) -> int:
         """When this partition may ask again, after so many bytes of it have come; `now_ms` or earlier: at once."""
         assignment = partition.assignment
-        if not self._bytes_per_s or partition.in_sync or assignment is None or self._broker_id not in assignment.adding:
+        if not self._bytes_per_s or partition.in_sync or assignment is None or not self._is_new(assignment):
             return now_ms
         self._free_ms = max(self._free_ms, now_ms) + fetched_bytes * 1_000 / self._bytes_per_s
         return int(self._free_ms)
+
+    def _is_new(self, assignment: Assignment) -> bool:
+        """Whether the copy here is one that the partition did not have before it began to move."""
+        return bool(assignment.original) and self._broker_id not in assignment.original

@@ -49,6 +49,8 @@ class Upkeep:
         """A broker epoch of which the directory has not noted that it was registered, for want of room; -1: none."""
         self._purging: list[PartitionId] = []
         """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
+        self._is_stale = False
+        """Whether the last checkpoint may speak of copies that were deleted since."""
         self.lag_check_ms = 0
         self.next_ms = 0
         self._heartbeat_ms = 0
@@ -159,6 +161,7 @@ class Upkeep:
         if self._purging:
             still = set(self._purgeable())  # one may have come back, and been put away again, since the checkpoint
             work.append(partial(self._directory.purge_each, [one for one in self._purging[:_PURGES_MAX] if one in still]))
+            self._is_stale = True
             del self._purging[:_PURGES_MAX]  # what there is no room for comes again: others may make some
         if is_checkpoint:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
@@ -186,11 +189,12 @@ class Upkeep:
 
     def save(self) -> None:
         """Write the high watermarks that have moved; advisory at the next start (P-50). Raises LogFull or LogDamaged."""
-        if self._unsaved:
+        if self._unsaved or self._is_stale:
             for identity, partition in self._unsaved.items():
                 self._directory.high_watermarks[identity] = partition.high_watermark
             self._directory.checkpoint()
             self._unsaved.clear()
+            self._is_stale = False
 
     def _purgeable(self) -> list[PartitionId]:
         """Copies that were in quarantine for long enough."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
@@ -12,6 +13,7 @@ from replog.client.arguments import Acks, Position
 __all__ = ["acks", "broker_id", "count", "filled", "number", "position", "seconds", "setting", "settings", "store"]
 
 _BROKER_ID_MAX: Final = 2**31 - 1
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,19}\.[0-9]{1,19}")
 
 
 def filled(text: str) -> str:
@@ -82,7 +84,7 @@ def position(text: str) -> Position:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """KEY=VALUE: a whole number, true, false, none, or text."""
+    """KEY=VALUE: a number, true, false, none, or text."""
     key, equals, value = text.partition("=")
     key = key.strip().replace("-", "_")
     if not equals or not key:
@@ -92,6 +94,8 @@ def setting(text: str) -> tuple[str, Any]:
     digits = plain.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) <= 19:
         return key, int(plain)
+    if _DECIMAL.fullmatch(plain):
+        return key, float(plain)
     return key, words.get(plain.lower(), plain)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO, TextIO
 
-from attrs import define
+from attrs import define, field
 
 __all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "quieten"]
 
@@ -35,6 +36,25 @@ class Output:
     """"table" or "json"."""
     pretty: bool = False
     """A person looks at stdout."""
+    is_live: bool = field(default=False, init=False)
+    """A line is on the screen that the next one is to take the place of."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal that one line may take. The last one is left out: some terminals begin the next line there."""
+        return max(shutil.get_terminal_size().columns - 1, 1)
+
+    def live(self, text: str) -> None:
+        """A line in the place of the one before it, cut where the terminal ends. Raises OutputClosed or OutputFailed."""
+        self.data(f"\r{text[: self.width].ljust(self.width)}".encode())
+        self.is_live = True
+        self.flush()
+
+    def end_live(self) -> None:
+        """Let the last of these lines stand, and go on below it."""
+        if self.is_live:
+            self.is_live = False
+            self.line("")
 
     @property
     def is_json(self) -> bool:

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
+from replog.cli.moving import NOTHING, bar, missing, watch
 from replog.client.balancing import balanced
-from replog.client.client import Client
 from replog.client.reassigning import Reassignment
 from replog.errors import UsageError
 
 __all__ = ["cancel", "execute", "generate", "status"]
-
-_LOOK_S: Final = 1.0
-"""Between two looks of --watch."""
-_WIDTH: Final = 20
 
 
 def generate(context: Context) -> int:
     """A plan that balances topics over brokers, with the least movement; `execute` takes it."""
     asked = context.arguments
     with context.client() as client:
+        ways = {(one.topic, one.partition): _goal(one) for one in client.reassignments(timeout_s=context.timeout_s)}
         view, known = client._view(context.timeout_s), client.describe_cluster(timeout_s=context.timeout_s)
         racks = {one.broker_id: one.rack for one in known.brokers}
     brokers = sorted(set(asked.brokers or [b.broker_id for b in known.brokers if b.state == "serving"]))
     _check("broker", brokers, racks)
     _check("topic", asked.topic or (), view.topics)
     names = sorted(set(asked.topic or view.topics))
-    current = {(name, n): p.replicas for name in names for n, p in sorted(view.topics[name].partitions.items())}
+    places = ((name, n, p) for name in names for n, p in sorted(view.topics[name].partitions.items()))
+    current = {(name, n): ways.get((name, n), p.replicas) for name, n, p in places}
     placed = balanced(current, {broker: racks[broker] for broker in brokers})
     changed = {place: replicas for place, replicas in placed.items() if replicas != tuple(current[place])}
     partitions = [{"topic": name, "partition": n, "replicas": list(changed[name, n])} for name, n in sorted(changed)]
@@ -39,6 +36,11 @@ def generate(context: Context) -> int:
     copies = sum(len(set(replicas) - set(current[place])) for place, replicas in changed.items())
     context.output.note(f"{len(changed)} of {len(current)} partitions change; {copies} replicas would be copied")
     return OK
+
+
+def _goal(one: Reassignment) -> tuple[int, ...]:
+    """Where a partition will be that is queued to move, or moving: on the way it has more replicas than it is to have."""
+    return (one.original or one.replicas) if one.target is None else one.target
 
 
 def _check(what: str, named: Iterable[Any], known: Mapping[Any, Any]) -> None:
@@ -53,7 +55,8 @@ def execute(context: Context) -> int:
     with context.client() as client:
         client.reassign(targets, timeout_s=context.timeout_s)
         if context.arguments.watch:
-            return _watch(context, client)
+            watch(context, client)
+            return OK
     if context.output.is_json:
         context.output.json({"accepted": len(targets)})
     else:
@@ -107,20 +110,9 @@ def status(context: Context) -> int:
     """What is queued and under way, and how far the joining replicas are."""
     with context.client() as client:
         if context.arguments.watch:
-            return _watch(context, client)
+            watch(context, client)
+            return OK
         _show(context, client.reassignments(timeout_s=context.timeout_s))
-    return OK
-
-
-def _watch(context: Context, client: Client) -> int:
-    """Show it again and again, until nothing is left."""
-    rest = threading.Event()
-    while found := client.reassignments(timeout_s=context.timeout_s):
-        _show(context, found)
-        context.output.flush()
-        rest.wait(_LOOK_S)
-    if not context.output.is_json:
-        context.output.line("nothing is being reassigned")
     return OK
 
 
@@ -129,7 +121,7 @@ def _show(context: Context, found: list[Reassignment]) -> None:
         context.output.json([one.to_dict() for one in found])
         return
     if not found:
-        context.output.line("nothing is being reassigned")
+        context.output.line(NOTHING)
         return
     head = ("partition", "status", "replicas", "target", "adding", "removing", "progress", "offsets", "bytes")
     rows = [
@@ -142,16 +134,8 @@ def _show(context: Context, found: list[Reassignment]) -> None:
 
 def _progress(one: Reassignment) -> tuple[str, int | None, int | None]:
     """A bar, and how many offsets and bytes are missing; nothing where no leader says it."""
-    known = [p for p in one.progress if p.offsets_behind is not None]
-    if one.end_offset is None or len(known) < len(one.progress) or not known:
+    lacks = missing(one)
+    if lacks is None:
         return "-", None, None
-    behind = sum(p.offsets_behind or 0 for p in known)
-    total = one.end_offset * len(known)
-    share = 1.0 if total == 0 else 1 - min(behind, total) / total
-    return bar(share), behind, sum(p.bytes_behind or 0 for p in known)
-
-
-def bar(share: float) -> str:
-    """A bar of text, full at 1."""
-    full = int(share * _WIDTH)
-    return f"[{'#' * full}{'.' * (_WIDTH - full)}] {int(share * 100):3} %"
+    share, offsets, size = lacks
+    return bar(share), offsets, size

@@ -51,6 +51,7 @@ class Administration(Reassigning):
         check_count("total", total, 1, 2**31 - 1)
         arguments = {"name": name, "total": total, "assignment": None if assignment is None else checked_assignment(assignment)}
         deadline_ms = self._deadline(timeout_s)
+        arguments["count"] = len(self._topic(name, timeout_s).places)  # so that asking again adds nothing, whoever else adds some
         self._do(AdminOp("add_partitions", arguments, deadline_ms))
 
         def usable(view: View) -> bool:
@@ -119,14 +120,16 @@ class Administration(Reassigning):
 
         It takes over only from within the ISR, so that nothing is lost. `unclean`: where there is no leader at all, elect any live
         replica, although records may be lost; what may be missing is recorded and logged. For all partitions the answer has
-        those that were elected, or could not be.
+        those that were elected, or could not be. ElectionNotNeeded is no failure: the partition was led as asked already. If the request
+        had to be repeated, because its answer was lost, such a partition counts as elected.
         """
         check_choice("unclean", unclean, (True, False))
         asked = None if partitions is None else [list(place) for place in _places(partitions)]
         op = AdminOp("elect", {"partitions": asked, "unclean": bool(unclean)}, self._deadline(timeout_s))
         found: dict[tuple[str, int], Rejected | None] = {}
         for topic, partition, code, text in self._do(op)["partitions"]:
-            found[topic, partition] = rejection(code, text, topic=topic, partition=partition) if code else None
+            done = not code or (op.uncertain and code == Code.ELECTION_NOT_NEEDED)
+            found[topic, partition] = None if done else rejection(code, text, topic=topic, partition=partition)
         return found
 
     def explain(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> Explanation:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from replog.client.evening import Evening
 from replog.errors import UsageError
 
 __all__ = ["Place", "balanced"]
@@ -16,109 +17,99 @@ Place = tuple[str, int]
 def balanced(current: Mapping[Place, Sequence[int]], brokers: Mapping[int, str | None]) -> dict[Place, tuple[int, ...]]:
     """Replicas of each partition on `brokers` (id -> rack) alone, as many as it has now.
 
-    No broker has two more replicas than another, unless racks want it so; no rack gets a second copy of a partition before every rack
-    has one. A replica stays where it is as long as that can be. Then leaders: none more than its share, moved only where one has
-    too many. Raises UsageError where a partition has more replicas than there are brokers.
+    In this order of weight:
+
+    1. Racks: no rack gets a second copy of a partition before each has one, nor a third before each that can has two. A broker
+       whose rack is not known is one of its own.
+    2. Copies: as even as racks allow. No broker has two more than another that could take one, directly or through others; without
+       racks, or with racks of the same size, none has two more than another.
+    3. Movement: no placement that is as even copies less. What is balanced already stays as it is.
+    4. Leaders: as even as these copies allow, with the fewest changes. Where all partitions have as many copies and no broker holds two
+       more than another, none leads two more than another; copies do not move for the sake of leaders.
+
+    Raises UsageError where a partition has more replicas than there are brokers, none at all, or one broker twice.
     """
     for (topic, number), replicas in current.items():
         if len(replicas) > len(brokers):
             raise UsageError(f"{topic}-{number} has {len(replicas)} replicas; {len(brokers)} brokers are named: {sorted(brokers)}")
-    plan = _Plan(current, brokers)
-    plan.keep()
-    plan.fill()
-    plan.even_out()
-    return _led(plan.replicas, current)
+        if not replicas or len(set(replicas)) < len(replicas):
+            raise UsageError(f"{topic}-{number} is on {list(replicas)}; a partition is on one broker or more, all different")
+    ids, places = sorted(brokers), sorted(current)
+    index = {broker: n for n, broker in enumerate(ids)}
+    before = [[index.get(broker, -1) for broker in current[place]] for place in places]
+    racks = _Racks([brokers[broker] for broker in ids])
+    held = _held(before, len(ids), racks)
+    led = _led(before, held, len(ids))
+    return {place: tuple(ids[n] for n in _ordered(*one)) for place, one in zip(places, zip(led, held, before, strict=True), strict=True)}
 
 
-class _Plan:
-    def __init__(self, current: Mapping[Place, Sequence[int]], brokers: Mapping[int, str | None]) -> None:
-        self._current = current
-        self._racks = dict(sorted(brokers.items()))
-        self._rack_count = len({rack for rack in self._racks.values() if rack is not None})
-        self.replicas: dict[Place, list[int]] = {}
-        self.load: Counter[int] = Counter(dict.fromkeys(self._racks, 0))
+class _Racks:
+    """How many copies of a partition a rack may have."""
 
-    def keep(self) -> None:
-        """Whoever may stay does: up to the share of each broker, rounded up."""
-        total = sum(map(len, self._current.values()))
-        share = -(-total // len(self._racks)) if self._racks else 0
-        for place in sorted(self._current):
-            kept: list[int] = []
-            for broker in self._current[place]:
-                if broker in self._racks and self._fits(kept, broker) and self.load[broker] < share:
-                    kept.append(broker)
-                    self.load[broker] += 1
-            self.replicas[place] = kept
+    def __init__(self, racks: Sequence[str | None]) -> None:
+        names: dict[object, int] = {}
+        self._of = [names.setdefault((broker,) if rack is None else rack, len(names)) for broker, rack in enumerate(racks)]
+        self._sizes = Counter(self._of)
+        self._levels: dict[int, tuple[int, int]] = {}
+        self._known: dict[tuple[int, ...], frozenset[int]] = {}
 
-    def fill(self) -> None:
-        """Whoever is missing: the least loaded, of racks without a copy first."""
-        for place, kept in self.replicas.items():
-            while len(kept) < len(self._current[place]):
-                others = [b for b in self._racks if b not in kept]
-                fresh = [b for b in others if self._fits(kept, b)] or others
-                stays = set(self._current[place])
-                broker = min(fresh, key=lambda b: (self.load[b], b not in stays, b))
-                kept.append(broker)
-                self.load[broker] += 1
+    def room(self, copies: int, others: Iterable[int]) -> frozenset[int]:
+        """Brokers where one more copy may go, of so many in all, beside those on `others`; these themselves are not always left out."""
+        used = sorted([self._of[other] for other in others])
+        key = (copies, *used)
+        found = self._known.get(key)
+        if found is None:
+            level, more = self._level(copies)
+            own = Counter(used)
+            extra = sum(n > level for n in own.values()) < more
+            open_ = {rack for rack in self._sizes if own[rack] < level or (own[rack] == level and extra)}
+            found = self._known[key] = frozenset(broker for broker, rack in enumerate(self._of) if rack in open_)
+        return found
 
-    def even_out(self) -> None:
-        """From the most to the least loaded, one replica at a time, as long as that helps."""
-        moved = True
-        while moved:
-            moved = False
-            order = sorted(self._racks, key=lambda b: (-self.load[b], b))
-            for full in order:
-                empty = next((b for b in reversed(order) if self.load[full] - self.load[b] > 1 and self._shift(full, b)), None)
-                if empty is not None:
-                    moved = True
-                    break
-
-    def _shift(self, full: int, empty: int) -> bool:
-        """Give one replica of `full` to `empty`; one that came there by this plan before one that was there."""
-        able = [
-            place for place, kept in self.replicas.items()
-            if full in kept and empty not in kept and self._fits([b for b in kept if b != full], empty)
-        ]
-        if not able:
-            return False
-        place = min(able, key=lambda one: (full in self._current[one], empty not in self._current[one], one))
-        kept = self.replicas[place]
-        kept[kept.index(full)] = empty
-        self.load[full] -= 1
-        self.load[empty] += 1
-        return True
-
-    def _fits(self, kept: Sequence[int], broker: int) -> bool:
-        """Whether no rack gets a copy too many."""
-        rack = self._racks[broker]
-        if rack is None or self._rack_count < 2:
-            return True
-        used = Counter(self._racks[b] for b in kept)
-        return used[rack] <= min((used[r] for r in set(self._racks.values())), default=0)
+    def _level(self, copies: int) -> tuple[int, int]:
+        """(what every rack gets that has so many brokers, how many racks get one more)."""
+        found = self._levels.get(copies)
+        if found is None:
+            level = 0
+            while sum(min(size, level + 1) for size in self._sizes.values()) <= copies and level < max(self._sizes.values()):
+                level += 1
+            found = self._levels[copies] = level, copies - sum(min(size, level) for size in self._sizes.values())
+        return found
 
 
-def _led(replicas: Mapping[Place, Sequence[int]], current: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
-    """Each partition under its preferred leader of now if it stays, else one that leads few."""
-    count = len({b for kept in replicas.values() for b in kept})
-    share = -(-len(replicas) // count) if count else 0
-    leads: Counter[int] = Counter()
-    placed: dict[Place, tuple[int, ...]] = {}
-    homeless = []
-    for place, kept in replicas.items():
-        first = current[place][0]
-        if first in kept and leads[first] < share:
-            leads[first] += 1
-            placed[place] = _ordered(first, kept, current[place])
-        else:
-            homeless.append(place)
-    for place in homeless:
-        first = min(replicas[place], key=lambda b: (leads[b], b))
+def _held(before: Sequence[Sequence[int]], brokers: int, racks: _Racks) -> list[set[int]]:
+    """The brokers of each partition: whoever may stay, then the least loaded, then evened out."""
+    held: list[set[int]] = []
+    load = [0] * brokers
+    for old in before:
+        kept: set[int] = set()
+        for broker in old:
+            if broker in racks.room(len(old), kept):
+                kept.add(broker)
+                load[broker] += 1
+        held.append(kept)
+    for old, chosen in zip(before, held, strict=True):
+        while len(chosen) < len(old):
+            broker = min(racks.room(len(old), chosen) - chosen, key=lambda b: (load[b], b))
+            chosen.add(broker)
+            load[broker] += 1
+    if any(chosen != set(old) for old, chosen in zip(before, held, strict=True)) or max(load, default=0) - min(load, default=0) > 1:
+        Evening(brokers, held, before, lambda item, a: racks.room(len(before[item]), held[item] - {a})).run()
+    return held
+
+
+def _led(before: Sequence[Sequence[int]], held: Sequence[set[int]], brokers: int) -> list[int]:
+    """Each partition under its preferred leader of now if it stays, else one that leads few; then evened out."""
+    leads = [0] * brokers
+    led: list[set[int]] = []
+    for old, chosen in zip(before, held, strict=True):
+        first = old[0] if old[0] in chosen else min(chosen, key=lambda b: (leads[b], b))
         leads[first] += 1
-        placed[place] = _ordered(first, replicas[place], current[place])
-    return {place: placed[place] for place in replicas}
+        led.append({first})
+    Evening(brokers, led, [old[:1] for old in before], lambda item, _: held[item]).run()
+    return [first for (first,) in led]
 
 
-def _ordered(first: int, kept: Sequence[int], before: Sequence[int]) -> tuple[int, ...]:
+def _ordered(first: int, held: set[int], before: Sequence[int]) -> list[int]:
     """`first`, then the others in the order of before, then those that are new."""
-    order = {b: n for n, b in enumerate(before)}
-    return (first, *sorted((b for b in kept if b != first), key=lambda b: (order.get(b, len(order)), b)))
+    return [first, *(b for b in before if b in held and b != first), *sorted(b for b in held if b not in before and b != first)]

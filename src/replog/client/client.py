@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve
 
+from replog.client.absent import TopicOp
 from replog.client.administration import Administration
 from replog.client.arguments import (
     Acks,
@@ -106,7 +107,8 @@ class Client(Administration):
             if not exist_ok:
                 raise rejection(exists.code, f"a topic named {name!r} exists; exist_ok=True accepts it", topic=name) from None
         with self._driver.lock:
-            self._core.created[name] = self._driver.now_ms() + 5 * self._core.config.retry_backoff_ms_max
+            now_ms = self._driver.now_ms()
+            self._core.absent.created(name, now_ms + 5 * self._core.config.retry_backoff_ms_max, now_ms)
         found: list[Topic] = []
 
         def usable(view: View) -> bool:
@@ -123,10 +125,10 @@ class Client(Administration):
         deadline_ms = self._deadline(timeout_s)
         with self._driver.lock:
             known = self._core.view.topics.get(name)
-            self._core.created.pop(name, None)
-        gone = known.topic_id if known is not None else None
+            self._core.absent.deleted(name)
         granted = Code.UNKNOWN_TOPIC_OR_PARTITION if known is not None else 0
-        self._do(AdminOp("delete_topic", {"name": name}, deadline_ms, granted_code=granted))
+        said = self._do(AdminOp("delete_topic", {"name": name}, deadline_ms, granted_code=granted))
+        gone = bytes.fromhex(said["topic_id"]) if "topic_id" in said else known.topic_id if known is not None else None
 
         def deleted(view: View) -> bool:
             topic = view.topics.get(name)
@@ -139,8 +141,8 @@ class Client(Administration):
         return sorted(self._view(timeout_s).topics)
 
     def partitions_for(self, topic: str, *, timeout_s: float | None = 30) -> list[int]:
-        """The partition numbers of a topic, ascending."""
-        return self._topic(topic, timeout_s).numbers()
+        """The partition numbers of a topic, ascending. The topic is made if the brokers make what is sought (`auto_create_topics`)."""
+        return self._sought(topic, timeout_s).numbers()
 
     def leader(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int:
         """The broker that leads a partition now. Raises LeaderNotAvailable while none does (`describe` says why)."""
@@ -390,6 +392,11 @@ class Client(Administration):
         if topic not in view.topics:
             raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, 0), topic=topic)
         return view.topics[topic]
+
+    def _sought(self, topic: str, timeout_s: float | None) -> Topic:
+        """The same for one that is to be written to or read from: with `auto_create_topics` it is made if there is none."""
+        found: Topic = self._do(TopicOp(check_topic_name(topic), self._deadline(timeout_s)))
+        return found
 
     def _appender(self, acks: int) -> Writer:
         writer = self._appenders.get(acks)

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from replog.client.absent import Absent, forget_gone
 from replog.client.batches import Batch
+from replog.client.groups import Produces, numbers_of
 from replog.client.operations import RETRIED, SAME_PLACE, Operation, PartitionOp
 from replog.client.timers import Timers
 from replog.client.unanswered import Unanswered
@@ -27,12 +29,11 @@ from replog.messages import (
     Fetched,
     ListedOffsets,
     Metadata,
-    Produce,
     Produced,
     ProducedEntry,
-    ProduceEntry,
+    Unsent,
 )
-from replog.model import ACKS_NONE, Address
+from replog.model import Address
 from replog.ports import Ids, Outbox
 
 __all__ = ["ClientCore"]
@@ -56,8 +57,7 @@ class ClientCore:
         self.view = View()
         self.finished: deque[Batch] = deque()
         """Settled batches whose callbacks must run, outside every lock."""
-        self.created: dict[str, int] = {}
-        """Topics this client created, and until when (ms) a broker that does not know them is only late."""
+        self.absent = Absent()
         self.unreached: dict[Address, str] = {}
         """Whom the driver did not reach when it last tried, and why: it says so here, for people."""
         self._writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
@@ -180,6 +180,8 @@ class ClientCore:
             self._on_disconnected(message.address, now_ms, message.only_reads)
         elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer):
             self._on_answer(message, now_ms)
+        elif isinstance(message, Unsent):
+            self._on_unsent(message)
         self.dispatch(now_ms)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
@@ -277,11 +279,11 @@ class ClientCore:
     # ------------------------------------------------------------------------------------------------------- appending
 
     def dispatch(self, now_ms: int) -> None:
-        """Send what is ready: one Produce per leader and kind of acknowledgement, with an entry per batch."""
+        """Send what is ready, with an entry per batch: as few messages as `Produces` makes of it."""
         if not self._ready:
             return
         ready, self._ready = self._ready, {}
-        groups: dict[tuple[Address, int], list[ProduceEntry]] = {}
+        produces = Produces(self.config.request_timeout_ms)
         for queue in ready:
             if not queue.batches and queue.open is None:
                 continue  # everything is settled
@@ -292,25 +294,13 @@ class ClientCore:
                 if queue.leave_others(place):
                     batches = queue.sendable(now_ms)
                 self._stalled.pop(queue, None)
-                entries = groups.setdefault((place.leader, queue.writer.acks), [])
                 for batch in batches:
                     if not batch.done and queue.prepare(batch, place.identity):
-                        entries.append(self._entry(batch, place, now_ms))
+                        produces.add(batch, place, self._number(batch), now_ms)
             elif batches:
                 self._stalled[queue] = None
             self._timers.arm(queue, queue.next_deadline(now_ms))
-        for (leader, acks), entries in groups.items():
-            if entries:
-                self.outbox.messages.append((leader, Produce(acks, self.config.request_timeout_ms, entries)))
-
-    def _entry(self, batch: Batch, place: Place, now_ms: int) -> ProduceEntry:
-        assert batch.body is not None
-        batch.request = self._number(batch)
-        batch.flying, batch.sent_ms = place, now_ms
-        entry = ProduceEntry(batch.request, place.identity, batch.body)
-        if batch.queue.writer.acks == ACKS_NONE:
-            batch.queue.settle(batch)
-        return entry
+        self.outbox.messages += produces
 
     def _on_produced(self, entry: ProducedEntry, now_ms: int) -> None:
         batch = self._requests.pop(entry.request, None)
@@ -322,10 +312,17 @@ class ClientCore:
         queue.on_produced(batch, entry, now_ms)
         self._ready[queue] = None
 
-    def batch_limit(self, topic: str) -> int:
-        """The largest batch that a topic takes, in bytes."""
-        known = self.view.topics.get(topic)
-        return known.config.max_batch_bytes if known is not None else 2**31
+    def _on_unsent(self, unsent: Unsent) -> None:
+        """It fits no frame, now or ever: it was not sent, and trying again would not help."""
+        error = rejection(Code.MESSAGE_TOO_LARGE, unsent.reason)
+        for request in numbers_of(unsent.message):
+            item = self._requests.get(request)
+            if isinstance(item, Batch):
+                item.queue.refuse(item, error)
+                self._ready[item.queue] = None
+            elif item is not None:
+                item.fail(error)
+                self._settle(item)
 
     @property
     def produce_patience_ms(self) -> int:
@@ -343,14 +340,14 @@ class ClientCore:
                 self._pause(waiter, now_ms)
             return place
         if waiter.floor < 0:
-            waiter.floor = self.refresh(now_ms)
+            waiter.floor = self.refresh(now_ms, topic if waiter.is_new else "")
         elif self.answered_metadata >= waiter.floor:
-            if topic not in self.view.topics and self.created.get(topic, now_ms) > now_ms:
+            error = self.absent.why(self.view, topic, partition, now_ms)
+            if error is None:
                 waiter.floor = -1
                 self._pause(waiter, now_ms)
             else:
-                text = self.view.unknown(topic, partition)
-                waiter.refuse_all(rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition))
+                waiter.refuse_all(error)
         return None
 
     def _pause(self, waiter: Waiter, now_ms: int) -> None:
@@ -360,7 +357,7 @@ class ClientCore:
             waiter.retry_at = now_ms + self.backoff_ms(waiter.failures)
             self.refresh(now_ms)
 
-    def any_broker(self, now_ms: int, preferred: int = -1) -> Address | None:
+    def any_broker(self, now_ms: int, preferred: Address = -1) -> Address | None:
         """Somebody to ask: `preferred` if it was reached lately, else another one each time. None: no address is known at all."""
         known: list[Address] = [b.broker_id for _, b in sorted(self.view.brokers.items()) if not b.fenced]
         known += [address for address in self.bootstrap if address not in known]
@@ -372,9 +369,9 @@ class ClientCore:
         self._next_broker += 1
         return choices[self._next_broker % len(choices)]
 
-    def refresh(self, now_ms: int) -> int:
-        """Ask for metadata. Returns the lowest number of a Metadata whose answer is newer than this moment."""
-        floor = self._numbers + 1
+    def refresh(self, now_ms: int, sought: str = "") -> int:
+        """Ask for metadata, and for a topic. Returns the lowest number of a Metadata whose answer is newer than this moment."""
+        floor = self.absent.seek(sought, self._numbers + 1)
         if self._metadata_wanted < 0:
             self._metadata_wanted = floor
             if self._metadata_failures == 0:
@@ -392,16 +389,19 @@ class ClientCore:
         if self.metadata_address is not None:
             self._metadata_failures += 1
             self._down[self.metadata_address] = now_ms + self.config.unanswered_ms
-        self.metadata_address = self.any_broker(now_ms)
+        self.metadata_address = self.any_broker(now_ms, self.absent.asked)
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
         if self.metadata_address is None:
             return
         self._metadata_request = self._numbers = self._numbers + 1
-        question = Metadata(self._metadata_request, self.view.controller_epoch, self.view.version)
+        question = Metadata(self._metadata_request, self.view.controller_epoch, self.view.version, self.absent.sought())
         self.outbox.messages.append((self.metadata_address, question))
 
     def _on_cluster_view(self, sender: Address, view: ClusterView, now_ms: int) -> None:
         merged = self.view.merge(view)
+        if merged != STALE:
+            self.absent.told(sender, view)
+            forget_gone(self._writers.values(), self.view)
         if view.request >= 0:
             self._metadata_answered(view.request, merged, now_ms)
         if merged == NEWS and self._requests and self._watch.questions:
@@ -434,7 +434,7 @@ class ClientCore:
                 if moved and place is not None and place.leader is not None:
                     waiter.retry_at = now_ms
                 self._ready[waiter] = None
-                if waiter.retry_at > now_ms or place is None:
+                if waiter.has_batches and (waiter.retry_at > now_ms or place is None):
                     self._stalled[waiter] = None
             else:
                 if moved:
@@ -481,8 +481,6 @@ class ClientCore:
             self.metadata_address = None
             self._metadata_failures += 1
             self._metadata_at = now_ms + self.backoff_ms(self._metadata_failures)
-
-    # ---------------------------------------------------------------------------------------------------------- basics
 
     def backoff_ms(self, failures: int) -> int:
         """The pause before another try: doubling, with a fifth of jitter either way."""

@@ -38,7 +38,7 @@ class Explanation:
 
 
 class FollowersOp(PartitionOp):
-    """Ask a leader how far its followers are. Result: the answer's dictionary."""
+    """Ask a leader how far its followers are. Result: what it says of this partition, a dictionary."""
 
     def __init__(self, topic: str, partition: int, deadline_ms: int) -> None:
         super().__init__("how far its followers are", topic, partition, deadline_ms)
@@ -47,19 +47,21 @@ class FollowersOp(PartitionOp):
         """One partition."""
         assert self.place is not None
         identity = self.place.identity
-        arguments = {"topic_id": identity.topic_id.hex(), "partition": identity.partition, "creation": identity.creation}
-        return Admin(self.request, "followers", arguments)
+        names = [[identity.topic_id.hex(), identity.partition, identity.creation]]
+        return Admin(self.request, "followers", {"partitions": names})
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
         """What the leader knows; another one is asked if it does not lead any more."""
         if not isinstance(answer, AdminAnswer):
             return Code.UNKNOWN_SERVER_ERROR
-        if answer.error == Code.NONE:
-            self.finish(answer.result)
-        elif answer.error == Code.INVALID_REQUEST:
+        if answer.error == Code.INVALID_REQUEST:
             self.fail(rejection(answer.error, answer.message))
-        else:
+        elif answer.error != Code.NONE:
             return answer.error
+        elif not answer.result["partitions"]:
+            return Code.NOT_LEADER_OR_FOLLOWER
+        else:
+            self.finish(answer.result["partitions"][0])
         return Code.NONE
 
 

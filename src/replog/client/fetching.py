@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
 from replog.client.results import Fetch as FetchResult
 from replog.errors import Code, LogTruncated, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
-from replog.model import PartitionId
+from replog.model import Address, PartitionId
 from replog.records import BadBatch, Record, RecordBatch, decode_records
 
 if TYPE_CHECKING:
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FetchOp"]
 
+SLICE_MS_MAX: Final = 60_000
+"""A broker is asked to hold a fetch for so long at most: a connection on which nothing moves for minutes is closed."""
+
 
 class FetchOp(PartitionOp):
     """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
+
+    Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most.
 
     `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
     confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
@@ -46,7 +51,9 @@ class FetchOp(PartitionOp):
         super().__init__(f"a fetch at offset {offset}", topic, partition, deadline_ms, expected)
         self.offset = offset
         self.max_bytes = max_bytes
-        self.max_wait_ms = wait_ms
+        self.left_ms = wait_ms
+        """How long the first record may yet be waited for."""
+        self._slice_ms = wait_ms
         self.last_epoch = last_epoch
         self.known_epoch = known_epoch
         self.doubtful = False
@@ -56,7 +63,12 @@ class FetchOp(PartitionOp):
 
     def wait_ms(self) -> int:
         """The leader may hold an empty fetch."""
-        return self.max_wait_ms
+        return self._slice_ms
+
+    def target(self, core: ClientCore, now_ms: int) -> Address | None:
+        """The leader, for one slice."""
+        self._slice_ms = min(self.left_ms, core.config.request_timeout_ms, SLICE_MS_MAX)
+        return super().target(core, now_ms)
 
     @property
     def _validating(self) -> bool:
@@ -69,7 +81,7 @@ class FetchOp(PartitionOp):
         if self._validating:
             return OffsetsForLeaderEpoch(self.request, [EpochsEntry(place.identity, place.leader_epoch, self.last_epoch)])
         entry = FetchEntry(place.identity, place.leader_epoch, self.offset, -1, self.max_bytes)
-        return Fetch(self.request, -1, -1, 0, -1, self.max_wait_ms, 1, self.max_bytes, [entry], verify=bool(self.damage))
+        return Fetch(self.request, -1, -1, 0, -1, self._slice_ms, 1, self.max_bytes, [entry], verify=bool(self.damage))
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
         """Records, the verdict on our epoch, or a refusal."""
@@ -85,7 +97,7 @@ class FetchOp(PartitionOp):
                 return answer.error
             for entry in answer.entries:
                 if entry.partition == place.identity:
-                    return self._fetched(entry, place.leader_epoch)
+                    return self._fetched(entry, place.leader_epoch, now_ms)
         return Code.UNKNOWN_TOPIC_ID
 
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
@@ -99,7 +111,7 @@ class FetchOp(PartitionOp):
         self.known_epoch = leader_epoch
         return Code.NONE
 
-    def _fetched(self, entry: FetchedEntry, leader_epoch: int) -> int:
+    def _fetched(self, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
         try:
             if entry.error == Code.OFFSET_OUT_OF_RANGE:
                 self.fail(self._out_of_range(entry))
@@ -114,7 +126,7 @@ class FetchOp(PartitionOp):
             if self.doubtful and entry.start_offset < self.offset:
                 self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
                 return Code.NONE
-            self.finish(self._decode(entry, leader_epoch))
+            self._take(self._decode(entry, leader_epoch), now_ms)
         except BadBatch as bad:
             broker = self.place.leader if self.place is not None else None
             self.damage = f"broker {broker} answered with a damaged batch: {bad}"
@@ -123,6 +135,18 @@ class FetchOp(PartitionOp):
             for piece in entry.slices:
                 piece.release()
         return Code.NONE
+
+    def _take(self, result: FetchResult, now_ms: int) -> None:
+        """The result, or, of an empty slice that was not the last, where to go on."""
+        whole = self._slice_ms == self.left_ms
+        self.left_ms = max(0, self.left_ms - (now_ms - self.sent_ms))
+        if result.records or whole or not self.left_ms:
+            self.finish(result)
+        else:
+            self.offset = result.next_offset
+            if self.last_epoch >= 0:
+                self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
+            self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
 
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: damage that nobody could mend is what the caller has to know."""

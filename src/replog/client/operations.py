@@ -143,6 +143,11 @@ class PartitionOp(Operation):
         self.place: Place | None = None
         """As of the last request."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether any log of this name will do: then a topic that does not exist may be made."""
+        return self.expected is None
+
     def target(self, core: ClientCore, now_ms: int) -> Address | None:
         """The leader."""
         self.place = core.locate(self, self.topic, self.partition, now_ms)
@@ -271,7 +276,8 @@ class AdminOp(Operation):
             return Code.UNKNOWN_SERVER_ERROR
         if answer.error == Code.NONE or (self.uncertain and answer.error == self.granted_code):
             self.finish(answer.result)
-        elif answer.error in (Code.NOT_CONTROLLER, Code.LEADER_NOT_AVAILABLE):
+        elif answer.error in (Code.NOT_CONTROLLER, Code.LEADER_NOT_AVAILABLE, Code.REQUEST_TIMED_OUT):
+            self.uncertain |= answer.error == Code.REQUEST_TIMED_OUT  # whoever passed it on does not know what became of it
             return answer.error
         else:
             self.fail(rejection(answer.error, answer.message))

@@ -76,7 +76,6 @@ class Producer:
         self._config = config
         self._partitioner = partitioner
         self._linger_ms = config.linger_ms
-        self._routes: dict[str, _Route] = {}
         with self._lock:
             self._writer = driver.core.open_writer(
                 acks=acks,
@@ -85,6 +84,7 @@ class Producer:
                 batch_bytes=config.batch_bytes,
                 linger_ms=config.linger_ms,
             )
+        self._routes: dict[str, _Route] = self._writer.routes
         self._in_flight_max = self._writer.max_in_flight
 
     # ------------------------------------------------------------------------------------------------------------ sending
@@ -131,6 +131,7 @@ class Producer:
             batch = queue.open
             if batch is None or batch.size + size > self._writer.batch_bytes:
                 batch = self._begin(queue)
+                queue = batch.queue
             index = batch.add(value, key, kept, timestamp_ms)
             batch.size += size
             self._writer.buffered += size
@@ -216,6 +217,7 @@ class Producer:
                     batch = queue.open
                     if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
                         batch = self._begin(queue)
+                        queue = batch.queue
                     room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered)
                     stop = max(at + 1, bisect_right(ends, before + room, at))
                     first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
@@ -232,7 +234,8 @@ class Producer:
             self._go_all(sealed)
 
     def _begin(self, queue: PartitionQueue) -> Batch:
-        """A new open batch; a full one before it is sent."""
+        """A new open batch; a full one before it is sent. Of the queue that there is now: the log of the one given may be gone."""
+        queue = self._writer.queue(queue.topic, queue.partition)
         now_ms = self._driver.now_ms()
         full = queue.open is not None
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
@@ -280,7 +283,7 @@ class Producer:
                     turn = old.turn if old is not None else core.ids.number() % len(queues)
                     route = self._routes[topic] = _Route(core.view.serial, queues, turn)
                     return route
-            self._client._topic(topic, self._config.max_block_ms / 1000)
+            self._client._sought(topic, self._config.max_block_ms / 1000)
 
     def _make_room(self, topic: str, size: int) -> None:
         """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""

@@ -120,15 +120,14 @@ class Reassigning:
         for one in found:
             if one["adding"] and one["leader"] is not None:
                 by_leader.setdefault(one["leader"], []).append(one)
-        known: dict[tuple[str, int, int], tuple[int, dict[int, tuple[int, int]]]] = {}
+        known: dict[tuple[str, int, int], dict[str, Any]] = {}
         deadline_ms = min(self._deadline(timeout_s), self._deadline(_PROGRESS_S))
         for leader, some in sorted(by_leader.items()):
             for start in range(0, len(some), _SLICE):
                 asked = [[one["topic_id"], one["partition"], one["creation"]] for one in some[start : start + _SLICE]]
                 with suppress(ReplogError):
-                    told = self._do(LeaderOp("replica_progress", {"partitions": asked}, deadline_ms, leader))
-                    for topic_id, number, creation, end, followers in told["partitions"]:
-                        known[topic_id, number, creation] = end, {b: (offset, lacks) for b, offset, lacks in followers}
+                    told = self._do(LeaderOp("followers", {"partitions": asked}, deadline_ms, leader))
+                    known |= {(one["topic_id"], one["partition"], one["creation"]): one for one in told["partitions"]}
         return [_reassignment(one, known.get((one["topic_id"], one["partition"], one["creation"]))) for one in found]
 
 
@@ -147,8 +146,10 @@ def _checked(targets: object) -> list[list[Any]]:
     return wishes
 
 
-def _reassignment(one: Mapping[str, Any], told: tuple[int, dict[int, tuple[int, int]]] | None) -> Reassignment:
-    end, followers = (None, {}) if told is None else told
+def _reassignment(one: Mapping[str, Any], told: Mapping[str, Any] | None) -> Reassignment:
+    """What the controller says, and the leader of it (None: nothing)."""
+    end = None if told is None else told["end_offset"]
+    followers = {} if told is None else {follower["broker"]: follower for follower in told["followers"]}
     return Reassignment(
         topic=one["topic"],
         partition=one["partition"],
@@ -165,7 +166,7 @@ def _reassignment(one: Mapping[str, Any], told: tuple[int, dict[int, tuple[int, 
     )
 
 
-def _progress(broker: int, end: int | None, told: tuple[int, int] | None) -> ReplicaProgress:
-    if end is None or told is None or told[0] < 0:
+def _progress(broker: int, end: int | None, told: Mapping[str, Any] | None) -> ReplicaProgress:
+    if end is None or told is None or told["end_offset"] is None:
         return ReplicaProgress(broker, None, None, None)
-    return ReplicaProgress(broker, told[0], end - told[0], told[1])
+    return ReplicaProgress(broker, told["end_offset"], end - told["end_offset"], told["bytes_behind"])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
-from replog.config import TopicConfig
+from replog.config import BATCH_BYTES_MAX, TopicConfig
 from replog.messages import ClusterView, PartitionView, TopicView
 from replog.model import BrokerInfo, PartitionId
 
@@ -126,6 +126,11 @@ class View:
             return False
         topic.take(attrs.evolve(known, leader=leader, leader_epoch=leader_epoch))
         return True
+
+    def batch_limit(self, topic: str) -> int:
+        """The largest batch that a topic takes, in bytes."""
+        known = self.topics.get(topic)
+        return known.config.max_batch_bytes if known is not None else BATCH_BYTES_MAX
 
     def place(self, topic: str, partition: int) -> Place | None:
         """The identity and the leader of a partition; None where the view does not have it."""

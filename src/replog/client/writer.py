@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.client.batches import Batch
+from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, error_name, rejection
 from replog.messages import ProducedEntry
 from replog.model import ACKS_ALL, ACKS_NONE, PartitionId
@@ -33,49 +34,6 @@ SEQUENCES: Final = 2**31
 NO_LIMIT: Final = 2**31
 REFUSED: Final = "refused"
 UNKNOWN: Final = "unknown"
-
-_GO_BACK: Final = frozenset(
-    {
-        Code.CORRUPT_MESSAGE,
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.REQUEST_TIMED_OUT,
-        Code.REPLICA_NOT_AVAILABLE,
-        Code.NOT_ENOUGH_REPLICAS,
-        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        Code.STORAGE_ERROR,
-        Code.LOG_DIRECTORY_FULL,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.QUOTA_EXCEEDED,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.INCONSISTENT_TOPIC_ID,
-    }
-)
-_NOT_STORED: Final = frozenset(
-    {
-        Code.CORRUPT_MESSAGE,
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.NOT_ENOUGH_REPLICAS,
-        Code.LOG_DIRECTORY_FULL,
-        Code.QUOTA_EXCEEDED,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.INCONSISTENT_TOPIC_ID,
-    }
-)
-"""Refusals before anything was appended. The others leave doubt: so does NotLeaderOrFollower, the answer of a leader that
-steps down while an append waits."""
-_SAME_LEADER: Final = frozenset(
-    {
-        Code.NOT_ENOUGH_REPLICAS,
-        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        Code.LOG_DIRECTORY_FULL,
-        Code.QUOTA_EXCEEDED,
-        Code.CORRUPT_MESSAGE,
-    }
-)
-"""Refusals that do not put the leader in doubt: no need to ask for metadata."""
 
 
 class Writer:
@@ -103,8 +61,12 @@ class Writer:
         self.buffered = 0
         """Bytes of values, keys and headers that are not settled."""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
+        self.routes: dict[str, Any] = {}
+        """What a producer remembers of topics that there are: kept here so that it goes with them."""
         self.failed: dict[Batch, None] = {}
         """Failed batches that nobody has been told of yet."""
+        self.first_epoch = 0
+        """Where the epochs of a new queue begin."""
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made when first asked for."""
@@ -112,6 +74,12 @@ class Writer:
         if found is None:
             found = self.queues[topic, partition] = PartitionQueue(self, topic, partition)
         return found
+
+    def forget(self, queue: PartitionQueue) -> None:
+        """The log of a queue without batches is gone. Another queue under its name begins in an epoch that it has not used."""
+        if self.queues.get((queue.topic, queue.partition)) is queue:
+            del self.queues[queue.topic, queue.partition]
+            self.first_epoch = max(self.first_epoch, queue.epoch + 1)
 
     def crash(self, error: BaseException) -> None:
         """The core was interrupted: nothing that was under way can be relied on."""
@@ -123,6 +91,7 @@ class Writer:
         """Become another producer: new id, nothing remembered."""
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
+        self.routes.clear()
         self.failed.clear()
 
     def unsettled(self) -> Iterator[Batch]:
@@ -162,7 +131,7 @@ class PartitionQueue:
         self.batches: deque[Batch] = deque()
         self.open: Batch | None = None
         self.identity: PartitionId | None = None
-        self.epoch = 0
+        self.epoch = writer.first_epoch
         self.next_sequence = 0
         self.ordinal = 0
         """How many batches were given a sequence."""
@@ -172,6 +141,16 @@ class PartitionQueue:
         self.floor = -1
         """Number of the Metadata whose answer decides whether the partition exists; -1: it is not in doubt."""
         self.timer_ms: int | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no log was written to under this name: then a topic that does not exist may be made for it."""
+        return self.identity is None
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether anything in it has no outcome yet."""
+        return bool(self.batches) or self.open is not None
 
     # ------------------------------------------------------------------------------------------------- filling
 
@@ -235,7 +214,7 @@ class PartitionQueue:
             batch.epoch = batch.sequence = -1
             self.settle(batch, error=error)
             return False
-        limit = self.core.batch_limit(self.topic)
+        limit = self.core.view.batch_limit(self.topic)
         length = FRONT_BYTES + len(batch.body or b"")
         if fresh and length > limit:
             batch.epoch = batch.sequence = -1
@@ -283,12 +262,17 @@ class PartitionQueue:
         elif code in (Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.REQUEST_TIMED_OUT) and not self.writer.idempotent:
             # The leader has it: another copy would be stored beside it.
             self.settle(batch, error=self._rejection(code))
-        elif code in _GO_BACK:
-            batch.uncertain = batch.uncertain or code not in _NOT_STORED
-            self.go_back(now_ms, refresh=code not in _SAME_LEADER)
+        elif code in GO_BACK:
+            batch.uncertain = batch.uncertain or code not in NOT_STORED
+            self.go_back(now_ms, refresh=code not in SAME_LEADER)
         else:
             self._gap(REFUSED)
             self.settle(batch, error=self._rejection(code))
+
+    def refuse(self, batch: Batch, error: ReplogError) -> None:
+        """It was not even sent, and never can be."""
+        self._gap(REFUSED)
+        self.settle(batch, error=error)
 
     def _on_out_of_order(self, batch: Batch, now_ms: int) -> None:
         """The broker misses something before this batch, and has therefore not stored it.
@@ -407,7 +391,7 @@ class PartitionQueue:
             # A copy in the network could still arrive: nothing behind it may assume that it never will.
             self.draining = UNKNOWN if self.writer.idempotent else ""
         error: ReplogError
-        if unknown or batch.last_code not in _SAME_LEADER:
+        if unknown or batch.last_code not in SAME_LEADER:
             error = TimedOut(waited + last + ("; whether it was stored is unknown" if sent else "; it was never sent"))
         else:
             error = rejection(batch.last_code, f"{error_name(batch.last_code)}, {waited}", topic=self.topic, partition=self.partition)
@@ -446,6 +430,7 @@ class PartitionQueue:
         """The partition does not exist: nothing in the queue can be stored."""
         for batch in [*self.batches, *([self.open] if self.open is not None else [])]:
             self.settle(batch, error=error)
+        self.writer.forget(self)
 
     def crash(self, error: BaseException) -> None:
         """Give everything up at once, whatever state an interruption left, and start afresh under the next epoch."""

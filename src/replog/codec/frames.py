@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Any, Final
 
 from replog import messages as m
+from replog.config import FRAME_BYTES_MAX
 from replog.errors import ReplogError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "INT32_MAX",
     "INT64_MAX",
     "INT64_MIN",
+    "ITEMS_MAX",
     "KEYS",
     "LENGTH",
     "LOCAL_MESSAGES",
@@ -34,8 +36,9 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = 1
-FRAME_BYTES_MAX: Final = 64 << 20
-"""Largest frame accepted where nothing else is said; configuration may allow more."""
+ITEMS_MAX: Final = 8_000_000
+"""Most items that the lists and dicts of one message may have, all of them together, where nothing else is said: an item takes one
+byte of a frame and a hundred of memory. A complete view of 500,000 partitions has so many."""
 TO_CONTROLLER: Final = 1
 """Bit of a route: for the controller at the other end, not for the broker."""
 FROM_CONTROLLER: Final = 2
@@ -86,7 +89,7 @@ MESSAGE_TYPES: Final[dict[int, type[Any]]] = {
 }
 """Type number -> message. Numbers are format: never changed, never used again."""
 
-LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected, m.Leave})
+LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected, m.Leave, m.Unsent})
 """What a process tells its own actors: no frame carries these, so that nobody else can say them."""
 
 TYPE_NUMBERS: Final = {message: number for number, message in MESSAGE_TYPES.items()}

@@ -16,7 +16,7 @@ from msgpack import Unpacker
 from msgpack.exceptions import OutOfData, UnpackException
 
 from replog import messages as m
-from replog.codec.frames import HEADER, INT64_MAX, INT64_MIN, KEYS, PLAIN, PLAIN_DEPTH_MAX, RANGES, CodecError
+from replog.codec.frames import HEADER, INT64_MAX, INT64_MIN, ITEMS_MAX, KEYS, PLAIN, PLAIN_DEPTH_MAX, RANGES, CodecError
 from replog.config import TopicConfig
 from replog.errors import UsageError
 from replog.model import PartitionId
@@ -28,18 +28,20 @@ __all__ = ["read"]
 class _Reader:
     """One frame on its way in. `value()` is the next scalar, `array()` opens the next array; neither ever makes a container."""
 
-    __slots__ = ("array", "at", "frame", "mapping", "meta", "meta_at", "newer", "skip", "unpacker", "value")
+    __slots__ = ("_mapping", "array", "at", "frame", "items_max", "items_taken", "meta", "newer", "skip", "unpacker", "value")
 
-    def __init__(self, frame: memoryview, meta_stop: int, *, newer: bool) -> None:
+    def __init__(self, frame: memoryview, meta_stop: int, *, newer: bool, items_max: int) -> None:
         self.frame = frame
         self.meta = frame[HEADER.size : meta_stop]
         self.newer = newer
+        self.items_max = items_max
+        self.items_taken = 0
         self.at = meta_stop
         self.unpacker = Unpacker(max_buffer_size=len(self.meta) or 1, raw=False, max_array_len=0, max_map_len=0, max_ext_len=0)
         self.unpacker.feed(self.meta)
         self.value: Callable[[], Any] = self.unpacker.unpack
         self.array: Callable[[], int] = self.unpacker.read_array_header
-        self.mapping: Callable[[], int] = self.unpacker.read_map_header
+        self._mapping: Callable[[], int] = self.unpacker.read_map_header
         self.skip: Callable[[], None] = self.unpacker.skip
 
     def items(self, where: str) -> range:
@@ -47,6 +49,17 @@ class _Reader:
         count = self.array()
         if count > len(self.meta) - self.unpacker.tell():
             raise CodecError(f"{where} claims {count} items in the last {len(self.meta) - self.unpacker.tell()} bytes")
+        return self._counted(count, where)
+
+    def pairs(self, where: str) -> range:
+        """Open a dict."""
+        return self._counted(self._mapping(), where)
+
+    def _counted(self, count: int, where: str) -> range:
+        """Small items cost a hundred times their bytes: the message as a whole may have only so many."""
+        self.items_taken += count
+        if self.items_taken > self.items_max:
+            raise CodecError(f"{where}: up to here the message claims {self.items_taken} items; allowed are {self.items_max}")
         return range(count)
 
     def attachment(self, length: Any, where: str) -> memoryview:
@@ -60,12 +73,13 @@ class _Reader:
 Read = Callable[[_Reader], Any]
 
 
-def read(kind: type[Any], frame: memoryview, meta_stop: int, *, newer: bool) -> Any:
-    """The message of this class whose meta ends there, in a whole frame; `newer`: of a later version of the protocol.
+def read(kind: type[Any], frame: memoryview, meta_stop: int, *, newer: bool, items_max: int = ITEMS_MAX) -> Any:
+    """The message of this class whose meta ends there, in a whole frame; `newer`: of a later version of the protocol; `items_max`
+    bounds the items of all its lists and dicts together.
 
     Raises CodecError, and nothing else.
     """
-    reader = _Reader(frame, meta_stop, newer=newer)
+    reader = _Reader(frame, meta_stop, newer=newer, items_max=items_max)
     try:
         message = _object(kind)(reader)
     except OutOfData:
@@ -250,7 +264,7 @@ def _plain(reader: _Reader, where: str, depth: int) -> Any:
 
 def _plain_dict(reader: _Reader, where: str, depth: int = 0) -> dict[str | int, Any]:
     result: dict[str | int, Any] = {}
-    for _ in range(reader.mapping()):  # grows with what is read, not with what is claimed
+    for _ in reader.pairs(where):  # grows with what is read, not with what is claimed
         key = reader.value()
         if type(key) not in KEYS:
             raise CodecError(f"{where} has a key of type {type(key).__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from replog.controller import alter, asking, elections, explaining, partitions, removal, shutdown, topics
+from replog.controller import alter, asking, elections, explaining, missing, partitions, removal, shutdown, topics
 from replog.controller.decision import Decision
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal
@@ -19,6 +19,7 @@ __all__ = ["VERBS", "admin_asked"]
 
 VERBS: Final[dict[str, Callable[[Controller, AdminAsked], Decision]]] = {
     "create_topic": topics.create_topic,
+    "create_missing_topic": missing.create_missing_topic,
     "delete_topic": topics.delete_topic,
     "add_partitions": partitions.add_partitions,
     "remove_partitions": removal.remove_partitions,

@@ -7,9 +7,9 @@ one whose state reckons with another min ISR gets a new one (KAFKA-16540); its l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from replog.config import TopicConfig
 from replog.controller import topics
@@ -17,7 +17,7 @@ from replog.controller.changes import Due, Topic, TopicSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import AdminAsked
-from replog.controller.refusal import Refusal, named, standing
+from replog.controller.refusal import Refusal, named, standing, stored_and_gone
 from replog.errors import Code, UsageError
 from replog.messages import AdminAnswer
 from replog.ports import Event as Told
@@ -28,9 +28,21 @@ if TYPE_CHECKING:
 __all__ = ["alter_topic"]
 
 
+@frozen
+class Altered:
+    """What was stored."""
+
+    topic_id: bytes
+    config: dict[str, Any]
+
+
 def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
     """`config` has the keys to change; None puts one back to its default. The others stay as they are."""
     request = event.request
+    if isinstance(event.progress, Altered):
+        gone = stored_and_gone(controller.cluster, evolve(event, progress=event.progress.topic_id), {"config": event.progress.config})
+        if gone is not None:
+            return gone
     topic = standing(controller.cluster, named(request.arguments))
     wanted = request.arguments.get("config")
     if not isinstance(wanted, Mapping) or not wanted:
@@ -48,14 +60,14 @@ def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
     except (UsageError, TypeError) as error:
         raise Refusal(Code.INVALID_CONFIG, str(error)) from error
     answers = ((event.sender, AdminAnswer(request.request, Code.NONE, result={"config": config.to_mapping()}, origin=request.origin)),)
-    if event.progress == "stored" or config == topic.config:
+    if event.progress is not None or config == topic.config:
         return Decision(answers=answers)
     _check_in_sync(controller.cluster, topic, config)
     altered = evolve(topic, config=config, version=topic.version + 1)
     told = Told("topic_altered", {"topic": topic.topic, "keys": ", ".join(sorted(wanted))})
     due = Due(tuple(altered.identities()) if config.min_isr != topic.config.min_isr else ())
     # Answered once the states have followed; not compared again, or two who wish for different values would undo each other's for ever.
-    after = (evolve(event, progress="stored"),)
+    after = (evolve(event, progress=Altered(topic.topic_id, config.to_mapping())),)
     return Decision(pack(controller.guard, [Piece((topics.put(altered),), (TopicSet(altered), due), (told,))]), after=after)
 
 

@@ -12,6 +12,7 @@ from replog.controller.changes import Change, MoveWished, Topic
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import AdminAsked, MovesDue
+from replog.controller.growth import Growth
 from replog.controller.reassign import judged
 from replog.controller.refusal import Refusal, standing
 from replog.errors import Code
@@ -40,6 +41,7 @@ def reassign(controller: Controller, event: AdminAsked) -> Decision:
     pieces: list[Piece] = []
     errors: list[list[Any]] = []
     named: set[PartitionId] = set()
+    growth = Growth(controller.config.topic_bytes_max)
     for one in wished:
         try:
             topic, number, target = _read(controller.cluster, one)
@@ -47,6 +49,7 @@ def reassign(controller: Controller, event: AdminAsked) -> Decision:
             partition = topic.identity(number)
             if partition in named:
                 raise Refusal(Code.INVALID_REQUEST, f"{topic.topic}-{number} is named twice")
+            growth.take(topic, number, target)
         except Refusal as refusal:
             errors.append([*_shown(one), refusal.code, str(refusal)])
         else:
@@ -86,7 +89,7 @@ def _wish(cluster: Cluster, topic: Topic, partition: PartitionId, target: tuple[
     path = layout.reassigned_path(topic.topic, partition.partition)
     value, version = encode_replicas(target), 0 if known is None else known.version + 1
     op: Op = Create(path, value) if known is None else Put(path, value, known.version)
-    change: Change = MoveWished(partition, path, version, target)
+    change: Change = MoveWished(partition, path, version, target, None if known is None else known.created)
     return [Piece((op,), (change,))]
 
 

@@ -29,6 +29,8 @@ __all__ = [
     "LossNoted",
     "MoveWishGone",
     "MoveWished",
+    "NodeStuck",
+    "NodesFreed",
     "ProposalRefused",
     "RejectionNoted",
     "RemovedGone",
@@ -141,11 +143,12 @@ class StateGone:
 
 @frozen
 class DeletionSet:
-    """A topic is to be deleted: the wish is stored (at this version)."""
+    """A topic is to be deleted: the wish is stored (at this version; `created`: its node's creation number, if known)."""
 
     topic: str
     topic_id: bytes
     version: int
+    created: int | None = None
 
 
 @frozen
@@ -173,7 +176,7 @@ class RemovedGone:
 
 @frozen
 class LossNoted:
-    """A decision that may lose records was recorded (at this version)."""
+    """A decision that may lose records was recorded (at this version), or that is forgotten (-1)."""
 
     path: str
     version: int
@@ -204,6 +207,8 @@ class MoveWished:
     path: str
     version: int
     target: tuple[int, ...] | None
+    created: int | None = None
+    """The creation number of its node; None: this controller has just made it, and has not looked yet."""
 
 
 @frozen
@@ -211,6 +216,22 @@ class MoveWishGone:
     """That wish is no longer stored."""
 
     partition: PartitionId
+
+
+@frozen
+class NodeStuck:
+    """A node under `/admin` cannot be removed, because somebody has written below it: what is wished there is let be."""
+
+    path: str
+    version: int
+    created: int
+    partition: PartitionId | None = None
+    """What it is about, if it is a wish about a partition that there is."""
+
+
+@frozen
+class NodesFreed:
+    """It is time to try those again."""
 
 
 @frozen
@@ -298,6 +319,8 @@ Change = (
     | MoveWished
     | MoveWishGone
     | WishNoted
+    | NodeStuck
+    | NodesFreed
     | ReplicaBroken
     | RoomSet
     | DrainingSet

@@ -21,6 +21,8 @@ from replog.controller.changes import (
     LossNoted,
     MoveWished,
     MoveWishGone,
+    NodesFreed,
+    NodeStuck,
     ProposalRefused,
     RejectionNoted,
     RemovedGone,
@@ -37,6 +39,7 @@ from replog.controller.changes import (
     WishNoted,
 )
 from replog.controller.election import effective_min_isr
+from replog.controller.turns import Turns, urgency
 from replog.metadata.judgements import LossRecord
 from replog.model import BrokerInfo, PartitionId, PartitionState
 
@@ -57,13 +60,18 @@ class Cluster:
     losses: dict[str, int] = field(factory=dict)
     loss_records: dict[str, LossRecord] = field(factory=dict)
     rejections: dict[str, int] = field(factory=dict)
-    """Path -> version, of those that this term has met."""
+    """Path -> version: as of the last look, and those written since."""
     wished: dict[str, int] = field(factory=dict)
-    """Path -> version of the wishes that this controller has written, or met in their place."""
+    """Path -> version of the wishes to remove a partition that this controller has written, or met in their place."""
+    stuck: dict[str, NodeStuck] = field(factory=dict)
+    stuck_before: dict[str, NodeStuck] = field(factory=dict)
+    """The same before they were last tried again: people were told of them."""
     draining: dict[int, DrainingSet] = field(factory=dict)
     silences: dict[int, SilenceSet] = field(factory=dict)
     """Of lives of brokers that owe answers."""
     wishes: dict[PartitionId, MoveWished] = field(factory=dict)
+    turns: Turns = field(factory=Turns)
+    """Those of them for which something can be done."""
     moving: dict[PartitionId, None] = field(factory=dict)
     """Partitions that are being reassigned."""
     due: dict[PartitionId, None] = field(factory=dict)
@@ -153,6 +161,11 @@ class Cluster:
         epoch, number = self._refused.get(partition, (-1, -1))
         return epoch == partition_epoch and proposal <= number
 
+    def is_stuck(self, path: str, version: int, created: int | None = None) -> bool:
+        """Whether this node (None: whichever there is at that version) could not be removed when it was last tried."""
+        known = self.stuck.get(path)
+        return known is not None and known.version == version and created in (None, known.created)
+
     def topic_of(self, partition: PartitionId) -> Topic | None:
         """The topic a partition belongs to, if topic id, number and creation number are all right."""
         topic = self.topics.get(partition.topic_id)
@@ -167,10 +180,10 @@ class Cluster:
 
     def min_isr(self, partition: PartitionId) -> int:
         """The min ISR that is to count for a partition: what its topic says, never more than it has replicas."""
-        return self.effective_min_isr(self.topics[partition.topic_id], partition.partition)
+        return self.min_isr_of(self.topics[partition.topic_id], partition.partition)
 
     @staticmethod
-    def effective_min_isr(topic: Topic, partition: int) -> int:
+    def min_isr_of(topic: Topic, partition: int) -> int:
         """The same for a topic that need not be known yet."""
         assignment = topic.assignments[partition]
         return effective_min_isr(topic.config.min_isr, assignment.original or assignment.replicas)
@@ -219,28 +232,21 @@ class Cluster:
         match change:
             case DeletionSet(_, topic_id):
                 self.deletions[topic_id] = change
+                self._take_turns(self.topics.get(topic_id))
             case DeletionGone(topic_id):
                 self.deletions.pop(topic_id, None)
+                self._take_turns(self.topics.get(topic_id))
             case RemovedSet(topic_id):
                 self.removed[topic_id] = change
             case RemovedGone(topic_id):
                 self.removed.pop(topic_id, None)
+            case LossNoted(path, -1):
+                self.losses.pop(path, None)
+                self.loss_records.pop(path, None)
             case LossNoted(path, version, record):
                 self.losses[path] = version
                 if record is not None:
                     self.loss_records[path] = record
-            case MoveWished(partition):
-                self.wishes[partition] = change
-            case MoveWishGone(partition):
-                self.wishes.pop(partition, None)
-            case RejectionNoted(path, -1):
-                self.rejections.pop(path, None)
-            case RejectionNoted(path, version):
-                self.rejections[path] = version
-            case WishNoted(path, -1):
-                self.wished.pop(path, None)
-            case WishNoted(path, version):
-                self.wished[path] = version
             case RoomSet(partition, broker_id, _, True):
                 self._roomless.get(partition, {}).pop(broker_id, None)
             case RoomSet(partition, broker_id, epoch):
@@ -259,6 +265,32 @@ class Cluster:
             case ProposalRefused(partition, partition_epoch, proposal):
                 if not self.is_refused(partition, partition_epoch, proposal):
                     self._refused[partition] = (partition_epoch, proposal)
+            case _:
+                self._apply_wish(change)
+
+    def _apply_wish(self, change: Change) -> None:
+        match change:
+            case MoveWished(partition):
+                self.wishes[partition] = change
+                self._take_turn(partition)
+            case MoveWishGone(partition):
+                self.wishes.pop(partition, None)
+                self._take_turn(partition)
+            case NodeStuck(path):
+                self.stuck[path] = change
+                self._take_turn(change.partition)
+            case NodesFreed():
+                self.stuck_before, self.stuck = self.stuck, {}
+                for stuck in self.stuck_before.values():
+                    self._take_turn(stuck.partition)
+            case RejectionNoted(path, -1):
+                self.rejections.pop(path, None)
+            case RejectionNoted(path, version):
+                self.rejections[path] = version
+            case WishNoted(path, -1):
+                self.wished.pop(path, None)
+            case WishNoted(path, version):
+                self.wished[path] = version
             case _:
                 raise AssertionError(f"unknown change {change!r}")
 
@@ -285,6 +317,7 @@ class Cluster:
                 self.moving[partition] = None
         for partition in set() if known is None else {*known.identities()} - {*topic.identities()}:
             self._forget(partition)
+        self._take_turns(topic)
 
     def _drop_topic(self, topic_id: bytes, *, keep_states: bool = False) -> None:
         topic = self.topics.pop(topic_id, None)
@@ -302,6 +335,23 @@ class Cluster:
     def _forget(self, partition: PartitionId) -> None:
         for known in (self.states, self.due, self.wishes, self._broken, self._roomless, self._refused):
             known.pop(partition, None)
+        self.turns.put(partition, "", None)
+
+    def _take_turns(self, topic: Topic | None) -> None:
+        for partition in () if topic is None else topic.identities():
+            if partition in self.wishes:
+                self._take_turn(partition)
+
+    def _take_turn(self, partition: PartitionId | None) -> None:
+        """Where a wish stands among those for which something can be done, after something of it has changed."""
+        if partition is None:
+            return
+        wish, topic = self.wishes.get(partition), self.topic_of(partition)
+        if wish is None or topic is None or partition.topic_id in self.deletions:
+            self.turns.put(partition, "", None)
+        else:
+            is_stuck = self.is_stuck(wish.path, wish.version, wish.created)
+            self.turns.put(partition, topic.topic, urgency(topic.assignments[partition.partition], wish, is_stuck=is_stuck))
 
 
 def _drop(due: dict[PartitionId, None], partitions: Iterable[PartitionId]) -> None:

@@ -183,7 +183,7 @@ class Controller:
         path = layout.partition_state_path(topic.topic, partition.partition)
         known = self.cluster.states.get(partition)
         epoch = 0 if known is None else known.partition_epoch + 1
-        min_isr = state.min_isr or self.cluster.effective_min_isr(topic, partition.partition)
+        min_isr = state.min_isr or self.cluster.min_isr_of(topic, partition.partition)
         state = evolve(state, controller_epoch=self.controller_epoch, partition_epoch=epoch, min_isr=min_isr)
         value = layout.encode_partition_state(state)
         ops: list[Op] = [Create(path, value) if known is None else Put(path, value, known.partition_epoch)]

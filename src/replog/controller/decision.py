@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from replog.controller.changes import Change
 from replog.controller.events import Event
@@ -32,6 +32,12 @@ class Step:
     stops: tuple[tuple[int, StopEntry], ...] = ()
     """(broker, copy to take out of service)."""
     told: tuple[Told, ...] = ()
+    pieces: tuple[Piece, ...] = field(default=(), eq=False, repr=False)
+    """What it is made of, if it can be taken apart."""
+
+    def apart(self) -> tuple[Step, ...]:
+        """Its pieces as steps of their own, in order: what cannot be stored then stops nothing else."""
+        return (self,) if len(self.pieces) < 2 else tuple(_step(self.ops[0], [piece]) for piece in self.pieces)
 
 
 @frozen
@@ -86,10 +92,12 @@ def pack(guard: Op, pieces: Iterable[Piece], ops_max: int = OPS_MAX) -> tuple[St
 
 
 def _step(guard: Op, pieces: Sequence[Piece]) -> Step:
+    """Without a guard where there is nothing to store."""
     ops = tuple(op for piece in pieces for op in piece.ops)
     return Step(
         ops=(guard, *ops) if ops else (),
         changes=tuple(change for piece in pieces for change in piece.changes),
         stops=tuple(stop for piece in pieces for stop in piece.stops),
         told=tuple(told for piece in pieces for told in piece.told),
+        pieces=tuple(pieces),
     )

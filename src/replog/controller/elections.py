@@ -7,7 +7,7 @@ something may be lost has to be asked for, and is done only where there is no le
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import evolve
 
@@ -30,8 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["elect", "elect_leaders", "elections_wished", "preferred", "why_away"]
 
+_Place = tuple[str, int]
 _Result = tuple[str, int, int, str]
 """(topic, partition, code, text)."""
+
+
+class _Progress(NamedTuple):
+    """How far a request is."""
+
+    todo: tuple[_Place, ...]
+    done: tuple[_Result, ...]
+    wanting: frozenset[_Place]
+    """Those that were not led as they should be when it was asked."""
 
 
 def preferred(
@@ -132,9 +142,9 @@ def elect_leaders(controller: Controller, event: AdminAsked) -> Decision:
     uncleanly, named = arguments.get("unclean", False), arguments.get("partitions")
     if not isinstance(uncleanly, bool):
         raise Refusal(Code.INVALID_REQUEST, f"unclean is {uncleanly!r}; allowed are true and false")
-    todo: tuple[tuple[str, int], ...]
-    done: tuple[_Result, ...]
-    todo, done = event.progress or (_meant(controller.cluster, named, uncleanly=uncleanly), ())
+    if event.progress is None:
+        return Decision(after=(evolve(event, progress=_begun(controller.cluster, named, uncleanly=uncleanly)),))
+    todo, done, wanting = event.progress
     size = controller.config.slice_partitions_max
     pieces: list[Piece] = []
     results: list[_Result] = []
@@ -143,16 +153,27 @@ def elect_leaders(controller: Controller, event: AdminAsked) -> Decision:
             pieces.append(elect(controller, topic, partition, uncleanly=uncleanly))
             results.append((topic, partition, Code.NONE, ""))
         except Refusal as refusal:
-            if named is not None or refusal.code not in (Code.ELECTION_NOT_NEEDED, Code.UNKNOWN_TOPIC_OR_PARTITION):
+            if refusal.code == Code.ELECTION_NOT_NEEDED and (topic, partition) in wanting:
+                results.append((topic, partition, Code.NONE, ""))  # by a commit of which nobody heard
+            elif named is not None or refusal.code not in (Code.ELECTION_NOT_NEEDED, Code.UNKNOWN_TOPIC_OR_PARTITION):
                 results.append((topic, partition, refusal.code, str(refusal)))
     steps, done, todo = pack(controller.guard, pieces), (*done, *results), todo[size:]
     if todo:
-        return Decision(steps, after=(evolve(event, progress=(todo, done)),))
+        return Decision(steps, after=(evolve(event, progress=_Progress(todo, done, wanting)),))
     answer = AdminAnswer(event.request.request, Code.NONE, result={"partitions": [list(one) for one in done]}, origin=event.request.origin)
     return Decision(steps, answers=((event.sender, answer),))
 
 
-def _meant(cluster: Cluster, named: object, *, uncleanly: bool) -> tuple[tuple[str, int], ...]:
+def _begun(cluster: Cluster, named: object, *, uncleanly: bool) -> _Progress:
+    """Settled before the first election: afterwards nobody could tell what was done from what was not needed."""
+    meant = _meant(cluster, named, uncleanly=uncleanly)
+    known = ((place, cluster.topics.get(cluster.names.get(place[0], b""))) for place in meant)
+    identities = ((place, topic.identity(place[1])) for place, topic in known if topic is not None and place[1] in topic.assignments)
+    wanting = frozenset(place for place, identity in identities if _is_wanting(cluster, identity, uncleanly=uncleanly))
+    return _Progress(meant, (), wanting)
+
+
+def _meant(cluster: Cluster, named: object, *, uncleanly: bool) -> tuple[_Place, ...]:
     """The partitions of a request, each once. For all of them: those that are not led as they should be."""
     if named is None:
         return tuple(

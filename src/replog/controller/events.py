@@ -59,13 +59,6 @@ class TopicsSeen:
 
 
 @frozen
-class DeletionsSeen:
-    """Deletion wishes in the store: (topic, topic id, version of the wish)."""
-
-    wishes: tuple[tuple[str, bytes, int], ...]
-
-
-@frozen
 class Recheck:
     """Decide the partitions that are due again, one slice of them."""
 
@@ -180,6 +173,15 @@ class Wish:
     path: str
     value: bytes
     version: int
+    created: int | None = None
+    """Which node it is: one that is removed and written anew begins at the same version. None: whichever there is."""
+
+
+@frozen
+class DeletionsSeen:
+    """What the store holds where deletions are wished for."""
+
+    wishes: tuple[Wish, ...]
 
 
 @frozen
@@ -199,9 +201,9 @@ class MovesDue:
 
 @frozen
 class RejectionsSeen:
-    """What is kept of rejected wishes: (path, time of day of the rejection, version)."""
+    """What is kept of rejected wishes: (path, time of day of the rejection, version); without a time if it cannot be read."""
 
-    wishes: tuple[tuple[str, int, int], ...]
+    wishes: tuple[tuple[str, int | None, int], ...]
     row: str = REJECTED
 
 

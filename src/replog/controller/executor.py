@@ -29,6 +29,7 @@ from replog.messages import (
     ReplicasFailed,
     ReplicaStatesAnswer,
     StopReplicaAnswer,
+    Unsent,
 )
 from replog.metadata import layout
 from replog.model import Address, BrokerInfo
@@ -104,6 +105,8 @@ class ControllerExecutor:
                 self._on_session_changed(message)
             case Registered():
                 self._on_registered(message)
+            case Unsent(to, AdminAnswer() as answer, reason):
+                self._send(to, AdminAnswer(answer.request, Code.MESSAGE_TOO_LARGE, reason, origin=answer.origin))
             case _:
                 self._guarded(lambda: self._hear(sender, message))
         self._run()

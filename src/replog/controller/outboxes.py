@@ -174,6 +174,11 @@ class BrokerOutbox:
         notice.refusals += 1
         notice.asked_ms, notice.sends = notice.sent_ms + self.pause_ms, 0
 
+    def take_removals(self) -> tuple[bytes, ...]:
+        """The deleted topics that the acknowledgement of the complete notice is about; asked once."""
+        removals, self.removals = self.removals, ()
+        return removals
+
     def let_go(self) -> int:
         """The number that the broker has to reach before it leaves: the same one whenever it asks (KAFKA-14292)."""
         if self._leaves_after is None:

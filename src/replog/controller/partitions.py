@@ -17,7 +17,7 @@ from replog.controller.changes import Due, StateSet, Topic, TopicSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
-from replog.controller.refusal import Refusal, named, standing
+from replog.controller.refusal import Refusal, named, standing, stored_and_gone
 from replog.controller.wishes import granted, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import AdminAnswer
@@ -33,23 +33,35 @@ __all__ = ["add_partitions", "additions_wished"]
 
 
 def add_partitions(controller: Controller, event: AdminAsked) -> Decision:
-    """`total` is the number wanted. What is there already is kept, so that asking twice adds once."""
+    """`total` is the number wanted. What is there already is kept, so that asking twice adds once.
+
+    `count` says how many there were when it was first asked: if there are more than `total` by now, because somebody else has asked for
+    more, this wish has come true, too. Who does not say it means those that there are when the request is first decided.
+    """
     cluster, request = controller.cluster, event.request
+    gone = stored_and_gone(cluster, event, {"partitions": request.arguments.get("total")})
+    if gone is not None:
+        return gone
     topic = standing(cluster, named(request.arguments))
-    total = request.arguments.get("total")
+    total, first = request.arguments.get("total"), request.arguments.get("count")
     count, limit = len(topic.assignments), controller.config.topic_partitions_max
-    if not isinstance(total, int) or isinstance(total, bool) or not count <= total <= limit:
+    if first is not None and (not isinstance(first, int) or isinstance(first, bool)):
+        raise Refusal(Code.INVALID_REQUEST, f"count is {first!r}; it is the number of partitions that there were")
+    least = count if first is None else min(first, count)
+    if not isinstance(total, int) or isinstance(total, bool) or not least <= total <= limit:
         raise Refusal(Code.INVALID_PARTITIONS, f"total is {total!r}; topic {topic.topic!r} has {count}, allowed are {count} to {limit}")
     if count < total:
         added = _placed(cluster, topic, total, request.arguments.get("assignment"))
         grown = _grown(topic, added)
         topics.fitting(controller, grown)
-        return Decision(pack(controller.guard, [_stored(controller, grown, added)]), after=(event,))
+        said = evolve(request, arguments={**request.arguments, "count": least})
+        after = evolve(event, request=said, progress=topic.topic_id)
+        return Decision(pack(controller.guard, [_stored(controller, grown, added)]), after=(after,))
     todo = [p for p in cluster.uninitialised(topic) if cluster.live(p)]
     if todo:
         pieces = topics.first_states(controller, topic, todo[: controller.config.slice_partitions_max])
         return Decision(pack(controller.guard, pieces), after=(event,))
-    answer = AdminAnswer(request.request, Code.NONE, result={"partitions": total}, origin=request.origin)
+    answer = AdminAnswer(request.request, Code.NONE, result={"partitions": count}, origin=request.origin)
     return Decision(answers=((event.sender, answer),))
 
 

@@ -8,9 +8,21 @@ from contextlib import suppress
 
 from attrs import define, field
 
-from replog.controller.events import Event, FinishDeletion, MovesDue, Recheck, ShutdownAsked, SilenceChanged, WishesSeen, is_urgent
+from replog.controller.events import (
+    DeletionsSeen,
+    Event,
+    FinishDeletion,
+    MovesDue,
+    Recheck,
+    RejectionsSeen,
+    ShutdownAsked,
+    SilenceChanged,
+    WishesSeen,
+    is_urgent,
+)
+from replog.metadata.layout import DELETE_TOPICS
 
-__all__ = ["Queued", "Queues"]
+__all__ = ["Queued", "Queues", "row_of"]
 
 
 @define(eq=False)
@@ -19,6 +31,17 @@ class Queued:
 
     event: Event
     tries: int = 0
+
+
+def row_of(event: Event) -> str:
+    """Where what an event is about was seen; "" if it was not seen in a row of the store."""
+    match event:
+        case DeletionsSeen():
+            return DELETE_TOPICS
+        case WishesSeen(row) | RejectionsSeen(_, row):
+            return row
+        case _:
+            return ""
 
 
 @define
@@ -61,14 +84,22 @@ class Queues:
         return self.urgent[0] if self.urgent else self.background[0] if self.background else None
 
     def in_vain(self, what: str) -> int:
-        """What was seen at a row could not be stored: how often in a row that is."""
+        """What was seen at a row could not be stored: how often that is since something of it was, or since `forgive`."""
         self._in_vain[what] = self._in_vain.get(what, 0) + 1
         return self._in_vain[what]
 
+    def tries(self, queued: Queued) -> int:
+        """How many decisions about this, the same event or what was seen at the same row, were not stored."""
+        return max(queued.tries, self._in_vain.get(row_of(queued.event), 0))
+
+    def forgive(self) -> None:
+        """Every row may be tried again."""
+        self._in_vain.clear()
+
     def done(self, queued: Queued, *, stored: bool = True) -> None:
         """An event that was the next one has been decided and `stored`, or given up. Others may have been asked for meanwhile."""
-        if stored and not is_urgent(queued.event):
-            self._in_vain.clear()
+        if stored:
+            self._in_vain.pop(row_of(queued.event), None)
         with suppress(ValueError):  # a look whose row was looked at again meanwhile waits no more
             (self.urgent if is_urgent(queued.event) else self.background).remove(queued)
         if isinstance(queued.event, Recheck):

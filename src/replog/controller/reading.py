@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
+from replog.config import TopicConfig
 from replog.controller import reassign
 from replog.controller.changes import (
     Admitted,
@@ -157,14 +158,7 @@ class Reader:
 
     def deletions(self) -> Script:
         """Wishes to delete topics."""
-        found = yield from self._children(layout.DELETE_TOPICS)
-        wishes = []
-        for name, value in found:
-            path = f"{layout.DELETE_TOPICS}/{name}"
-            topic_id = self._decoded(path, layout.decode_delete_topic, path, value.value)
-            if topic_id is not None and self._decoded(path, layout.place_of, path) is not None:
-                wishes.append((name, topic_id, value.version))
-        return DeletionsSeen(tuple(wishes))
+        return DeletionsSeen(tuple((yield from self._wishes_below(layout.DELETE_TOPICS))))
 
     def draining(self) -> Script:
         """Which lives of brokers are to end."""
@@ -197,22 +191,26 @@ class Reader:
             if len(parent) > _PARENT_MAX:
                 self._tell(Told("store_value_unreadable", {"path": parent, "error": f"a name of {len(topic)} characters"}))
                 continue
-            found = yield from self._children(parent)
-            wishes += [Wish(f"{parent}/{name}", value.value, value.version) for name, value in found]
+            wishes += yield from self._wishes_below(parent)
         return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
+
+    def _wishes_below(self, parent: str) -> Script:
+        """Whatever is written there."""
+        found = yield from self._children(parent)
+        return [Wish(f"{parent}/{name}", value.value, value.version, value.created) for name, value in found]
 
     def rejections(self) -> Script:
         """What is kept of wishes that were rejected, in every row of them; what else is there is left alone."""
-        found: list[tuple[str, int, int]] = []
+        found: list[tuple[str, int | None, int]] = []
+        parents = [layout.rejected_path(layout.DELETE_TOPICS)]
         for row in layout.WISHES:
             topics: list[str] = yield "list", layout.rejected_path(row)
-            for topic in topics:
-                parent = f"{layout.rejected_path(row)}/{topic}"
-                for name, value in (yield from self._children(parent, watched=False)):
-                    path = f"{parent}/{name}"
-                    rejection = self._decoded(path, layout.decode_rejection, path, value.value)
-                    if rejection is not None:
-                        found.append((path, rejection.wall_ms, value.version))
+            parents += [f"{layout.rejected_path(row)}/{topic}" for topic in topics]
+        for parent in parents:
+            for name, value in (yield from self._children(parent, watched=False)):
+                path = f"{parent}/{name}"
+                rejection = self._decoded(path, layout.decode_rejection, path, value.value)
+                found.append((path, None if rejection is None else rejection.wall_ms, value.version))
         return RejectionsSeen(tuple(found))
 
     # ---- one path again
@@ -238,7 +236,7 @@ def _state(topic: Topic, partition: int, path: str, value: Versioned) -> Partiti
     state = layout.decode_partition_state(path, value)
     if state.min_isr or partition not in topic.assignments:
         return state
-    return evolve(state, min_isr=Cluster.effective_min_isr(topic, partition))
+    return evolve(state, min_isr=Cluster.min_isr_of(topic, partition))
 
 
 def _left_alone(cluster: Cluster, path: str) -> Change | None:
@@ -275,7 +273,7 @@ def _topic(path: str, name: str, value: Versioned) -> Topic:
     factor = min(len(assignment.original or assignment.replicas) for assignment in entry.partitions.values())
     if isinstance(kept := entry.config.get("min_isr"), int):
         factor = max(factor, kept)  # moves may have left partitions with fewer replicas: there less of it counts
-    config = resolved(entry.config, factor)
+    config = resolved(TopicConfig.kept(entry.config), factor)
     return Topic(name, entry.topic_id, config, entry.partitions, entry.next_creation, value.version, entry.former)
 
 
@@ -294,7 +292,7 @@ def _removed(path: str, value: Versioned) -> RemovedSet:
 def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     """What the cluster should believe about a path that it wanted to write."""
     if path.startswith(judgements.LOSSES):
-        return None if value is None else LossNoted(path, value.version, judgements.decode_loss(path, value.value))
+        return LossNoted(path, -1) if value is None else LossNoted(path, value.version, judgements.decode_loss(path, value.value))
     if path.startswith(judgements.ADMITTED):
         return None if value is None else _admitted(path, value)
     place = layout.place_of(path)
@@ -318,13 +316,13 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
         case layout.DELETE_TOPICS:
             assert place.topic is not None
             if value is not None:
-                return DeletionSet(place.topic, layout.decode_delete_topic(path, value.value), value.version)
+                return DeletionSet(place.topic, layout.decode_delete_topic(path, value.value), value.version, value.created)
             wished = [d.topic_id for d in cluster.deletions.values() if d.topic == place.topic]
             return DeletionGone(wished[0]) if wished else None
         case layout.REJECTED:
             return RejectionNoted(path, -1 if value is None else value.version)
         case layout.PARTITIONS_REASSIGNED:
-            return reassign.seen(cluster, path, None if value is None else value.value, -1 if value is None else value.version)
+            return reassign.seen(cluster, path, value)
         case layout.PARTITIONS_REMOVE:
             return WishNoted(path, -1 if value is None else value.version)
         case layout.DRAINING:

@@ -8,7 +8,7 @@ move is the change of an ISR, decided in the event that makes that change; see `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
@@ -20,20 +20,21 @@ from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.election import Loss, effective_min_isr
 from replog.controller.events import MovesDue, Wish
+from replog.controller.growth import Growth
 from replog.controller.refusal import Refusal, standing
-from replog.controller.wishes import rejected
+from replog.controller.wishes import granted, is_stuck, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import StopEntry
 from replog.metadata import layout
 from replog.metadata.wishes import decode_replicas, encode_replicas
 from replog.model import Assignment, PartitionId, PartitionState
-from replog.ports import Check, Delete, Op
+from replog.ports import Check, Op, Versioned
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
     from replog.controller.controller import Controller
 
-__all__ = ["completes", "completions", "judged", "moves_due", "moves_wished", "partition_of", "remembered", "seen"]
+__all__ = ["completes", "completions", "judged", "moves_due", "moves_wished", "named_at", "partition_of", "remembered", "seen"]
 
 MOVES_MAX: Final = (OPS_MAX - 1) // 3
 """Partitions of one topic that change in one transaction: each with its state, its wish, and what an election may have lost."""
@@ -99,8 +100,8 @@ def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId) -> tuple[P
 
 
 def remembered(cluster: Cluster, found: Sequence[Wish]) -> tuple[Change, ...]:
-    """What a look at all wishes says, to be taken at once: later it may be older than what this controller has written since."""
-    known = [seen(cluster, wish.path, wish.value, wish.version) for wish in found]
+    """What a look at all wishes to move partitions says."""
+    known = [seen(cluster, wish.path, wish) for wish in found]
     wishes = [one for one in known if isinstance(one, MoveWished)]
     here = {one.partition for one in wishes}
     return (*(MoveWishGone(partition) for partition in cluster.wishes if partition not in here), *wishes)
@@ -113,7 +114,7 @@ def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> It
         number = layout.place_of(wish.path).topic_partition.partition
         try:
             if cluster.names.get(name) in cluster.deletions:
-                yield Piece((Delete(wish.path, wish.version),), (), (Told("wish_dropped", {"wish": "reassign", "path": wish.path}),))
+                yield Piece((granted(wish),), (), (Told("wish_dropped", {"wish": "reassign", "path": wish.path}),))
                 continue
             topic = standing(cluster, name)
             partition = partition_of(topic, number)
@@ -121,33 +122,38 @@ def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> It
                 target = decode_replicas(wish.path, wish.value)
             except StoreCorrupt as error:
                 raise Refusal(Code.INVALID_REQUEST, str(error)) from error
-            if cluster.wishes.get(partition) == MoveWished(partition, wish.path, wish.version, target):  # else it is another by now
+            known = cluster.wishes.get(partition)
+            if known is not None and (known.version, known.target) == (wish.version, target):  # else it is another by now
                 judged(cluster, topic, number, target)
         except Refusal as refusal:
             yield _put_away(controller, wish, refusal)
 
 
-def seen(cluster: Cluster, path: str, value: bytes | None, version: int) -> MoveWished | MoveWishGone | None:
+def seen(cluster: Cluster, path: str, found: Wish | Versioned | None) -> MoveWished | MoveWishGone | None:
     """What the store has at the path of a wish (None: nothing); None if it says nothing about a partition that there is."""
     try:
-        place = layout.place_of(path)
-        topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
-        if topic is None or place.partition is None or place.partition not in topic.assignments:
-            return None
-        partition = topic.identity(place.partition)
-        return MoveWishGone(partition) if value is None else MoveWished(partition, path, version, decode_replicas(path, value))
+        partition = named_at(cluster, path)
+        if partition is None or found is None:
+            return None if partition is None else MoveWishGone(partition)
+        return MoveWished(partition, path, found.version, decode_replicas(path, found.value), found.created)
     except StoreCorrupt:
         return None
 
 
+def named_at(cluster: Cluster, path: str) -> PartitionId | None:
+    """The partition that the path of a wish names; None if there is none, or the path is not of a wish about one. Raises StoreCorrupt."""
+    place = layout.place_of(path)
+    topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
+    if topic is None or place.partition is None or place.partition not in topic.assignments:
+        return None
+    return topic.identity(place.partition)
+
+
 def _put_away(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:
     """Among those rejected. The partition is looked at again: its move may only have waited for what became of this wish."""
-    piece = rejected(controller, wish, refusal)
-    place = layout.place_of(wish.path)
-    topic = controller.cluster.topics.get(controller.cluster.names.get(place.topic or "", b""))
-    if topic is None or place.partition is None or place.partition not in topic.assignments:
+    piece, partition = rejected(controller, wish, refusal), named_at(controller.cluster, wish.path)
+    if partition is None:
         return piece
-    partition = topic.identity(place.partition)
     return evolve(piece, changes=(*piece.changes, MoveWishGone(partition), Due((partition,))))
 
 
@@ -159,27 +165,25 @@ def moves_due(controller: Controller, event: MovesDue) -> Decision:
     cluster, config = controller.cluster, controller.config
     room = config.reassignments_max - len(cluster.moving)
     slice_ = min(MOVES_MAX, config.slice_partitions_max)
+    growth = Growth(config.topic_bytes_max)
     turns: list[_Turn] = []
     pieces: list[Piece] = []
-    for wish in sorted(cluster.wishes.values(), key=lambda wish: _order(cluster, wish)):
-        topic = cluster.topic_of(wish.partition)
-        if topic is None or wish.partition.topic_id in cluster.deletions or not _is_due(topic, wish):
-            continue
-        assignment = topic.assignments[wish.partition.partition]
+    for partition in islice(cluster.turns, slice_):
+        wish, topic = cluster.wishes[partition], cluster.topics[partition.topic_id]
+        assignment = topic.assignments[partition.partition]
         rests = not moves.is_moving(assignment)
         starts = rests and wish.target not in (None, assignment.replicas)
         if starts and room <= 0:
-            continue
-        if len(turns) + len(pieces) >= slice_:
-            break
+            break  # whatever comes later is to start, too
         if rests and not starts:
             pieces.append(_nothing_to_do(controller, topic, wish))
             continue
         try:
             turn = _turn(controller, topic, wish)
+            growth.take(topic, partition.partition, wish.target)
         except Refusal as refusal:
-            asked = Wish(wish.path, encode_replicas(wish.target), wish.version)
-            pieces.append(_put_away(controller, asked, refusal))
+            if not is_stuck(cluster, wish):
+                pieces.append(_put_away(controller, _as_written(wish), refusal))
         else:
             turns.append(turn)
             room -= starts and moves.is_moving(turn.assignment)
@@ -192,20 +196,17 @@ def _nothing_to_do(controller: Controller, topic: Topic, wish: MoveWished) -> Pi
     if wish.target is None and wish.version == 0:
         name = f"{topic.topic}-{wish.partition.partition}"
         refusal = Refusal(Code.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned: there is nothing to cancel")
-        return _put_away(controller, Wish(wish.path, encode_replicas(None), wish.version), refusal)
-    return Piece((Delete(wish.path, wish.version),), (MoveWishGone(wish.partition),))
+        return _put_away(controller, _as_written(wish), refusal)
+    return Piece((granted(wish),), (MoveWishGone(wish.partition),))
 
 
-def _order(cluster: Cluster, wish: MoveWished) -> tuple[bool, str, PartitionId]:
-    """What moves already goes first; then by name, the same under every controller."""
-    topic = cluster.topics.get(wish.partition.topic_id)
-    return wish.partition not in cluster.moving, "" if topic is None else topic.topic, wish.partition
+def _as_written(wish: MoveWished) -> Wish:
+    return Wish(wish.path, encode_replicas(wish.target), wish.version, wish.created)
 
 
-def _is_due(topic: Topic, wish: MoveWished) -> bool:
-    """Whether the partition is not on its way to where it is wished."""
-    assignment = topic.assignments[wish.partition.partition]
-    return not moves.is_moving(assignment) or wish.target != moves.target_of(assignment)
+def _end(cluster: Cluster, wish: MoveWished) -> tuple[tuple[Op, ...], tuple[Change, ...]]:
+    """The wish has come true. One that cannot be removed stays, and says where the partition is: it begins nothing any more."""
+    return ((), ()) if is_stuck(cluster, wish) else ((granted(wish),), (MoveWishGone(wish.partition),))
 
 
 def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
@@ -213,7 +214,7 @@ def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
     cluster, partition = controller.cluster, wish.partition
     assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
     target = judged(cluster, topic, partition.partition, wish.target)
-    done: tuple[tuple[Op, ...], tuple[Change, ...]] = (Delete(wish.path, wish.version),), (MoveWishGone(partition),)
+    done = _end(cluster, wish)
     if target is None:
         back, loss = _way_back(cluster, topic, partition)
         return _Turn(partition, moves.restored(assignment), back, *done, loss, what="reassignment_cancelled")
@@ -223,7 +224,7 @@ def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
         return _Turn(partition, moves.placed(assignment, target), state, *done, what="reassignment_completed")
     if moves.is_complete(onward, state.isr):
         return _completed(controller, topic, partition, onward, state)
-    return _Turn(partition, onward, state, (Check(wish.path, wish.version),))
+    return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),))
 
 
 # ------------------------------------------------------------------------------------------------------- completion
@@ -258,8 +259,7 @@ def _completed(controller: Controller, topic: Topic, partition: PartitionId, ass
     min_isr = effective_min_isr(topic.config.min_isr, arrived.replicas)
     after = moves.completed(assignment, state, min_isr=min_isr, live=_able(cluster, partition))
     wish = cluster.wishes.get(partition)
-    ops = () if wish is None else (Delete(wish.path, wish.version),)
-    changes = () if wish is None else (MoveWishGone(partition),)
+    ops, changes = ((), ()) if wish is None else _end(cluster, wish)
     return _Turn(partition, arrived, after, ops, changes, what="reassignment_completed")
 
 

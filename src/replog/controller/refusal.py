@@ -9,13 +9,14 @@ from typing import Any
 from replog.config import check_topic_name
 from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
+from replog.controller.decision import Decision
 from replog.controller.events import AdminAsked, Event, IsrProposed
 from replog.errors import Code, ReplogError, StoreFull, UsageError
 from replog.messages import AdminAnswer, AlterIsrAnswer
 from replog.model import Address
 from replog.ports import Conflict
 
-__all__ = ["Refusal", "named", "resigned", "standing", "why_given_up"]
+__all__ = ["Refusal", "named", "resigned", "standing", "stored_and_gone", "why_given_up"]
 
 
 class Refusal(Exception):
@@ -45,6 +46,17 @@ def standing(cluster: Cluster, name: str) -> Topic:
     return cluster.topics[topic_id]
 
 
+def stored_and_gone(cluster: Cluster, event: AdminAsked, result: dict[str, Any]) -> Decision | None:
+    """The answer to a request that was stored, as its `progress` says with the id of its topic, if that topic is deleted since.
+
+    It was done: a refusal would say that it was not.
+    """
+    topic_id = event.progress
+    if topic_id is None or (topic_id in cluster.topics and topic_id not in cluster.deletions):
+        return None
+    return Decision(answers=((event.sender, AdminAnswer(event.request.request, Code.NONE, result=result, origin=event.request.origin)),))
+
+
 def resigned(events: Iterable[Event], waiters: Iterable[list[tuple[Address, AdminAnswer]]]) -> Iterator[tuple[Address, Any]]:
     """What everyone who waits for an answer is told at the end of a term: to look for another controller."""
     for event in events:
@@ -58,7 +70,8 @@ def resigned(events: Iterable[Event], waiters: Iterable[list[tuple[Address, Admi
 
 
 def _resigned(request: int, origin: Any) -> AdminAnswer:
-    return AdminAnswer(request, Code.NOT_CONTROLLER, "the controller has resigned", origin=origin)
+    """Whoever asks again is to reckon with its having been done: the last commit may have been applied."""
+    return AdminAnswer(request, Code.REQUEST_TIMED_OUT, "the controller has resigned, and this may have been done", origin=origin)
 
 
 def why_given_up(error: ReplogError | None, asked: str) -> str:

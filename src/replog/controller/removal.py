@@ -16,8 +16,9 @@ from replog.controller import topics
 from replog.controller.changes import Change, StateGone, Topic, TopicSet, WishNoted
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
-from replog.controller.refusal import Refusal, named, standing
-from replog.controller.wishes import granted, rejected
+from replog.controller.losses import ends_of_losses
+from replog.controller.refusal import Refusal, named, standing, stored_and_gone
+from replog.controller.wishes import granted, is_stuck, rejected
 from replog.errors import Code, StoreCorrupt
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
@@ -38,6 +39,9 @@ def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
     Who does not say it means those that there are when the request is first decided.
     """
     request = event.request
+    gone = stored_and_gone(controller.cluster, event, {"partitions": 0})
+    if gone is not None:
+        return gone
     topic = standing(controller.cluster, named(request.arguments))
     meant = _meant(topic, request.arguments)
     left = sorted((p for p in meant if _is_there(topic, p)), reverse=True)
@@ -55,9 +59,10 @@ def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
         pieces = [_wish(topic, partition) for partition in unwished[: controller.config.slice_partitions_max]]
     else:
         paths = [layout.partition_remove_path(topic.topic, p.partition) for p in left[:slice_max]]
-        ops = [Delete(path, wished[path]) for path in paths if path in wished]
+        ops = [Delete(path, wished[path]) for path in paths if path in wished and not controller.cluster.is_stuck(path, wished[path])]
         pieces = [_shrunk(controller, topic, left[:slice_max], ops)[1]]
-    return Decision(pack(controller.guard, pieces), after=(event,))
+    is_last = len(left) <= slice_max
+    return Decision(pack(controller.guard, pieces), after=(evolve(event, progress=topic.topic_id if is_last else None),))
 
 
 def _meant(topic: Topic, arguments: Mapping[str, Any]) -> list[PartitionId]:
@@ -103,8 +108,8 @@ def _check_highest(topic: Topic, numbers: Sequence[int]) -> None:
 
 
 def _slice_max(controller: Controller) -> int:
-    """Most partitions that one transaction removes: a state, a wish to remove it and one to move it each, and the topic."""
-    return min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 3)
+    """Most partitions that one transaction removes: a state, a wish to remove it, one to move it, a loss each, and the topic."""
+    return min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 4)
 
 
 def _wish(topic: Topic, partition: PartitionId) -> Piece:
@@ -124,10 +129,14 @@ def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], o
         version=topic.version + 1,
     )
     stated = [p for p in gone if p in controller.cluster.states]
-    states = [Delete(layout.partition_state_path(topic.topic, p.partition)) for p in stated]
+    states: list[Op] = [Delete(layout.partition_state_path(topic.topic, p.partition)) for p in stated]
     changes: list[Change] = [StateGone(p) for p in stated]
-    moves = [controller.cluster.wishes[p] for p in gone if p in controller.cluster.wishes]  # nobody is to move what comes next there
-    states += [Delete(wish.path, wish.version) for wish in moves]
+    wishes = controller.cluster.wishes
+    moves = [wishes[p] for p in gone if p in wishes and not is_stuck(controller.cluster, wishes[p])]
+    states += [granted(wish) for wish in moves]  # nobody is to move what comes next there
+    losses = list(ends_of_losses(controller.cluster, topic, leaves))
+    states += [op for loss in losses for op in loss.ops]
+    changes += [change for loss in losses for change in loss.changes]
     changes += [TopicSet(shrunk), *(WishNoted(op.path, -1) for op in ops)]
     told = Told("partitions_removed", {"topic": topic.topic, "partitions": ", ".join(map(str, sorted(leaves)))})
     stops = [(b, StopEntry(p, topics.TOPIC_GONE, True)) for p in gone for b in topic.assignments[p.partition].replicas]
@@ -142,10 +151,13 @@ def removals_wished(controller: Controller, name: str, found: Sequence[Wish]) ->
     gone: list[PartitionId] = []
     ops: list[Op] = []
     done: list[Op] = []
+    cluster = controller.cluster
     for wish in found:
+        if wish.path in cluster.wished and cluster.names.get(name) in cluster.deletions:
+            continue  # of a request: it goes with its topic
         number = layout.place_of(wish.path).topic_partition.partition
         try:
-            topic = standing(controller.cluster, name)
+            topic = standing(cluster, name)
             partition = _wished(topic, number, len(gone), wish)
         except Refusal as refusal:
             yield rejected(controller, wish, refusal)

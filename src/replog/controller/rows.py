@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from replog.controller import elections, partitions, reassign, removal
+from replog.controller.changes import Change, RejectionNoted, WishNoted
 from replog.controller.decision import Decision, Piece, pack
-from replog.controller.events import Event, MovesDue, Wish, WishesSeen
+from replog.controller.events import DeletionsSeen, Event, MovesDue, RejectionsSeen, Wish, WishesSeen
 from replog.controller.refusal import Refusal
-from replog.controller.wishes import rejected
+from replog.controller.wishes import is_stuck, rejected
 from replog.errors import Code, StoreCorrupt
 from replog.metadata import layout
 
 if TYPE_CHECKING:
+    from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["ROWS", "wishes_seen"]
+__all__ = ["ROWS", "noted", "wishes_seen"]
 
 Judge = Callable[["Controller", str, Sequence[Wish]], Iterator[Piece]]
 """Decides the wishes of one row about one topic: the pieces, one transaction each, of those that change anything now."""
@@ -46,10 +48,27 @@ def _turn(row: str, wish: Wish) -> tuple[str, int]:
     return topic, -number if row == layout.PARTITIONS_REMOVE else number
 
 
+def noted(cluster: Cluster, seen: WishesSeen | DeletionsSeen | RejectionsSeen) -> tuple[Change, ...]:
+    """What a look at a row says, to be taken at once: later it may be older than what this controller has written since."""
+    match seen:
+        case WishesSeen(layout.PARTITIONS_REASSIGNED, wishes):
+            return reassign.remembered(cluster, wishes)
+        case WishesSeen(layout.PARTITIONS_REMOVE, wishes):
+            there = {wish.path: wish.version for wish in wishes}
+            return tuple(WishNoted(path, there.get(path, -1)) for path in cluster.wished)
+        case RejectionsSeen(wishes):
+            kept = {path: version for path, _, version in wishes}
+            gone = [RejectionNoted(path, -1) for path in cluster.rejections if path not in kept]
+            return (*gone, *(RejectionNoted(path, version) for path, version in kept.items()))
+        case _:
+            return ()
+
+
 def wishes_seen(controller: Controller, event: WishesSeen) -> Decision:
     """One slice of what a row holds, topic by topic."""
     if not event.is_rest:
         event = evolve(event, wishes=tuple(sorted(event.wishes, key=lambda wish: _turn(event.row, wish))))
+    event = evolve(event, wishes=tuple(wish for wish in event.wishes if not is_stuck(controller.cluster, wish)))
     slice_, rest = event.wishes[: controller.config.slice_partitions_max], event.wishes[controller.config.slice_partitions_max :]
     pieces: list[Piece] = []
     readable: list[Wish] = []

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replog.config import BrokerConfig
-from replog.controller import reassign, topics
+from replog.controller import topics
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Won, still_seated
-from replog.controller.changes import BrokerGone, BrokerSet, Due, Settled, StateGone, StateSet, Topic, TopicSet
+from replog.controller.changes import BrokerGone, BrokerSet, Due, NodesFreed, Settled, StateGone, StateSet, Topic, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -31,12 +31,14 @@ from replog.controller.events import (
     WishesSeen,
 )
 from replog.controller.lastknown import LastKnown
+from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
 from replog.controller.outboxes import BrokerOutbox, Outboxes
-from replog.controller.queues import Queues
+from replog.controller.queues import Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import resigned, why_given_up
-from replog.controller.rows import ROWS
+from replog.controller.rows import noted
 from replog.controller.silence import silences
+from replog.controller.stuck import let_be
 from replog.controller.views import Views
 from replog.errors import Code, ReplogError
 from replog.messages import (
@@ -53,26 +55,17 @@ from replog.messages import (
 )
 from replog.metadata import layout
 from replog.model import Address, PartitionId
-from replog.ports import Conflict, Outbox, SessionLost, UnknownOutcome
+from replog.ports import Conflict, Delete, Outbox, SessionLost, UnknownOutcome
 from replog.ports import Event as Told
 
 __all__ = ["Deposed", "Term"]
 
 _TRIES_MAX = 10
 """An event that still conflicts after this many decisions is given up; the next look at the store finds what is left."""
+_TOGETHER_MAX = 2
+"""After so many each piece of a decision is a transaction of its own: what cannot be stored then holds up nothing else."""
 
-_LOOKS = {
-    "seat": layout.CONTROLLER,
-    "brokers": layout.BROKER_IDS,
-    "topics": layout.TOPICS,
-    "deletions": layout.DELETE_TOPICS,
-    **{row: row for row in ROWS},
-    layout.REJECTED: layout.REJECTED,
-}
-"""What can be looked at, and the path whose watch says so."""
 _SEEN = DeletionsSeen | WishesSeen | RejectionsSeen
-_LATER = ("topics", "deletions", *ROWS, layout.REJECTED)
-"""Looks that wait until nothing urgent is left."""
 
 
 class Deposed(Exception):
@@ -134,7 +127,7 @@ class Term:
             self.ask(Recheck())
         if self._queues.urgent:
             return self._perform()
-        for look in _LATER:
+        for look in LATER:
             if look in self._looks:
                 return self._look(look)
         return self._perform() if self._queues.background else None
@@ -157,7 +150,7 @@ class Term:
         self._applied(Step(changes=(Due(everything),)))
         for topic_id in sorted(self.cluster.deletions):
             self.ask(FinishDeletion(topic_id))
-        self._looks.update(dict.fromkeys(("deletions", *ROWS)))  # drops wishes that name no topic
+        self._looks.update(dict.fromkeys(WISHED))  # drops wishes that name no topic
         self.loaded = True
         self._tell("controller_loaded", topics=len(self.cluster.topics), partitions=len(everything))
 
@@ -176,7 +169,7 @@ class Term:
             if not seated:
                 raise Deposed
             return
-        armed = self._reader.is_armed(_LOOKS[what])
+        armed = self._reader.is_armed(LOOKS[what])
         if what == "brokers":
             decision = self.controller.decide((yield from self._reader.brokers()))
         elif what == "topics":
@@ -189,14 +182,13 @@ class Term:
         self._observe(decision)
         if armed and decision.steps and what not in self._looks:
             # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
-            self._reader.fired(_LOOKS[what])
+            self._reader.fired(LOOKS[what])
             self._looks[what] = None
 
     def _wishes(self, what: str) -> Script:
-        read = {layout.REJECTED: self._reader.rejections, "deletions": self._reader.deletions}.get(what)
+        read = {layout.REJECTED: self._reader.rejections, layout.DELETE_TOPICS: self._reader.deletions}.get(what)
         seen = yield from (self._reader.wishes(what) if read is None else read())
-        if what == layout.PARTITIONS_REASSIGNED:
-            self._applied(Step(changes=reassign.remembered(self.cluster, seen.wishes)))
+        self._applied(Step(changes=noted(self.cluster, seen)))
         return seen
 
     def _reassure(self) -> Script:
@@ -222,7 +214,11 @@ class Term:
         queued = self._queues.next()
         assert queued is not None
         decision = self.controller.decide(queued.event)
-        stored = yield from self._store(decision.steps)
+        tries, stuck = self._queues.tries(queued), len(self.cluster.stuck)
+        steps = decision.steps if tries < _TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())
+        stored = yield from self._store(steps)
+        if not stored and len(self.cluster.stuck) > stuck:
+            return  # decided again at once, without what cannot be removed
         if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, _SEEN):
             queued.tries += 1
             return
@@ -231,7 +227,7 @@ class Term:
             self._conclude(queued.event, decision)
         elif isinstance(queued.event, _SEEN):
             # What was seen is true no more: look again; at what cannot be stored only so often before the next `reconcile`.
-            what = "deletions" if isinstance(queued.event, DeletionsSeen) else queued.event.row
+            what = row_of(queued.event)
             if self._queues.in_vain(what) > _TRIES_MAX:
                 return self._give_up(queued.event)
             self._looks[what] = None
@@ -246,6 +242,7 @@ class Term:
         except UnknownOutcome as error:
             results = [error] * len(stored)
         outcome = dict(zip(map(id, stored), results, strict=True))
+        refused: list[Delete] = []
         for step in steps:
             result = outcome.get(id(step), [])
             if isinstance(result, list):
@@ -256,10 +253,13 @@ class Term:
                 if result.path == layout.CONTROLLER_EPOCH:
                     raise Deposed
                 self._unsure[result.path] = None
+                refused += [op for op in step.ops if isinstance(op, Delete) and op.path == result.path]
             elif isinstance(result, SessionLost):
                 raise result
             else:
                 self._unsure.update(dict.fromkeys(op.path for op in step.ops[1:]))
+        for step in (yield from let_be(self._reader, self.cluster, refused)):
+            self._applied(step)
         return not self._unsure
 
     def _observe(self, decision: Decision) -> None:
@@ -391,7 +391,7 @@ class Term:
         roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
         if box.answered(message.notice, roomless, self._now_ms):
             strays = tuple(message.strays)
-            self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, strays, box.removals))
+            self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, strays, box.take_removals()))
         failed = tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR)
         if failed:
             self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
@@ -461,13 +461,13 @@ class Term:
 
     def fired(self, path: str) -> None:
         """A watch fired: look again."""
-        for what, watched in _LOOKS.items():
-            if path == watched or (what in ROWS and path.startswith(f"{watched}/")):
-                self._looks[what] = None
+        self._looks.update(dict.fromkeys(looks_at(path)))
 
     def reconcile(self) -> None:
         """Look at everything whose watch may have been lost, and let brokers notice a delta that was."""
-        self._looks.update(dict.fromkeys(_LOOKS))
+        self._looks.update(dict.fromkeys(LOOKS))
+        self._queues.forgive()
+        self._applied(Step(changes=(NodesFreed(),)))
         if self.loaded:
             silent = self.outboxes.silent()
             self._send_view(self.views.still(), [b for b in sorted(self.cluster.brokers) if b not in silent])

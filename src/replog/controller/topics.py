@@ -6,9 +6,11 @@ one. Deletion goes the other way: wish, states, then topic node, wish and a list
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
 
 from replog.config import TopicConfig, default_min_isr
 from replog.controller.assignment import check_assignment, spread
@@ -25,13 +27,16 @@ from replog.controller.changes import (
     Topic,
     TopicGone,
     TopicSet,
+    WishNoted,
 )
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, Step, pack
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
-from replog.controller.refusal import Refusal, named
-from replog.errors import Code, UsageError
+from replog.controller.losses import ends_of_losses
+from replog.controller.refusal import Refusal, named, stored_and_gone
+from replog.controller.wishes import end_of_deletion, granted, is_stuck, rejected
+from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
 from replog.model import Assignment, PartitionId
@@ -51,6 +56,7 @@ __all__ = [
     "finish_deletion",
     "first_states",
     "fitting",
+    "node_bytes",
     "plan",
     "put",
     "resolved",
@@ -80,6 +86,10 @@ def create_topic(controller: Controller, event: AdminAsked) -> Decision:
     cluster, request = controller.cluster, event.request
     name = named(request.arguments)
     known = cluster.names.get(name)
+    made = event.progress if known != event.token else known  # it was stored, perhaps by a commit of which nobody heard
+    gone = stored_and_gone(cluster, evolve(event, progress=made), {"topic_id": event.token.hex()})
+    if gone is not None:
+        return gone  # not once more, and no states for partitions that are being removed
     if known is not None and known != event.token:
         raise Refusal(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
     if known is not None:
@@ -94,7 +104,7 @@ def create_topic(controller: Controller, event: AdminAsked) -> Decision:
         for piece in first_states(controller, topic, list(topic.identities())):
             ops += piece.ops
             changes += piece.changes
-    return Decision(pack(controller.guard, [Piece(tuple(ops), tuple(changes))]), after=(event,))
+    return Decision(pack(controller.guard, [Piece(tuple(ops), tuple(changes))]), after=(evolve(event, progress=topic.topic_id),))
 
 
 def _go_on_creating(controller: Controller, event: AdminAsked, topic: Topic) -> Decision:
@@ -132,12 +142,17 @@ def _described(topic: Topic) -> dict[str, Any]:
 
 def fitting(controller: Controller, topic: Topic) -> Topic:
     """The topic, if what the store keeps of it is not too large. Raises Refusal, with the size and the limit."""
-    size, limit = len(_value(topic)), controller.config.topic_bytes_max
+    size, limit = node_bytes(topic), controller.config.topic_bytes_max
     if size > limit:
         of = f"topic {topic.topic!r} of {len(topic.assignments)} partitions"
         text = f"{of} takes {size} bytes in the metadata store; the limit is {limit} (topic_bytes_max)"
         raise Refusal(Code.INVALID_PARTITIONS, text)
     return topic
+
+
+def node_bytes(topic: Topic) -> int:
+    """What the store keeps of a topic."""
+    return len(_value(topic))
 
 
 def put(topic: Topic) -> Put:
@@ -193,9 +208,15 @@ def delete_topic(controller: Controller, event: AdminAsked) -> Decision:
         known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
         raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}; known are {known}")
     if topic_id not in cluster.deletions:
-        op = Create(layout.delete_topic_path(name), layout.encode_delete_topic(topic_id))
-        return Decision(pack(controller.guard, [Piece((op,), (DeletionSet(name, topic_id, 0),))]), after=(event,))
-    answer = AdminAnswer(request.request, Code.NONE, origin=request.origin)
+        path, value = layout.delete_topic_path(name), layout.encode_delete_topic(topic_id)
+        # What cannot be removed is left there by an earlier topic of this name.
+        earlier = [known for known in cluster.deletions.values() if known.topic == name]
+        over = earlier[0] if earlier else cluster.stuck.get(path)
+        op = Create(path, value) if over is None else Put(path, value, over.version)
+        set_ = DeletionSet(name, topic_id, 0 if over is None else over.version + 1)
+        gone = [DeletionGone(known.topic_id) for known in earlier]
+        return Decision(pack(controller.guard, [Piece((op,), (set_, *gone))]), after=(event,))
+    answer = AdminAnswer(request.request, Code.NONE, result={"topic_id": topic_id.hex()}, origin=request.origin)
     controller.waiters.setdefault(topic_id, []).append((event.sender, answer))
     return Decision(after=(FinishDeletion(topic_id),))
 
@@ -222,21 +243,28 @@ def topics_seen(controller: Controller, event: TopicsSeen) -> Decision:
 
 
 def deletions_seen(controller: Controller, event: DeletionsSeen) -> Decision:
-    """Wishes left by an earlier controller or written by a tool: go on with those that name a topic, drop the others."""
+    """Wishes left by an earlier controller or written by a tool: go on with those that name a topic, drop or put away the others."""
     cluster = controller.cluster
-    steps: list[Step] = []
+    observed: list[Step] = []
+    pieces: list[Piece] = []
     after: list[FinishDeletion] = []
-    for name, topic_id, version in event.wishes:
+    for wish in event.wishes:
+        try:
+            name, topic_id = layout.place_of(wish.path).topic or "", layout.decode_delete_topic(wish.path, wish.value)
+        except StoreCorrupt as error:
+            if not is_stuck(cluster, wish):
+                pieces.append(rejected(controller, wish, Refusal(Code.INVALID_REQUEST, str(error))))
+            continue
         if topic_id in cluster.deletions:  # under way, or given up after too many conflicts
             after.append(FinishDeletion(topic_id))
         elif cluster.names.get(name) == topic_id:
-            steps.append(Step(changes=(DeletionSet(name, topic_id, version),)))
+            observed.append(Step(changes=(DeletionSet(name, topic_id, wish.version, wish.created),)))
             after.append(FinishDeletion(topic_id))
-        elif not any(wish.topic == name for wish in cluster.deletions.values()):
+        elif not is_stuck(cluster, wish) and not any(known.topic == name for known in cluster.deletions.values()):
             # Else what was seen is gone, and in its place is a wish about another topic of this name: it has the same version.
             told = Told("wish_dropped", {"wish": "delete_topic", "topic": name, "topic_id": topic_id.hex()})
-            steps += pack(controller.guard, [Piece((Delete(layout.delete_topic_path(name), version),), (), (told,))])
-    return Decision(tuple(steps), after=tuple(after))
+            pieces.append(Piece((granted(wish),), (), (told,)))
+    return Decision((*observed, *pack(controller.guard, pieces[: controller.config.slice_partitions_max])), after=tuple(after))
 
 
 # ----------------------------------------------------------------------------------------------------------- deletion
@@ -249,14 +277,12 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
     answers = tuple(controller.waiters.get(topic_id, ()))
     if wish is None:
         return Decision(answers=answers if topic is None else ())
-    drop_wish = Delete(layout.delete_topic_path(wish.topic), wish.version)
+    drop_wish = end_of_deletion(cluster, wish)
     if topic is None:
-        return Decision(pack(controller.guard, [Piece((drop_wish,), (DeletionGone(topic_id),))]), answers=answers)
-    wishes = [cluster.wishes[p] for p in topic.identities() if p in cluster.wishes]
-    if wishes:
-        slice_w = wishes[: controller.config.slice_partitions_max]
-        pieces = [Piece((Delete(wish.path, wish.version),), (MoveWishGone(wish.partition),)) for wish in slice_w]
-        return Decision(pack(controller.guard, pieces), after=(event,))
+        return Decision(pack(controller.guard, [Piece(drop_wish, (DeletionGone(topic_id),))]), answers=answers)
+    ends = tuple(islice(_ends_of_wishes(cluster, topic), controller.config.slice_partitions_max))
+    if ends:
+        return Decision(pack(controller.guard, ends), after=(event,))
     stated = [p for p in topic.identities() if p in cluster.states]
     if stated:
         slice_ = stated[: controller.config.slice_partitions_max]
@@ -267,11 +293,22 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
         controller.guard,
         Delete(layout.topic_path(topic.topic), topic.version),
         Create(layout.removed_path(topic_id), layout.encode_removed(brokers)),
-        drop_wish,
+        *drop_wish,
     )
     changes = (TopicGone(topic_id), RemovedSet(topic_id, brokers, 0), DeletionGone(topic_id))
     told = Told("topic_deleted", {"topic": topic.topic, "topic_id": topic_id.hex()})
     return Decision((Step(ops, changes, _stops(topic, delete=True), (told,)),), answers=answers)
+
+
+def _ends_of_wishes(cluster: Cluster, topic: Topic) -> Iterator[Piece]:
+    """Nobody is to move or to remove partitions of the next topic of this name because of what was wished for this one."""
+    for partition in topic.identities():
+        wish, path = cluster.wishes.get(partition), layout.partition_remove_path(topic.topic, partition.partition)
+        if wish is not None and not is_stuck(cluster, wish):
+            yield Piece((granted(wish),), (MoveWishGone(partition),))
+        if path in cluster.wished and not cluster.is_stuck(path, cluster.wished[path]):
+            yield Piece((Delete(path, cluster.wished[path]),), (WishNoted(path, -1),))
+    yield from ends_of_losses(cluster, topic, topic.assignments)
 
 
 def _stops(topic: Topic, *, delete: bool) -> tuple[tuple[int, StopEntry], ...]:

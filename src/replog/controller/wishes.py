@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replog.controller.changes import RejectionNoted
+from replog.controller.changes import DeletionSet, MoveWished, RejectionNoted
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import RejectionsSeen, Wish
 from replog.controller.refusal import Refusal
@@ -17,17 +17,29 @@ from replog.ports import Create, Delete, Op, Put
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
+    from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["granted", "rejected", "rejections_seen"]
+__all__ = ["end_of_deletion", "granted", "is_stuck", "rejected", "rejections_seen"]
 
 _KEPT_BYTES: Final = 10_000
 """Of a wish that is put away: somebody may have written anything."""
 
 
-def granted(wish: Wish) -> Op:
-    """The last operation of a wish."""
-    return Delete(wish.path, wish.version)
+def granted(wish: Wish | MoveWished) -> Op:
+    """The last operation of a wish: of this one, not of another that has taken its place meanwhile."""
+    return Delete(wish.path, wish.version, wish.created)
+
+
+def end_of_deletion(cluster: Cluster, wish: DeletionSet) -> tuple[Op, ...]:
+    """The same of a wish to delete a topic; nothing if its node cannot be removed."""
+    path = layout.delete_topic_path(wish.topic)
+    return () if cluster.is_stuck(path, wish.version, wish.created) else (Delete(path, wish.version, wish.created),)
+
+
+def is_stuck(cluster: Cluster, wish: Wish | MoveWished) -> bool:
+    """Whether the wish cannot be removed: then it is not granted, or it would be granted again and again."""
+    return cluster.is_stuck(wish.path, wish.version, wish.created)
 
 
 def rejected(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:
@@ -44,7 +56,8 @@ def rejected(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:
 
 def rejections_seen(controller: Controller, event: RejectionsSeen) -> Decision:
     """Forget rejections that are old enough, one slice of them; the next look finds the others."""
-    until = controller.wall_ms - controller.config.rejected_wish_ms
-    old = [(path, version) for path, wall_ms, version in event.wishes if wall_ms <= until][: controller.config.slice_partitions_max]
+    until, cluster = controller.wall_ms - controller.config.rejected_wish_ms, controller.cluster
+    known = [(path, version) for path, wall_ms, version in event.wishes if wall_ms is not None and wall_ms <= until]
+    old = [one for one in known if not cluster.is_stuck(*one)][: controller.config.slice_partitions_max]
     pieces = [Piece((Delete(path, version),), (RejectionNoted(path, -1),)) for path, version in old]
     return Decision(pack(controller.guard, pieces))

@@ -78,10 +78,15 @@ class Catalogue:
             _check_torn(data, at, path)
             catalogue._torn = True  # cut before the next entry, not here: whoever opens a damaged catalogue may yet refuse it
         catalogue._size = at
-        grown = catalogue._changes > _COMPACT_AT and catalogue._changes > 2 * (len(catalogue.live) + len(catalogue.quarantined))
-        if grown or (anew and at):
+        catalogue._configs.clear()
+        if catalogue._is_grown or (anew and at):
             catalogue._compact()
         return catalogue
+
+    @property
+    def _is_grown(self) -> bool:
+        """Whether most of the file speaks of what is no more."""
+        return self._changes > _COMPACT_AT and self._changes > 2 * (len(self.live) + len(self.quarantined))
 
     def add(self, logs: Sequence[tuple[PartitionId, str, TopicConfig]]) -> None:
         """Logs that exist from now on, or have another configuration: one write and one fsync for all. Raises OSError."""
@@ -101,8 +106,10 @@ class Catalogue:
         self._write_and_take([[_QUARANTINED, *identity, wall_ms] for identity in identities])
 
     def purge(self, identities: Sequence[PartitionId]) -> None:
-        """Nothing is left of logs in quarantine. Raises OSError."""
+        """Nothing is left of logs in quarantine, nor, after many of them, of what the file says about them. Raises OSError."""
         self._write_and_take([[_PURGED, *identity] for identity in identities])
+        if self._is_grown:
+            self._compact()
 
     def _write_and_take(self, changes: list[list[Any]]) -> None:
         self._write(changes)
@@ -140,7 +147,7 @@ class Catalogue:
             topic, plain = rest
             key = tuple(sorted(plain.items()))  # most logs have the configuration of many others: keep it once
             if key not in self._configs:
-                self._configs[key] = TopicConfig.from_mapping(plain)
+                self._configs[key] = TopicConfig.from_mapping(TopicConfig.kept(plain))
             self.live[identity] = Entry(topic, self._configs[key])
         elif kind == _QUARANTINED:
             self.live.pop(identity, None)
@@ -162,8 +169,8 @@ class Catalogue:
         finally:
             self.fs.close(fd)
         self.fs.rename(temporary, f"{self.folder}/{_FILE}")
-        self.fs.fsync_dir(self.folder)
         self._size, self._changes, self._torn = len(data), len(changes) + len(self.quarantined), False
+        self.fs.fsync_dir(self.folder)
 
 
 def _live(identity: PartitionId, topic: str, config: TopicConfig) -> list[Any]:

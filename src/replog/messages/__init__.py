@@ -38,6 +38,7 @@ from replog.messages.control import (
     StopReplica,
     StopReplicaAnswer,
     TopicView,
+    Unsent,
     UpdateMetadata,
 )
 from replog.messages.data import (
@@ -112,5 +113,6 @@ __all__ = [
     "StopReplica",
     "StopReplicaAnswer",
     "TopicView",
+    "Unsent",
     "UpdateMetadata",
 ]

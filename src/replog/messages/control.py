@@ -36,6 +36,7 @@ __all__ = [
     "StopReplica",
     "StopReplicaAnswer",
     "TopicView",
+    "Unsent",
     "UpdateMetadata",
 ]
 
@@ -86,6 +87,9 @@ class ClusterView:
     cluster_id: str = ""
     request: int = -1
     """Of the Metadata it answers; -1 when pushed."""
+    missing: list[tuple[str, int, str]] = field(factory=list)
+    """What becomes of topics that were sought and are not there: (topic, code, why). LEADER_NOT_AVAILABLE: it is being made, ask again.
+    One that is not named is not made."""
 
 
 @define
@@ -95,6 +99,8 @@ class Metadata:
     request: int
     controller_epoch: int
     since: int
+    sought: list[str] = field(factory=list)
+    """Topics that somebody wants to write or read: they are made if the brokers' configuration says so (`auto_create_topics`)."""
 
 
 @define
@@ -320,6 +326,16 @@ class Disconnected:
     address: Any
     only_reads: bool = False
     """Only the connection that records are read over has ended: what else was asked there is not in doubt."""
+
+
+@define
+class Unsent:
+    """A transport tells who said it: no frame is large enough for `message`, so it was not sent, and never can be."""
+
+    to: Any
+    message: Any
+    reason: str
+    """For people: its size, and what is allowed."""
 
 
 # --------------------------------------------------------------------------------------------------------------- admin

@@ -110,9 +110,9 @@ class Transaction:
                 if node is not None:
                     raise Conflict(op.path, "it exists")
                 return 0
-            self._at_version(op.path, node, op.version)
+            self._at_version(op.path, node, op.version, op.created)
             return 0
-        found = self._at_version(op.path, node, op.version)
+        found = self._at_version(op.path, node, op.version, None if isinstance(op, Put) else op.created)
         if isinstance(op, Put):
             self._write(op.path, found._replace(value=op.value, version=found.version + 1, implied=False))
             return found.version + 1
@@ -123,11 +123,13 @@ class Transaction:
         return 0
 
     @staticmethod
-    def _at_version(path: str, node: Node | None, version: int | None) -> Node:
+    def _at_version(path: str, node: Node | None, version: int | None, created: int | None) -> Node:
         if node is None:
             raise Conflict(path, "it does not exist")
         if version is not None and node.version != version:
             raise Conflict(path, f"it is at version {node.version}, not {version}")
+        if created is not None and node.created != created:
+            raise Conflict(path, "it was removed and written anew")
         return node
 
     def _create(self, op: Create) -> int:

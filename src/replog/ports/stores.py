@@ -55,18 +55,24 @@ class Put:
 
 @frozen
 class Delete:
-    """Remove the path; Conflict if it is missing, has another version, or has children."""
+    """Remove the path; Conflict if it is missing, has another version, or has children.
+
+    With `created` also if it is another node by now, written anew since somebody looked: it may have the same version. A store that
+    cannot tell nodes apart within a transaction does so just before.
+    """
 
     path: str
     version: int | None = None
+    created: int | None = None
 
 
 @frozen
 class Check:
-    """Conflict unless the path exists at `version` (None: exists at all; -1: does not exist)."""
+    """Conflict unless the path exists at `version` (None: exists at all; -1: does not exist), `created` as for `Delete`."""
 
     path: str
     version: int | None
+    created: int | None = None
 
 
 Op = Create | Put | Delete | Check
@@ -101,8 +107,8 @@ _Results = list[list[int] | ReplogError]
 class MetadataStore(ABC):
     """A small strongly consistent tree with sessions. One object is one session; calls may block."""
 
-    commit_ops_max: int = 1_000
-    """Most operations in one transaction."""
+    commit_ops_max: int = 1_001
+    """Most operations in one transaction: a thousand changes, and the check that guards them."""
 
     @abstractmethod
     def read(self, path: str) -> Versioned | None: ...

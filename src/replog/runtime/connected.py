@@ -29,7 +29,7 @@ from replog.messages import Disconnected
 from replog.model import Address
 from replog.runtime.finishing import Finisher
 from replog.runtime.ids import RandomIds
-from replog.runtime.pump import InterruptLock
+from replog.runtime.pump import LOUD, InterruptLock
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import parse_endpoint
 
@@ -229,6 +229,9 @@ class ConnectedDriver:
             why = self._failures.pop(where, None)
             if why is not None:
                 self.core.unreached[message.address] = why if where == message.address else f"{where}: {why}"
+        elif self.core.unreached:  # whoever speaks is reached, perhaps over another connection than the one that failed
+            self.core.unreached.pop(sender, None)
+            self.core.unreached.pop(self._endpoint_of(sender) if isinstance(sender, int) else None, None)
         self.core.receive(sender, message, self.now_ms())
 
     # ------------------------------------------------------------------------------------------ who rests on the sockets
@@ -357,7 +360,7 @@ class ConnectedDriver:
         return known.endpoints[0] if known is not None and known.endpoints else None
 
     def _told(self, name: str, fields: dict[str, Any]) -> None:
-        _log.info("%s %s", name, fields)
+        _log.log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)
         if name == "dial_failed":
             reason = fields["reason"]
             number = getattr(errno, reason, None)

@@ -41,6 +41,7 @@ LOUD: Final = frozenset(
         "store_value_unreadable",
         "decision_given_up",
         "membership_refused",
+        "message_dropped",
     }
 )
 """Events that somebody should look at: data is or may be lost, or something waits for a person. Logged as warnings."""

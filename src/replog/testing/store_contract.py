@@ -118,6 +118,24 @@ class MetadataStoreContract:
         store.commit([Delete("/a/b"), Delete("/a")])
         assert store.read("/a") is None
 
+    def test_a_node_that_was_written_anew_is_another_one(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"old"), Create("/b", b"")])
+        before = store.read("/a")
+        assert before is not None
+        store.commit([Delete("/a")])
+        store.commit([Create("/a", b"new")])
+        for op in (Delete("/a", 0, before.created), Check("/a", 0, before.created)):
+            with pytest.raises(Conflict) as caught:
+                store.commit([Put("/b", b"x"), op])
+            assert caught.value.path == "/a"
+        assert (_value(store, "/a"), _value(store, "/b")) == (b"new", b"")
+        (now,) = store.read_each(["/a"])
+        assert now is not None
+        refused, done = store.commit_each([[Delete("/a", 0, before.created)], [Check("/a", 0, now.created), Delete("/a", 0, now.created)]])
+        assert isinstance(refused, Conflict)
+        assert done == [0, 0]
+        assert store.read("/a") is None
+
     def test_check(self, store: MetadataStore) -> None:
         store.commit([Create("/a", b"")])
         assert store.commit([Check("/a", 0), Check("/a", None), Check("/b", -1)]) == [0, 0, 0]

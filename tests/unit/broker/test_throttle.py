@@ -9,17 +9,20 @@ from tests.unit.partition.copies import LIMITS, fetched, log_of, notice, partiti
 
 from replog.broker.fetching import Fetching
 from replog.broker.throttle import Throttle
+from replog.controller import moves
 from replog.messages import Fetched
 from replog.model import Assignment
 from replog.partition.partition import Partition
 from replog.testing.clock import SeededIds
 
+ADDED = Assignment((2, 1, 3), 0, (2,), (3,), (1, 3))
 
-def joining(broker_id: int = 2, isr: tuple[int, ...] = (1, 3), adding: tuple[int, ...] = (2,)) -> Partition:
+
+def joining(broker_id: int = 2, isr: tuple[int, ...] = (1, 3), assignment: Assignment = ADDED) -> Partition:
     """A follower that a reassignment adds."""
     partition = partition_of(log_of(("a", 1)), broker_id=broker_id)
     told = notice(1, 5, isr)
-    partition.become(evolve(told, assignment=Assignment((2, 1, 3), 0, adding, (3,), (1, 3))), 0)
+    partition.become(evolve(told, assignment=assignment), 0)
     return partition
 
 
@@ -33,11 +36,22 @@ def test_bytes_that_have_come_are_paid_for_by_all_that_joins() -> None:
 
 @pytest.mark.parametrize(
     ("throttle", "partition"),
-    [(Throttle(2, 0), joining()), (Throttle(2, 1), joining(isr=(1, 2, 3))), (Throttle(2, 1), joining(adding=()))],
-    ids=["no limit", "in sync", "an old replica"],
+    [
+        (Throttle(2, 0), joining()),
+        (Throttle(2, 1), joining(isr=(1, 2, 3))),
+        (Throttle(2, 1), joining(assignment=Assignment((4, 1, 2, 3), 0, (4,), (2, 3), (1, 2, 3)))),
+        (Throttle(2, 1), joining(assignment=Assignment((2, 1, 3)))),
+    ],
+    ids=["no limit", "in sync", "an old replica that is to leave", "nothing moves"],
 )
 def test_nobody_else_waits(throttle: Throttle, partition: Partition) -> None:
     assert throttle.pause_until_ms(partition, 10**6, 7) == 7
+
+
+def test_who_was_to_join_until_a_later_wish_led_elsewhere_goes_on_paying() -> None:
+    overridden = moves.started(moves.started(Assignment((1, 3)), (2, 1)), (4, 1))
+    assert (overridden.adding, overridden.removing) == ((4,), (2, 3))
+    assert Throttle(2, 1_000).pause_until_ms(joining(assignment=overridden), 500, 100) == 600
 
 
 def test_a_joining_partition_asks_again_when_it_has_paid() -> None:

@@ -41,6 +41,10 @@ from replog.errors import LogCorrupt, ReplogError, TimedOut, Unavailable, UsageE
         (parse.setting, "retention_ms=none", ("retention_ms", None)),
         (parse.setting, "flush=ack", ("flush", "ack")),
         (parse.setting, "x=-1", ("x", -1)),
+        (parse.setting, "leader_imbalance_max=0.25", ("leader_imbalance_max", 0.25)),
+        (parse.setting, "x=-1.0", ("x", -1.0)),
+        (parse.setting, "x=1.2.3", ("x", "1.2.3")),
+        (parse.setting, "x=.5", ("x", ".5")),
         (parse.setting, "x=", ("x", "")),
     ],
 )

@@ -40,6 +40,17 @@ def test_without_rich_a_terminal_gets_the_plain_table(monkeypatch: pytest.Monkey
     assert table(pretty=True) == table(pretty=False)
 
 
+def test_a_line_in_place_covers_the_one_before_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "5")
+    stdout = io.BytesIO()
+    output = Output(stdout, io.StringIO())
+    for text in ("abcdef", "a"):
+        output.live(text)
+    for _ in range(2):
+        output.end_live()
+    assert stdout.getvalue() == b"\rabcd\ra   \n"
+
+
 class Gone(io.BytesIO):
     """A pipe whose reader has closed it."""
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.conftest import Run
 
 import replog
-from replog.cli.reassign import bar
+from replog.cli.moving import bar
 from replog.testing.eventually import eventually
 
 
@@ -50,6 +50,15 @@ def test_a_move_is_shown_and_taken_back(run: Run, cluster: replog.Cluster) -> No
     eventually(lambda: run("reassign", "status", "--format", "json").json == [])
     assert cluster.describe("t").partitions[0].replicas == (1, 2)
     assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0}
+
+
+def test_what_moves_counts_where_it_is_going(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2], 1: [1, 2]}, min_isr=1)
+    cluster.stop_broker(3)
+    assert run("reassign", "execute", "-", stdin=plan_of(("t", 0, [2, 3])).encode()).status == 0
+    eventually(lambda: "moving" in run("reassign", "status").stdout)
+    back = run("reassign", "generate", "--brokers", "1", "2").json["partitions"]
+    assert [(one["partition"], sorted(one["replicas"])) for one in back] == [(0, [1, 2])], "with as many replicas as it is to have"
 
 
 @pytest.mark.parametrize(

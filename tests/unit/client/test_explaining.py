@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from replog.client.explaining import explanation
+from replog.client.explaining import FollowersOp, explanation
+from replog.errors import Code
+from replog.messages import AdminAnswer
 
 
 def said(leader: int | None = 1, **missing: str) -> dict[str, Any]:
@@ -47,3 +49,17 @@ def test_explanation(answer, followers, lines, missing):
 def test_since_when_is_not_known():
     made = explanation("t", 3, {**said(leader=None), "since_ms": None}, None)
     assert made.sentences[1] == "So it was already when the present controller took office."
+
+
+@pytest.mark.parametrize(("answer", "returned", "result", "failed"), [
+    (AdminAnswer(1, Code.NONE, result={"partitions": [{"end_offset": 7}]}), Code.NONE, {"end_offset": 7}, None),
+    (AdminAnswer(1, Code.NONE, result={"partitions": []}), Code.NOT_LEADER_OR_FOLLOWER, None, None),
+    (AdminAnswer(1, Code.NOT_CONTROLLER), Code.NOT_CONTROLLER, None, None),
+    (AdminAnswer(1, Code.INVALID_REQUEST, "no"), Code.NONE, None, "no"),
+    ("nonsense", Code.UNKNOWN_SERVER_ERROR, None, None),
+])  # fmt: skip
+def test_what_a_leader_answers(answer: Any, returned: int, result: Any, failed: str | None) -> None:
+    op = FollowersOp("t", 0, 1_000)
+    core: Any = None
+    assert op.answered(core, answer, 0) == returned
+    assert (op.result, None if op.error is None else str(op.error)) == (result, failed)

@@ -78,6 +78,31 @@ def test_no_controller_is_tried_again_elsewhere() -> None:
         client.create_topic("more", timeout_s=2)
 
 
+def test_a_wish_whose_outcome_a_broker_does_not_know_is_repeated_and_may_turn_out_to_be_granted() -> None:
+    """The broker that passed it on has lost the controller."""
+    cluster, driver, client = make()
+    client.topics()
+    asked: list[int] = []
+
+    def lost(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Admin):
+            return None
+        asked.append(broker)
+        if len(asked) == 1:
+            cluster._admin(message)
+            return [AdminAnswer(message.request, Code.REQUEST_TIMED_OUT, "lost")]
+        return None
+
+    cluster.override = lost
+    before = driver.now_ms()
+    client.create_topic("orders")
+    assert len(asked) == 2
+    assert driver.now_ms() - before <= 1.2 * driver.core.config.retry_backoff_ms_max
+    asked.clear()
+    client.delete_topic("orders")
+    assert len(asked) == 2
+
+
 def test_metadata_is_asked_of_another_broker_when_one_is_gone_stale_or_silent() -> None:
     cluster, driver, client = make({"t": 1})
     cluster.down = {1, 2}

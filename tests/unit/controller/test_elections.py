@@ -163,9 +163,29 @@ def test_a_slice_whose_outcome_nobody_heard_ends_the_same():
     answer = world.admin("elect")
     world.advance(5_000)
     answer = answer or world.client[-1]
-    assert {one[1] for one in answer.result["partitions"]} >= {2, 3}
+    assert [one[1:3] for one in answer.result["partitions"]] == [[p, Code.NONE] for p in range(4)], "what was done is said to be done"
     assert {world.state(p).leader for p in range(4)} == {3}
     assert {world.state(p).leader_epoch for p in range(4)} == {2}
+
+
+@pytest.mark.parametrize("uncleanly", [False, True])
+@pytest.mark.parametrize("fault", ["lost", "applied"])
+def test_what_was_elected_unheard_is_not_answered_as_not_needed(fault, uncleanly):
+    world = World(3)
+    _moved_away(world, assignment={0: [3, 1, 2], 1: [1, 2, 3]})
+    if uncleanly:
+        topic = world.create("u", assignment={0: [2, 3]}, config={"min_isr": 1})
+        world.propose(2, pid(topic), [2])
+        world.kill(2)
+    place = ["u", 0] if uncleanly else ["t", 0]
+    faults = [fault]
+    world.before_store = lambda address, call: faults.pop() if faults and call.verb == "commit_each" else None
+    answer = world.admin("elect", partitions=[place, ["t", 1]], unclean=uncleanly)
+    world.advance(5_000)
+    answer = answer or world.client[-1]
+    assert faults == []
+    assert [one[2] for one in answer.result["partitions"]] == [Code.NONE, Code.ELECTION_NOT_NEEDED]
+    assert world.state(place[1], place[0]).leader == 3
 
 
 def test_an_unclean_election_on_demand_is_recorded_with_its_candidates():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.controller import harness
 from tests.unit.controller.harness import World
 
 from replog.controller.topics import TOPIC_GONE
@@ -255,6 +256,74 @@ def test_a_wish_whose_watch_was_lost_is_found_by_the_next_reconcile():
     assert under(world) == [layout.partition_add_path("t", 1)]
     world.advance(10_001)
     assert (len(replicas(world)), under(world)) == (2, [])
+
+
+def test_two_who_want_more_at_the_same_time_are_both_granted_it():
+    world = World(3)
+    world.create(partitions=2)
+    for total in (4, 6, 3):
+        world.admin("add_partitions", name="t", total=total, settle=False)
+    world.settle()
+    assert [(answer.error, answer.result) for answer in world.client[-3:]] == [
+        (Code.INVALID_PARTITIONS, {}), (Code.NONE, {"partitions": 6}), (Code.NONE, {"partitions": 6}),
+    ], "who asks for 3 when there are 6, and says no more, is told so"
+    assert len(replicas(world)) == 6
+
+
+def test_a_request_that_says_how_many_there_were_may_be_repeated():
+    world = World(3)
+    world.create(partitions=2)
+    assert world.admin("add_partitions", name="t", total=4, count=2).error == Code.NONE
+    assert world.admin("add_partitions", name="t", total=6, count=4).error == Code.NONE
+    world.kill(world.controller_id)
+    world.start(4, settle=True)
+    again = world.admin("add_partitions", name="t", total=4, count=2)
+    assert (again.error, again.result) == (Code.NONE, {"partitions": 6})
+    assert world.admin("add_partitions", name="t", total=4, count=6).error == Code.INVALID_PARTITIONS
+    assert world.admin("add_partitions", name="t", total=6, count="2").error == Code.INVALID_REQUEST
+    assert len(replicas(world)) == 6
+
+
+DONE_BESIDE_A_DELETION = {
+    "create_topic": {"partitions": 30, "replication_factor": 2},
+    "add_partitions": {"total": 30},
+    "remove_partitions": {"partitions": [3, 4]},
+    "alter_topic": {"config": {"retention_ms": 1_000}},
+}
+
+
+@pytest.mark.parametrize("verb", DONE_BESIDE_A_DELETION)
+def test_what_was_stored_is_not_answered_as_refused_because_its_topic_is_deleted(verb, monkeypatch):
+    monkeypatch.setattr(harness, "STEPS_MAX", 5_000)
+    world = World(3, slice_partitions_max=10)
+    if verb != "create_topic":
+        world.create(partitions=5)
+    asked = []
+
+    def after(address: Any, call: Any) -> None:
+        if call.verb == "commit_each" and not asked and any(op.path == layout.topic_path("t") for ops in call.argument for op in ops):
+            asked.append(call)
+            world.admin("delete_topic", name="t", settle=False)
+
+    world.after_store = after
+    before = len(world.client)
+    world.admin(verb, name="t", **DONE_BESIDE_A_DELETION[verb])
+    assert asked
+    assert [answer.error for answer in world.client[before:]] == [Code.NONE, Code.NONE]
+    world.advance(60_000)
+    assert world.store.read(layout.topic_path("t")) is None, "nor made once more"
+    assert under(world) == []
+    assert world.leader._term.cluster.topics == {}
+
+
+def test_what_was_not_stored_is_refused_when_its_topic_is_deleted():
+    world = World(3)
+    world.create(partitions=5)
+    world.admin("delete_topic", name="t", settle=False)
+    for verb in ("add_partitions", "remove_partitions", "alter_topic"):
+        world.admin(verb, name="t", **DONE_BESIDE_A_DELETION[verb], settle=False)
+    world.settle()
+    assert [answer.error for answer in world.client[-4:]] == [*[Code.UNKNOWN_TOPIC_OR_PARTITION] * 3, Code.NONE]
 
 
 # ------------------------------------------------------------------------------------------------------------ removed

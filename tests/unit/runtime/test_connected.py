@@ -354,6 +354,21 @@ def test_nobody_reached(client: replog.Client, cluster: FakeCluster) -> None:
     assert 1 not in driver_of(client).core.unreached
 
 
+@pytest.mark.parametrize("failed", [1, "tcp://host1:1"])
+def test_who_answers_is_reached_whatever_failed_before(client: replog.Client, failed: int | str) -> None:
+    """One of the connections to a broker could not be made: that is no reason of what fails later."""
+    client.append("t", 0, ["x"])
+    (transport,) = FakeTransport.made
+    transport.tell("dial_failed", {"endpoint": "tcp://host1:1", "reason": "[Errno 24] Too many open files"})
+    transport.arrive(None, Disconnected(failed, only_reads=True))
+    client.fetch("t", 0, 1)
+    transport.held = lambda message: True
+    with pytest.raises(TimedOut) as caught:
+        client.offset("t", 0, "latest", timeout_s=0.1)
+    assert "not reached" not in str(caught.value)
+    assert driver_of(client).core.unreached == {}
+
+
 def test_a_connection_that_ended_unnoticed_makes_no_second_copy(client: replog.Client, cluster: FakeCluster) -> None:
     client.topics()
     (transport,) = FakeTransport.made

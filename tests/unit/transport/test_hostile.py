@@ -527,7 +527,7 @@ def test_a_forked_child_has_nothing_of_it_and_the_parent_goes_on(party: Make) ->
     one.say(2, fetched(1))
     settle([one, two], lambda: len(two.items) == 1)
     one.say(2, fetched(2))
-    descriptors = [one.transport.fileno(), *one.transport._connections.open, one.transport._wakeup]
+    descriptors = [one.transport.fileno(), *one.transport._connections.open, one.transport._wakeup.fd]
     child = os.fork()
     if child == 0:
         status = 1

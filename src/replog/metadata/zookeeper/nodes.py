@@ -15,7 +15,7 @@ from replog.errors import ReplogError, UsageError
 from replog.metadata.paths import ROOT
 from replog.metadata.session import Names, Results, Values
 from replog.metadata.zookeeper.connection import Connection, meaning
-from replog.metadata.zookeeper.plan import Known, Parent, Planner, Step, parents_of
+from replog.metadata.zookeeper.plan import Known, Parent, Planner, Step, named_nodes, parents_of, replaced
 from replog.metadata.zookeeper.transactions import Pipeline, Requests, Result, Steps, Transaction
 from replog.ports import Conflict, Delete, Op, Versioned
 
@@ -108,9 +108,14 @@ class Nodes:
         for ops in batches:
             for op in ops:
                 self._check(op.path)
-        planner = Planner(self._known(parents_of(batches), synced=False))
-        sending = Pipeline(self._connection, [Transaction(ops, *self._planned(planner, ops)) for ops in batches])
+        named = named_nodes(batches)
+        planner = Planner(known := self._known([*parents_of(batches), *named], synced=bool(named)))
+        refused = [replaced(ops, known) for ops in batches] if named else [None] * len(batches)
+        plans = [([], []) if why else self._planned(planner, ops) for ops, why in zip(batches, refused, strict=True)]
+        sending = Pipeline(self._connection, [Transaction(ops, *plan) for ops, plan in zip(batches, plans, strict=True)])
         sending.run()
+        for transaction, why in zip(sending.transactions, refused, strict=True):
+            transaction.result = why or transaction.result
         for transaction in sending.stale():
             transaction.result = self._again(transaction.ops, planner)
         if planner.losing and sending.broken is None:
@@ -131,7 +136,9 @@ class Nodes:
         """Plan a transaction anew from what is there now, until nobody came between."""
         try:
             for _ in range(PLANS_MAX):
-                planner = Planner(self._known(parents_of([ops]), synced=True))
+                planner = Planner(known := self._known([*parents_of([ops]), *named_nodes([ops])], synced=True))
+                if (why := replaced(ops, known)) is not None:
+                    return why
                 sending = Pipeline(self._connection, [Transaction(ops, *self._planned(planner, ops))])
                 sending.run()
                 if not sending.stale():
@@ -204,4 +211,4 @@ def _parent(answer: Any) -> Parent | None:
     if isinstance(_found(answer), NoNodeError):
         return None
     value, stat = answer
-    return Parent(stat.version, stat.numChildren, implied=value is None, ephemeral=stat.ephemeralOwner != 0)
+    return Parent(stat.version, stat.numChildren, implied=value is None, ephemeral=stat.ephemeralOwner != 0, created=stat.czxid)

@@ -33,7 +33,7 @@ from replog.metadata.paths import ROOT, parent_of
 from replog.metadata.zookeeper.words import spoken
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, UnknownOutcome
 
-__all__ = ["Known", "Parent", "Planner", "Stale", "Step", "ancestors", "outcome_of", "parents_of"]
+__all__ = ["Known", "Parent", "Planner", "Stale", "Step", "ancestors", "named_nodes", "outcome_of", "parents_of", "replaced"]
 
 ANY: Final = -1  # ZooKeeper's "any version"
 
@@ -46,6 +46,7 @@ class Parent:
     children: int
     implied: bool
     ephemeral: bool = False
+    created: int = -1
 
 
 Known = dict[str, Parent | None]
@@ -83,6 +84,20 @@ def parents_of(batches: Sequence[Sequence[Op]]) -> list[str]:
             if isinstance(op, Create | Delete) or (isinstance(op, Check) and op.version == -1):
                 paths.update(dict.fromkeys(ancestors(op.path)))
     return list(paths)
+
+
+def named_nodes(batches: Sequence[Sequence[Op]]) -> list[str]:
+    """The paths of which these transactions say which node they mean, by its creation number."""
+    return [op.path for ops in batches for op in ops if isinstance(op, Delete | Check) and op.created is not None]
+
+
+def replaced(ops: Sequence[Op], known: Known) -> Conflict | None:
+    """Whether one of the nodes that are meant is another one by now. ZooKeeper's transactions cannot tell: they know versions alone."""
+    for op in ops:
+        node = known.get(op.path) if isinstance(op, Delete | Check) and op.created is not None else None
+        if node is not None and isinstance(op, Delete | Check) and node.created != op.created:
+            return Conflict(op.path, "it was removed and written anew")
+    return None
 
 
 class Planner:

@@ -60,7 +60,7 @@ class ClusterStage(CommonCommands):
         if isinstance(message, AdminAnswer):
             wish = self._wishes[message.request]
             topic_id = message.result.get("topic_id")
-            if not message.error and topic_id is not None:
+            if not message.error and topic_id is not None and wish.startswith("create"):
                 label = self.names.add(wish.split()[1], bytes.fromhex(topic_id))
                 self._topics[label] = wish.split()[1]
             results = message.result.get("errors") or (message.result.get("partitions") if wish.startswith("elect") else ())

@@ -96,7 +96,7 @@ class Wishes:
         if not _is_client(to):
             copies = self._open.get((sender, to, answer.request, answer.origin))
             # Who is deposed may still have something under way to the store.
-            if copies and answer.error != Code.NOT_CONTROLLER:
+            if copies and answer.error not in (Code.NOT_CONTROLLER, Code.REQUEST_TIMED_OUT):
                 copies.pop()
         elif not answer.error:
             wish = self._asked.get((to, answer.request))

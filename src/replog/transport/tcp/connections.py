@@ -12,7 +12,7 @@ from typing import Final
 from replog.codec import CodecError, Part
 from replog.transport.tcp import sockets
 from replog.transport.tcp.buffers import Buffers
-from replog.transport.tcp.connection import Connection, State, nowhere
+from replog.transport.tcp.connection import IDLE, Connection, State, nowhere
 from replog.transport.tcp.incoming import EndOfStream
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.outgoing import StaleSlice
@@ -111,6 +111,8 @@ class Connections:
                 self.timers.look(connection, at_ms)
             elif connection.state is State.CONNECTING:
                 self._connected(connection, reason)
+            elif reason == IDLE and connection.outgoing.size:  # queued first thing after a long silence: it is about to be sent
+                self.timers.look(connection, now_ms + self._limits.idle_timeout_ms)
             else:
                 self.end(connection, reason)
 
@@ -220,11 +222,18 @@ class Connections:
         """Close it now and forget what waits; with `abort`, so does the kernel. Idempotent."""
         if connection.is_closed:
             return
-        self.let_go(connection, abort=abort)
-        self._ended(connection, reason)
+        self._close(connection, abort=abort)
+        try:
+            self._ended(connection, reason)  # which may send what waits on another one
+        finally:
+            connection.outgoing.drop()
 
     def let_go(self, connection: Connection, *, abort: bool = False) -> None:
         """Close the socket without telling anybody."""
+        self._close(connection, abort=abort)
+        connection.outgoing.drop()
+
+    def _close(self, connection: Connection, *, abort: bool) -> None:
         connection.state = State.CLOSED
         connection.take = nowhere  # no circle is left
         self.timers.forget(connection)
@@ -232,7 +241,6 @@ class Connections:
         del self.open[connection.fd]
         self._epoll.unregister(connection.fd)
         connection.incoming.drop(self.buffers)
-        connection.outgoing.drop()
         if abort:
             sockets.abort(connection.socket)
         else:

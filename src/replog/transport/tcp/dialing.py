@@ -158,6 +158,17 @@ class Dialer:
             self._give_up(link, connection.name, reason, now_ms)
         self._forget(link)
 
+    def take_over(self, connection: Connection) -> bool:
+        """Send what is queued in a connection that has ended on another one. False if some of it is gone, or too much waits."""
+        queued = connection.outgoing.take_whole()
+        if queued is None:
+            return False
+        link = self.link(connection.link.key)
+        if not link.open:
+            return self.hold(link, *queued)
+        self._connections.send(link.open[0], *queued)
+        return True
+
     def moved(self, target: Address) -> None:
         """It is reached elsewhere now: what failed at the old place is not held against the new one."""
         for key, link in list(self._links.items()):

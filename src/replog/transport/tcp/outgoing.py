@@ -12,7 +12,7 @@ from typing import Any, Final
 from replog.codec import Part
 from replog.messages import Fetched
 
-__all__ = ["BUFFERS_MAX", "SENDFILE_BYTES_MIN", "TURN_BYTES", "Outgoing", "StaleSlice", "Unsettled", "guard_unsettled", "release"]
+__all__ = ["BUFFERS_MAX", "SENDFILE_BYTES_MIN", "TURN_BYTES", "Outgoing", "StaleSlice", "Unsettled", "drop", "guard_unsettled", "release"]
 
 BUFFERS_MAX: Final = 64
 TURN_BYTES: Final = 4 << 20
@@ -77,11 +77,12 @@ def guard_unsettled(message: Fetched, parts: list[Any]) -> None:
 class Outgoing:
     """A queue of parts. A slice is released when its last byte was taken, or when it is dropped."""
 
-    __slots__ = ("_parts", "_skip", "size")
+    __slots__ = ("_begun", "_parts", "_skip", "size")
 
     def __init__(self) -> None:
         self._parts: deque[Waiting] = deque()
         self._skip = 0  # bytes of the first part that are gone
+        self._begun = False  # whether some of what was added with what waits is gone
         self.size = 0
         """Bytes that wait."""
 
@@ -116,11 +117,21 @@ class Outgoing:
             self._advance(taken)
         return total
 
+    def take_whole(self) -> tuple[Sequence[bytes | Part], int] | None:
+        """Everything that waits, and its size, which then waits no more; None if part of a frame has been sent."""
+        if self._begun:
+            return None
+        parts, size = list(self._parts), self.size
+        self._parts.clear()
+        self.size = 0
+        return parts, size
+
     def drop(self) -> None:
         """Forget everything, and release it."""
         release(self._parts)
         self._parts.clear()
         self._skip = self.size = 0
+        self._begun = False
 
     def _sendfile(self, target: socket.socket, head: Any) -> int:
         fd = head.fileno()
@@ -164,7 +175,9 @@ class Outgoing:
             release(parts)
             parts.clear()
             self._skip = 0
+            self._begun = False
             return
+        self._begun = True
         taken += self._skip
         while parts:
             head = parts[0]
@@ -187,3 +200,11 @@ def release(parts: Any) -> None:
     for part in parts:
         if type(part) is not bytes and not isinstance(part, _BUFFERS):
             part.release()
+
+
+def drop(message: Any) -> None:
+    """It goes nowhere: what it pins is let go."""
+    if type(message) is Fetched:
+        for entry in message.entries:
+            for part in entry.slices:
+                part.release()

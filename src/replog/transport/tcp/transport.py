@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import random
 import select
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
-from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, decode, encode, route_of, sized_parts
+from replog.codec import FROM_CONTROLLER, HEADER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, decode, encode, route_of, sized_parts
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
-from replog.messages import BROKER, CLIENT, Disconnected, Fetched, Handshake, HandshakeAnswer, Role
+from replog.messages import BROKER, CLIENT, Fetched, Handshake, HandshakeAnswer, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
 from replog.transport.tcp.admission import refusal
-from replog.transport.tcp.connection import IDLE, Connection, State
+from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections, Unwelcome
 from replog.transport.tcp.dialing import Dialer
 from replog.transport.tcp.handshake import check_answer, judge
-from replog.transport.tcp.lanes import CONTROL, DATA, lane_of
+from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
-from replog.transport.tcp.outgoing import guard_unsettled, release
+from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
+from replog.transport.tcp.outgoing import drop, guard_unsettled, release
+from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
 
 __all__ = ["TcpTransport"]
@@ -39,7 +38,10 @@ _SMALL_BYTES: Final = 2 << 10
 """A frame of so many is copied before it is decoded: bytes are cut up faster than views are."""
 HANDLE_BYTES_MAX: Final = 16 << 20
 """Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
-UNSERVED: Final = "the broker at this end is gone"
+HANDLE_MS_MAX: Final = 200
+"""No further connection is read once a turn has taken so long: some bytes take ten thousand times as long to decode as others."""
+_QUICK_BYTES: Final = 64 << 10
+"""Whatever so few bytes say does not take that long: the clock is not asked."""
 MOVED: Final = "it is reached elsewhere now"
 
 
@@ -84,6 +86,9 @@ class TcpTransport(Transport):
         """"" until it is known; then every handshake is checked against it. A client learns it from the first answer."""
         self.limits = limits or TcpLimits()
         self._frame_bytes_max = self.limits.frame_bytes_max
+        self._head_bytes_max = HEADER.size + self.limits.client_meta_bytes_max if role == CLIENT else self._frame_bytes_max
+        self._bounds = self._frame_bytes_max, self.limits.items_max
+        self._client_bounds = self.limits.client_meta_bytes_max, self.limits.client_items_max
         self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
@@ -95,13 +100,12 @@ class TcpTransport(Transport):
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
         """Sender, receiver and lane -> the link that the last such message took, and its route."""
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
-        self._lost: dict[Address, bool] = {}
+        self._too_large = ""
+        """Why the message that is just being sent fits no frame; empty: it does."""
         self._closed = False
-        self._waking = threading.Lock()
         self._left: list[tuple[int, int]] = []
         self._epoll = select.epoll()
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._wakeup, select.EPOLLIN)
+        self._wakeup = Wakeup(self._epoll)
         self._listeners = Listeners(self._epoll, self.limits, self._accepted, on_event)
         self._connections = Connections(self._epoll, self.limits, connected=self._connected, frame=self._frame, ended=self._ended)
         self._dialer = Dialer(
@@ -110,10 +114,11 @@ class TcpTransport(Transport):
             role=role,
             cluster_id=lambda: self.cluster_id,
             endpoint_of=endpoint_of,
-            lost=self._lose,
+            lost=lambda target, lane: self._lost.add(target, lane),
             jitter=jitter,
             on_event=on_event,
         )
+        self._lost = Losses(self._dialer.reaches)
         kill_in_child(self)
 
     # ------------------------------------------------------------------------------------------------------------- the port
@@ -152,16 +157,17 @@ class TcpTransport(Transport):
     def send(self, sender: Address, to: Address, message: Any) -> None:
         """Queue a message; `flush` dials and writes. Never blocks. Slices in it are released when they are sent or dropped.
 
-        Raises CodecError for what no frame can carry; never for an address that is unknown or dead.
+        Raises CodecError for what no frame can carry; never for an address that is unknown or dead. A message that is too large goes
+        nowhere: `sender` gets it back as `Unsent`, with the next `handle`.
         """
         if self._closed:
-            _drop(message)
+            drop(message)
         elif to in self._receivers:
             self._inbox.append((to, sender, message))
         elif type(to) is tuple and to[0] == "peer":
             connection = self._peers.get(to[1])
             if connection is None:
-                _drop(message)
+                drop(message)
             else:
                 self._send_on(connection, message, 0)
         else:
@@ -171,6 +177,9 @@ class TcpTransport(Transport):
                 self._send_on(way[0].open[0], message, way[1])
             else:
                 self._send_to_broker(sender, to, message, lane)
+        if self._too_large:
+            self._inbox.append((sender, to, Unsent(to, message, self._too_large)))
+            self._too_large = ""
 
     def _send_to_broker(self, sender: Address, to: Address, message: Any, lane: int) -> None:
         route, target, local = 0, to, sender
@@ -189,10 +198,10 @@ class TcpTransport(Transport):
                 self._ways[sender, to, lane] = link, route
             self._send_on(link.open[0], message, route)
         elif link.dialing is None and link.retry_at_ms > self._now_ms():
-            _drop(message)
-            self._lose(target, lane)
+            drop(message)
+            self._lost.add(target, lane)
         elif (sized := self._encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
-            self._lose(target, lane)
+            self._lost.add(target, lane)
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
     def _follow(self, target: int, newest: Connection | None = None) -> None:
@@ -205,7 +214,7 @@ class TcpTransport(Transport):
 
     def _send_on(self, connection: Connection, message: Any, route: int) -> None:
         if connection.outgoing.size >= self._full_bytes and self.role == BROKER:
-            _drop(message)
+            drop(message)
             self._connections.end(connection, f"{connection.outgoing.size} bytes wait for it", abort=True)
         elif (sized := self._encode(connection.peer, message, route)) is not None:
             self._connections.send(connection, *sized)
@@ -213,12 +222,16 @@ class TcpTransport(Transport):
     def _encode(self, to: Address, message: Any, route: int) -> tuple[list[Any], int] | None:
         """The parts of the frame and their size; None if it is too large."""
         parts, size = sized = sized_parts(message, route)
-        if size <= self._frame_bytes_max:
+        if size <= self._frame_bytes_max and len(parts[0]) <= self._head_bytes_max:  # type: ignore[arg-type]
             if len(parts) > 1 and type(message) is Fetched:
                 guard_unsettled(message, parts)
             return sized
         release(parts)
-        text = f"a frame of {size} bytes; allowed are {self.limits.frame_bytes_max}"
+        said = len(parts[0]) - HEADER.size  # type: ignore[arg-type]
+        text = f"a message of {said} bytes beside its batches; allowed are {self._head_bytes_max - HEADER.size}"
+        if size > self._frame_bytes_max:
+            text = f"a frame of {size} bytes; allowed are {self.limits.frame_bytes_max}"
+        self._too_large = text
         self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": text})
         return None
 
@@ -265,14 +278,15 @@ class TcpTransport(Transport):
         connections.bytes_read, self._left = 0, []
         self._whereabouts.turn(now_ms)
         for at, (fd, mask) in enumerate(turn):
-            if fd == self._wakeup:
+            if fd == self._wakeup.fd:
                 self._whereabouts.doubtful = True
-                self._awake()
+                self._wakeup.heard()
             elif fd in self._listeners:
                 self._listeners.ready(fd, now_ms)
             else:
                 connections.ready(fd, mask, now_ms)
-            if connections.bytes_read >= HANDLE_BYTES_MAX:
+            read = connections.bytes_read
+            if read >= HANDLE_BYTES_MAX or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
                 self._left = turn[at + 1 :]  # these are first the next time
                 break
         if (due_ms := connections.timers.next_ms()) is not None and due_ms <= now_ms:
@@ -283,9 +297,8 @@ class TcpTransport(Transport):
     def _deliver(self) -> int:
         """What is here now; what receivers send meanwhile is for the next call."""
         if self._lost:
-            lost, self._lost = self._lost, {}
-            for address, only_reads in lost.items():
-                self._inbox.extend((listener, address, Disconnected(address, only_reads)) for listener in self._receivers)
+            for hint in self._lost.take():
+                self._inbox.extend((listener, hint.address, hint) for listener in self._receivers)
         delivered = 0
         for _ in range(len(self._inbox)):
             if not self._inbox:  # a receiver has closed the transport, or stopped listening
@@ -293,7 +306,7 @@ class TcpTransport(Transport):
             to, sender, message = self._inbox.popleft()
             receive = self._receivers.get(to)
             if receive is None:
-                _drop(message)
+                drop(message)
             else:
                 delivered += 1
                 if type(message) not in ROUTINE:
@@ -327,50 +340,42 @@ class TcpTransport(Transport):
 
     def wake(self) -> None:
         """Make a `wait` return, or the next one. Any thread may call it."""
-        with self._waking:  # or the descriptor may be somebody else's by now
-            if not self._closed:
-                os.eventfd_write(self._wakeup, 1)
+        self._wakeup.ring()
 
     @property
     def closed(self) -> bool:
         """Whether it was closed or abandoned."""
         return self._closed
 
-    def _awake(self) -> None:
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._wakeup)
-
     def close(self) -> None:
         """Send what sockets take at once, then close every connection. Idempotent."""
         if self._closed:
             return
         self._connections.flush(self._now_ms())
-        with self._waking:
-            self._closed = True
+        self._closed = True
         self._forget()
         for connection in list(self._connections.open.values()):
             self._connections.let_go(connection)
         self._listeners.close()
         self._epoll.close()
-        os.close(self._wakeup)
+        self._wakeup.close()
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors and send nothing; the parent goes on. Happens by itself at a fork. Idempotent."""
         if self._closed:
             return
-        self._waking = threading.Lock()  # a thread that is not here may hold it
         self._closed = True
         self._connections.abandon()
         self._listeners.abandon()
         self._forget()
         self._epoll.close()
-        os.close(self._wakeup)
+        self._wakeup.abandon()
 
     die_in_child = abandon
 
     def _forget(self) -> None:
         for _to, _sender, message in self._inbox:
-            _drop(message)
+            drop(message)
         self._inbox.clear()
         self._receivers.clear()
         self._peers.clear()
@@ -407,7 +412,8 @@ class TcpTransport(Transport):
         whole: bytes | memoryview = frame
         if not lasting and (len(frame) <= _SMALL_BYTES or frame[6] == _FETCHED):
             whole = bytes(frame)
-        message = decode(whole, frame_bytes_max=self._frame_bytes_max)
+        meta_max, items_max = self._client_bounds if connection.peer_id < 0 else self._bounds  # below 0: or who has not said who it is
+        message = decode(whole, frame_bytes_max=self._frame_bytes_max, meta_bytes_max=meta_max, items_max=items_max)
         route = route_of(whole)
         if state is not _OPEN:
             if connection.dialed:
@@ -468,33 +474,18 @@ class TcpTransport(Transport):
         self._on_event("peer_connected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane})
 
     def _ended(self, connection: Connection, reason: str) -> None:
+        now_ms = self._now_ms()
         if connection.link is not None:
-            self._dialer.ended(connection, reason, self._now_ms())
-            harmless = reason in (IDLE, UNSERVED) or (reason == CLOSED_BY_PEER and self._was_idle(connection))
-            if connection.peer is not None and not harmless:
-                self._lose(connection.link.key.target, connection.link.key.lane)
+            self._dialer.ended(connection, reason, now_ms)
+            if connection.peer is not None:  # else it was told of with the dialing
+                harmless = is_harmless(connection, reason, now_ms, self.limits)
+                if connection.outgoing.size and harmless and reason != UNSERVED:
+                    harmless = self._dialer.take_over(connection)
+                if not harmless:
+                    self._lost.add(connection.link.key.target, connection.link.key.lane)
         elif type(connection.peer) is tuple:
             del self._peers[connection.peer[1]]
             if reason != UNSERVED:
-                self._lose(connection.peer)
+                self._lost.add(connection.peer)
         if connection.peer is not None or not (connection.dialed or reason == CLOSED_BY_PEER):  # a failed dialing was told of
             self._on_event("peer_disconnected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane, "reason": reason})
-
-    def _was_idle(self, connection: Connection) -> bool:
-        """Whether nobody has waited for an answer on it: then its end, at the other end's limit, is no loss."""
-        return 2 * (self._now_ms() - max(connection.heard_ms, connection.taken_ms)) >= self.limits.idle_timeout_ms
-
-    def _lose(self, address: Address, lane: int = DATA) -> None:
-        """Nobody is reached there, or not on that lane: who listens is told by the next `handle`, but of commands, which are repeated."""
-        lives = lane != DATA and self._dialer.reaches(address)
-        if not (lives and lane == CONTROL):
-            for each in (address, ("controller", address)) if type(address) is int else (address,):
-                self._lost[each] = lives and self._lost.get(each, True)
-
-
-def _drop(message: Any) -> None:
-    """It goes nowhere: what it pins is let go."""
-    if type(message) is Fetched:
-        for entry in message.entries:
-            for part in entry.slices:
-                part.release()

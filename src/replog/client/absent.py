@@ -1,0 +1,121 @@
+"""Topics that a client seeks and no broker has: whether they may still come, and what to say of those that do not.
+
+One that this client has created itself may be unknown to the broker that is asked. One that the brokers make because it is sought
+(`auto_create_topics`) is on its way while they say LEADER_NOT_AVAILABLE; any other code is their refusal. Who sought a topic asks
+the same broker again, which has the answer of the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from replog.client.operations import MetadataOp
+from replog.client.view import View
+from replog.errors import Code, ReplogError, rejection
+from replog.messages import ClusterView
+from replog.model import Address
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+    from replog.client.writer import Writer
+
+__all__ = ["Absent", "TopicOp", "forget_gone"]
+
+_TOLD_MAX = 1_000
+
+
+class Absent:
+    """What this client has created, what it seeks, and what it was told of that."""
+
+    def __init__(self) -> None:
+        self.asked: Address = -1
+        """Who has said that a topic is being made; -1: nobody."""
+        self._created: dict[str, int] = {}
+        """Topics of this client, and until when (ms) a broker that does not know them is only late."""
+        self._sought: dict[str, int] = {}
+        """Topic -> number of the first Metadata whose answer may speak of it."""
+        self._told: dict[str, tuple[int, str]] = {}
+
+    def created(self, topic: str, until_ms: int, now_ms: int) -> None:
+        """This client has created a topic: for a while, a broker that does not know it is only late."""
+        self._created = {name: at for name, at in self._created.items() if at > now_ms}
+        self._created[topic] = until_ms
+
+    def deleted(self, topic: str) -> None:
+        """... and deletes it."""
+        self._created.pop(topic, None)
+
+    def seek(self, topic: str, floor: int) -> int:
+        """Ask for a topic in every Metadata until one with this number or a higher one is answered. Empty: none is sought."""
+        if topic:
+            self._sought[topic] = floor
+        return floor
+
+    def sought(self) -> list[str]:
+        """What the next Metadata asks for."""
+        return sorted(self._sought)
+
+    def told(self, sender: Address, view: ClusterView) -> None:
+        """An answer that counts, or news of the cluster."""
+        if not (self._sought or self._told):
+            return
+        for name in [name for name, floor in self._sought.items() if floor <= view.request]:
+            del self._sought[name]
+            self._told.pop(name, None)
+        for topic in view.topics:
+            self._told.pop(topic.topic, None)
+        for name, code, why in view.missing:
+            self._told[name] = (code, why)
+        while len(self._told) > _TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        if view.missing:
+            self.asked = sender
+        elif not any(code == Code.LEADER_NOT_AVAILABLE for code, _ in self._told.values()):
+            self.asked = -1
+
+    def why(self, view: View, topic: str, partition: int, now_ms: int) -> ReplogError | None:
+        """Why there is no such place; None: it may still come."""
+        if topic not in view.topics:
+            code, why = self._told.get(topic, (Code.NONE, ""))
+            if code == Code.LEADER_NOT_AVAILABLE or self._created.get(topic, now_ms) > now_ms:
+                return None
+            if code:
+                return rejection(code, why, topic=topic)
+        return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition), topic=topic, partition=partition)
+
+
+class TopicOp(MetadataOp):
+    """Wait for an answer to a Metadata that seeks a topic, and while the topic is being made. Result: the Topic, as it is known then."""
+
+    def __init__(self, topic: str, deadline_ms: int) -> None:
+        super().__init__(deadline_ms, what=f"the question for topic {topic!r}")
+        self.topic = topic
+
+    def target(self, core: ClientCore, now_ms: int) -> None:
+        """Nobody: the core asks."""
+        if self.asked >= 0 and core.answered_metadata < self.asked:
+            return None
+        if self.asked >= 0:
+            found = core.view.topics.get(self.topic)
+            error = None if found is not None else core.absent.why(core.view, self.topic, 0, now_ms)
+            if found is not None and found.partitions:
+                self.finish(found)
+            elif error is not None:
+                self.fail(error)
+            if self.done:
+                return None
+            self.last_code = Code.LEADER_NOT_AVAILABLE
+            self.failures += 1
+            self.retry_at = now_ms + core.backoff_ms(self.failures)
+        self.asked = core.refresh(now_ms, self.topic)
+        return None
+
+
+def forget_gone(writers: Iterable[Writer], view: View) -> None:
+    """Nothing is kept for topics and partitions that are gone, once all that was sent there has its outcome."""
+    for writer in writers:
+        for queue in [q for q in writer.queues.values() if not q.has_batches and view.place(q.topic, q.partition) is None]:
+            writer.forget(queue)
+        for topic in [topic for topic in writer.routes if topic not in view.topics]:
+            del writer.routes[topic]

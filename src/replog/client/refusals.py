@@ -1,0 +1,53 @@
+"""What a broker's refusal of a batch means for what is to be done with it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replog.errors import Code
+
+__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER"]
+
+GO_BACK: Final = frozenset(
+    {
+        Code.CORRUPT_MESSAGE,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.REQUEST_TIMED_OUT,
+        Code.REPLICA_NOT_AVAILABLE,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.STORAGE_ERROR,
+        Code.LOG_DIRECTORY_FULL,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code.QUOTA_EXCEEDED,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Another try can overcome these, here or at another leader."""
+NOT_STORED: Final = frozenset(
+    {
+        Code.CORRUPT_MESSAGE,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.LOG_DIRECTORY_FULL,
+        Code.QUOTA_EXCEEDED,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Refusals before anything was appended. The others leave doubt: so does NotLeaderOrFollower, the answer of a leader that
+steps down while an append waits."""
+SAME_LEADER: Final = frozenset(
+    {
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.LOG_DIRECTORY_FULL,
+        Code.QUOTA_EXCEEDED,
+        Code.CORRUPT_MESSAGE,
+    }
+)
+"""Refusals that do not put the leader in doubt: no need to ask for metadata."""

@@ -1,0 +1,64 @@
+"""Whom this process has lost: what the end of a connection, or of an attempt to dial, is told as.
+
+What waits for an answer on the lane that has ended will wait in vain; the other lanes to the same peer say whether there is more to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replog.messages import Disconnected
+from replog.model import Address
+from replog.transport.tcp.connection import IDLE, Connection
+from replog.transport.tcp.connections import CLOSED_BY_PEER
+from replog.transport.tcp.lanes import BULK, CONTROL, DATA
+from replog.transport.tcp.limits import TcpLimits
+
+__all__ = ["UNSERVED", "Losses", "is_harmless"]
+
+UNSERVED = "the broker at this end is gone"
+"""Why a connection is closed whose own end nobody serves any more."""
+
+
+def is_harmless(connection: Connection, reason: str, now_ms: int, limits: TcpLimits) -> bool:
+    """Whether nobody has waited for an answer on a connection that has ended: it was idle, or the broker at this end is gone.
+
+    That says nothing about what is queued in it.
+    """
+    if reason != CLOSED_BY_PEER:
+        return reason in (IDLE, UNSERVED)
+    return 2 * (now_ms - max(connection.heard_ms, connection.taken_ms)) >= limits.idle_timeout_ms
+
+
+class Losses:
+    """What is yet to be told, one hint per address: the worst that has happened. `reaches(address)`: whether any lane is open."""
+
+    def __init__(self, reaches: Callable[[Address], bool]) -> None:
+        self._reaches = reaches
+        self._only_reads: dict[Address, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._only_reads)
+
+    def add(self, address: Address, lane: int = DATA) -> None:
+        """Nobody is reached there, or not on that lane.
+
+        While others live, the end of CONTROL is told of the controller there only: commands are repeated, and what somebody has passed
+        on to it is not. The end of BULK puts what is being read in doubt, that of DATA everything.
+        """
+        lives = lane != DATA and self._reaches(address)
+        only_reads = lives and lane == BULK
+        if not (lives and lane == CONTROL):
+            self._only_reads[address] = only_reads and self._only_reads.get(address, True)
+        if type(address) is int:
+            controller = "controller", address
+            self._only_reads[controller] = only_reads and self._only_reads.get(controller, True)
+
+    def take(self) -> list[Disconnected]:
+        """The hints, which are then forgotten."""
+        lost, self._only_reads = self._only_reads, {}
+        return [Disconnected(address, only_reads) for address, only_reads in lost.items()]
+
+    def clear(self) -> None:
+        """Nobody is to be told."""
+        self._only_reads.clear()

@@ -1,0 +1,63 @@
+"""What a broker is asked about the followers of what it leads: by anybody, hence with anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.partition.copies import IDENTITY, LIMITS, fetch, leading, log_of, partition_of
+
+from replog.broker.followers import FOLLOWERS, followers
+from replog.errors import Code
+from replog.messages import Admin, AdminAnswer
+from replog.model import PartitionId
+from replog.partition.partition import Partition
+
+NAME = [IDENTITY.topic_id.hex(), IDENTITY.partition, IDENTITY.creation]
+
+
+def asked(partitions: dict[PartitionId, Partition], *names: Any, now_ms: int = 0) -> AdminAnswer:
+    return followers(Admin(1, FOLLOWERS, {"partitions": list(names)}), partitions, now_ms)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [None, [], "x", ["00" * 16], ["00" * 16, [], 0], ["00" * 16, 0, {}], ["00" * 16, True, 0], ["zz", 0, 0], [0, 0, 0], ["", 1.5, 0]],
+)
+def test_what_is_no_partition_is_not_there(name: Any) -> None:
+    answer = asked({}, name)
+    assert (answer.error, answer.result) == (Code.NONE, {"partitions": []})
+
+
+@pytest.mark.parametrize("partitions", [None, "x", {}, [[]] * 1_001])
+def test_what_is_no_list_of_them_is_refused(partitions: Any) -> None:
+    assert followers(Admin(1, FOLLOWERS, {"partitions": partitions}), {}, 0).error == Code.INVALID_REQUEST
+
+
+def test_only_what_is_led_here_is_told() -> None:
+    elsewhere = PartitionId(IDENTITY.topic_id, 7, 0)
+    known = {IDENTITY: leading(log_of(("a", 1))), elsewhere: partition_of(log_of())}
+    answer = asked(known, [elsewhere.topic_id.hex(), 7, 0], NAME, ["00" * 16, 0, 0])
+    assert [[one["topic_id"], one["partition"], one["creation"]] for one in answer.result["partitions"]] == [NAME]
+
+
+def test_how_far_each_is_and_what_keeps_it_out() -> None:
+    partition = leading(log_of(("a", 1), ("b", 1), ("c", 1), ("d", 1)), isr=(1, 2))
+    fetch(partition, 2, 4, 1, now_ms=100)
+    fetch(partition, 3, 1, 1, now_ms=200)
+    (told,) = asked({IDENTITY: partition}, NAME, now_ms=1_000).result["partitions"]
+    assert (told["leader_epoch"], told["end_offset"], told["high_watermark"]) == (5, 4, 4)
+    assert partition.log.size_bytes % 4 == 0
+    assert told["followers"] == [
+        {"broker": 2, "in_sync": True, "end_offset": 4, "lag_ms": 0, "bytes_behind": 0, "why": ""},
+        {"broker": 3, "in_sync": False, "end_offset": 1, "lag_ms": LIMITS.replica_lag_ms_max + 1_001,
+         "bytes_behind": partition.log.size_bytes // 4 * 3, "why": "it is at 1, below the high watermark 4"},
+    ]  # fmt: skip
+
+
+def test_who_has_fetched_nothing_lacks_everything() -> None:
+    partition = leading(log_of(("a", 1), ("b", 1), start=10), isr=(1,))
+    (told,) = asked({IDENTITY: partition}, NAME).result["partitions"]
+    assert [(one["end_offset"], one["bytes_behind"]) for one in told["followers"]] == [(None, partition.log.size_bytes)] * 2
+    (told,) = asked({IDENTITY: leading(log_of())}, NAME).result["partitions"]
+    assert [one["bytes_behind"] for one in told["followers"]] == [0, 0]

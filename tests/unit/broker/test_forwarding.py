@@ -1,0 +1,74 @@
+"""Wishes that a broker passes on: whose they were, and what becomes of those that a lost controller had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replog.broker.forwarding import Forwarding
+from replog.broker.routing import Routing
+from replog.config import BrokerConfig
+from replog.errors import Code
+from replog.messages import Admin, AdminAnswer, Disconnected
+from replog.ports import Outbox
+
+AT_3 = ("controller", 3)
+
+
+class Passing:
+    """A broker's wishes, and what it says."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self.forwarding = Forwarding(self.outbox, {}, Routing(), BrokerConfig())
+
+    def wish(self, client: Any, request: int, controller: int | None = 3) -> None:
+        self.forwarding.forward(client, Admin(request, "create_topic", {"name": "t"}), controller, 0)
+
+    def said(self) -> list[tuple[Any, int, int]]:
+        """(to, number of the request or of the wish, code) since the last time."""
+        sent, self.outbox.messages[:] = list(self.outbox.messages), []
+        return [(to, m.origin, 0) if isinstance(m, Admin) else (to, m.request, m.error) for to, m in sent]
+
+
+def test_an_answer_goes_to_whoever_asked_once() -> None:
+    passing = Passing()
+    passing.wish("a", 7)
+    passing.wish("b", 7)
+    assert passing.said() == [(AT_3, 1, 0), (AT_3, 2, 0)]
+    for _ in range(2):
+        passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=2), 0)
+    assert passing.said() == [("b", 7, 0)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (Disconnected(AT_3), [("a", 7, Code.REQUEST_TIMED_OUT), ("b", 8, Code.REQUEST_TIMED_OUT)]),
+        (Disconnected(3), []),  # the broker beside it
+        (Disconnected(AT_3, only_reads=True), []),
+        (Disconnected(("controller", 4)), [("c", 9, Code.REQUEST_TIMED_OUT)]),
+        (Disconnected("a"), []),
+    ],
+)
+def test_who_asked_a_controller_that_is_lost_hears_of_it_at_once_and_once(lost: Disconnected, told: list[Any]) -> None:
+    """Neither the wish nor its answer is repeated by anybody but the client."""
+    passing = Passing()
+    passing.wish("a", 7)
+    passing.wish("b", 8)
+    passing.wish("c", 9, controller=4)
+    passing.said()
+    passing.forwarding.disconnected(lost)
+    assert passing.said() == told
+    passing.forwarding.disconnected(lost)
+    for number in (1, 2, 3):
+        passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=number), 0)
+    late = [("a", 7, 0), ("b", 8, 0), ("c", 9, 0)]
+    assert passing.said() == [each for each in late if each[0] not in {client for client, _, _ in told}]
+
+
+def test_without_a_controller_the_client_is_to_try_again() -> None:
+    passing = Passing()
+    passing.wish("a", 7, controller=None)
+    assert passing.said() == [("a", 7, Code.NOT_CONTROLLER)]

@@ -1,0 +1,272 @@
+"""Topics that are not there: those that the brokers make because they are sought, those that they refuse, those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
+
+from replog.client.client import Client
+from replog.errors import Code, PolicyViolation, TimedOut, UnknownTopicId, UnknownTopicOrPartition
+from replog.messages import Admin, AdminAnswer, Metadata
+
+PENDING = Code.LEADER_NOT_AVAILABLE
+
+
+class Makers:
+    """Brokers that make what is sought once they have been asked `asks` times for it; each knows only what it was asked itself."""
+
+    def __init__(self, cluster: FakeCluster, asks: int = 1, *, code: int = PENDING) -> None:
+        self.cluster = cluster
+        self.asks = asks
+        self.code = code
+        self.sought: list[tuple[int, list[str]]] = []
+        """(broker, topics), for each Metadata that sought any."""
+        cluster.override = self
+
+    def __call__(self, message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Metadata) or not message.sought:
+            return None
+        self.sought.append((broker, message.sought))
+        missing = []
+        for name in message.sought:
+            times = sum(name in names for asked, names in self.sought if asked == broker)
+            if name in self.cluster.topics:
+                continue
+            if times <= self.asks:
+                missing.append((name, PENDING, "it is being made"))
+            elif self.code != PENDING:
+                missing.append((name, self.code, f"no {name}"))
+            else:
+                self.cluster.create(name)
+        return [evolve(self.cluster.view(message.request), missing=missing)]
+
+
+SEEKERS: dict[str, Callable[[Client], Any]] = {
+    "append": lambda client: client.append("new", 0, ["x"]),
+    "producer": lambda client: client.producer().send("new", "x").result(timeout_s=30),
+    "producer with keys": lambda client: client.producer().send_many("new", ["x"], keys=["k"]).result(timeout_s=30),
+    "partitions_for": lambda client: client.partitions_for("new"),
+    "offset": lambda client: client.offset("new", 0, "latest"),
+    "fetch": lambda client: client.fetch("new", 0, 0),
+    "read": lambda client: list(client.read("new")),
+    "consumer": lambda client: client.consumer("new", start="earliest").poll(timeout_s=0),
+}
+ASKERS: dict[str, Callable[[Client], Any]] = {
+    "describe": lambda client: client.describe("new"),
+    "leader": lambda client: client.leader("new", 0),
+    "remove_partitions": lambda client: client.remove_partitions("new", [0]),
+}
+
+
+@pytest.mark.parametrize("asks", [0, 1, 5])
+@pytest.mark.parametrize("how", SEEKERS)
+def test_whoever_writes_or_reads_seeks_the_topic_and_waits_for_it(how: str, asks: int) -> None:
+    cluster, _, client = make()
+    makers = Makers(cluster, asks)
+    SEEKERS[how](client)
+    assert list(cluster.topics) == ["new"]
+    assert {name for _, names in makers.sought for name in names} == {"new"}
+    assert len({broker for broker, _ in makers.sought}) == 1  # who has asked the controller is asked again
+    assert len(makers.sought) <= 2 * asks + 2
+
+
+@pytest.mark.parametrize("how", ASKERS)
+def test_whoever_asks_about_a_topic_makes_none(how: str) -> None:
+    cluster, _, client = make()
+    makers = Makers(cluster)
+    with pytest.raises(UnknownTopicOrPartition):
+        ASKERS[how](client)
+    assert makers.sought == []
+
+
+@pytest.mark.parametrize("how", SEEKERS)
+def test_a_refusal_is_the_error_of_whoever_seeks(how: str) -> None:
+    cluster, _, client = make()
+    Makers(cluster, code=Code.POLICY_VIOLATION)
+    with pytest.raises(PolicyViolation, match="no new"):
+        SEEKERS[how](client)
+
+
+@pytest.mark.parametrize("how", SEEKERS)
+def test_brokers_that_make_nothing_say_nothing(how: str) -> None:
+    _, _, client = make({"other": 1})
+    with pytest.raises(UnknownTopicOrPartition, match="'new'; known topics are other"):
+        SEEKERS[how](client)
+
+
+def test_a_topic_that_never_comes_is_waited_for_until_the_deadline() -> None:
+    cluster, _, client = make()
+    makers = Makers(cluster, asks=10**6)
+    with pytest.raises(TimedOut, match="new-0"):
+        client.append("new", 0, ["x"], timeout_s=20)
+    with pytest.raises(TimedOut, match=r"'new'; the last answer was LeaderNotAvailable"):
+        client.partitions_for("new", timeout_s=20)
+    assert len(makers.sought) < 200  # with pauses between
+
+
+def test_a_broker_that_stops_making_ends_the_wait() -> None:
+    cluster, driver, client = make()
+    Makers(cluster, asks=10**6)
+    driver.events = [*[lambda: None] * 10, lambda: setattr(cluster, "override", None)]
+    with pytest.raises(UnknownTopicOrPartition):
+        client.append("new", 0, ["x"])
+
+
+def test_the_answer_of_one_seeker_serves_all() -> None:
+    cluster, driver, client = make()
+    makers = Makers(cluster, asks=3)
+    with client.producer(linger_ms=50) as producer:
+        deliveries = [producer.send("new", f"{n}") for n in range(10)]
+        assert [d.result(timeout_s=30).offset for d in deliveries] == list(range(10))
+    assert driver.core.absent.sought() == []
+    assert len(makers.sought) <= 8
+
+
+def test_a_broker_that_goes_away_is_not_asked_again() -> None:
+    cluster, _, client = make()
+    makers = Makers(cluster, asks=2)
+
+    def last_words(message: Any, broker: int) -> list[Any] | None:
+        said = makers(message, broker)
+        if makers.sought and not cluster.down:
+            cluster.down.add(broker)
+        return said
+
+    cluster.override = last_words
+    client.partitions_for("new")
+    assert len({broker for broker, _ in makers.sought}) == 2
+
+
+# ------------------------------------------------------------------------------------------------------------ deleted under a writer
+
+
+def deleted(cluster: FakeCluster, driver: FakeDriver) -> list[Any]:
+    """The topic goes while an append is under way: it is delivered afterwards."""
+    lost: list[Any] = []
+
+    def drop(to: Any, message: Any) -> bool:
+        if to != CLIENT and not lost and type(message).__name__ == "Produce":
+            lost.append(message)
+            cluster.delete("t")
+            return False
+        return False
+
+    driver.filter = drop
+    return lost
+
+
+def test_a_topic_that_is_deleted_under_a_writer_is_not_made_again_for_what_was_under_way() -> None:
+    cluster, driver, client = make({"t": 1})
+    makers = Makers(cluster, asks=0)
+    with client.producer() as producer:
+        assert producer.send("t", "before").result(timeout_s=30).offset == 0
+        makers.sought.clear()
+        deleted(cluster, driver)
+        with pytest.raises(UnknownTopicOrPartition):
+            producer.send("t", "under way").result(timeout_s=30)
+        assert "t" not in cluster.topics
+        assert makers.sought == []
+        assert producer.send("t", "after").result(timeout_s=30).offset == 0  # another topic, because it is sought again
+    assert cluster.partition("t").values() == [b"after"]
+
+
+def test_without_making_a_topic_that_is_deleted_under_a_writer_is_an_error_each_time() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["before"])
+    deleted(cluster, driver)
+    for _ in range(3):
+        with pytest.raises(UnknownTopicOrPartition):
+            client.append("t", 0, ["under way"])
+
+
+def test_a_reader_with_a_position_in_a_topic_that_is_gone_does_not_make_another() -> None:
+    cluster, _, client = make({"t": 1})
+    makers = Makers(cluster, asks=0)
+    client.append("t", 0, ["a"])
+    with client.consumer("t", start="earliest") as consumer:
+        assert len(consumer.poll(timeout_s=5)) == 1
+        makers.sought.clear()
+        cluster.delete("t")
+        with pytest.raises(UnknownTopicOrPartition):
+            consumer.poll(timeout_s=30)
+        assert makers.sought == []
+        cluster.create("t")
+        with pytest.raises(UnknownTopicId):
+            consumer.poll(timeout_s=30)
+
+
+def test_nothing_is_kept_of_topics_that_are_gone() -> None:
+    _, driver, client = make({"kept": 1})
+    producer = client.producer()
+    producer.send("kept", "x").result(timeout_s=30)
+    for number in range(50):
+        name = f"t{number}"
+        client.create_topic(name, partitions=2)
+        client.append(name, 0, ["x"])
+        producer.send(name, "x", partition=1).result(timeout_s=30)
+        client.delete_topic(name)
+    client.topics()
+    driver.pass_time(100_000)
+    core = driver.core
+    writers = list(core._writers.values())
+    assert sorted(key for writer in writers for key in writer.queues) == [("kept", 0)]
+    assert [name for writer in writers for name in writer.routes] == ["kept"]
+    assert [*core._stalled, *core._ready, *core._ops, *core._requests] == []
+    assert (core.absent.sought(), core.absent._told, core.absent._created) == ([], {}, {})
+    producer.close()
+
+
+def test_a_log_that_comes_back_under_its_name_gets_another_epoch() -> None:
+    """A view lacks a topic that is there all the same (its node could not be read): the sequences begin again, in an epoch of their own."""
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    kept = cluster.topics.pop("t")
+    cluster.version += 1
+    client.topics()
+    cluster.topics["t"] = kept
+    cluster.version += 1
+    assert client.append("t", 0, ["b"]).base_offset == 1
+    assert cluster.partition("t").values() == [b"a", b"b"]
+
+
+def test_a_deletion_ends_although_the_topic_is_made_again_at_once() -> None:
+    """By somebody else, before this client, which does not know the topic, has looked: the answer says which one it was."""
+    cluster, _, client = make({"t": 1})
+    old = cluster.topics["t"][0]
+
+    def delete_and_make(message: Any, _broker: int) -> list[Any] | None:
+        if not isinstance(message, Admin):
+            return None
+        cluster.delete("t")
+        cluster.create("t")
+        return [AdminAnswer(message.request, 0, result={"topic_id": old.hex()})]
+
+    cluster.override = delete_and_make
+    client.delete_topic("t", timeout_s=5)
+    assert cluster.topics["t"][0] != old
+
+
+def test_a_queue_whose_appends_were_refused_with_its_topic_is_forgotten() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["before"])
+    deleted(cluster, driver)
+    with pytest.raises(UnknownTopicOrPartition):
+        client.append("t", 0, ["under way"])
+    client.topics()
+    core = driver.core
+    assert ([*core._stalled], [*core._ready]) == ([], [])
+    assert [key for writer in core._writers.values() for key in writer.queues] == []
+
+
+def test_topics_that_others_delete_are_not_remembered_as_created() -> None:
+    cluster, driver, client = make()
+    for number in range(20):
+        client.create_topic(f"t{number}")
+        cluster.delete(f"t{number}")
+    driver.pass_time(100_000)
+    client.create_topic("last")
+    assert list(driver.core.absent._created) == ["last"]

@@ -1,0 +1,129 @@
+"""A fetch that waits for long asks again and again: no request is under way for so long that its connection counts as idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.client.fake import FakeCluster, FakeDriver, make
+
+from replog.client.client import Client
+from replog.client.fetching import SLICE_MS_MAX, FetchOp
+from replog.errors import LogTruncated, UnknownTopicId
+from replog.messages import Fetch, OffsetsForLeaderEpoch
+from replog.records import RecordBatch, encode_records
+
+
+class Waits:
+    """What is asked of leaders that hold an empty fetch for as long as it says, until something comes at `comes_ms`."""
+
+    def __init__(self, *, comes_ms: int | None = None, **config: Any) -> None:
+        made: tuple[FakeCluster, FakeDriver, Client] = make({"t": 1}, **config)
+        self.cluster, self.driver, self.client = made
+        self.client.topics()
+        self.began_ms = self.driver.now_ms()
+        self.comes_ms = comes_ms
+        self.slices: list[int] = []
+        self.happens: dict[int, Any] = {}
+        """Number of a slice -> what happens while it is waited for."""
+        self.cluster.override = self.hold
+
+    def hold(self, message: Any, broker: int) -> None:
+        if not isinstance(message, Fetch):
+            return
+        self.slices.append(message.max_wait_ms)
+        self.happens.pop(len(self.slices), lambda: None)()
+        if self.cluster.partition("t").end > message.entries[0].offset:
+            return
+        wait_ms = message.max_wait_ms
+        if self.comes_ms is not None and self.elapsed_ms + wait_ms >= self.comes_ms:
+            wait_ms = self.comes_ms - self.elapsed_ms
+            self.come()
+        self.driver.clock.advance(wait_ms)
+
+    def come(self) -> None:
+        self.cluster.partition("t").append(RecordBatch(encode_records([b"late"], now_ms=1)))
+
+    @property
+    def elapsed_ms(self) -> int:
+        return self.driver.now_ms() - self.began_ms
+
+
+@pytest.mark.parametrize(
+    ("request_timeout_ms", "wait_s", "slices"),
+    [
+        (30_000, 0, [0]),
+        (30_000, 25, [25_000]),
+        (30_000, 30, [30_000]),
+        (30_000, 31, [30_000, 1_000]),
+        (30_000, 100, [30_000, 30_000, 30_000, 10_000]),
+        (3_600_000, 100, [SLICE_MS_MAX, 40_000]),
+        (3_600_000, 60, [60_000]),
+        (500, 2, [500] * 4),
+    ],
+)
+def test_a_long_wait_is_asked_for_in_slices_of_the_request_timeout(request_timeout_ms: int, wait_s: float, slices: list[int]) -> None:
+    waits = Waits(request_timeout_ms=request_timeout_ms)
+    assert waits.client.fetch("t", 0, 0, wait_s=wait_s) == []
+    assert waits.slices == slices
+    assert waits.elapsed_ms == wait_s * 1000
+
+
+def test_it_ends_when_a_record_comes() -> None:
+    waits = Waits(comes_ms=95_000)
+    assert [record.text() for record in waits.client.fetch("t", 0, 0, wait_s=600)] == ["late"]
+    assert waits.slices == [30_000] * 4
+    assert waits.elapsed_ms == 95_000
+
+
+def test_a_wait_of_many_years_is_none_of_the_brokers_business() -> None:
+    waits = Waits(comes_ms=40_000)
+    assert len(waits.client.fetch("t", 0, 0, wait_s=9e8)) == 1
+    assert waits.slices == [30_000, 30_000]
+
+
+def test_an_answer_before_its_time_takes_only_the_time_that_it_took() -> None:
+    waits = Waits()
+
+    def early(message: Any, broker: int) -> None:
+        if len(waits.slices) == 1:
+            waits.slices.append(message.max_wait_ms)
+            waits.driver.clock.advance(10)
+        else:
+            waits.hold(message, broker)
+
+    waits.cluster.override = early
+    assert waits.client.fetch("t", 0, 0, wait_s=70) == []
+    assert waits.slices == [30_000, 30_000, 30_000, 9_990]
+    assert waits.elapsed_ms == 70_000
+
+
+def test_a_topic_that_is_made_again_between_two_slices_is_another_one() -> None:
+    waits = Waits()
+
+    def again() -> None:
+        waits.cluster.delete("t")
+        waits.cluster.create("t")
+        waits.come()
+
+    waits.happens = {2: again}
+    with pytest.raises(UnknownTopicId, match="deleted and created again"):
+        waits.client.fetch("t", 0, 0, wait_s=100)
+
+
+def test_who_checks_its_position_checks_it_between_slices_too() -> None:
+    waits = Waits()
+    waits.come()
+    cluster = waits.cluster
+
+    def elected() -> None:  # uncleanly: what was read at offset 0 is another record now
+        cluster.partition("t").log.clear()
+        cluster.move("t", 0, 2)
+        waits.come()
+
+    waits.happens = {2: elected}
+    now_ms = waits.driver.now_ms()
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=100_000, deadline_ms=now_ms + 200_000, last_epoch=0, known_epoch=0)
+    with pytest.raises(LogTruncated):
+        waits.client._do(op)
+    assert cluster.counts[OffsetsForLeaderEpoch.__name__] == 1

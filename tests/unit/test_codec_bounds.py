@@ -1,0 +1,129 @@
+"""What one message may cost whoever decodes it, and what the largest honest ones need."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from replog import messages as m
+from replog.codec import FRAME_BYTES_MAX, HEADER, CodecError, decode, encode
+from replog.config import BrokerConfig, TopicConfig
+from replog.metadata.layout import TopicEntry, encode_topic
+from replog.model import Assignment, PartitionId
+from replog.transport.tcp import TcpLimits
+
+P = PartitionId(b"t" * 16, 2**31 - 1, 2**32 - 1)
+FAR = 2**63 - 1
+LIMITS = TcpLimits()
+
+
+def frame_of(message: Any) -> bytes:
+    return b"".join(encode(message))
+
+
+def of_client(frame: bytes) -> Any:
+    return decode(frame, meta_bytes_max=LIMITS.client_meta_bytes_max, items_max=LIMITS.client_items_max)
+
+
+ITEMS: dict[str, tuple[Callable[[int], Any], str]] = {
+    "lists": (lambda n: m.Admin(1, "x", {"a": [[]] * (n - 1)}), "Admin.arguments"),
+    "nested lists": (lambda n: m.Admin(1, "x", {"a": [[0] * (n - 3), 0]}), "Admin.arguments"),
+    "dicts": (lambda n: m.Admin(1, "x", dict.fromkeys(map(str, range(n)))), "Admin.arguments"),
+    "dicts in dicts": (lambda n: m.Admin(1, "x", {"a": dict.fromkeys(range(n - 1))}), "Admin.arguments"),
+    "two fields": (lambda n: m.Fetch(1, -1, -1, 0, -1, 0, 1, 1, [m.FetchEntry(P, 0, 0, -1, 1)], [P] * (n - 1)), "Fetch.forgotten"),
+    "rows": (lambda n: m.ListOffsets(1, [m.ListOffsetsEntry(P, 0, 5)] * n), "ListOffsets.entries"),
+    "rows, quickly": (lambda n: m.Produced([m.ProducedEntry(1)] * n), "Produced.entries"),
+    "batches": (lambda n: m.Produce(-1, 0, [m.ProduceEntry(1, P, b"")] * n), "Produce.entries"),
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+@pytest.mark.parametrize("most", [20, 1_000])
+def test_all_items_of_a_message_are_counted_together(name: str, most: int) -> None:
+    make, where = ITEMS[name]
+    frame = frame_of(make(most))
+    assert decode(frame, items_max=most) == make(most)
+    with pytest.raises(CodecError, match=rf"^{where}: up to here the message claims {most + 1} items; allowed are {most}$"):
+        decode(frame_of(make(most + 1)), items_max=most)
+
+
+def test_a_message_without_its_batches_has_a_limit_of_its_own() -> None:
+    frame = frame_of(m.Produce(-1, 0, [m.ProduceEntry(1, P, bytes(100_000))]))
+    size = len(frame) - 100_000 - HEADER.size
+    assert decode(frame, meta_bytes_max=size).entries[0].body == bytes(100_000)
+    with pytest.raises(CodecError, match=rf"a message of {size} bytes beside its batches; allowed are {size - 1}$"):
+        decode(frame, meta_bytes_max=size - 1)
+
+
+def test_what_is_refused_costs_no_more_than_what_is_allowed() -> None:
+    frames = [frame_of(m.Admin(1, "x", {"a": [[]] * count})) for count in (300_000, 2_000_000)]
+    for frame in frames:
+        tracemalloc.start()
+        with pytest.raises(CodecError, match="allowed are"):
+            of_client(frame)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 40 << 20
+
+
+# ----------------------------------------------------------------------------------------------------- the largest honest ones
+
+
+def largest_wish(replicas: int) -> dict[int, list[int]]:
+    """As many partitions with so many replicas as the store takes in one topic."""
+    limit = BrokerConfig().topic_bytes_max
+
+    def size(count: int) -> int:
+        partitions = {n: Assignment(tuple(range(replicas)), 0) for n in range(count)}
+        entry = TopicEntry(b"i" * 16, {}, partitions, next_creation=1)
+        return len(encode_topic(entry))
+
+    each = (size(1_000) - size(500)) / 500
+    count = int(limit / each)
+    while size(count) <= limit:
+        count += max(1, int((limit - size(count)) / each))
+    return {n: list(range(replicas)) for n in range(count)}
+
+
+@pytest.mark.parametrize("replicas", [1, 3, 64])
+def test_the_largest_wish_that_the_store_takes_fits(replicas: int) -> None:
+    assignment = largest_wish(replicas)
+    items = len(assignment) * (1 + replicas)
+    assert items > 20_000
+    arguments = {"name": "t" * 249, "partitions": None, "replication_factor": None, "config": {}, "assignment": assignment}
+    assert of_client(frame_of(m.Admin(1, "create_topic", arguments))).arguments == arguments
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Fetch(FAR, -1, -1, 0, -1, 60_000, 1, FAR, [m.FetchEntry(P, 2**31 - 1, FAR, 2**31 - 1, FAR)] * 10_000),
+        m.ListOffsets(FAR, [m.ListOffsetsEntry(P, 2**31 - 1, FAR)] * 10_000),
+        m.OffsetsForLeaderEpoch(FAR, [m.EpochsEntry(P, 2**31 - 1, 2**31 - 1)] * 10_000),
+        m.Produce(-1, 30_000, [m.ProduceEntry(FAR, P, b"batch")] * 10_000),
+        m.Admin(1, "reassign", {"partitions": [["t" * 249, 99_999, list(range(64))]] * 1_000}),
+        m.Admin(1, "elect", {"partitions": [["t" * 80, 99_999]] * 10_000, "unclean": False}),
+        m.Admin(1, "remove_partitions", {"name": "t", "partitions": list(range(100_000)), "creations": [2**32 - 1] * 100_000}),
+        m.Metadata(1, -1, -1, ["t" * 249] * 1_000),
+    ],
+    ids=lambda message: f"{type(message).__name__} {getattr(message, 'verb', '')}".strip(),
+)
+def test_what_a_client_says_about_many_partitions_fits(message: Any) -> None:
+    assert of_client(frame_of(message)) == message
+
+
+def test_a_complete_view_fits_on_its_way_to_clients_and_brokers() -> None:
+    isr = (100_001, 100_002, 100_003)
+    views = tuple(m.PartitionView(n, 2**32 - 1, isr[0], 2**31 - 1, isr, (), isr, 2**31 - 1) for n in range(10_000))
+    topics = [m.TopicView(f"t{n}", n.to_bytes(16, "big"), TopicConfig(), views, 10_000) for n in range(10)]
+    view = m.ClusterView(1, 1, -1, 1, [], topics, cluster_id="c")
+    frame = frame_of(view)
+    assert len(frame) < FRAME_BYTES_MAX / 8
+    with pytest.raises(CodecError, match="allowed are"):
+        of_client(frame)  # nobody's client says such a thing
+    assert decode(frame, items_max=LIMITS.items_max) == view
+    items = 100_000 * (1 + 2 * len(isr))
+    assert items < LIMITS.items_max / 10
