@@ -74,15 +74,16 @@ class Absent:
         elif not any(code == Code.LEADER_NOT_AVAILABLE for code, _ in self._told.values()):
             self.asked = -1
 
-    def why(self, view: View, topic: str, partition: int, now_ms: int) -> ReplogError | None:
-        """Why there is no such place; None: it may still come."""
+    def why(self, view: View, topic: str, partition: int | None, now_ms: int) -> ReplogError | None:
+        """Why there is no such place, or topic (`partition` None); None: it may still come."""
         if topic not in view.topics:
             code, why = self._told.get(topic, (Code.NONE, ""))
             if code == Code.LEADER_NOT_AVAILABLE or self._created.get(topic, now_ms) > now_ms:
                 return None
             if code:
                 return rejection(code, why, topic=topic)
-        return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition), topic=topic, partition=partition)
+        where = {"topic": topic} if partition is None else {"topic": topic, "partition": partition}
+        return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition or 0), **where)
 
 
 class TopicOp(MetadataOp):
@@ -98,7 +99,7 @@ class TopicOp(MetadataOp):
             return None
         if self.asked >= 0:
             found = core.view.topics.get(self.topic)
-            error = None if found is not None else core.absent.why(core.view, self.topic, 0, now_ms)
+            error = None if found is not None else core.absent.why(core.view, self.topic, None, now_ms)
             if found is not None and found.partitions:
                 self.finish(found)
             elif error is not None:
