@@ -135,17 +135,14 @@ class Term:
     def _load(self) -> Script:
         """Everything the store knows; then every partition is looked at once, and every broker told everything."""
         self._begin()
-        changes = yield from self._reader.admitted()
-        changes += yield from self._reader.removed()
-        changes += yield from self._reader.draining()
-        changes += yield from self._reader.losses()
-        self._applied(Step(changes=tuple(changes)))
-        seen = yield from self._reader.brokers()
-        self._observe(self.controller.decide(seen))
+        for read in (self._reader.admitted, self._reader.removed, self._reader.draining, self._reader.losses):
+            self._applied(Step(changes=tuple((yield from read()))))
+        self._observe(self.controller.decide((yield from self._reader.brokers())))
         self._observe(self.controller.decide((yield from self._reader.topics(self.cluster))))
         yield from self._wishes(layout.PARTITIONS_REASSIGNED)
         wishes = yield from self._reader.deletions()
         self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
+        yield from self._confirm()
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
         self._applied(Step(changes=(Due(everything),)))
         for topic_id in sorted(self.cluster.deletions):
@@ -165,15 +162,14 @@ class Term:
 
     def _look_at(self, what: str) -> Script:
         if what == "seat":
-            seated = yield from still_seated(self._reader, self._broker_id, self._won.controller_epoch)
-            if not seated:
-                raise Deposed
-            return
+            return (yield from self._confirm())
         armed = self._reader.is_armed(LOOKS[what])
         if what == "brokers":
             decision = self.controller.decide((yield from self._reader.brokers()))
         elif what == "topics":
             decision = self.controller.decide((yield from self._reader.topics(self.cluster)))
+            if decision.steps:
+                yield from self._confirm()
         else:
             wishes = yield from self._wishes(what)
             if wishes.wishes:
@@ -192,16 +188,19 @@ class Term:
         return seen
 
     def _reassure(self) -> Script:
-        """After a conflict or an unknown outcome: is the seat still ours, and what does the store have at those paths?"""
-        seated = yield from still_seated(self._reader, self._broker_id, self._won.controller_epoch)
-        if not seated:
-            raise Deposed
+        """After a conflict or an unknown outcome: what does the store have at those paths, and is the seat still ours?"""
         paths = list(self._unsure)
         changes = yield from self._reader.again(self.cluster, paths)
+        yield from self._confirm()
         self._applied(Step(changes=tuple(changes), stops=topics.stops_of(self.cluster, changes)))
         self._applied(Step(changes=(topics.due_after(changes),)))
         for path in paths:
             self._unsure.pop(path, None)
+
+    def _confirm(self) -> Script:
+        """What was read counts if the seat is still ours: else a successor may have written it, and told less than that before (P-61)."""
+        if not (yield from still_seated(self._reader, self._broker_id, self._won.controller_epoch)):
+            raise Deposed
 
     # ---- one event
 

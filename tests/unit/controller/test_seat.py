@@ -11,7 +11,7 @@ from replog.errors import Code
 from replog.messages import AlterIsr, AlterIsrAnswer, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
-from replog.ports import Conflict, Delete, Put
+from replog.ports import Conflict, Delete, Put, WatchFired
 
 
 def test_one_of_them_becomes_the_controller_and_tells_everyone_everything():
@@ -63,6 +63,54 @@ def test_a_zombie_controller_is_refused_and_resigns():
     assert not zombie.controller.is_controller
     assert world.nodes[3].broker.states[pid(topic)] is before
     assert any(isinstance(m, LeaderAndIsrAnswer) and m.error == Code.STALE_CONTROLLER_EPOCH for _, _, m in world.sent)
+
+
+def test_what_a_successor_has_written_is_not_told_by_its_predecessor():
+    """P-61: the successor's complete notices, still on their way, may be older than that, and would undo it under a higher epoch."""
+    world = World(3)
+    world.create()
+    zombie = world.nodes[1]
+    zombie.paused = True
+    world.store.session().commit([Delete(layout.CONTROLLER, 0)])  # its session lives
+    world.settle()
+    assert world.controller_id == 2
+    world.create("u")
+    zombie.paused = False
+    before = len(world.sent)
+    world.give(zombie, ("controller", 1), None, WatchFired(layout.TOPICS))
+    world.settle()
+    assert [m for sender, _, m in world.sent[before:] if sender == ("controller", 1) and isinstance(m, LeaderAndIsr) and m.entries] == []
+    assert not zombie.controller.is_controller
+
+
+@pytest.mark.parametrize("moment", ["while it loads", "after a commit of which it did not hear"])
+def test_whoever_is_deposed_while_it_reads_tells_nothing_of_it(moment):
+    world = World(3)
+    topic = world.create(config={"min_isr": 1})
+    reader, verb = (2, "read_each") if moment == "while it loads" else (1, "commit_each")
+    deposed = []
+
+    def before_store(address, call):
+        if address != ("controller", reader) or deposed:
+            return None
+        if call.verb == "commit_each" or (verb == "read_each" and call.verb == "read_each" and "/brokers/topics" in str(call.argument)):
+            epoch = world.store.read(layout.CONTROLLER_EPOCH)
+            deposed.append(layout.decode_controller_epoch("", epoch.value))
+            applied = call.verb == "commit_each" and world._store(world.nodes[reader], address, call).error is None
+            world.store.session().commit([Put(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(9), epoch.version)])
+            return "lost" if applied else None
+        return None
+
+    world.before_store = before_store
+    before = len(world.sent)
+    if moment == "while it loads":
+        world.kill(1)
+    else:
+        world.propose(1, pid(topic), [1, 2])
+    assert deposed
+    notices = [m for sender, _, m in world.sent[before:] if sender == ("controller", reader) and isinstance(m, LeaderAndIsr)]
+    assert [m for m in notices if m.controller_epoch == deposed[0] and m.entries] == []
+    assert world.leader.controller_epoch == 10
 
 
 def test_a_write_that_was_under_way_when_another_was_elected_is_rejected_as_a_whole():
@@ -169,7 +217,7 @@ def test_a_decision_whose_outcome_nobody_heard_is_read_again_before_anything_els
     assert result.error == (Code.NONE if outcome == "lost" else Code.INVALID_UPDATE_VERSION)
     assert result.state == world.state()
     assert verbs[0] == "commit_each"
-    assert verbs[1:4] == ["watch", "read_each", "read_each"]  # the seat and the epoch, then the path; only then the next commit
+    assert verbs[1:3] == ["read_each", "read_each"]  # the path, then the seat and the epoch; only then the next commit
     assert verbs.count("commit_each") == (2 if outcome == "lost" else 1)
 
 
