@@ -123,11 +123,13 @@ class Client(Administration):
         """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""
         check_topic_name(name)
         deadline_ms = self._deadline(timeout_s)
+        known = self._view(timeout_s).topics.get(name)
         with self._driver.lock:
-            known = self._core.view.topics.get(name)
             self._core.absent.deleted(name)
+        # The id says which one is meant: asked again after an answer was lost, it must not delete the next topic of that name.
+        wish = {"name": name} if known is None else {"name": name, "topic_id": known.topic_id.hex()}
         granted = Code.UNKNOWN_TOPIC_OR_PARTITION if known is not None else 0
-        said = self._do(AdminOp("delete_topic", {"name": name}, deadline_ms, granted_code=granted))
+        said = self._do(AdminOp("delete_topic", wish, deadline_ms, granted_code=granted))
         gone = bytes.fromhex(said["topic_id"]) if "topic_id" in said else known.topic_id if known is not None else None
 
         def deleted(view: View) -> bool:

@@ -67,6 +67,8 @@ class Queues:
                 return  # a later look shows what is left, too
             case WishesSeen(row):
                 self.background = deque(one for one in self.background if not self._looks_at(row, one))
+            case DeletionsSeen():
+                self.background = deque(one for one in self.background if not isinstance(one.event, DeletionsSeen))
             case MovesDue() if any(isinstance(one.event, MovesDue) for one in self.background):
                 return
             case ShutdownAsked() | SilenceChanged() if any(one.event == event for one in self.urgent):

@@ -7,6 +7,7 @@ in between is seen as a second look, never missed (KAFKA-3085).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import evolve
@@ -39,6 +40,7 @@ from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen,
 from replog.controller.topics import resolved
 from replog.errors import StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
+from replog.metadata.judgements import LossRecord
 from replog.metadata.paths import PATH_CHARACTERS_MAX
 from replog.model import BrokerInfo, PartitionId, PartitionState
 from replog.ports import Event as Told
@@ -172,9 +174,7 @@ class Reader:
             found = yield from self._children(f"{judgements.LOSSES}/{topic}", watched=False)
             for name, value in found:
                 path = f"{judgements.LOSSES}/{topic}/{name}"
-                record = self._decoded(path, judgements.decode_loss, path, value.value)
-                if record is not None:
-                    changes.append(LossNoted(path, value.version, record))
+                changes.append(LossNoted(path, value.version, self._decoded(path, judgements.decode_loss, path, value.value)))
         return changes
 
     def removed(self) -> Script:
@@ -229,6 +229,13 @@ class Reader:
                 states = yield from self._states([change.topic])
                 changes += [StateSet(partition, state) for partition, state in states.get(change.topic.topic_id, ())]
         return changes
+
+
+def _loss(path: str, value: bytes) -> LossRecord | None:
+    """What is recorded there; None if it cannot be read: then the next record takes its place."""
+    with suppress(StoreCorrupt):
+        return judgements.decode_loss(path, value)
+    return None
 
 
 def _state(topic: Topic, partition: int, path: str, value: Versioned) -> PartitionState:
@@ -292,7 +299,7 @@ def _removed(path: str, value: Versioned) -> RemovedSet:
 def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     """What the cluster should believe about a path that it wanted to write."""
     if path.startswith(judgements.LOSSES):
-        return LossNoted(path, -1) if value is None else LossNoted(path, value.version, judgements.decode_loss(path, value.value))
+        return LossNoted(path, -1) if value is None else LossNoted(path, value.version, _loss(path, value.value))
     if path.startswith(judgements.ADMITTED):
         return None if value is None else _admitted(path, value)
     place = layout.place_of(path)

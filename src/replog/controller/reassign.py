@@ -8,6 +8,7 @@ move is the change of an ISR, decided in the event that makes that change; see `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ from replog.controller.election import Loss, effective_min_isr
 from replog.controller.events import MovesDue, Wish
 from replog.controller.growth import Growth
 from replog.controller.refusal import Refusal, standing
-from replog.controller.wishes import granted, is_stuck, rejected
+from replog.controller.wishes import ended, granted, is_stuck, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import StopEntry
 from replog.metadata import layout
@@ -130,14 +131,17 @@ def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> It
 
 
 def seen(cluster: Cluster, path: str, found: Wish | Versioned | None) -> MoveWished | MoveWishGone | None:
-    """What the store has at the path of a wish (None: nothing); None if it says nothing about a partition that there is."""
+    """What the store has at the path of a wish (None: nothing); None if the path is of no partition that there is."""
     try:
         partition = named_at(cluster, path)
-        if partition is None or found is None:
-            return None if partition is None else MoveWishGone(partition)
-        return MoveWished(partition, path, found.version, decode_replicas(path, found.value), found.created)
     except StoreCorrupt:
         return None
+    if partition is None:
+        return None
+    if found is not None:
+        with suppress(StoreCorrupt):  # it is no wish any more: the next look puts it away
+            return MoveWished(partition, path, found.version, decode_replicas(path, found.value), found.created)
+    return MoveWishGone(partition)
 
 
 def named_at(cluster: Cluster, path: str) -> PartitionId | None:
@@ -204,17 +208,12 @@ def _as_written(wish: MoveWished) -> Wish:
     return Wish(wish.path, encode_replicas(wish.target), wish.version, wish.created)
 
 
-def _end(cluster: Cluster, wish: MoveWished) -> tuple[tuple[Op, ...], tuple[Change, ...]]:
-    """The wish has come true. One that cannot be removed stays, and says where the partition is: it begins nothing any more."""
-    return ((), ()) if is_stuck(cluster, wish) else ((granted(wish),), (MoveWishGone(wish.partition),))
-
-
 def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
     """What to do about a wish that is due. Raises Refusal if it cannot be granted any more."""
     cluster, partition = controller.cluster, wish.partition
     assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
     target = judged(cluster, topic, partition.partition, wish.target)
-    done = _end(cluster, wish)
+    done = ended(cluster, wish)
     if target is None:
         back, loss = _way_back(cluster, topic, partition)
         return _Turn(partition, moves.restored(assignment), back, *done, loss, what="reassignment_cancelled")
@@ -259,7 +258,7 @@ def _completed(controller: Controller, topic: Topic, partition: PartitionId, ass
     min_isr = effective_min_isr(topic.config.min_isr, arrived.replicas)
     after = moves.completed(assignment, state, min_isr=min_isr, live=_able(cluster, partition))
     wish = cluster.wishes.get(partition)
-    ops, changes = ((), ()) if wish is None else _end(cluster, wish)
+    ops, changes = ((), ()) if wish is None else ended(cluster, wish)
     return _Turn(partition, arrived, after, ops, changes, what="reassignment_completed")
 
 

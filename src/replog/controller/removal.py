@@ -18,7 +18,7 @@ from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
-from replog.controller.wishes import granted, is_stuck, rejected
+from replog.controller.wishes import ended, granted, rejected
 from replog.errors import Code, StoreCorrupt
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
@@ -132,8 +132,8 @@ def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], o
     states: list[Op] = [Delete(layout.partition_state_path(topic.topic, p.partition)) for p in stated]
     changes: list[Change] = [StateGone(p) for p in stated]
     wishes = controller.cluster.wishes
-    moves = [wishes[p] for p in gone if p in wishes and not is_stuck(controller.cluster, wishes[p])]
-    states += [granted(wish) for wish in moves]  # nobody is to move what comes next there
+    moves = [ended(controller.cluster, wishes[p]) for p in gone if p in wishes]  # nobody is to move what comes next there
+    states += [op for ops_, _ in moves for op in ops_]
     losses = list(ends_of_losses(controller.cluster, topic, leaves))
     states += [op for loss in losses for op in loss.ops]
     changes += [change for loss in losses for change in loss.changes]

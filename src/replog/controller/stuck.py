@@ -25,18 +25,30 @@ _ROWS: Final = tuple(f"{row}/" for row in (*layout.WISHES, layout.DELETE_TOPICS,
 """Where whoever decides asks whether a node can be removed."""
 
 
-def let_be(reader: Reader, cluster: Cluster, refused: Sequence[Delete]) -> Script:
-    """Those of the nodes, of which a removal was refused, that have something below them: one step that notes it, or none."""
+def let_be(reader: Reader, cluster: Cluster, refused: Sequence[Delete], beside: Sequence[Delete]) -> Script:
+    """Those of the nodes, of which a removal was refused, that have something below them: one step that notes it, or none.
+
+    If there are any, those that were to be removed in the same transactions (`beside`) are looked at too, and not one after the other.
+    """
+    steps: list[Step] = yield from _found(reader, cluster, refused)
+    if steps:
+        steps += yield from _found(reader, cluster, [op for op in beside if op not in refused])
+    return steps
+
+
+def _found(reader: Reader, cluster: Cluster, removals: Sequence[Delete]) -> Script:
     found: list[NodeStuck] = []
     told: list[Told] = []
-    for op in refused:
-        if not op.path.startswith(_ROWS) or len(below := (yield "list", op.path)) == 0:
-            continue
-        (value,) = yield from reader.read_each([op.path])
-        if value is None or cluster.is_stuck(op.path, value.version, value.created):
+    asked = [op for op in removals if op.path.startswith(_ROWS)]
+    values = (yield from reader.read_each([op.path for op in asked])) if asked else ()
+    for op, value in zip(asked, values, strict=True):
+        if value is None or op.version not in (None, value.version) or op.created not in (None, value.created):
+            continue  # it is gone, or another: that is why
+        below: list[str] = yield "list", op.path
+        if not below or cluster.is_stuck(op.path, value.version, value.created):
             continue
         found.append(NodeStuck(op.path, value.version, value.created, _named(cluster, op.path)))
-        before = cluster.stuck_before.get(op.path)
+        before = cluster.stuck_before.get(op.path) or cluster.stuck.get(op.path)
         if before is None or before.created != value.created:
             told.append(Told("wish_stuck", {"path": op.path, "below": ", ".join(below[:10])}))
     return [Step(changes=tuple(found), told=tuple(told))] if found else []

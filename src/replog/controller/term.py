@@ -241,7 +241,7 @@ class Term:
         except UnknownOutcome as error:
             results = [error] * len(stored)
         outcome = dict(zip(map(id, stored), results, strict=True))
-        refused: list[Delete] = []
+        refused, beside = list[Delete](), list[Delete]()
         for step in steps:
             result = outcome.get(id(step), [])
             if isinstance(result, list):
@@ -252,12 +252,13 @@ class Term:
                 if result.path == layout.CONTROLLER_EPOCH:
                     raise Deposed
                 self._unsure[result.path] = None
-                refused += [op for op in step.ops if isinstance(op, Delete) and op.path == result.path]
+                beside += (removals := [op for op in step.ops if isinstance(op, Delete)])
+                refused += [op for op in removals if op.path == result.path]
             elif isinstance(result, SessionLost):
                 raise result
             else:
                 self._unsure.update(dict.fromkeys(op.path for op in step.ops[1:]))
-        for step in (yield from let_be(self._reader, self.cluster, refused)):
+        for step in (yield from let_be(self._reader, self.cluster, refused, beside)):
             self._applied(step)
         return not self._unsure
 

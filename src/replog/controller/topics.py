@@ -19,7 +19,6 @@ from replog.controller.changes import (
     DeletionGone,
     DeletionSet,
     Due,
-    MoveWishGone,
     RemovedGone,
     RemovedSet,
     StateGone,
@@ -35,7 +34,7 @@ from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, named, stored_and_gone
-from replog.controller.wishes import end_of_deletion, granted, is_stuck, rejected
+from replog.controller.wishes import end_of_deletion, ended, granted, is_stuck, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
@@ -207,6 +206,9 @@ def delete_topic(controller: Controller, event: AdminAsked) -> Decision:
     if topic_id is None:
         known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
         raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}; known are {known}")
+    if request.arguments.get("topic_id", topic_id.hex()) != topic_id.hex():  # asked again after that one was gone
+        text = f"topic {name!r} has id {topic_id.hex()}; the request is about {request.arguments['topic_id']!r}"
+        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
     if topic_id not in cluster.deletions:
         path, value = layout.delete_topic_path(name), layout.encode_delete_topic(topic_id)
         # What cannot be removed is left there by an earlier topic of this name.
@@ -304,8 +306,8 @@ def _ends_of_wishes(cluster: Cluster, topic: Topic) -> Iterator[Piece]:
     """Nobody is to move or to remove partitions of the next topic of this name because of what was wished for this one."""
     for partition in topic.identities():
         wish, path = cluster.wishes.get(partition), layout.partition_remove_path(topic.topic, partition.partition)
-        if wish is not None and not is_stuck(cluster, wish):
-            yield Piece((granted(wish),), (MoveWishGone(partition),))
+        if wish is not None and (over := ended(cluster, wish))[0]:
+            yield Piece(*over)
         if path in cluster.wished and not cluster.is_stuck(path, cluster.wished[path]):
             yield Piece((Delete(path, cluster.wished[path]),), (WishNoted(path, -1),))
     yield from ends_of_losses(cluster, topic, topic.assignments)

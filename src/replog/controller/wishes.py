@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replog.controller.changes import DeletionSet, MoveWished, RejectionNoted
+from attrs import evolve
+
+from replog.controller.changes import Change, DeletionSet, MoveWished, MoveWishGone, RejectionNoted
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import RejectionsSeen, Wish
 from replog.controller.refusal import Refusal
 from replog.metadata import layout
 from replog.metadata.paths import PATH_CHARACTERS_MAX
+from replog.metadata.wishes import encode_replicas
 from replog.ports import Create, Delete, Op, Put
 from replog.ports import Event as Told
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["end_of_deletion", "granted", "is_stuck", "rejected", "rejections_seen"]
+__all__ = ["end_of_deletion", "ended", "granted", "is_stuck", "rejected", "rejections_seen"]
 
 _KEPT_BYTES: Final = 10_000
 """Of a wish that is put away: somebody may have written anything."""
@@ -29,6 +32,17 @@ _KEPT_BYTES: Final = 10_000
 def granted(wish: Wish | MoveWished) -> Op:
     """The last operation of a wish: of this one, not of another that has taken its place meanwhile."""
     return Delete(wish.path, wish.version, wish.created)
+
+
+def ended(cluster: Cluster, wish: MoveWished) -> tuple[tuple[Op, ...], tuple[Change, ...]]:
+    """A wish to move is over, come true or not. One that cannot be removed becomes a cancellation: of whatever partition has its name
+    later, nothing is wished by it."""
+    if not is_stuck(cluster, wish):
+        return (granted(wish),), (MoveWishGone(wish.partition),)
+    if wish.target is None:
+        return (), ()
+    cancelled = evolve(wish, target=None, version=wish.version + 1)
+    return (Put(wish.path, encode_replicas(None), wish.version),), (cancelled,)
 
 
 def end_of_deletion(cluster: Cluster, wish: DeletionSet) -> tuple[Op, ...]:
