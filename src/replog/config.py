@@ -20,6 +20,7 @@ __all__ = [
     "BATCH_BYTES_MAX",
     "FRAME_BYTES_MAX",
     "MAX_TOPIC_NAME",
+    "WISH_ITEMS_MAX",
     "BrokerConfig",
     "ClientConfig",
     "TopicConfig",
@@ -33,6 +34,8 @@ MIB: Final = 1024 * KIB
 
 FRAME_BYTES_MAX: Final = 64 * MIB
 """Largest message between processes, all of its frame: a larger one is neither sent nor accepted."""
+WISH_ITEMS_MAX: Final = 250_000
+"""Items of lists and dicts in one request of a client; each takes a broker a hundred times its bytes."""
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1 * MIB
 """No configuration may allow a larger batch or answer: the rest of the frame is for what is said beside the records."""
 MAX_TOPIC_NAME: Final = 249

@@ -8,6 +8,7 @@ the same broker again, which has the answer of the controller.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from replog.client.operations import MetadataOp
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Absent", "TopicOp", "forget_gone"]
 
 _TOLD_MAX = 1_000
+_NAMES_MAX = 1_000
+"""Topics that one Metadata asks for: a broker makes no more at a time, and the message stays far below its limit."""
+_QUESTIONS_MAX = 10
 
 
 class Absent:
@@ -36,6 +40,8 @@ class Absent:
         self._sought: dict[str, int] = {}
         """Topic -> number of the first Metadata whose answer may speak of it."""
         self._told: dict[str, tuple[int, str]] = {}
+        self._questions: dict[int, list[str]] = {}
+        """What each of the last Metadata asked for."""
 
     def created(self, topic: str, until_ms: int, now_ms: int) -> None:
         """This client has created a topic: for a while, a broker that does not know it is only late."""
@@ -52,16 +58,24 @@ class Absent:
             self._sought[topic] = floor
         return floor
 
-    def sought(self) -> list[str]:
-        """What the next Metadata asks for."""
-        return sorted(self._sought)
+    def forget(self, topic: str) -> None:
+        """Whoever sought it has given up."""
+        self._sought.pop(topic, None)
+
+    def sought(self, request: int) -> list[str]:
+        """What the Metadata of this number asks for: what has been sought longest, the rest in the next ones."""
+        names = self._questions[request] = sorted(islice(self._sought, _NAMES_MAX))
+        while len(self._questions) > _QUESTIONS_MAX:
+            del self._questions[next(iter(self._questions))]
+        return names
 
     def told(self, sender: Address, view: ClusterView) -> None:
         """An answer that counts, or news of the cluster."""
         if not (self._sought or self._told):
             return
-        for name in [name for name, floor in self._sought.items() if floor <= view.request]:
-            del self._sought[name]
+        for name in self._questions.pop(view.request, ()):
+            if self._sought.get(name, view.request + 1) <= view.request:
+                del self._sought[name]
             self._told.pop(name, None)
         for topic in view.topics:
             self._told.pop(topic.topic, None)
@@ -82,6 +96,8 @@ class Absent:
                 return None
             if code:
                 return rejection(code, why, topic=topic)
+            if topic in self._sought and len(self._sought) >= _NAMES_MAX:
+                return None  # it has not been asked for yet
         where = {"topic": topic} if partition is None else {"topic": topic, "partition": partition}
         return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition or 0), **where)
 
@@ -111,6 +127,11 @@ class TopicOp(MetadataOp):
             self.retry_at = now_ms + core.backoff_ms(self.failures)
         self.asked = core.refresh(now_ms, self.topic)
         return None
+
+    def expire(self, core: ClientCore, now_ms: int) -> None:
+        """Nobody waits for the topic any more."""
+        core.absent.forget(self.topic)
+        super().expire(core, now_ms)
 
 
 def forget_gone(writers: Iterable[Writer], view: View) -> None:

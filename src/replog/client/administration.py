@@ -37,6 +37,10 @@ class Administration(Reassigning):
         """The topic, as some broker knows it now."""
         raise NotImplementedError
 
+    def _view(self, timeout_s: float | None) -> View:
+        """The cluster, as some broker knows it now."""
+        raise NotImplementedError
+
     # ------------------------------------------------------------------------------------------------------------ topics
 
     def add_partitions(
@@ -51,7 +55,9 @@ class Administration(Reassigning):
         check_count("total", total, 1, 2**31 - 1)
         arguments = {"name": name, "total": total, "assignment": None if assignment is None else checked_assignment(assignment)}
         deadline_ms = self._deadline(timeout_s)
-        arguments["count"] = len(self._topic(name, timeout_s).places)  # so that asking again adds nothing, whoever else adds some
+        known = self._view(timeout_s).topics.get(name)
+        if known is not None:  # the broker that was asked may not have heard of it yet
+            arguments["count"] = len(known.places)  # so that asking again adds nothing, whoever else adds some
         self._do(AdminOp("add_partitions", arguments, deadline_ms))
 
         def usable(view: View) -> bool:

@@ -393,8 +393,8 @@ class ClientCore:
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
         if self.metadata_address is None:
             return
-        self._metadata_request = self._numbers = self._numbers + 1
-        question = Metadata(self._metadata_request, self.view.controller_epoch, self.view.version, self.absent.sought())
+        number = self._metadata_request = self._numbers = self._numbers + 1
+        question = Metadata(number, self.view.controller_epoch, self.view.version, self.absent.sought(number))
         self.outbox.messages.append((self.metadata_address, question))
 
     def _on_cluster_view(self, sender: Address, view: ClusterView, now_ms: int) -> None:

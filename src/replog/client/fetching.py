@@ -53,6 +53,8 @@ class FetchOp(PartitionOp):
         self.max_bytes = max_bytes
         self.left_ms = wait_ms
         """How long the first record may yet be waited for."""
+        self._until_ms = -1
+        """When that ends, whatever happens meanwhile; -1: it has not begun."""
         self._slice_ms = wait_ms
         self.last_epoch = last_epoch
         self.known_epoch = known_epoch
@@ -67,6 +69,9 @@ class FetchOp(PartitionOp):
 
     def target(self, core: ClientCore, now_ms: int) -> Address | None:
         """The leader, for one slice."""
+        if self._until_ms < 0:
+            self._until_ms = now_ms + self.left_ms
+        self.left_ms = max(0, self._until_ms - now_ms)
         self._slice_ms = min(self.left_ms, core.config.request_timeout_ms, SLICE_MS_MAX)
         return super().target(core, now_ms)
 
@@ -139,7 +144,7 @@ class FetchOp(PartitionOp):
     def _take(self, result: FetchResult, now_ms: int) -> None:
         """The result, or, of an empty slice that was not the last, where to go on."""
         whole = self._slice_ms == self.left_ms
-        self.left_ms = max(0, self.left_ms - (now_ms - self.sent_ms))
+        self.left_ms = max(0, self._until_ms - now_ms)
         if result.records or whole or not self.left_ms:
             self.finish(result)
         else:

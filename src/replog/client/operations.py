@@ -7,9 +7,10 @@ give up is the core's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.view import Place, View
+from replog.config import WISH_ITEMS_MAX
 from replog.errors import Code, ReplogError, TimedOut, error_name, rejection
 from replog.messages import (
     Admin,
@@ -242,6 +243,17 @@ class MetadataOp(Operation):
         return f"broker {asked}" if asked is not None else "any broker"
 
 
+_ITEMS_MAX: Final = WISH_ITEMS_MAX - 100
+"""The rest is for the message around it."""
+
+
+def _items(value: Any) -> int:
+    """Of lists and dicts, all of them together."""
+    if not isinstance(value, dict | list | tuple):
+        return 0
+    return len(value) + sum(map(_items, value.values() if isinstance(value, dict) else value))
+
+
 class AdminOp(Operation):
     """A wish, which any broker forwards to the controller. Result: the answer's dictionary.
 
@@ -251,6 +263,9 @@ class AdminOp(Operation):
 
     def __init__(self, verb: str, arguments: dict[str, Any], deadline_ms: int, *, granted_code: int = 0) -> None:
         super().__init__(f"the request {verb!r}", deadline_ms)
+        items = _items(arguments)
+        if items > _ITEMS_MAX:
+            raise rejection(Code.MESSAGE_TOO_LARGE, f"the request {verb!r} has {items} items; allowed are {_ITEMS_MAX}")
         self.verb = verb
         self.arguments = arguments
         self.granted_code = granted_code

@@ -13,6 +13,7 @@ has relied on yet: it is cut off. A bad entry with a good one behind it is damag
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from replog.config import TopicConfig
 from replog.errors import LogCorrupt
 from replog.log.checkpoint import read_file, unpack, write_all
 from replog.log.files import Fs
+from replog.log.segmented import PASSING
 from replog.model import PartitionId
 
 __all__ = ["Catalogue", "Entry"]
@@ -109,7 +111,13 @@ class Catalogue:
         """Nothing is left of logs in quarantine, nor, after many of them, of what the file says about them. Raises OSError."""
         self._write_and_take([[_PURGED, *identity] for identity in identities])
         if self._is_grown:
-            self._compact()
+            try:
+                self._compact()
+            except OSError as error:
+                if error.errno not in PASSING:
+                    raise
+                with suppress(OSError):  # it takes space: another time
+                    self.fs.unlink(f"{self.folder}/{_FILE}.new")
 
     def _write_and_take(self, changes: list[list[Any]]) -> None:
         self._write(changes)

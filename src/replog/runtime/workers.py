@@ -48,7 +48,7 @@ class Workers:
         except RuntimeError:  # the process may have no more of them; what was asked for must not be lost for that
             if not self._lanes:
                 raise
-            shared, queue = next(iter(self._lanes.items()))
+            shared, queue = next(reversed(self._lanes.items()))  # the first one may wait for a store that is away
             _log.warning("no thread for %s %s; it shares that of %s", self._name, lane, shared)
             return queue
         self._threads.append(thread)

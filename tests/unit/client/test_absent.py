@@ -9,9 +9,11 @@ import pytest
 from attrs import evolve
 from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
 
+from replog.client.absent import Absent
 from replog.client.client import Client
+from replog.client.view import View
 from replog.errors import Code, PolicyViolation, TimedOut, UnknownTopicId, UnknownTopicOrPartition
-from replog.messages import Admin, AdminAnswer, Metadata
+from replog.messages import Admin, AdminAnswer, ClusterView, Metadata
 
 PENDING = Code.LEADER_NOT_AVAILABLE
 
@@ -122,7 +124,7 @@ def test_the_answer_of_one_seeker_serves_all() -> None:
     with client.producer(linger_ms=50) as producer:
         deliveries = [producer.send("new", f"{n}") for n in range(10)]
         assert [d.result(timeout_s=30).offset for d in deliveries] == list(range(10))
-    assert driver.core.absent.sought() == []
+    assert driver.core.absent.sought(-1) == []
     assert len(makers.sought) <= 8
 
 
@@ -216,7 +218,7 @@ def test_nothing_is_kept_of_topics_that_are_gone() -> None:
     assert sorted(key for writer in writers for key in writer.queues) == [("kept", 0)]
     assert [name for writer in writers for name in writer.routes] == ["kept"]
     assert [*core._stalled, *core._ready, *core._ops, *core._requests] == []
-    assert (core.absent.sought(), core.absent._told, core.absent._created) == ([], {}, {})
+    assert (core.absent.sought(-1), core.absent._told, core.absent._created) == ([], {}, {})
     producer.close()
 
 
@@ -270,3 +272,27 @@ def test_topics_that_others_delete_are_not_remembered_as_created() -> None:
     driver.pass_time(100_000)
     client.create_topic("last")
     assert list(driver.core.absent._created) == ["last"]
+
+
+def test_one_question_names_so_many_topics_at_most_and_those_first_that_wait_longest() -> None:
+    absent = Absent()
+    names = [f"t{number:04d}" for number in range(2_500)]
+    for name in names:
+        absent.seek(name, 1)
+    view = View()
+    asked: list[str] = []
+    for request in (1, 2, 3):
+        asked += (question := absent.sought(request))
+        assert len(question) <= 1_000
+        assert absent.why(view, names[-1], 0, 0) is None or len(asked) == len(names)
+        absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=request))
+    assert asked == names
+    assert absent.sought(4) == []
+
+
+def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
+    cluster, driver, client = make()
+    cluster.override = lambda message, _broker: [] if isinstance(message, Metadata) else None
+    with pytest.raises(TimedOut):
+        client.partitions_for("new", timeout_s=1)
+    assert driver.core.absent.sought(-1) == []

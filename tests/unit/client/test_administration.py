@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import FakeCluster, make
 
-from replog.errors import Code, ElectionNotNeeded, InvalidPartitions
+from replog.errors import Code, ElectionNotNeeded, InvalidPartitions, MessageTooLarge
 from replog.messages import Admin, AdminAnswer
 
 LOST = AdminAnswer(0, Code.REQUEST_TIMED_OUT, "the controller has resigned, and this may have been done")
@@ -60,3 +60,41 @@ def test_a_request_for_more_partitions_says_how_many_there_were_also_when_it_is_
     answers(cluster, AdminAnswer(0, Code.INVALID_PARTITIONS, "total is 1"))
     with pytest.raises(InvalidPartitions):
         client.add_partitions("orders", 1)
+
+
+def test_more_partitions_for_a_topic_of_which_the_broker_that_is_asked_has_not_heard() -> None:
+    """The controller decides whether there is one."""
+    cluster, _, client = make({})
+    late = {broker: cluster.view(-1) for broker in (1, 2, 3)}
+    cluster.create("t")
+    cluster.late_views.update(late)
+    asked = answers(cluster, AdminAnswer(0, 0, result={"partitions": 2}))
+    client.add_partitions("t", 1)
+    assert "count" not in asked[0].arguments
+
+
+def test_a_deletion_that_was_done_although_its_answer_was_lost() -> None:
+    """It says which topic is meant, also if this client has never looked at it before."""
+    cluster, _, client = make({"t": 1})
+    gone = AdminAnswer(0, Code.UNKNOWN_TOPIC_OR_PARTITION, "unknown topic 't'")
+    asked = answers(cluster, LOST, gone)
+    topic_id = cluster.topics["t"][0]
+    given = cluster.override
+
+    def answer(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Admin) and "t" in cluster.topics:
+            cluster.delete("t")
+        return given(message, broker)  # type: ignore[misc]
+
+    cluster.override = answer
+    client.delete_topic("t")
+    assert [one.arguments for one in asked] == [{"name": "t", "topic_id": topic_id.hex()}] * 2
+
+
+def test_a_request_of_too_many_items_is_refused_at_once() -> None:
+    """A broker would end the connection for it, and lose what else is on the way there."""
+    cluster, _, client = make()
+    asked = answers(cluster)
+    with pytest.raises(MessageTooLarge, match=r"has 2\d\d\d\d\d items; allowed are 249900"):
+        client.create_topic("u", assignment={number: [1, 2, 3] for number in range(70_000)})
+    assert asked == []

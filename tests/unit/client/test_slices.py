@@ -9,8 +9,8 @@ from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
 from replog.client.fetching import SLICE_MS_MAX, FetchOp
-from replog.errors import LogTruncated, UnknownTopicId
-from replog.messages import Fetch, OffsetsForLeaderEpoch
+from replog.errors import Code, LogTruncated, UnknownTopicId
+from replog.messages import Fetch, Fetched, FetchedEntry, OffsetsForLeaderEpoch
 from replog.records import RecordBatch, encode_records
 
 
@@ -127,3 +127,23 @@ def test_who_checks_its_position_checks_it_between_slices_too() -> None:
     with pytest.raises(LogTruncated):
         waits.client._do(op)
     assert cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
+
+
+def test_trouble_on_the_way_takes_from_the_time_that_was_asked_for() -> None:
+    """Leaders that change cost no more than the whole wait: then there is nothing, which is no error."""
+    waits = Waits(request_timeout_ms=30_000)
+    refused: list[int] = []
+
+    def hold(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Fetch) and len(refused) < 2:
+            refused.append(broker)
+            waits.driver.clock.advance(20_000)
+            entry = message.entries[0]
+            gone = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, Code.NOT_LEADER_OR_FOLLOWER)
+            return [Fetched(message.request, -1, 0, Code.NONE, [gone])]
+        return waits.hold(message, broker)
+
+    waits.cluster.override = hold
+    assert waits.client.fetch("t", 0, 0, wait_s=100) == []
+    assert len(refused) == 2
+    assert 100_000 <= waits.driver.now_ms() - waits.began_ms < 101_000

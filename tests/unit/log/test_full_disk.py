@@ -434,3 +434,17 @@ def test_a_copy_that_comes_back_begins_anew_although_it_could_not_be_put_away_wh
     directory.purge_each([IDENTITY])
     assert (again.start_offset, again.end_offset) == (0, 2)
     assert len([path for path in fs.paths() if path.endswith(".log")]) == 1
+
+
+def test_a_catalogue_that_cannot_be_written_anew_is_written_anew_later() -> None:
+    """The purge is done; that its traces stay in a file is no trouble of whoever asked."""
+    disk = SimulatedDisk(random.Random(1))
+    directory = open_directory(disk)
+    many = [IDENTITY._replace(partition=number) for number in range(600)]
+    directory.create([LogStart(identity, "t", TopicConfig()) for identity in many])
+    directory.quarantine_each(many, 1_000)
+    disk.arm("no_space", paths="catalogue.new")
+    for at in range(0, 600, 50):
+        directory.purge_each(many[at : at + 50])
+    assert directory.quarantined() == {}
+    assert not [path for path in disk.paths(FOLDER) if path.endswith("catalogue.new")]

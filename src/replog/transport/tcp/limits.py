@@ -7,6 +7,7 @@ from typing import Any, Final
 from attrs import Attribute, field, frozen
 
 from replog.codec import FRAME_BYTES_MAX, ITEMS_MAX
+from replog.config import WISH_ITEMS_MAX
 from replog.errors import UsageError
 
 __all__ = ["HANDSHAKE_BYTES_MAX", "TcpLimits"]
@@ -33,7 +34,7 @@ class TcpLimits:
     """Items of all lists and dicts of one message; between brokers, and from a broker to a client."""
     client_meta_bytes_max: int = field(default=1 << 20, validator=_at_least(HANDSHAKE_BYTES_MAX))
     """One message of a client without the batches in it; decoding takes some hundred times as long as receiving it."""
-    client_items_max: int = field(default=250_000, validator=_at_least(1))
+    client_items_max: int = field(default=WISH_ITEMS_MAX, validator=_at_least(1))
     """... and the items of all its lists and dicts. The largest wish that can be granted has 180,000: the replicas of a topic."""
     connections_max: int = field(default=4_096, validator=_at_least(1))
     """Open connections, accepted and dialed. Beyond it, whoever has not said yet who it is has to go, else the newcomer."""
