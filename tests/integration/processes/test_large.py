@@ -53,9 +53,10 @@ def test_the_largest_batch_goes_through_to_followers_and_readers(tmp_path: Path)
         (lambda client: client.producer(batch_bytes=65 * MIB), UsageError, f"batch_bytes is {65 * MIB}; allowed are 64 to"),
         (lambda client: client.append("t", 0, [bytes(65 * MIB)]), MessageTooLarge, f"{65 * MIB} bytes is too large; max_record_bytes is"),
         (lambda client: client.append("t", 0, [os.urandom(9 * MIB)]), MessageTooLarge, r"too large; the topic allows 8388608"),
-        (lambda client: client.create_topic("u", assignment={n: [1] for n in range(200_000)}), MessageTooLarge, "; allowed are 1048576"),
+        (lambda client: client.create_topic("u", assignment={n: [1] for n in range(200_000)}), MessageTooLarge, "; allowed are 249900"),
+        (lambda client: client.elect_leaders([("n" * 240, n) for n in range(10_000)]), MessageTooLarge, "; allowed are 1048576"),
     ],
-    ids=["create", "alter", "producer", "record", "batch", "wish"],
+    ids=["create", "alter", "producer", "record", "batch", "items", "wish"],
 )
 def test_what_is_too_large_says_so_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, call: Any, error: type[Exception], says: str
