@@ -58,10 +58,6 @@ class Absent:
             self._sought[topic] = floor
         return floor
 
-    def forget(self, topic: str) -> None:
-        """Whoever sought it has given up."""
-        self._sought.pop(topic, None)
-
     def sought(self, request: int) -> list[str]:
         """What the Metadata of this number asks for: what has been sought longest, the rest in the next ones."""
         names = self._questions[request] = sorted(islice(self._sought, _NAMES_MAX))
@@ -96,8 +92,8 @@ class Absent:
                 return None
             if code:
                 return rejection(code, why, topic=topic)
-            if topic in self._sought and len(self._sought) >= _NAMES_MAX:
-                return None  # it has not been asked for yet
+            if topic in self._sought:
+                return None  # no answered question has named it since it was sought
         where = {"topic": topic} if partition is None else {"topic": topic, "partition": partition}
         return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition or 0), **where)
 
@@ -127,11 +123,6 @@ class TopicOp(MetadataOp):
             self.retry_at = now_ms + core.backoff_ms(self.failures)
         self.asked = core.refresh(now_ms, self.topic)
         return None
-
-    def expire(self, core: ClientCore, now_ms: int) -> None:
-        """Nobody waits for the topic any more."""
-        core.absent.forget(self.topic)
-        super().expire(core, now_ms)
 
 
 def forget_gone(writers: Iterable[Writer], view: View) -> None:

@@ -34,7 +34,7 @@ from replog.client.results import BrokerDescription, ClusterDescription, Fetch, 
 from replog.client.view import Topic, View
 from replog.client.writer import Writer
 from replog.config import ClientConfig, TopicConfig, check_partition_number, check_topic_name
-from replog.errors import Code, MessageTooLarge, TopicAlreadyExists, UsageError, rejection
+from replog.errors import Code, MessageTooLarge, TopicAlreadyExists, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset, PartitionView
 from replog.model import ACKS_NONE
 from replog.payload import as_bytes
@@ -124,6 +124,18 @@ class Client(Administration):
         check_topic_name(name)
         deadline_ms = self._deadline(timeout_s)
         known = self._view(timeout_s).topics.get(name)
+        while True:
+            try:
+                return self._delete(name, known, deadline_ms)
+            except UnknownTopicOrPartition:
+                if known is None:
+                    raise
+                # Another one has its name by now, or nobody: whoever was asked for the view had not heard of it.
+                known = self._until_gone(name, known.topic_id, deadline_ms, f"news of topic {name!r}").topics.get(name)
+                if known is None:
+                    raise
+
+    def _delete(self, name: str, known: Topic | None, deadline_ms: int) -> None:
         with self._driver.lock:
             self._core.absent.deleted(name)
         # The id says which one is meant: asked again after an answer was lost, it must not delete the next topic of that name.
@@ -131,12 +143,17 @@ class Client(Administration):
         granted = Code.UNKNOWN_TOPIC_OR_PARTITION if known is not None else 0
         said = self._do(AdminOp("delete_topic", wish, deadline_ms, granted_code=granted))
         gone = bytes.fromhex(said["topic_id"]) if "topic_id" in said else known.topic_id if known is not None else None
+        self._until_gone(name, gone, deadline_ms, f"the deletion of topic {name!r}")
 
-        def deleted(view: View) -> bool:
+    def _until_gone(self, name: str, topic_id: bytes | None, deadline_ms: int, what: str) -> View:
+        """Wait until this topic (None: any) does not have the name any more."""
+
+        def gone(view: View) -> bool:
             topic = view.topics.get(name)
-            return topic is None or (gone is not None and topic.topic_id != gone)
+            return topic is None or (topic_id is not None and topic.topic_id != topic_id)
 
-        self._do(MetadataOp(deadline_ms, until=deleted, what=f"the deletion of topic {name!r}"))
+        view: View = self._do(MetadataOp(deadline_ms, until=gone, what=what))
+        return view
 
     def topics(self, *, timeout_s: float | None = 30) -> list[str]:
         """The names of all topics, sorted."""

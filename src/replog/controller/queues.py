@@ -68,7 +68,10 @@ class Queues:
             case WishesSeen(row):
                 self.background = deque(one for one in self.background if not self._looks_at(row, one))
             case DeletionsSeen():
-                self.background = deque(one for one in self.background if not isinstance(one.event, DeletionsSeen))
+                for one in self.background:
+                    if isinstance(one.event, DeletionsSeen):  # in its place: each deletion that ends has the row looked at again
+                        one.event, one.tries = event, 0
+                        return
             case MovesDue() if any(isinstance(one.event, MovesDue) for one in self.background):
                 return
             case ShutdownAsked() | SilenceChanged() if any(one.event == event for one in self.urgent):

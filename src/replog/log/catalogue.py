@@ -116,6 +116,8 @@ class Catalogue:
             except OSError as error:
                 if error.errno not in PASSING:
                     raise
+                if not self._is_grown:
+                    raise  # it has the name of the other already, and that may not be on the disk
                 with suppress(OSError):  # it takes space: another time
                     self.fs.unlink(f"{self.folder}/{_FILE}.new")
 

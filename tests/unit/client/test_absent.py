@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
 
-from replog.client.absent import Absent
+from replog.client.absent import Absent, TopicOp
 from replog.client.client import Client
 from replog.client.view import View
 from replog.errors import Code, PolicyViolation, TimedOut, UnknownTopicId, UnknownTopicOrPartition
@@ -290,9 +290,15 @@ def test_one_question_names_so_many_topics_at_most_and_those_first_that_wait_lon
     assert absent.sought(4) == []
 
 
-def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
-    cluster, driver, client = make()
-    cluster.override = lambda message, _broker: [] if isinstance(message, Metadata) else None
-    with pytest.raises(TimedOut):
-        client.partitions_for("new", timeout_s=1)
-    assert driver.core.absent.sought(-1) == []
+@pytest.mark.parametrize("topics", [900, 1_500, 2_500])
+def test_however_many_are_sought_at_once_all_are_made(topics: int) -> None:
+    cluster, driver, _ = make()
+    Makers(cluster, asks=0)
+    ops = [TopicOp(f"t{number:04d}", driver.now_ms() + 60_000) for number in range(topics)]
+    for op in ops:
+        driver.core.submit(op, driver.now_ms())
+    driver.run()
+    for _ in range(200):
+        driver.pass_time(100)
+    assert all(op.done for op in ops)
+    assert [op.error for op in ops if op.error is not None] == []

@@ -98,3 +98,30 @@ def test_a_request_of_too_many_items_is_refused_at_once() -> None:
     with pytest.raises(MessageTooLarge, match=r"has 2\d\d\d\d\d items; allowed are 249900"):
         client.create_topic("u", assignment={number: [1, 2, 3] for number in range(70_000)})
     assert asked == []
+
+
+def test_a_topic_that_was_made_anew_is_deleted_although_the_broker_that_is_asked_knows_the_one_before() -> None:
+    """The request names that one, and is refused; then the client waits for news, and asks again."""
+    cluster, _, client = make({"t": 1})
+    client.topics()
+    late = {broker: cluster.view(-1) for broker in (1, 2, 3)}
+    cluster.delete("t")
+    cluster.create("t")
+    anew = cluster.topics["t"][0]
+    cluster.late_views.update(late)
+    asked: list[str] = []
+
+    def answer(message: Any, _broker: int) -> list[Any] | None:
+        if not isinstance(message, Admin):
+            return None
+        asked.append(message.arguments["topic_id"])
+        if asked[-1] != anew.hex():
+            cluster.late_views.clear()
+            return [AdminAnswer(message.request, Code.UNKNOWN_TOPIC_OR_PARTITION, "another id")]
+        cluster.delete("t")
+        return [AdminAnswer(message.request, 0, result={"topic_id": anew.hex()})]
+
+    cluster.override = answer
+    client.delete_topic("t")
+    assert len(asked) == 2
+    assert client.topics() == []

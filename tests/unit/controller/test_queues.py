@@ -104,3 +104,13 @@ def test_what_is_seen_in_vain_is_counted_per_row_until_something_of_it_is_stored
     queues.forgive()
     assert queues.tries(row) == 0
     assert queues.tries(Queued(CopiesGone(1, b"a"), tries=4)) == 4
+
+
+def test_a_row_of_deletions_keeps_its_place() -> None:
+    """Each deletion that ends has the row looked at again: what waits there must not wait for all that come meanwhile."""
+    queues = Queues()
+    queues.ask(DeletionsSeen(()))
+    queues.ask(FinishDeletion(b"a"))
+    queues.ask(again := DeletionsSeen(()))
+    assert [one.event for one in queues.background] == [again, FinishDeletion(b"a")]
+    assert queues.background[0].event is again
