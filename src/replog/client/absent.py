@@ -39,6 +39,8 @@ class Absent:
         """Topics of this client, and until when (ms) a broker that does not know them is only late."""
         self._sought: dict[str, int] = {}
         """Topic -> number of the first Metadata whose answer may speak of it."""
+        self._named: dict[str, int] = {}
+        """Of what is sought: number of the last answered Metadata that asked for it."""
         self._told: dict[str, tuple[int, str]] = {}
         self._questions: dict[int, list[str]] = {}
         """What each of the last Metadata asked for."""
@@ -70,8 +72,12 @@ class Absent:
         if not (self._sought or self._told):
             return
         for name in self._questions.pop(view.request, ()):
-            if self._sought.get(name, view.request + 1) <= view.request:
-                del self._sought[name]
+            floor = self._sought.pop(name, None)
+            if floor is None or floor <= view.request:
+                self._named.pop(name, None)
+            else:  # sought again since: behind those that have waited longer
+                self._sought[name] = floor
+                self._named[name] = max(self._named.get(name, -1), view.request)
             self._told.pop(name, None)
         for topic in view.topics:
             self._told.pop(topic.topic, None)
@@ -84,15 +90,15 @@ class Absent:
         elif not any(code == Code.LEADER_NOT_AVAILABLE for code, _ in self._told.values()):
             self.asked = -1
 
-    def why(self, view: View, topic: str, partition: int | None, now_ms: int) -> ReplogError | None:
-        """Why there is no such place, or topic (`partition` None); None: it may still come."""
+    def why(self, view: View, topic: str, partition: int | None, now_ms: int, floor: int) -> ReplogError | None:
+        """Why there is no such place, or topic (`partition` None), for whoever sought it from `floor` on; None: it may still come."""
         if topic not in view.topics:
             code, why = self._told.get(topic, (Code.NONE, ""))
             if code == Code.LEADER_NOT_AVAILABLE or self._created.get(topic, now_ms) > now_ms:
                 return None
             if code:
                 return rejection(code, why, topic=topic)
-            if topic in self._sought:
+            if topic in self._sought and self._named.get(topic, -1) < floor:
                 return None  # no answered question has named it since it was sought
         where = {"topic": topic} if partition is None else {"topic": topic, "partition": partition}
         return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition or 0), **where)
@@ -111,7 +117,7 @@ class TopicOp(MetadataOp):
             return None
         if self.asked >= 0:
             found = core.view.topics.get(self.topic)
-            error = None if found is not None else core.absent.why(core.view, self.topic, None, now_ms)
+            error = None if found is not None else core.absent.why(core.view, self.topic, None, now_ms, self.asked)
             if found is not None and found.partitions:
                 self.finish(found)
             elif error is not None:

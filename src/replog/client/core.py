@@ -342,7 +342,7 @@ class ClientCore:
         if waiter.floor < 0:
             waiter.floor = self.refresh(now_ms, topic if waiter.is_new else "")
         elif self.answered_metadata >= waiter.floor:
-            error = self.absent.why(self.view, topic, partition, now_ms)
+            error = self.absent.why(self.view, topic, partition, now_ms, waiter.floor)
             if error is None:
                 waiter.floor = -1
                 self._pause(waiter, now_ms)

@@ -59,6 +59,8 @@ class Catalogue:
     _size: int = 0
     _torn: bool = False
     """The file goes on behind `_size` with an unfinished entry."""
+    _unsynced: bool = False
+    """The file has its name, and that may not be on the disk."""
     _changes: int = 0
     _configs: dict[tuple[Any, ...], TopicConfig] = field(factory=dict)
 
@@ -145,8 +147,9 @@ class Catalogue:
                 raise
         finally:
             self.fs.close(fd)
-        if is_new:
+        if is_new or self._unsynced:
             self.fs.fsync_dir(self.folder)
+            self._unsynced = False
         self._size += len(entry)
 
     def _take(self, change: list[Any]) -> None:
@@ -179,8 +182,9 @@ class Catalogue:
         finally:
             self.fs.close(fd)
         self.fs.rename(temporary, f"{self.folder}/{_FILE}")
-        self._size, self._changes, self._torn = len(data), len(changes) + len(self.quarantined), False
+        self._size, self._changes, self._torn, self._unsynced = len(data), len(changes) + len(self.quarantined), False, True
         self.fs.fsync_dir(self.folder)
+        self._unsynced = False
 
 
 def _live(identity: PartitionId, topic: str, config: TopicConfig) -> list[Any]:

@@ -284,7 +284,7 @@ def test_one_question_names_so_many_topics_at_most_and_those_first_that_wait_lon
     for request in (1, 2, 3):
         asked += (question := absent.sought(request))
         assert len(question) <= 1_000
-        assert absent.why(view, names[-1], 0, 0) is None or len(asked) == len(names)
+        assert absent.why(view, names[-1], 0, 0, 1) is None or len(asked) == len(names)
         absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=request))
     assert asked == names
     assert absent.sought(4) == []
@@ -302,3 +302,18 @@ def test_however_many_are_sought_at_once_all_are_made(topics: int) -> None:
         driver.pass_time(100)
     assert all(op.done for op in ops)
     assert [op.error for op in ops if op.error is not None] == []
+
+
+def test_who_seeks_again_holds_up_nobody_who_has_an_answer() -> None:
+    """Each waits for a question that was asked after it began, and no longer."""
+    absent, view = Absent(), View()
+    absent.seek("x", 1)
+    assert absent.sought(1) == ["x"]
+    absent.seek("x", 2)
+    absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=1))
+    assert isinstance(absent.why(view, "x", 0, 0, 1), UnknownTopicOrPartition)
+    assert absent.why(view, "x", 0, 0, 2) is None
+    assert absent.sought(2) == ["x"]
+    absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=2))
+    assert isinstance(absent.why(view, "x", 0, 0, 2), UnknownTopicOrPartition)
+    assert absent.sought(3) == []

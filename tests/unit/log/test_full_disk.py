@@ -448,3 +448,32 @@ def test_a_catalogue_that_cannot_be_written_anew_is_written_anew_later() -> None
         directory.purge_each(many[at : at + 50])
     assert directory.quarantined() == {}
     assert not [path for path in disk.paths(FOLDER) if path.endswith("catalogue.new")]
+
+
+class NoDescriptorOnce(MemoryFs):
+    """One sync of the directory's folder fails, as when the process has no descriptor left."""
+
+    failing = False
+    synced = 0
+
+    def fsync_dir(self, path: str) -> None:
+        if path == "/d":
+            if self.failing:
+                self.failing = False
+                raise OSError(errno.EMFILE, "Too many open files")
+            self.synced += 1
+        super().fsync_dir(path)
+
+
+def test_a_catalogue_whose_name_may_not_be_on_the_disk_is_synced_with_its_next_entry() -> None:
+    fs = NoDescriptorOnce()
+    directory = open_directory(fs)
+    many = [IDENTITY._replace(partition=number) for number in range(600)]
+    directory.create([LogStart(identity, "t", TopicConfig()) for identity in many])
+    directory.quarantine_each(many, 1_000)
+    fs.failing = True
+    with pytest.raises(LogFull):
+        directory.purge_each(many[:50])
+    fs.synced = 0
+    directory.create([LogStart(IDENTITY, "t", TopicConfig())])
+    assert fs.synced == 1
