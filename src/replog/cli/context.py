@@ -40,6 +40,12 @@ class Context:
         value: float | None = self.arguments.timeout
         return 30.0 if value is None else value
 
+    def confirm(self, question: str, topic: str, otherwise: str) -> None:
+        """Ask before records go, and go on only if the name of their topic is typed. Raises UsageError, saying `otherwise`."""
+        self.output.note(f"{question}? Type the name of the topic to do it:")
+        if self.stdin.readline().decode("utf-8", "replace").strip() != topic:
+            raise UsageError(otherwise)
+
     @contextlib.contextmanager
     def client(self) -> Iterator[Client]:
         """A client of the cluster that --bootstrap names. Raises UsageError if nothing does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.topics import show
-from replog.errors import UsageError
 
 __all__ = ["add_partitions", "alter", "remove_partitions"]
 
@@ -44,9 +43,7 @@ def remove_partitions(context: Context) -> int:
                 else:
                     output.line(f"would remove {what}")
                 return OK
-            output.note(f"remove {what}? Type the name of the topic to do it:")
-            if context.stdin.readline().decode("utf-8", "replace").strip() != asked.topic:
-                raise UsageError("nothing was removed")
+            context.confirm(f"remove {what}", asked.topic, "nothing was removed")
         client.remove_partitions(asked.topic, numbers, timeout_s=context.timeout_s)
     if output.is_json:
         output.json({"topic": asked.topic, "partitions": numbers, "removed": True})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.client.results import TopicDescription
-from replog.errors import UsageError
 
 __all__ = ["create", "delete", "describe", "list_topics"]
 
@@ -82,9 +81,7 @@ def delete(context: Context) -> int:
                 else:
                     output.line(f"would delete {what}")
                 return OK
-            output.note(f"delete {what}? Type the name of the topic to do it:")
-            if context.stdin.readline().decode("utf-8", "replace").strip() != asked.topic:
-                raise UsageError("not deleted")
+            context.confirm(f"delete {what}", asked.topic, "not deleted")
         client.delete_topic(asked.topic, timeout_s=context.timeout_s)
     if output.is_json:
         output.json({"topic": asked.topic, "deleted": True})

@@ -13,6 +13,7 @@ from replog.config import TopicConfig
 from replog.errors import LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
+from replog.model import PartitionId
 from replog.ports import LogStart
 from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, SimulatedDisk, crash_states, keep_all, keep_none
 from replog.testing.disk.trial import Trial
@@ -371,7 +372,8 @@ class NoRoomToRename(MemoryFs):
         super().rename(source, target)
 
 
-def test_copies_that_could_not_be_put_away_whole_are_deleted_all_the_same() -> None:
+def put_away_by_halves() -> tuple[NoRoomToRename, FileLogDirectory, list[PartitionId]]:
+    """Six copies, of which a full disk let two be renamed."""
     fs = NoRoomToRename()
     directory = open_directory(fs)
     many = [IDENTITY._replace(partition=number) for number in range(6)]
@@ -379,6 +381,11 @@ def test_copies_that_could_not_be_put_away_whole_are_deleted_all_the_same() -> N
         append(log, 1)
     with pytest.raises(LogFull):
         directory.quarantine_each(many, 1_000)
+    return fs, directory, many
+
+
+def test_copies_that_could_not_be_put_away_whole_are_deleted_all_the_same() -> None:
+    fs, directory, many = put_away_by_halves()
     fs.room = 100
     directory.quarantine_each(many, 1_000)
     assert sorted(directory.quarantined()) == many
@@ -391,13 +398,7 @@ def test_copies_that_could_not_be_put_away_whole_are_deleted_all_the_same() -> N
 
 def test_a_purge_takes_no_space() -> None:
     """Else a full disk would keep for ever what would make room on it."""
-    fs = NoRoomToRename()
-    directory = open_directory(fs)
-    many = [IDENTITY._replace(partition=number) for number in range(6)]
-    for log in directory.create([LogStart(identity, "t", TopicConfig()) for identity in many]):
-        append(log, 1)
-    with pytest.raises(LogFull):
-        directory.quarantine_each(many, 1_000)
+    fs, directory, many = put_away_by_halves()
     directory.purge_each(many)
     assert directory.quarantined() == {}
     assert not [path for path in fs.paths() if path.endswith(".log")]
