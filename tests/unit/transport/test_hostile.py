@@ -23,6 +23,7 @@ from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, 
 import replog
 from replog import messages as m
 from replog.codec import MESSAGE_TYPES, encode
+from replog.records import MemorySlice
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits, TcpTransport
 from replog.transport.tcp import listeners as listeners_module
@@ -163,13 +164,41 @@ def test_a_broker_never_queues_without_end_for_one_that_takes_nothing(party: Mak
     one.send(question(1))
     settle([broker], lambda: len(broker.items) == 1)
     for _ in range(1_000):
-        broker.say(("peer", 1), fetched(1, piece(bytes(10_000))))
+        broker.say(("peer", 1), m.AdminAnswer(1, 0, "x" * 10_000))
         if broker.open:
             (connection,) = broker.transport._connections.open.values()
             assert connection.outgoing.size <= 4 * SMALL.output_bytes_max + 11_000
     assert broker.open == 0
     assert "wait for it" in reasons(broker)[0]
     assert one.is_cut_off()
+
+
+def test_a_client_that_has_asked_for_more_than_may_wait_gets_the_rest_when_it_asks_again(party: Make, stranger: Bare) -> None:
+    broker = party(1, limits=SMALL)
+    one = guest(broker, stranger)
+    one.send(question(1))
+    settle([broker], lambda: len(broker.items) == 1)
+    (connection,) = broker.transport._connections.open.values()
+    released: list[int] = []
+
+    class Pinned(MemorySlice):
+        def release(self) -> None:
+            released.append(self.base_offset)
+
+    for at in range(500):  # all in one turn: 5 MB where 100 kB may wait
+        broker.say(("peer", 1), fetched(at, Pinned(at, at + 1, bytes(10_000)), high_watermark=7))
+        assert connection.outgoing.size < SMALL.output_bytes_max + 11_000 + 200 * at
+    answers: list[m.Fetched] = []
+    one.socket.settimeout(0)
+    while len(answers) < 500:
+        with suppress(BlockingIOError):
+            answers.append(one.read())
+        idle([broker], 1)
+    assert [answer.request for answer in answers] == list(range(500))
+    full = [sum(len(part.view()) for part in answer.entries[0].slices) for answer in answers]
+    assert full == [10_000] * 10 + [0] * 490
+    assert {answer.entries[0].high_watermark for answer in answers} == {7}
+    assert sorted(released) == list(range(500))
 
 
 def test_one_byte_a_second(party: Make, stranger: Bare, clock: ManualClock, others: Callable[[Party], None]) -> None:

@@ -41,9 +41,10 @@ class TcpLimits:
     receive_bytes_max: int = field(default=512 << 20, validator=_at_least(HANDSHAKE_BYTES_MAX))
     """Memory for all frames of which a part has arrived. Beyond it, the client that holds most has to go, else the broker that does."""
     output_bytes_max: int = field(default=16 << 20, validator=_at_least(1))
-    """Waiting to be taken by one peer. Above it nothing is read from that peer if it is a client; a broker closes a connection
-    for which four times as much waits when yet another frame comes (what a client sends, its configuration bounds). Also four
-    times as much may wait for a peer while it is dialed; the messages beyond are dropped."""
+    """Waiting to be taken by one peer. Above it nothing is read from that peer if it is a client, and its fetches are answered
+    without records, so that it asks again; a broker closes a connection for which four times as much waits when yet another frame
+    comes (what a client sends, its configuration bounds). Also four times as much may wait for a peer while it is dialed; the
+    messages beyond are dropped."""
     connect_timeout_ms: int = field(default=3_000, validator=_at_least(1))
     """Until the other end's kernel has answered."""
     handshake_timeout_ms: int = field(default=5_000, validator=_at_least(1))

@@ -12,7 +12,18 @@ from typing import Any, Final
 from replog.codec import Part
 from replog.messages import Fetched
 
-__all__ = ["BUFFERS_MAX", "SENDFILE_BYTES_MIN", "TURN_BYTES", "Outgoing", "StaleSlice", "Unsettled", "drop", "guard_unsettled", "release"]
+__all__ = [
+    "BUFFERS_MAX",
+    "SENDFILE_BYTES_MIN",
+    "TURN_BYTES",
+    "Outgoing",
+    "StaleSlice",
+    "Unsettled",
+    "drop",
+    "guard_unsettled",
+    "release",
+    "without_records",
+]
 
 BUFFERS_MAX: Final = 64
 TURN_BYTES: Final = 4 << 20
@@ -72,6 +83,17 @@ def guard_unsettled(message: Fetched, parts: list[Any]) -> None:
             at += 1  # the first part is the header
             if part.end_offset > entry.high_watermark and hasattr(part, "fileno"):
                 parts[at] = Unsettled(part)
+
+
+def without_records(message: Fetched) -> Fetched:
+    """The same answer, but with no records yet: they are let go, and the reader asks for them again.
+
+    For a client that has asked for more at once than may wait for it. The watermarks tell it that there is more.
+    """
+    for entry in message.entries:
+        release(entry.slices)
+        entry.slices = []
+    return message
 
 
 class Outgoing:
@@ -205,6 +227,4 @@ def release(parts: Any) -> None:
 def drop(message: Any) -> None:
     """It goes nowhere: what it pins is let go."""
     if type(message) is Fetched:
-        for entry in message.entries:
-            for part in entry.slices:
-                part.release()
+        without_records(message)

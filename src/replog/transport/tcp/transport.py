@@ -25,7 +25,7 @@ from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
-from replog.transport.tcp.outgoing import drop, guard_unsettled, release
+from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
 
@@ -213,10 +213,14 @@ class TcpTransport(Transport):
         self._dialer.moved(target)
 
     def _send_on(self, connection: Connection, message: Any, route: int) -> None:
-        if connection.outgoing.size >= self._full_bytes and self.role == BROKER:
+        waiting = connection.outgoing.size
+        if waiting >= self._full_bytes and self.role == BROKER:
             drop(message)
-            self._connections.end(connection, f"{connection.outgoing.size} bytes wait for it", abort=True)
-        elif (sized := self._encode(connection.peer, message, route)) is not None:
+            self._connections.end(connection, f"{waiting} bytes wait for it", abort=True)
+            return
+        if waiting >= self.limits.output_bytes_max and type(message) is Fetched and connection.is_asked:
+            message = without_records(message)
+        if (sized := self._encode(connection.peer, message, route)) is not None:
             self._connections.send(connection, *sized)
 
     def _encode(self, to: Address, message: Any, route: int) -> tuple[list[Any], int] | None:
