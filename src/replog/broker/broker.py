@@ -453,7 +453,7 @@ class Broker:
 
     def on_admin(self, sender: Address, message: Admin, now_ms: int) -> None:
         """Pass a wish on to the controller; its answer comes back through here."""
-        self._forwarding.forward(sender, message, self._commands.controller, now_ms)
+        self._forwarding.forward(sender, message, self._commands, now_ms)
 
     def on_admin_answer(self, sender: Address, message: AdminAnswer, now_ms: int) -> None:
         """The controller's answer to a wish that was passed on."""

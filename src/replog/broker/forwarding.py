@@ -1,9 +1,14 @@
-"""Wishes of clients, passed on to the controller: any broker takes them, and brings the answer back."""
+"""Wishes of clients, passed on to the controller: any broker takes them, and brings the answer back.
+
+A wish has a number of this broker's own, and the broker epoch: the answer to a wish of an earlier life may yet come, and must not
+be taken for that to another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from replog.broker.commands import Commands
 from replog.broker.followers import FOLLOWERS, followers
 from replog.broker.missing import MissingTopics
 from replog.broker.routing import Routing
@@ -20,18 +25,19 @@ _UNDER_WAY_MAX = 1_000
 
 
 class Forwarding:
-    """Which client asked what: by a number of this broker's own, which comes back with the controller's answer."""
+    """Which client asked what: by the broker epoch and a number of this life, which come back with the controller's answer."""
 
     def __init__(self, outbox: Outbox, partitions: Mapping[PartitionId, Partition], routing: Routing, config: BrokerConfig) -> None:
         self.missing = MissingTopics(outbox, routing, config)
         self._outbox = outbox
         self._partitions = partitions
-        self._under_way: dict[int, tuple[Address, int, int]] = {}
-        """Number -> who asked, the number of the request there, and the broker whose controller has it."""
+        self._under_way: dict[tuple[int, int], tuple[Address, int, int]] = {}
+        """(Broker epoch, number) -> who asked, the number of the request there, and the broker whose controller has it."""
         self._number = 0
 
-    def forward(self, client: Address, wish: Admin, controller: int | None, now_ms: int) -> None:
+    def forward(self, client: Address, wish: Admin, commands: Commands, now_ms: int) -> None:
         """Pass a wish on; without a controller the client is told to try again. What only this broker knows it answers itself."""
+        controller = commands.controller
         if wish.verb == FOLLOWERS:
             self._outbox.messages.append((client, followers(wish, self._partitions, now_ms)))
             return
@@ -39,16 +45,21 @@ class Forwarding:
             self._outbox.messages.append((client, AdminAnswer(wish.request, Code.NOT_CONTROLLER, "no controller is known here yet")))
             return
         self._number += 1
-        self._under_way[self._number] = (client, wish.request, controller)
+        origin = (commands.broker_epoch, self._number)
+        self._under_way[origin] = (client, wish.request, controller)
         while len(self._under_way) > _UNDER_WAY_MAX:  # never answered: their clients have long given up
             del self._under_way[next(iter(self._under_way))]
-        self._outbox.messages.append((("controller", controller), Admin(wish.request, wish.verb, wish.arguments, self._number)))
+        self._outbox.messages.append((("controller", controller), Admin(wish.request, wish.verb, wish.arguments, list(origin))))
 
     def answered(self, answer: AdminAnswer, now_ms: int) -> None:
         """Bring the controller's answer to whoever asked."""
         if self.missing.answered(answer, now_ms):
             return
-        found = self._under_way.pop(answer.origin, None)
+        match answer.origin:
+            case [int() as epoch, int() as number]:
+                found = self._under_way.pop((epoch, number), None)
+            case _:
+                found = None
         if found is not None:
             client, request, _ = found
             self._outbox.messages.append((client, AdminAnswer(request, answer.error, answer.message, answer.result)))
@@ -61,6 +72,6 @@ class Forwarding:
         if lost.only_reads:
             return
         text = "the broker that passed it on has lost the controller; whether it was carried out is unknown"
-        for number in [n for n, (_, _, at) in self._under_way.items() if lost.address == ("controller", at)]:
-            client, request, _ = self._under_way.pop(number)
+        for origin in [o for o, (_, _, at) in self._under_way.items() if lost.address == ("controller", at)]:
+            client, request, _ = self._under_way.pop(origin)
             self._outbox.messages.append((client, AdminAnswer(request, Code.REQUEST_TIMED_OUT, text)))

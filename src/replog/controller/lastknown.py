@@ -1,4 +1,8 @@
-"""Asking the replicas of last-known sets how far they reach, until every one has answered (KIP-966)."""
+"""Asking the replicas of last-known sets how far they reach, until every one has answered (KIP-966).
+
+Only what was asked since the question began is an answer to it: an older one, of this term or of one before it on the same broker,
+may be from before the partition was led, and written to, again.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ __all__ = ["LastKnown"]
 @define
 class _Question:
     ask: Ask
+    since: int = -1
+    """Number of the first request about it; -1: it has not been sent."""
     answers: dict[int, tuple[int, int]] = field(factory=dict)
     """Broker -> (last epoch, end offset)."""
 
@@ -27,9 +33,10 @@ class _Question:
 class LastKnown:
     """Open questions, by partition. A question ends with its last answer, or when its partition is decided otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, controller_epoch: int) -> None:
+        """Requests of other controller epochs have other numbers."""
         self._open: dict[PartitionId, _Question] = {}
-        self._request = 0
+        self._request = controller_epoch % 2**31 << 32
         self._sent_ms = 0
 
     def __len__(self) -> int:
@@ -49,6 +56,8 @@ class LastKnown:
         self._sent_ms = now_ms
         by_broker: dict[int, list[PartitionId]] = {}
         for partition, question in sorted(self._open.items()):
+            if question.since < 0:
+                question.since = self._request + 1
             for broker_id in question.waiting():
                 by_broker.setdefault(broker_id, []).append(partition)
         for broker_id in sorted(by_broker):
@@ -64,7 +73,7 @@ class LastKnown:
         done = []
         for replica in answer.replicas:
             question = self._open.get(replica.partition)
-            if question is None:
+            if question is None or not 0 <= question.since <= answer.request:
                 continue
             question.answers[answer.broker_id] = (replica.last_epoch, replica.end_offset)
             if not question.waiting():

@@ -104,7 +104,7 @@ class Term:
         epoch = self._won.controller_epoch
         self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, self._newest, self._config.slice_partitions_max)
         self.views = Views(self.cluster, self._broker_id, epoch, self._cluster_id)
-        self.last_known = LastKnown()
+        self.last_known = LastKnown(epoch)
         self.balance = Rhythm(self._config.leader_imbalance_check_ms)
 
     # ---- what to run next

@@ -255,11 +255,13 @@ class Leading:
         if self.isr is not proposal:
             return False
         state = result.state
+        newer = state is not None and state.leader_epoch == self.leader_epoch and state.leader == self.leader_id
         if result.error in NOT_APPLIED:
+            if not newer:
+                return False  # to a proposal of an earlier life, whose numbers were the same
             self.retry_at_ms = now_ms + self.limits.retry_backoff_ms_max  # do not spin (KIP-841, P-27)
             self._settle(Committed(proposal.isr))
             return True
-        newer = state is not None and state.leader_epoch == self.leader_epoch and state.leader == self.leader_id
         if result.error == Code.NONE:
             if state is None or not newer or state.partition_epoch < self.partition_epoch:
                 return False

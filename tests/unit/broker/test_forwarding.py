@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from replog.broker.commands import Commands
 from replog.broker.forwarding import Forwarding
 from replog.broker.routing import Routing
 from replog.config import BrokerConfig
 from replog.errors import Code
+from replog.log.memory import MemoryLogDirectory
 from replog.messages import Admin, AdminAnswer, Disconnected
 from replog.ports import Outbox
 
@@ -22,14 +24,20 @@ class Passing:
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.forwarding = Forwarding(self.outbox, {}, Routing(), BrokerConfig())
+        self.commands = Commands(MemoryLogDirectory())
+        self.commands.broker_epoch = 50
 
     def wish(self, client: Any, request: int, controller: int | None = 3) -> None:
-        self.forwarding.forward(client, Admin(request, "create_topic", {"name": "t"}), controller, 0)
+        self.commands.controller = controller
+        self.forwarding.forward(client, Admin(request, "create_topic", {"name": "t"}), self.commands, 0)
+
+    def answer(self, number: int, broker_epoch: int = 50) -> None:
+        self.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=[broker_epoch, number]), 0)
 
     def said(self) -> list[tuple[Any, int, int]]:
         """(to, number of the request or of the wish, code) since the last time."""
         sent, self.outbox.messages[:] = list(self.outbox.messages), []
-        return [(to, m.origin, 0) if isinstance(m, Admin) else (to, m.request, m.error) for to, m in sent]
+        return [(to, m.origin[1], 0) if isinstance(m, Admin) else (to, m.request, m.error) for to, m in sent]
 
 
 def test_an_answer_goes_to_whoever_asked_once() -> None:
@@ -38,8 +46,29 @@ def test_an_answer_goes_to_whoever_asked_once() -> None:
     passing.wish("b", 7)
     assert passing.said() == [(AT_3, 1, 0), (AT_3, 2, 0)]
     for _ in range(2):
-        passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=2), 0)
+        passing.answer(2)
     assert passing.said() == [("b", 7, 0)]
+
+
+def test_an_answer_to_a_wish_of_an_earlier_life_is_nobodys() -> None:
+    """The controller that granted it knows the broker by its number only, which the new life has too."""
+    passing = Passing()
+    passing.wish("a", 7)
+    passing.said()
+    passing.answer(1, broker_epoch=49)
+    assert passing.said() == []
+    passing.commands.broker_epoch = 51  # it has registered again meanwhile: it is the same life all the same
+    passing.answer(1)
+    assert passing.said() == [("a", 7, 0)]
+
+
+@pytest.mark.parametrize("origin", [None, 1, [], [50], [50, "1"], [50, [1]], [50, 1, 2], {"50": 1}, (50, 2)])
+def test_an_answer_without_a_wish_is_nobodys(origin: Any) -> None:
+    passing = Passing()
+    passing.wish("a", 7)
+    passing.said()
+    passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=origin), 0)
+    assert passing.said() == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +92,7 @@ def test_who_asked_a_controller_that_is_lost_hears_of_it_at_once_and_once(lost: 
     assert passing.said() == told
     passing.forwarding.disconnected(lost)
     for number in (1, 2, 3):
-        passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=number), 0)
+        passing.answer(number)
     late = [("a", 7, 0), ("b", 8, 0), ("c", 9, 0)]
     assert passing.said() == [each for each in late if each[0] not in {client for client, _, _ in told}]
 

@@ -164,7 +164,7 @@ def test_strays_are_judged_by_what_is_assigned_now():
 
 
 def test_only_the_asked_may_answer():
-    questions = LastKnown()
+    questions = LastKnown(0)
     questions.begin([Ask(P, 5, (1, 2))])
     assert [m[0] for m in questions.messages(0)] == [1, 2]
     assert questions.answered(ReplicaStatesAnswer(3, 13, 1, [ReplicaState(P, 9, 9)])) == []
@@ -173,6 +173,25 @@ def test_only_the_asked_may_answer():
     (event,) = questions.answered(ReplicaStatesAnswer(1, 11, 1, [ReplicaState(P, 3, 4)]))
     assert event.answers == ((1, 3, 4), (2, 1, 2))
     assert questions.answered(ReplicaStatesAnswer(1, 11, 1, [ReplicaState(P, 3, 4)])) == []
+
+
+def test_an_answer_to_an_earlier_question_is_none_to_this_one():
+    """Of an earlier term of this broker's controller, or from before the partition was led again."""
+    before, now = LastKnown(1), LastKnown(2)
+    questions = [before, now, now]
+    asked = []
+    for each in questions:
+        each.drop(P)
+        each.begin([Ask(P, 5, (1,))])
+        assert each.answered(ReplicaStatesAnswer(1, 11, 2**62, [ReplicaState(P, 1, 2)])) == []  # nobody has been asked yet
+        asked += [request for _, request, _ in each.messages(0)]
+    assert asked == sorted(set(asked))
+    for request in asked[:2]:
+        assert now.answered(ReplicaStatesAnswer(1, 11, request, [ReplicaState(P, 1, 2)])) == []
+    again = [request for _, request, _ in now.messages(0)]
+    assert again > asked[2:]
+    (event,) = now.answered(ReplicaStatesAnswer(1, 11, asked[2], [ReplicaState(P, 3, 4)]))  # late, but to this question
+    assert event.answers == ((1, 3, 4),)
 
 
 def test_a_last_known_set_is_never_asked_while_somebody_is_eligible():

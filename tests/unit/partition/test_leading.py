@@ -318,6 +318,7 @@ def proposing() -> tuple[Partition, PendingExpand]:
 
 
 STORED = PartitionState(1, 5, (1, 2, 3), partition_epoch=1)
+UNCHANGED = evolve(STORED, isr=(1, 2), partition_epoch=0)
 STAYS = object()
 
 
@@ -329,8 +330,10 @@ STAYS = object()
         (Code.NONE, evolve(STORED, leader_epoch=6), STAYS),
         (Code.NONE, evolve(STORED, leader=2), STAYS),
         (Code.NONE, None, STAYS),
-        (Code.INELIGIBLE_REPLICA, None, (1, 2)),
-        (Code.OPERATION_NOT_ATTEMPTED, None, (1, 2)),
+        (Code.INELIGIBLE_REPLICA, UNCHANGED, (1, 2)),
+        (Code.OPERATION_NOT_ATTEMPTED, UNCHANGED, (1, 2)),
+        (Code.INELIGIBLE_REPLICA, evolve(UNCHANGED, leader_epoch=4), STAYS),  # to a proposal of an earlier life
+        (Code.INELIGIBLE_REPLICA, None, STAYS),
         (Code.FENCED_LEADER_EPOCH, None, STAYS),
         (Code.INVALID_UPDATE_VERSION, None, STAYS),
         (Code.INVALID_UPDATE_VERSION, evolve(STORED, isr=(1,)), (1,)),  # it brought newer state along
@@ -357,14 +360,14 @@ def test_each_answer(error: int, state: PartitionState | None, isr: object) -> N
 def test_an_answer_that_comes_late_changes_nothing() -> None:
     partition, change = proposing()
     assert partition.answered(change, AlterIsrResult(IDENTITY, Code.NONE, STORED), 0)
-    assert not partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA), 0)
+    assert not partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA, UNCHANGED), 0)
     assert not led(partition).answered(change, AlterIsrResult(IDENTITY, Code.NONE, evolve(STORED, isr=(1,), partition_epoch=2)), 0)
     assert led(partition).isr == Committed((1, 2, 3))
 
 
 def test_after_a_refusal_it_waits() -> None:
     partition, change = proposing()
-    partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA), 1_000)
+    partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA, UNCHANGED), 1_000)
     pause = LIMITS.retry_backoff_ms_max
     assert led(partition).change(1_000 + pause - 1) is None
     assert isinstance(led(partition).change(1_000 + pause), PendingExpand)

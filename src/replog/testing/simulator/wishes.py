@@ -53,8 +53,8 @@ class Wishes:
         """Wish for a deletion -> how many topics of that name were gone when it was made."""
         self._in_hand: dict[Address, Admin] = {}
         """Broker -> the wish of a client that it has heard last, and may pass on once."""
-        self._open: dict[tuple[Address, Address, int, int], list[tuple[int, Admin]]] = {}
-        """(controller, who passed it on, number of the request, number of the way) -> each copy that it has not answered, and
+        self._open: dict[tuple[Address, Address, int, str], list[tuple[int, Admin]]] = {}
+        """(controller, who passed it on, number of the request, what it is known by there) -> each copy that it has not answered, and
         in which of its sessions it was heard."""
         self._going: dict[str, bytes] = {}
         """Name -> the id of the topic whose deletion is stored as a wish."""
@@ -83,7 +83,7 @@ class Wishes:
         if _is_client(sender):
             self._in_hand[address] = message
         else:
-            self._open.setdefault((address, sender, message.request, message.origin), []).append((session, message))
+            self._open.setdefault((address, sender, message.request, str(message.origin)), []).append((session, message))
 
     def ended(self, session: int) -> None:
         """A session with the store has ended: whoever had it changes nothing any more that was asked of it there."""
@@ -94,7 +94,7 @@ class Wishes:
 
     def _answered(self, sender: Address, to: Address, answer: AdminAnswer) -> None:
         if not _is_client(to):
-            copies = self._open.get((sender, to, answer.request, answer.origin))
+            copies = self._open.get((sender, to, answer.request, str(answer.origin)))
             # Who is deposed may still have something under way to the store.
             if copies and answer.error not in (Code.NOT_CONTROLLER, Code.REQUEST_TIMED_OUT):
                 copies.pop()
