@@ -194,7 +194,7 @@ class BrokerConfig:
     proposal_timeout_ms: int = field(default=3_000, validator=_whole(1, _MAX64))
     """An ISR proposal without an answer is sent again, unchanged, after this."""
     ack_timeout_ms: int = field(default=3_000, validator=_whole(1, _MAX64))
-    """A notice that a broker has not acknowledged is sent again, in its newest form, after this."""
+    """A notice is sent again, in its newest form, after this long without an acknowledgement of it or of one before it."""
     session_ms: int = field(default=9_000, validator=_whole(100, 86_400_000))
     """Others take a broker for dead after this long without a sign of life; at most a day."""
     heartbeat_ms: int = field(default=2_000, validator=_whole(10, _MAX64))

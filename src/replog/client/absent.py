@@ -2,16 +2,18 @@
 
 One that this client has created itself may be unknown to the broker that is asked. One that the brokers make because it is sought
 (`auto_create_topics`) is on its way while they say LEADER_NOT_AVAILABLE; any other code is their refusal. Who sought a topic asks
-the same broker again, which has the answer of the controller.
+the same broker again, which has the answer of the controller. What nobody waits for any more is asked for no more: it might be made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from replog.client.operations import MetadataOp
+from attrs import define, field
+
+from replog.client.operations import MetadataOp, Operation, PartitionOp
 from replog.client.view import View
 from replog.errors import Code, ReplogError, rejection
 from replog.messages import ClusterView
@@ -19,7 +21,7 @@ from replog.model import Address
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
-    from replog.client.writer import Writer
+    from replog.client.writer import PartitionQueue, Writer
 
 __all__ = ["Absent", "TopicOp", "forget_gone"]
 
@@ -27,6 +29,17 @@ _TOLD_MAX = 1_000
 _NAMES_MAX = 1_000
 """Topics that one Metadata asks for: a broker makes no more at a time, and the message stays far below its limit."""
 _QUESTIONS_MAX = 10
+
+
+@define
+class _Sought:
+    """A topic that is sought, and by whom."""
+
+    floor: int
+    """Number of the first Metadata whose answer may speak of it."""
+    seekers: dict[TopicOp | PartitionOp | PartitionQueue, None] = field(factory=dict)
+    named: int = -1
+    """Number of the last answered Metadata that asked for it."""
 
 
 class Absent:
@@ -37,10 +50,7 @@ class Absent:
         """Who has said that a topic is being made; -1: nobody."""
         self._created: dict[str, int] = {}
         """Topics of this client, and until when (ms) a broker that does not know them is only late."""
-        self._sought: dict[str, int] = {}
-        """Topic -> number of the first Metadata whose answer may speak of it."""
-        self._named: dict[str, int] = {}
-        """Of what is sought: number of the last answered Metadata that asked for it."""
+        self._sought: dict[str, _Sought] = {}
         self._told: dict[str, tuple[int, str]] = {}
         self._questions: dict[int, list[str]] = {}
         """What each of the last Metadata asked for."""
@@ -54,30 +64,46 @@ class Absent:
         """... and deletes it."""
         self._created.pop(topic, None)
 
-    def seek(self, topic: str, floor: int) -> int:
-        """Ask for a topic in every Metadata until one with this number or a higher one is answered. Empty: none is sought."""
-        if topic:
-            self._sought[topic] = floor
+    def seek(self, seeker: TopicOp | PartitionOp | PartitionQueue | None, floor: int) -> int:
+        """Ask for the topic of `seeker` in every Metadata until one with this number or a higher one is answered. None: nobody seeks any.
+
+        No longer than somebody waits for it.
+        """
+        if seeker is not None:
+            one = self._sought.setdefault(seeker.topic, _Sought(floor))
+            one.floor = floor
+            one.seekers[seeker] = None
         return floor
 
-    def sought(self, request: int) -> list[str]:
-        """What the Metadata of this number asks for: what has been sought longest, the rest in the next ones."""
+    def sought(self, request: int, waiting: Container[Operation]) -> list[str]:
+        """What the Metadata of this number asks for: what has been sought longest, the rest in the next ones.
+
+        `waiting` are the operations that are not done, nor forgotten.
+        """
+        self._leave_out_who_has_given_up(waiting)
         names = self._questions[request] = sorted(islice(self._sought, _NAMES_MAX))
         while len(self._questions) > _QUESTIONS_MAX:
             del self._questions[next(iter(self._questions))]
         return names
+
+    def _leave_out_who_has_given_up(self, waiting: Container[Operation]) -> None:
+        for name, one in list(self._sought.items()):
+            for seeker in list(one.seekers):
+                if not (seeker in waiting if isinstance(seeker, Operation) else seeker.has_batches):
+                    del one.seekers[seeker]
+                    seeker.floor = -1  # a queue that is used again seeks it anew
+            if not one.seekers:
+                del self._sought[name]
 
     def told(self, sender: Address, view: ClusterView) -> None:
         """An answer that counts, or news of the cluster."""
         if not (self._sought or self._told):
             return
         for name in self._questions.pop(view.request, ()):
-            floor = self._sought.pop(name, None)
-            if floor is None or floor <= view.request:
-                self._named.pop(name, None)
-            else:  # sought again since: behind those that have waited longer
-                self._sought[name] = floor
-                self._named[name] = max(self._named.get(name, -1), view.request)
+            one = self._sought.pop(name, None)
+            if one is not None and one.floor > view.request:  # sought again since: behind those that have waited longer
+                self._sought[name] = one
+                one.named = max(one.named, view.request)
             self._told.pop(name, None)
         for topic in view.topics:
             self._told.pop(topic.topic, None)
@@ -98,7 +124,8 @@ class Absent:
                 return None
             if code:
                 return rejection(code, why, topic=topic)
-            if topic in self._sought and self._named.get(topic, -1) < floor:
+            one = self._sought.get(topic)
+            if one is not None and one.named < floor:
                 return None  # no answered question has named it since it was sought
         where = {"topic": topic} if partition is None else {"topic": topic, "partition": partition}
         return rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, partition or 0), **where)
@@ -127,7 +154,7 @@ class TopicOp(MetadataOp):
             self.last_code = Code.LEADER_NOT_AVAILABLE
             self.failures += 1
             self.retry_at = now_ms + core.backoff_ms(self.failures)
-        self.asked = core.refresh(now_ms, self.topic)
+        self.asked = core.refresh(now_ms, self)
         return None
 
 

@@ -43,22 +43,32 @@ class Administration(Reassigning):
 
     # ------------------------------------------------------------------------------------------------------------ topics
 
+    def _found(self, name: str, deadline_ms: int) -> dict[str, Any]:
+        """What has this name now, as the controller knows: a broker may be late. Raises UnknownTopicOrPartition."""
+        found: dict[str, Any] = self._do(AdminOp("find_topic", {"name": name}, deadline_ms))
+        return found
+
     def add_partitions(
         self, name: str, total: int, *, assignment: Mapping[int, Sequence[int]] | None = None, timeout_s: float | None = 30
     ) -> None:
         """Give a topic more partitions, `total` in all, and wait until they can be used. Having that many already is fine.
 
-        `assignment` names the brokers of each new partition, the preferred leader first. Records with a key go by the number of
-        partitions: those that come later may go elsewhere. Raises InvalidPartitions for a total below what there is.
+        It is a number to reach, not one to add: of two who ask at once for the same total both get it, and who asks for less than
+        another one has got meanwhile has what he asked for, too. `assignment` names the brokers of each new partition, the preferred
+        leader first; it is refused if others are new by then, and moves nothing that is there. Records with a key go by the number of
+        partitions: those that come later may go elsewhere.
+
+        Raises InvalidPartitions for a total below what there is when this is called; InvalidReplicaAssignment; UnknownTopicId if the topic
+        was made anew meanwhile, or partitions were removed: then it may have been done before, and is not done again.
         """
         check_topic_name(name)
         check_count("total", total, 1, 2**31 - 1)
-        arguments = {"name": name, "total": total, "assignment": None if assignment is None else checked_assignment(assignment)}
+        placed = None if assignment is None else checked_assignment(assignment)
         deadline_ms = self._deadline(timeout_s)
-        known = self._view(timeout_s).topics.get(name)
-        if known is not None:  # the broker that was asked may not have heard of it yet
-            arguments["count"] = len(known.places)  # so that asking again adds nothing, whoever else adds some
-        self._do(AdminOp("add_partitions", arguments, deadline_ms))
+        found = self._found(name, deadline_ms)
+        # What it was made for goes along: asked again it adds nothing, whoever else has added some, removed some, or made the topic anew.
+        meant = {"count": found["partitions"], "topic_id": found["topic_id"], "next_creation": found["next_creation"]}
+        self._do(AdminOp("add_partitions", {"name": name, "total": total, "assignment": placed, **meant}, deadline_ms))
 
         def usable(view: View) -> bool:
             topic = view.topics.get(name)

@@ -123,34 +123,30 @@ class Client(Administration):
         """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""
         check_topic_name(name)
         deadline_ms = self._deadline(timeout_s)
-        known = self._view(timeout_s).topics.get(name)
+        view = self._view(timeout_s)
         while True:
+            known = view.topics.get(name)
+            topic_id = known.topic_id if known is not None else bytes.fromhex(self._found(name, deadline_ms)["topic_id"])
             try:
-                return self._delete(name, known, deadline_ms)
+                return self._delete(name, topic_id, deadline_ms)
             except UnknownTopicOrPartition:
-                if known is None:
-                    raise
                 # Another one has its name by now, or nobody: whoever was asked for the view had not heard of it.
-                known = self._until_gone(name, known.topic_id, deadline_ms, f"news of topic {name!r}").topics.get(name)
-                if known is None:
-                    raise
+                view = self._until_gone(name, topic_id, deadline_ms, f"news of topic {name!r}")
 
-    def _delete(self, name: str, known: Topic | None, deadline_ms: int) -> None:
+    def _delete(self, name: str, topic_id: bytes, deadline_ms: int) -> None:
         with self._driver.lock:
             self._core.absent.deleted(name)
         # The id says which one is meant: asked again after an answer was lost, it must not delete the next topic of that name.
-        wish = {"name": name} if known is None else {"name": name, "topic_id": known.topic_id.hex()}
-        granted = Code.UNKNOWN_TOPIC_OR_PARTITION if known is not None else 0
-        said = self._do(AdminOp("delete_topic", wish, deadline_ms, granted_code=granted))
-        gone = bytes.fromhex(said["topic_id"]) if "topic_id" in said else known.topic_id if known is not None else None
-        self._until_gone(name, gone, deadline_ms, f"the deletion of topic {name!r}")
+        wish = {"name": name, "topic_id": topic_id.hex()}
+        self._do(AdminOp("delete_topic", wish, deadline_ms, granted_code=Code.UNKNOWN_TOPIC_OR_PARTITION))
+        self._until_gone(name, topic_id, deadline_ms, f"the deletion of topic {name!r}")
 
-    def _until_gone(self, name: str, topic_id: bytes | None, deadline_ms: int, what: str) -> View:
-        """Wait until this topic (None: any) does not have the name any more."""
+    def _until_gone(self, name: str, topic_id: bytes, deadline_ms: int, what: str) -> View:
+        """Wait until this topic does not have the name any more."""
 
         def gone(view: View) -> bool:
             topic = view.topics.get(name)
-            return topic is None or (topic_id is not None and topic.topic_id != topic_id)
+            return topic is None or topic.topic_id != topic_id
 
         view: View = self._do(MetadataOp(deadline_ms, until=gone, what=what))
         return view

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-from replog.client.absent import Absent, forget_gone
+from replog.client.absent import Absent, TopicOp, forget_gone
 from replog.client.batches import Batch
 from replog.client.groups import Produces, numbers_of
 from replog.client.operations import RETRIED, SAME_PLACE, Operation, PartitionOp
@@ -340,7 +340,7 @@ class ClientCore:
                 self._pause(waiter, now_ms)
             return place
         if waiter.floor < 0:
-            waiter.floor = self.refresh(now_ms, topic if waiter.is_new else "")
+            waiter.floor = self.refresh(now_ms, waiter if waiter.is_new else None)
         elif self.answered_metadata >= waiter.floor:
             error = self.absent.why(self.view, topic, partition, now_ms, waiter.floor)
             if error is None:
@@ -369,9 +369,9 @@ class ClientCore:
         self._next_broker += 1
         return choices[self._next_broker % len(choices)]
 
-    def refresh(self, now_ms: int, sought: str = "") -> int:
+    def refresh(self, now_ms: int, seeker: TopicOp | PartitionOp | PartitionQueue | None = None) -> int:
         """Ask for metadata, and for a topic. Returns the lowest number of a Metadata whose answer is newer than this moment."""
-        floor = self.absent.seek(sought, self._numbers + 1)
+        floor = self.absent.seek(seeker, self._numbers + 1)
         if self._metadata_wanted < 0:
             self._metadata_wanted = floor
             if self._metadata_failures == 0:
@@ -389,12 +389,13 @@ class ClientCore:
         if self.metadata_address is not None:
             self._metadata_failures += 1
             self._down[self.metadata_address] = now_ms + self.config.unanswered_ms
-        self.metadata_address = self.any_broker(now_ms, self.absent.asked)
+        sought = self.absent.sought(self._numbers + 1, self._ops)
+        self.metadata_address = self.any_broker(now_ms, self.absent.asked if sought else -1)
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
         if self.metadata_address is None:
             return
         number = self._metadata_request = self._numbers = self._numbers + 1
-        question = Metadata(number, self.view.controller_epoch, self.view.version, self.absent.sought(number))
+        question = Metadata(number, self.view.controller_epoch, self.view.version, sought)
         self.outbox.messages.append((self.metadata_address, question))
 
     def _on_cluster_view(self, sender: Address, view: ClusterView, now_ms: int) -> None:

@@ -23,7 +23,9 @@ SLICE_MS_MAX: Final = 60_000
 class FetchOp(PartitionOp):
     """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
 
-    Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most.
+    Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most. A leader for
+    which too much waits to be sent to this client answers without the records that there are: while there is time, they are asked for
+    again after a pause.
 
     `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
     confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
@@ -102,7 +104,7 @@ class FetchOp(PartitionOp):
                 return answer.error
             for entry in answer.entries:
                 if entry.partition == place.identity:
-                    return self._fetched(entry, place.leader_epoch, now_ms)
+                    return self._fetched(core, entry, place.leader_epoch, now_ms)
         return Code.UNKNOWN_TOPIC_ID
 
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
@@ -116,7 +118,7 @@ class FetchOp(PartitionOp):
         self.known_epoch = leader_epoch
         return Code.NONE
 
-    def _fetched(self, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
+    def _fetched(self, core: ClientCore, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
         try:
             if entry.error == Code.OFFSET_OUT_OF_RANGE:
                 self.fail(self._out_of_range(entry))
@@ -131,7 +133,7 @@ class FetchOp(PartitionOp):
             if self.doubtful and entry.start_offset < self.offset:
                 self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
                 return Code.NONE
-            self._take(self._decode(entry, leader_epoch), now_ms)
+            self._take(core, self._decode(entry, leader_epoch), now_ms)
         except BadBatch as bad:
             broker = self.place.leader if self.place is not None else None
             self.damage = f"broker {broker} answered with a damaged batch: {bad}"
@@ -141,17 +143,21 @@ class FetchOp(PartitionOp):
                 piece.release()
         return Code.NONE
 
-    def _take(self, result: FetchResult, now_ms: int) -> None:
-        """The result, or, of an empty slice that was not the last, where to go on."""
-        whole = self._slice_ms == self.left_ms
+    def _take(self, core: ClientCore, result: FetchResult, now_ms: int) -> None:
+        """The result, or where to go on: after an empty slice that was not the last, or an answer that left out what there is."""
+        is_last = self._slice_ms == self.left_ms
+        left_out = not result.records and result.high_watermark > result.next_offset
         self.left_ms = max(0, self._until_ms - now_ms)
-        if result.records or whole or not self.left_ms:
+        if result.records or not self.left_ms or (is_last and not left_out):
             self.finish(result)
-        else:
-            self.offset = result.next_offset
-            if self.last_epoch >= 0:
-                self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
-            self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
+            return
+        self.offset = result.next_offset
+        if self.last_epoch >= 0:
+            self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
+        self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
+        if left_out:  # whoever sent it has too much under way to us already
+            self.failures += 1
+            self.retry_at = min(now_ms + core.backoff_ms(self.failures), self._until_ms)
 
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: damage that nobody could mend is what the caller has to know."""

@@ -89,7 +89,8 @@ class Reassigning:
         """Have partitions moved to these brokers, the preferred leader first; None cancels what is queued or under way.
 
         Returns once the wishes are stored: `reassignments` says what becomes of them. A later wish overrides an earlier one; a move is
-        complete when all of its target is in sync, and until then nothing is taken away. Each wish is judged by itself: if some are
+        complete when all of its target is in sync, and until then nothing is taken away. What is cancelled goes back at once, or, where
+        fewer complete copies than `min_isr` would be left, when enough of the original replicas are in sync. Each wish is judged by itself: if some are
         refused the others are granted all the same, and what is raised names those refused: InvalidReplicaAssignment,
         NoReassignmentInProgress, UnknownTopicOrPartition.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from replog.controller import alter, asking, elections, explaining, missing, partitions, removal, shutdown, topics
+from replog.controller import alter, asking, elections, explaining, finding, missing, partitions, removal, shutdown, topics
 from replog.controller.decision import Decision
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal
@@ -27,6 +27,7 @@ VERBS: Final[dict[str, Callable[[Controller, AdminAsked], Decision]]] = {
     "elect": elections.elect_leaders,
     "drain": shutdown.drain,
     "explain": explaining.explain,
+    "find_topic": finding.find_topic,
     "reassign": asking.reassign,
     "list_reassignments": asking.list_reassignments,
 }

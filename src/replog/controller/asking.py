@@ -15,12 +15,12 @@ from replog.controller.events import AdminAsked, MovesDue
 from replog.controller.growth import Growth
 from replog.controller.reassign import judged
 from replog.controller.refusal import Refusal, standing
+from replog.controller.writing import written
 from replog.errors import Code
 from replog.messages import AdminAnswer
 from replog.metadata import layout
 from replog.metadata.wishes import encode_replicas
 from replog.model import PartitionId
-from replog.ports import Create, Op, Put
 
 if TYPE_CHECKING:
     from replog.controller.controller import Controller
@@ -87,10 +87,9 @@ def _wish(cluster: Cluster, topic: Topic, partition: PartitionId, target: tuple[
     if known is None and target == assignment.replicas and not moves.is_moving(assignment):
         return []  # it is there
     path = layout.reassigned_path(topic.topic, partition.partition)
-    value, version = encode_replicas(target), 0 if known is None else known.version + 1
-    op: Op = Create(path, value) if known is None else Put(path, value, known.version)
+    op, version, over = written(cluster, path, encode_replicas(target), None if known is None else known.version)
     change: Change = MoveWished(partition, path, version, target, None if known is None else known.created)
-    return [Piece((op,), (change,))]
+    return [Piece((op,), (change, *over))]
 
 
 def list_reassignments(controller: Controller, event: AdminAsked) -> Decision:

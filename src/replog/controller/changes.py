@@ -16,6 +16,7 @@ from replog.ports import LossReport
 
 __all__ = [
     "Admitted",
+    "AdmittedGone",
     "Broker",
     "BrokerAdmitted",
     "BrokerGone",
@@ -31,6 +32,7 @@ __all__ = [
     "MoveWished",
     "NodeStuck",
     "NodesFreed",
+    "Parked",
     "ProposalRefused",
     "RejectionNoted",
     "RemovedGone",
@@ -41,9 +43,11 @@ __all__ = [
     "SilenceSet",
     "StateGone",
     "StateSet",
+    "Stranger",
     "Topic",
     "TopicGone",
     "TopicSet",
+    "Unreadable",
     "WishNoted",
 ]
 
@@ -110,6 +114,13 @@ class BrokerAdmitted:
 
     broker_id: int
     admitted: Admitted
+
+
+@frozen
+class AdmittedGone:
+    """There is no record any more of which life of a broker was let in."""
+
+    broker_id: int
 
 
 @frozen
@@ -230,8 +241,24 @@ class NodeStuck:
 
 
 @frozen
+class Stranger:
+    """Something is below a node that is to be removed; None: it is there no more, or has to be looked for again."""
+
+    path: str
+    node: str | None
+
+
+@frozen
+class Unreadable:
+    """What is at a path (at this version) cannot be read: it counts as absent, and is written over. -1: it is so no more."""
+
+    path: str
+    version: int
+
+
+@frozen
 class NodesFreed:
-    """It is time to try those again."""
+    """It is time to try again what could not be removed, or stored, and to look again at what could not be read."""
 
 
 @frozen
@@ -302,10 +329,18 @@ class Settled:
     partitions: tuple[PartitionId, ...]
 
 
+@frozen
+class Parked:
+    """The state of these partitions cannot be stored now: they are decided again at the next `reconcile`, or when they are due anew."""
+
+    partitions: tuple[PartitionId, ...]
+
+
 Change = (
     BrokerSet
     | BrokerGone
     | BrokerAdmitted
+    | AdmittedGone
     | TopicSet
     | TopicGone
     | StateSet
@@ -320,6 +355,8 @@ Change = (
     | MoveWishGone
     | WishNoted
     | NodeStuck
+    | Stranger
+    | Unreadable
     | NodesFreed
     | ReplicaBroken
     | RoomSet
@@ -329,4 +366,5 @@ Change = (
     | ProposalRefused
     | Due
     | Settled
+    | Parked
 )

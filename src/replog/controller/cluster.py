@@ -8,6 +8,7 @@ from attrs import define, evolve, field
 
 from replog.controller.changes import (
     Admitted,
+    AdmittedGone,
     Broker,
     BrokerAdmitted,
     BrokerGone,
@@ -23,6 +24,7 @@ from replog.controller.changes import (
     MoveWishGone,
     NodesFreed,
     NodeStuck,
+    Parked,
     ProposalRefused,
     RejectionNoted,
     RemovedGone,
@@ -33,9 +35,11 @@ from replog.controller.changes import (
     SilenceSet,
     StateGone,
     StateSet,
+    Stranger,
     Topic,
     TopicGone,
     TopicSet,
+    Unreadable,
     WishNoted,
 )
 from replog.controller.election import effective_min_isr
@@ -66,6 +70,10 @@ class Cluster:
     stuck: dict[str, NodeStuck] = field(factory=dict)
     stuck_before: dict[str, NodeStuck] = field(factory=dict)
     """The same before they were last tried again: people were told of them."""
+    unreadable: dict[str, int] = field(factory=dict)
+    """Path -> version of what is in the way of something that was to be written there."""
+    below: dict[str, str] = field(factory=dict)
+    """Path -> the node below which it is, and which is to be removed; each before what it is below."""
     draining: dict[int, DrainingSet] = field(factory=dict)
     silences: dict[int, SilenceSet] = field(factory=dict)
     """Of lives of brokers that owe answers."""
@@ -75,6 +83,8 @@ class Cluster:
     moving: dict[PartitionId, None] = field(factory=dict)
     """Partitions that are being reassigned."""
     due: dict[PartitionId, None] = field(factory=dict)
+    parked: dict[PartitionId, None] = field(factory=dict)
+    """Partitions whose state could not be stored: they wait, unless they are due again."""
     partitions_total: int = 0
     _by_broker: dict[int, dict[PartitionId, None]] = field(factory=dict)
     _broken: dict[PartitionId, dict[int, int]] = field(factory=dict)
@@ -166,12 +176,22 @@ class Cluster:
         known = self.stuck.get(path)
         return known is not None and known.version == version and created in (None, known.created)
 
+    @property
+    def found(self) -> int:
+        """How much is known to be in the way of removals."""
+        return len(self.stuck) + len(self.below)
+
     def topic_of(self, partition: PartitionId) -> Topic | None:
         """The topic a partition belongs to, if topic id, number and creation number are all right."""
         topic = self.topics.get(partition.topic_id)
         if topic is None or partition.partition not in topic.assignments:
             return None
         return topic if topic.assignments[partition.partition].creation == partition.creation else None
+
+    def is_altered(self, topic: Topic) -> bool:
+        """Whether brokers are to hear of another configuration, also where no state changes."""
+        known = self.topics.get(topic.topic_id)
+        return known is not None and known.config != topic.config
 
     def replicas(self, partition: PartitionId) -> tuple[int, ...]:
         """Assigned brokers in order of preference; empty for an unknown partition."""
@@ -210,6 +230,8 @@ class Cluster:
             case BrokerAdmitted(broker_id, admitted):
                 self.admitted[broker_id] = admitted
                 self._refence(broker_id)
+            case AdmittedGone(broker_id):
+                self.admitted.pop(broker_id, None)  # found by whoever lets a new life in: it is fenced
             case TopicSet(topic):
                 self._set_topic(topic)
             case TopicGone(topic_id):
@@ -225,6 +247,10 @@ class Cluster:
                 self.due.update(dict.fromkeys(partitions))
             case Settled(partitions):
                 _drop(self.due, partitions)
+                _drop(self.parked, partitions)
+            case Parked(partitions):
+                _drop(self.due, partitions)
+                self.parked.update(dict.fromkeys(partitions))
             case _:
                 self._apply_record(change)
 
@@ -279,7 +305,18 @@ class Cluster:
             case NodeStuck(path):
                 self.stuck[path] = change
                 self._take_turn(change.partition)
+            case Stranger(path, None):
+                self.below.pop(path, None)
+            case Stranger(path, str(node)):
+                self.below[path] = node
+            case Unreadable(path, -1):
+                self.unreadable.pop(path, None)
+            case Unreadable(path, version):
+                self.unreadable[path] = version
             case NodesFreed():
+                self.unreadable.clear()
+                self.below.clear()
+                self.apply(Due(tuple(self.parked)))
                 self.stuck_before, self.stuck = self.stuck, {}
                 for stuck in self.stuck_before.values():
                     self._take_turn(stuck.partition)
@@ -333,7 +370,7 @@ class Cluster:
                 self._forget(partition)
 
     def _forget(self, partition: PartitionId) -> None:
-        for known in (self.states, self.due, self.wishes, self._broken, self._roomless, self._refused):
+        for known in (self.states, self.due, self.parked, self.wishes, self._broken, self._roomless, self._refused):
             known.pop(partition, None)
         self.turns.put(partition, "", None)
 

@@ -53,6 +53,7 @@ from replog.controller.events import (
     WishesSeen,
 )
 from replog.controller.isr_change import change_isr
+from replog.controller.writing import written
 from replog.errors import Code
 from replog.messages import AdminAnswer, AlterIsrAnswer, AlterIsrEntry, AlterIsrResult
 from replog.metadata import judgements, layout
@@ -354,14 +355,13 @@ class Controller:
         broker = cluster.brokers[broker_id]
         path = judgements.admitted_path(broker_id)
         known = cluster.admitted.get(broker_id)
-        version = 0 if known is None else known.version + 1
         admission = judgements.Admission(broker.info.broker_epoch, broker.incarnation, broker.info.directory_id)
         value = judgements.encode_admission(admission)
-        op = Create(path, value) if known is None else Put(path, value, known.version)
+        op, version, ended = written(cluster, path, value, None if known is None else known.version)
         admitted = Admitted(admission.broker_epoch, admission.incarnation, admission.directory_id, version)
         due = tuple(p for p in cluster.on_broker(broker_id) if self.leaderless(p))
         told = Told("broker_admitted", {"broker": broker_id, "broker_epoch": admission.broker_epoch})
-        return Piece((op,), (BrokerAdmitted(broker_id, admitted), Due(due)), (told,))
+        return Piece((op,), (BrokerAdmitted(broker_id, admitted), *ended, Due(due)), (told,))
 
     def leaderless(self, partition: PartitionId) -> bool:
         """Whether nobody leads the partition now."""

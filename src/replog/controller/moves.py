@@ -2,6 +2,9 @@
 
 A move begins with more replicas (the target first, then those that leave), goes on while the new ones catch up, and ends with the
 target alone, once every one of it is in sync. The replicas from before the first wish, and their order, stay in the record.
+
+A cancelled move ends at once, unless those that were to join are needed: where without them fewer complete copies than min ISR would
+be left, it first goes back, that is on to the original replicas, and ends when enough of these are complete.
 """
 
 from __future__ import annotations
@@ -13,7 +16,20 @@ from attrs import evolve
 from replog.controller.election import Choice, Loss, with_isr
 from replog.model import Assignment, PartitionState
 
-__all__ = ["cancelled", "completed", "in_order_of_trust", "is_complete", "is_moving", "left", "placed", "restored", "started", "target_of"]
+__all__ = [
+    "cancelled",
+    "completed",
+    "costs_copies",
+    "in_order_of_trust",
+    "is_complete",
+    "is_moving",
+    "is_returning",
+    "left",
+    "placed",
+    "restored",
+    "started",
+    "target_of",
+]
 
 
 def is_moving(assignment: Assignment) -> bool:
@@ -32,6 +48,11 @@ def started(assignment: Assignment, target: Sequence[int]) -> Assignment:
     removing = tuple(r for r in assignment.replicas if r not in target)
     adding = tuple(r for r in target if r not in original)
     return evolve(assignment, replicas=(*target, *removing), adding=adding, removing=removing, original=original)
+
+
+def is_returning(assignment: Assignment) -> bool:
+    """Whether a move is on its way to where it came from."""
+    return is_moving(assignment) and set(target_of(assignment)) == set(assignment.original)
 
 
 def placed(assignment: Assignment, replicas: Sequence[int]) -> Assignment:
@@ -55,16 +76,29 @@ def in_order_of_trust(assignment: Assignment) -> tuple[int, ...]:
     return tuple(sorted(assignment.replicas, key=lambda r: r not in before))
 
 
-def is_complete(assignment: Assignment, isr: Container[int]) -> bool:
+def costs_copies(assignment: Assignment, state: PartitionState, *, min_isr: int) -> bool:
+    """Whether going back at once would leave fewer complete copies than there are now, and than `min_isr`.
+
+    So many hold whatever was acknowledged (KIP-966): no cancellation may be what takes that away.
+    """
+    complete = {*state.isr, *state.elr}
+    kept = complete.intersection(restored(assignment).replicas)
+    return len(kept) < min(min_isr, len(complete))
+
+
+def is_complete(assignment: Assignment, state: PartitionState, *, min_isr: int) -> bool:
     """Whether every replica of the target is in sync: no fewer, or old ones would go before new ones are complete (P-85, KAFKA-15665).
 
-    Who leaves does not matter, dead or alive (P-89).
+    Who leaves does not matter, dead or alive (P-89). On the way back enough are in sync: nobody of the original replicas is new.
     """
-    return all(r in isr for r in target_of(assignment))
+    target = target_of(assignment)
+    if is_returning(assignment) and any(r in state.isr for r in target) and not costs_copies(assignment, state, min_isr=min_isr):
+        return True
+    return all(r in state.isr for r in target)
 
 
 def completed(assignment: Assignment, state: PartitionState, *, min_isr: int, live: Container[int]) -> PartitionState:
-    """The state of the partition on its target alone, all of which is in sync; `min_isr` is the one that counts there.
+    """The state of the partition on its target alone, which is complete; `min_isr` is the one that counts there.
 
     A leader that leaves hands over to the first of the target that may lead; if none may, it is deposed all the same (P-88). Whenever a
     member of the ISR leaves the leader epoch grows, so that nothing it says later counts.

@@ -2,6 +2,9 @@
 
 A notice keeps its number until the broker has applied it: what is sent again under that number is the newest state of
 the partitions it was about, perhaps none of them any more. So a broker's count of notices without a gap always gets on.
+
+It is sent again after an ack timeout in which the broker has acknowledged nothing before it: one that is slow, and works through
+what it was told earlier, would only have more to do. Of those before it each is acknowledged once, so its turn comes.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ Look = Callable[[PartitionId], PartitionNotice | None]
 @define
 class _Notice:
     sent_ms: int
-    """Unanswered since then; later than now while it waits, because the broker had no room for copies that it names."""
+    """Unanswered since then, or since the broker acknowledged one before it; later than now while it waits, because the broker had
+    no room for copies that it names."""
     complete: bool = False
     keys: dict[PartitionId, None] = field(factory=dict)
     stops: dict[PartitionId, StopEntry] = field(factory=dict)
@@ -42,6 +46,8 @@ class BrokerOutbox:
     broker_epoch: int
     stops_max: int = 1_000
     """So many stops are under way at once: each may cost the broker some work on its disk."""
+    beat_ms: int = 0
+    """Between two heartbeats. Late ones come together, and all of them may be older than what was sent a moment ago."""
     pause_ms: int = 0
     """Doubled each time that the broker has no room for what a notice names."""
     announced: bool = False
@@ -61,6 +67,8 @@ class BrokerOutbox:
     alive_ms: int = -1
     """When it last said anything."""
     _heartbeat_ms: int = -1
+    _applied: int = -1
+    """As the newest heartbeat says."""
     _leaves_after: int | None = None
     _roomless: dict[PartitionId, None] = field(factory=dict)
     """Copies that the broker had no room for, and has not made since."""
@@ -163,6 +171,8 @@ class BrokerOutbox:
             notice.keys = missing
             self._newest.update(dict.fromkeys(missing, number))
             self._hold(notice, now_ms)
+            return False
+        self._got_on(number, now_ms)
         if number != self.complete_notice or self.acknowledged:
             return False
         self.acknowledged = True
@@ -173,6 +183,12 @@ class BrokerOutbox:
         notice.sent_ms = now_ms + self.pause_ms * ((1 << min(notice.refusals, 2)) - 1)
         notice.refusals += 1
         notice.asked_ms, notice.sends = notice.sent_ms + self.pause_ms, 0
+
+    def _got_on(self, number: int, now_ms: int) -> None:
+        """The broker has applied this one only now: those after it, sent later, are not late yet."""
+        for later, notice in self._notices.items():
+            if later > number:
+                notice.sent_ms = max(notice.sent_ms, now_ms)
 
     def take_removals(self) -> tuple[bytes, ...]:
         """The deleted topics that the acknowledgement of the complete notice is about; asked once."""
@@ -204,15 +220,22 @@ class BrokerOutbox:
         return [] if notice is None else list(notice.stops.values())
 
     def heartbeat(self, applied: int, now_ms: int) -> list[int]:
-        """Notices up to `applied` have arrived. Returns those to send again: under way since before the last heartbeat.
+        """Notices up to `applied` have arrived. Returns those to send again: under way since before the last heartbeat, and for as
+        long as it takes from one to the next.
 
-        The complete notice and stops wait for their answer all the same: it carries more than an acknowledgement.
+        None of them if this one acknowledges others. The complete notice and stops wait for their answer all the same: it carries
+        more than an acknowledgement.
         """
-        for number in [n for n in self._notices if n <= applied]:
+        arrived = [n for n in self._notices if n <= applied]
+        if any(n > self._applied for n in arrived):
+            self._got_on(applied, now_ms)
+        self._applied = max(self._applied, applied)
+        for number in arrived:
             if not self._notices[number].is_stop and number != self.complete_notice:
                 self._forget(number)
                 self.heard_ms = now_ms
-        missing = [n for n, notice in self._notices.items() if n > applied and notice.sent_ms <= self._heartbeat_ms]
+        before_ms = min(self._heartbeat_ms, now_ms - self.beat_ms)
+        missing = [n for n, notice in self._notices.items() if n > applied and notice.sent_ms <= before_ms]
         self._heartbeat_ms = self.alive_ms = now_ms
         return missing
 
@@ -226,7 +249,7 @@ class BrokerOutbox:
         return any(notice.sends > 1 and max(notice.asked_ms, since) <= before_ms for notice in self._notices.values())
 
     def overdue(self, before_ms: int) -> list[int]:
-        """Notices sent at or before a time and not acknowledged."""
+        """Notices that wait since a time, or longer."""
         return [n for n, notice in self._notices.items() if notice.sent_ms <= before_ms]
 
     def unacknowledged(self) -> int:
@@ -234,18 +257,21 @@ class BrokerOutbox:
         return len(self._notices)
 
     def oldest_ms(self) -> int | None:
-        """When the notice that waits for longest was sent last."""
+        """Since when that notice waits that is to be sent again next."""
         return min((notice.sent_ms for notice in self._notices.values()), default=None)
 
 
 class Outboxes:
     """Every registered broker's outbox, and the messages made from them."""
 
-    def __init__(self, controller_id: int, controller_epoch: int, ack_timeout_ms: int, look: Look, stops_max: int = 1_000) -> None:
+    def __init__(
+        self, controller_id: int, controller_epoch: int, ack_timeout_ms: int, look: Look, stops_max: int = 1_000, beat_ms: int = 0
+    ) -> None:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._ack_timeout_ms = ack_timeout_ms
         self._stops_max = stops_max
+        self._beat_ms = beat_ms
         self._look = look
         self._brokers: dict[int, BrokerOutbox] = {}
         self._changed: dict[int, None] = {}
@@ -253,7 +279,7 @@ class Outboxes:
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
         """A broker's life begins: what an earlier one was told counts no more."""
-        self._brokers[broker_id] = BrokerOutbox(broker_epoch, self._stops_max, self._ack_timeout_ms)
+        self._brokers[broker_id] = BrokerOutbox(broker_epoch, self._stops_max, self._beat_ms, self._ack_timeout_ms)
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone."""

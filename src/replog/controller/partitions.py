@@ -17,6 +17,7 @@ from replog.controller.changes import Due, StateSet, Topic, TopicSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
+from replog.controller.finding import check_meant
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
 from replog.controller.wishes import granted, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
@@ -36,13 +37,17 @@ def add_partitions(controller: Controller, event: AdminAsked) -> Decision:
     """`total` is the number wanted. What is there already is kept, so that asking twice adds once.
 
     `count` says how many there were when it was first asked: if there are more than `total` by now, because somebody else has asked for
-    more, this wish has come true, too. Who does not say it means those that there are when the request is first decided.
+    more, this wish has come true, too. Who does not say it means those that there are when the request is first decided. Nor is anything
+    added once more when what was added is removed: see `check_meant`.
     """
     cluster, request = controller.cluster, event.request
     gone = stored_and_gone(cluster, event, {"partitions": request.arguments.get("total")})
     if gone is not None:
         return gone
     topic = standing(cluster, named(request.arguments))
+    is_stored = event.progress is not None
+    if not is_stored:
+        check_meant(topic, request)
     total, first = request.arguments.get("total"), request.arguments.get("count")
     count, limit = len(topic.assignments), controller.config.topic_partitions_max
     if first is not None and (not isinstance(first, int) or isinstance(first, bool)):
@@ -50,7 +55,7 @@ def add_partitions(controller: Controller, event: AdminAsked) -> Decision:
     least = count if first is None else min(first, count)
     if not isinstance(total, int) or isinstance(total, bool) or not least <= total <= limit:
         raise Refusal(Code.INVALID_PARTITIONS, f"total is {total!r}; topic {topic.topic!r} has {count}, allowed are {count} to {limit}")
-    if count < total:
+    if count < total and not is_stored:
         added = _placed(cluster, topic, total, request.arguments.get("assignment"))
         grown = _grown(topic, added)
         topics.fitting(controller, grown)

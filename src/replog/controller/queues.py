@@ -52,6 +52,8 @@ class Queues:
     background: deque[Queued] = field(factory=deque)
     _finishing: set[bytes] = field(factory=set)
     """Ids of topics whose FinishDeletion waits."""
+    _given_up: set[bytes] = field(factory=set)
+    """And of those whose last one was given up."""
     _in_vain: dict[str, int] = field(factory=dict)
     rechecking: bool = False
     """Whether a Recheck waits: in turn with other urgent events, so that neither waits for all of the other."""
@@ -101,6 +103,15 @@ class Queues:
         """Every row may be tried again."""
         self._in_vain.clear()
 
+    def given_up(self, event: Event) -> bool:
+        """An event could not be stored. Whether people are to be told: not of a deletion that is tried again with each `reconcile`, nor of
+        rechecks, whose partitions are told one by one."""
+        if isinstance(event, FinishDeletion):
+            is_news = event.topic_id not in self._given_up
+            self._given_up.add(event.topic_id)
+            return is_news
+        return not isinstance(event, Recheck)
+
     def done(self, queued: Queued, *, stored: bool = True) -> None:
         """An event that was the next one has been decided and `stored`, or given up. Others may have been asked for meanwhile."""
         if stored:
@@ -111,6 +122,8 @@ class Queues:
             self.rechecking = False
         elif isinstance(queued.event, FinishDeletion):
             self._finishing.discard(queued.event.topic_id)
+            if stored:
+                self._given_up.discard(queued.event.topic_id)
 
     @staticmethod
     def _looks_at(row: str, queued: Queued) -> bool:

@@ -16,6 +16,7 @@ from replog.config import TopicConfig
 from replog.controller import reassign
 from replog.controller.changes import (
     Admitted,
+    AdmittedGone,
     Broker,
     BrokerAdmitted,
     Change,
@@ -24,32 +25,33 @@ from replog.controller.changes import (
     DrainingGone,
     DrainingSet,
     LossNoted,
+    MoveWishGone,
     RejectionNoted,
     RemovedGone,
     RemovedSet,
     Settled,
     StateGone,
     StateSet,
+    Stranger,
     Topic,
     TopicGone,
     TopicSet,
+    Unreadable,
     WishNoted,
 )
 from replog.controller.cluster import Cluster
 from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen, TopicsSeen, Wish, WishesSeen
 from replog.controller.topics import resolved
-from replog.errors import StoreCorrupt, UsageError
+from replog.errors import ReplogError, StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
 from replog.metadata.judgements import LossRecord
-from replog.metadata.paths import PATH_CHARACTERS_MAX
+from replog.metadata.paths import check_path
+from replog.metadata.wishes import decode_replicas
 from replog.model import BrokerInfo, PartitionId, PartitionState
 from replog.ports import Event as Told
 from replog.ports import Versioned
 
 __all__ = ["Reader", "Script"]
-
-_PARENT_MAX = PATH_CHARACTERS_MAX - 12
-"""Characters of a path below which that of a wish can be read."""
 
 Script = Generator[tuple[Any, Any], Any, Any]
 """Yields (verb, argument) of a StoreCall; is sent its value."""
@@ -62,6 +64,8 @@ class Reader:
         self._slice_max = slice_max
         self._tell = tell
         self._armed: set[str] = set()
+        self._unreadable: dict[str, str] = {}
+        """Path -> what was told to be wrong with it: told once, not with each look."""
 
     def fired(self, path: str) -> None:
         """A watch fires once."""
@@ -85,9 +89,28 @@ class Reader:
         """(name, value) of every child of a level that has a value, sorted by name."""
         if watched:
             yield from self.watch(parent)
-        names: list[str] = yield "list", parent
+        names = yield from self.names(parent)
         values = yield from self.read_each([f"{parent}/{name}" for name in names])
         return [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+
+    def names(self, parent: str) -> Script:
+        """Names of the children of a level; one that makes no path that can be read is told, and left out."""
+        found: list[str] = yield "list", parent
+        names = [name for name in found if self._is_path(f"{parent}/{name}")]
+        told = [path for path in self._unreadable if path.startswith(f"{parent}/")]
+        there = set(found) if told else ()
+        for path in told:
+            if path[len(parent) + 1 :].partition("/")[0] not in there:
+                del self._unreadable[path]  # it is gone; what comes in its place is told again
+        return names
+
+    def _is_path(self, path: str) -> bool:
+        try:
+            check_path(path)
+        except UsageError as error:
+            self._say_unreadable(path, error)
+            return False
+        return True
 
     def read_each(self, paths: Sequence[str]) -> Script:
         """Values at many paths, a slice at a time."""
@@ -99,10 +122,17 @@ class Reader:
     def _decoded(self, path: str, decode: Callable[..., Any], *arguments: Any) -> Any:
         """What `decode` makes of its arguments; None, told as an event, where it cannot be read: one bad value stops nothing else."""
         try:
-            return decode(*arguments)
+            made = decode(*arguments)
         except (StoreCorrupt, UsageError) as error:
-            self._tell(Told("store_value_unreadable", {"path": path, "error": str(error)}))
+            self._say_unreadable(path, error)
             return None
+        self._unreadable.pop(path, None)
+        return made
+
+    def _say_unreadable(self, path: str, error: ReplogError) -> None:
+        if self._unreadable.get(path) != str(error):
+            self._unreadable[path] = str(error)
+            self._tell(Told("store_value_unreadable", {"path": path, "error": str(error)}))
 
     def _readable(self, parent: str, decode: Callable[[str, Versioned], Any], *, watched: bool = False) -> Script:
         """What `decode` makes of the path and value of every child of a level; those that cannot be read are told and left out."""
@@ -168,7 +198,7 @@ class Reader:
 
     def losses(self) -> Script:
         """What elections may have lost."""
-        topics: list[str] = yield "list", judgements.LOSSES
+        topics = yield from self.names(judgements.LOSSES)
         changes: list[Change] = []
         for topic in topics:
             found = yield from self._children(f"{judgements.LOSSES}/{topic}", watched=False)
@@ -184,14 +214,10 @@ class Reader:
     def wishes(self, row: str) -> Script:
         """What is written in a row of wishes about partitions: below each topic."""
         yield from self.watch(row)
-        topics: list[str] = yield "list", row
+        topics = yield from self.names(row)
         wishes: list[Wish] = []
         for topic in topics:
-            parent = f"{row}/{topic}"
-            if len(parent) > _PARENT_MAX:
-                self._tell(Told("store_value_unreadable", {"path": parent, "error": f"a name of {len(topic)} characters"}))
-                continue
-            wishes += yield from self._wishes_below(parent)
+            wishes += yield from self._wishes_below(f"{row}/{topic}")
         return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
 
     def _wishes_below(self, parent: str) -> Script:
@@ -204,7 +230,7 @@ class Reader:
         found: list[tuple[str, int | None, int]] = []
         parents = [layout.rejected_path(layout.DELETE_TOPICS)]
         for row in layout.WISHES:
-            topics: list[str] = yield "list", layout.rejected_path(row)
+            topics = yield from self.names(layout.rejected_path(row))
             parents += [f"{layout.rejected_path(row)}/{topic}" for topic in topics]
         for parent in parents:
             for name, value in (yield from self._children(parent, watched=False)):
@@ -220,9 +246,14 @@ class Reader:
         values = yield from self.read_each(paths)
         changes: list[Change] = []
         for path, value in zip(paths, values, strict=True):
+            if path in cluster.below:
+                changes.append(Stranger(path, None))
+                continue
             change = self._decoded(path, _now, cluster, path, value)
-            if change is None and value is not None:
-                change = _left_alone(cluster, path)
+            if value is not None and path in self._unreadable:
+                changes += _in_the_way(cluster, path, value)
+            elif path in cluster.unreadable:
+                changes.append(Unreadable(path, -1))
             if change is not None:
                 changes.append(change)
             if isinstance(change, TopicSet):
@@ -246,13 +277,38 @@ def _state(topic: Topic, partition: int, path: str, value: Versioned) -> Partiti
     return evolve(state, min_isr=Cluster.min_isr_of(topic, partition))
 
 
-def _left_alone(cluster: Cluster, path: str) -> Change | None:
-    """A partition whose state cannot be read is not decided any more, so that it holds up nobody else."""
-    place = layout.place_of(path) if path.startswith(f"{layout.TOPICS}/") else None
-    topic_id = None if place is None or place.row != "partition_state" else cluster.names.get(place.topic or "")
-    if place is None or topic_id is None or place.topic_partition.partition not in cluster.topics[topic_id].assignments:
-        return None
-    return Settled((cluster.topics[topic_id].identity(place.topic_partition.partition),))
+def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
+    """What cannot be read at a path that was to be written: it counts as absent, and is written over, at the version that it has.
+
+    Not so what is known here: a deletion that is under way, and who holds copies of what is deleted; those values are stored again, or
+    removed, over it. And a partition whose state cannot be read is not decided any more, so that it holds up nobody else.
+    """
+    over = Unreadable(path, value.version)
+    if path.startswith(f"{judgements.ADMITTED}/"):
+        return [AdmittedGone(judgements.admitted_broker(path)), over]
+    try:
+        place = layout.place_of(path)
+    except StoreCorrupt:
+        return []  # of a wish that is put away
+    topic_id = cluster.names.get(place.topic or "", b"")
+    match place.row:
+        case "partition_state":
+            topic, number = cluster.topics.get(topic_id), place.topic_partition.partition
+            return [] if topic is None or number not in topic.assignments else [Settled((topic.identity(number),))]
+        case layout.DRAINING:
+            assert place.broker_id is not None
+            return [DrainingGone(place.broker_id), over]
+        case layout.REMOVED:
+            known = cluster.removed.get(place.topic_id or b"")
+            return [over] if known is None else [evolve(known, version=value.version)]
+        case layout.DELETE_TOPICS:
+            wishes = [wish for wish in cluster.deletions.values() if wish.topic == place.topic]
+            return [evolve(wish, version=value.version, created=value.created) for wish in wishes] or [over]
+        case layout.PARTITIONS_REASSIGNED:
+            partition = reassign.named_at(cluster, path)
+            return [over] if partition is None else [over, MoveWishGone(partition)]
+        case _:
+            return []
 
 
 def _broker(path: str, value: Versioned) -> Broker:
@@ -264,10 +320,7 @@ def _broker(path: str, value: Versioned) -> Broker:
 
 
 def _admitted(path: str, value: Versioned) -> BrokerAdmitted:
-    name = path.rsplit("/", 1)[1]
-    if not (name.isascii() and name.isdecimal()):
-        raise StoreCorrupt(path, f"{name!r} is not the number of a broker")
-    broker_id = int(name)
+    broker_id = judgements.admitted_broker(path)
     said = judgements.decode_admission(path, value.value)
     return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version))
 
@@ -301,7 +354,7 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     if path.startswith(judgements.LOSSES):
         return LossNoted(path, -1) if value is None else LossNoted(path, value.version, _loss(path, value.value))
     if path.startswith(judgements.ADMITTED):
-        return None if value is None else _admitted(path, value)
+        return AdmittedGone(judgements.admitted_broker(path)) if value is None else _admitted(path, value)
     place = layout.place_of(path)
     topic_id = cluster.names.get(place.topic or "")
     match place.row:
@@ -329,6 +382,8 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
         case layout.REJECTED:
             return RejectionNoted(path, -1 if value is None else value.version)
         case layout.PARTITIONS_REASSIGNED:
+            if value is not None:
+                decode_replicas(path, value.value)  # raises
             return reassign.seen(cluster, path, value)
         case layout.PARTITIONS_REMOVE:
             return WishNoted(path, -1 if value is None else value.version)

@@ -23,6 +23,7 @@ from replog.controller.election import Loss, effective_min_isr
 from replog.controller.events import MovesDue, Wish
 from replog.controller.growth import Growth
 from replog.controller.refusal import Refusal, standing
+from replog.controller.turns import urgency
 from replog.controller.wishes import ended, granted, is_stuck, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import StopEntry
@@ -89,7 +90,7 @@ def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId) -> tuple[P
     assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
     if state is None:
         return None, None
-    min_isr = effective_min_isr(topic.config.min_isr, moves.restored(assignment).replicas)
+    min_isr = _min_isr(topic, moves.restored(assignment).replicas)
     unclean = topic.config.unclean_leader_election
     choice = moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
     if choice is None:
@@ -216,12 +217,16 @@ def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
     done = ended(cluster, wish)
     if target is None:
         back, loss = _way_back(cluster, topic, partition)
+        original = moves.restored(assignment).replicas
+        if state is not None and loss is None and moves.costs_copies(assignment, state, min_isr=_min_isr(topic, original)):
+            onward = moves.started(assignment, original)
+            return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),), what="reassignment_returns")
         return _Turn(partition, moves.restored(assignment), back, *done, loss, what="reassignment_cancelled")
     onward = moves.started(assignment, target)
     if state is None or not (onward.adding or onward.removing):
         # Nothing to wait for: nothing was ever written, or only the order is another.
         return _Turn(partition, moves.placed(assignment, target), state, *done, what="reassignment_completed")
-    if moves.is_complete(onward, state.isr):
+    if moves.is_complete(onward, state, min_isr=_min_isr(topic, target)):
         return _completed(controller, topic, partition, onward, state)
     return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),))
 
@@ -236,9 +241,9 @@ def completes(cluster: Cluster, partition: PartitionId, state: PartitionState) -
         return False
     assignment = topic.assignments[partition.partition]
     wish = cluster.wishes.get(partition)
-    if wish is not None and wish.target != moves.target_of(assignment):
+    if wish is not None and urgency(assignment, wish, is_stuck=False) is not None:
         return False
-    return moves.is_complete(assignment, state.isr)
+    return moves.is_complete(assignment, state, min_isr=_min_isr(topic, moves.target_of(assignment)))
 
 
 def completions(
@@ -255,11 +260,15 @@ def completions(
 def _completed(controller: Controller, topic: Topic, partition: PartitionId, assignment: Assignment, state: PartitionState) -> _Turn:
     cluster = controller.cluster
     arrived = moves.placed(assignment, moves.target_of(assignment))
-    min_isr = effective_min_isr(topic.config.min_isr, arrived.replicas)
-    after = moves.completed(assignment, state, min_isr=min_isr, live=_able(cluster, partition))
+    after = moves.completed(assignment, state, min_isr=_min_isr(topic, arrived.replicas), live=_able(cluster, partition))
     wish = cluster.wishes.get(partition)
     ops, changes = ((), ()) if wish is None else ended(cluster, wish)
-    return _Turn(partition, arrived, after, ops, changes, what="reassignment_completed")
+    what = "reassignment_completed" if wish is None or wish.target is not None else "reassignment_cancelled"
+    return _Turn(partition, arrived, after, ops, changes, what=what)
+
+
+def _min_isr(topic: Topic, replicas: Sequence[int]) -> int:
+    return effective_min_isr(topic.config.min_isr, replicas)
 
 
 def _able(cluster: Cluster, partition: PartitionId) -> list[int]:

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from replog.controller import topics
 from replog.controller.changes import Change, StateGone, Topic, TopicSet, WishNoted
+from replog.controller.clearing import clearing
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.losses import ends_of_losses
@@ -57,6 +58,8 @@ def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
     unwished = [p for p in left if layout.partition_remove_path(topic.topic, p.partition) not in wished]
     if len(left) > slice_max and unwished:
         pieces = [_wish(topic, partition) for partition in unwished[: controller.config.slice_partitions_max]]
+    elif below := _below(controller, topic, left[:slice_max]):
+        return Decision(pack(controller.guard, below), after=(event,))
     else:
         paths = [layout.partition_remove_path(topic.topic, p.partition) for p in left[:slice_max]]
         ops = [Delete(path, wished[path]) for path in paths if path in wished and not controller.cluster.is_stuck(path, wished[path])]
@@ -117,6 +120,12 @@ def _wish(topic: Topic, partition: PartitionId) -> Piece:
     return Piece((Create(path, encode_partition_remove(partition.creation)),), (WishNoted(path, 0),))
 
 
+def _below(controller: Controller, topic: Topic, gone: Sequence[PartitionId]) -> list[Piece]:
+    """What removes what somebody has written below the states of these."""
+    states = (layout.partition_state_path(topic.topic, p.partition) for p in gone)
+    return clearing(controller.cluster, states, controller.config.slice_partitions_max)
+
+
 def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], ops: Sequence[Op]) -> tuple[Topic, Piece]:
     """The topic without these partitions; `ops` end their wishes, in the same transaction."""
     leaves = {p.partition for p in gone}
@@ -170,6 +179,7 @@ def removals_wished(controller: Controller, name: str, found: Sequence[Wish]) ->
     yield from (Piece((op,), (WishNoted(op.path, -1),)) for op in done)
     slice_max = _slice_max(controller)
     for at in range(0, len(gone), slice_max):
+        yield from _below(controller, topic, gone[at : at + slice_max])
         topic, piece = _shrunk(controller, topic, gone[at : at + slice_max], ops[at : at + slice_max])
         yield piece
 

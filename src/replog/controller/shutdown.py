@@ -13,11 +13,12 @@ from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, Step, pack
 from replog.controller.events import AdminAsked, BrokersSeen, DrainingEnded, Event, ShutdownAsked
 from replog.controller.refusal import Refusal
+from replog.controller.writing import written
 from replog.errors import Code
 from replog.messages import AdminAnswer, ControlledShutdownAnswer
 from replog.metadata import layout
 from replog.model import PartitionId
-from replog.ports import Create, Delete, Put
+from replog.ports import Delete
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def _drained(controller: Controller, broker_id: int, event: Event) -> Decision |
     cluster = controller.cluster
     if broker_id not in cluster.leaving():
         return Decision(pack(controller.guard, [_record(cluster, broker_id)]), after=(event,))
-    away = (p for p in _remaining(cluster, broker_id) if p not in cluster.due and _can_move(cluster, p))
+    tried = {**cluster.due, **cluster.parked}  # what could not be stored remains
+    away = (p for p in _remaining(cluster, broker_id) if p not in tried and _can_move(cluster, p))
     todo = tuple(p for p in away if controller.choose(p).state is not None)
     if todo:
         return Decision((Step(changes=(Due(todo),)),), after=(event,))
@@ -85,9 +87,9 @@ def _record(cluster: Cluster, broker_id: int) -> Piece:
     path, broker_epoch = layout.draining_path(broker_id), cluster.brokers[broker_id].info.broker_epoch
     known = cluster.draining.get(broker_id)
     value = layout.encode_draining(broker_epoch)
-    op = Create(path, value) if known is None else Put(path, value, known.version)
-    change = DrainingSet(broker_id, broker_epoch, 0 if known is None else known.version + 1)
-    return Piece((op,), (change,), (Told("broker_draining", {"broker": broker_id, "broker_epoch": broker_epoch}),))
+    op, version, over = written(cluster, path, value, None if known is None else known.version)
+    told = Told("broker_draining", {"broker": broker_id, "broker_epoch": broker_epoch})
+    return Piece((op,), (DrainingSet(broker_id, broker_epoch, version), *over), (told,))
 
 
 def _remaining(cluster: Cluster, broker_id: int) -> list[PartitionId]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from replog.controller import reassign
 from replog.controller.changes import NodeStuck
+from replog.controller.clearing import strangers
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Step
 from replog.controller.reading import Reader, Script
@@ -26,14 +27,15 @@ _ROWS: Final = tuple(f"{row}/" for row in (*layout.WISHES, layout.DELETE_TOPICS,
 
 
 def let_be(reader: Reader, cluster: Cluster, refused: Sequence[Delete], beside: Sequence[Delete]) -> Script:
-    """Those of the nodes, of which a removal was refused, that have something below them: one step that notes it, or none.
+    """Those of the nodes, of which a removal was refused, that have something below them: steps that note it, or none.
 
-    If there are any, those that were to be removed in the same transactions (`beside`) are looked at too, and not one after the other.
+    What is below the nodes of topics is noted, too, because it goes with them. If there are any, those that were to be removed in the same
+    transactions (`beside`) are looked at too, and not one after the other.
     """
     steps: list[Step] = yield from _found(reader, cluster, refused)
     if steps:
         steps += yield from _found(reader, cluster, [op for op in beside if op not in refused])
-    return steps
+    return [*steps, *(yield from strangers(reader, refused, beside))]
 
 
 def _found(reader: Reader, cluster: Cluster, removals: Sequence[Delete]) -> Script:

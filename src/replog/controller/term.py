@@ -11,7 +11,7 @@ from replog.config import BrokerConfig
 from replog.controller import topics
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Won, still_seated
-from replog.controller.changes import BrokerGone, BrokerSet, Due, NodesFreed, Settled, StateGone, StateSet, Topic, TopicSet
+from replog.controller.changes import BrokerGone, BrokerSet, Due, NodesFreed, Settled, StateGone, StateSet, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -23,6 +23,7 @@ from replog.controller.events import (
     Event,
     FinishDeletion,
     IsrProposed,
+    MovesDue,
     Recheck,
     RejectionsSeen,
     ReplicasLost,
@@ -33,6 +34,7 @@ from replog.controller.events import (
 from replog.controller.lastknown import LastKnown
 from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
 from replog.controller.outboxes import BrokerOutbox, Outboxes
+from replog.controller.parking import parked, unstored
 from replog.controller.queues import Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import resigned, why_given_up
@@ -47,7 +49,6 @@ from replog.messages import (
     ClusterView,
     Heartbeat,
     LeaderAndIsrAnswer,
-    PartitionNotice,
     ReplicaStates,
     ReplicaStatesAnswer,
     StopReplicaAnswer,
@@ -90,7 +91,8 @@ class Term:
         self._unsure: dict[str, None] = {}
         """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
         self._failure: ReplogError | None = None
-        """What the store said to the last step that it did not commit."""
+        """What the store said to the last step that it did not commit; and which states of the last decision it did not store."""
+        self._unstored: dict[PartitionId, ReplogError] = {}
         self.loaded = False
         self._now_ms = self._wall_ms = 0
         self._begin()
@@ -102,8 +104,9 @@ class Term:
         self.controller.wall_ms = self._wall_ms
         self.cluster = self.controller.cluster
         epoch = self._won.controller_epoch
-        self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, self._newest, self._config.slice_partitions_max)
         self.views = Views(self.cluster, self._broker_id, epoch, self._cluster_id)
+        notice, slice_max = self.views.notice, self._config.slice_partitions_max
+        self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, notice, slice_max, self._config.heartbeat_ms)
         self.last_known = LastKnown(epoch)
         self.balance = Rhythm(self._config.leader_imbalance_check_ms)
 
@@ -192,8 +195,8 @@ class Term:
         paths = list(self._unsure)
         changes = yield from self._reader.again(self.cluster, paths)
         yield from self._confirm()
-        self._applied(Step(changes=tuple(changes), stops=topics.stops_of(self.cluster, changes)))
-        self._applied(Step(changes=(topics.due_after(changes),)))
+        stops, due = topics.stops_of(self.cluster, changes), topics.due_after(self.cluster, changes)
+        self._applied(Step(changes=(*changes, due), stops=stops))
         for path in paths:
             self._unsure.pop(path, None)
 
@@ -213,11 +216,13 @@ class Term:
         queued = self._queues.next()
         assert queued is not None
         decision = self.controller.decide(queued.event)
-        tries, stuck = self._queues.tries(queued), len(self.cluster.stuck)
+        tries, found = self._queues.tries(queued), self.cluster.found
         steps = decision.steps if tries < _TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())
         stored = yield from self._store(steps)
-        if not stored and len(self.cluster.stuck) > stuck:
-            return  # decided again at once, without what cannot be removed
+        if not stored and self.cluster.found > found:
+            return  # decided again at once: without what cannot be removed, or with what is below
+        if not stored and isinstance(queued.event, Recheck) and tries >= _TOGETHER_MAX:
+            self._applied(parked(self.cluster, self._unstored, is_last=queued.tries >= _TRIES_MAX))
         if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, _SEEN):
             queued.tries += 1
             return
@@ -241,6 +246,7 @@ class Term:
         except UnknownOutcome as error:
             results = [error] * len(stored)
         outcome = dict(zip(map(id, stored), results, strict=True))
+        self._unstored = {}
         refused, beside = list[Delete](), list[Delete]()
         for step in steps:
             result = outcome.get(id(step), [])
@@ -248,6 +254,7 @@ class Term:
                 self._applied(step)
                 continue
             self._failure = result
+            self._unstored |= unstored(step, result)
             if isinstance(result, Conflict):
                 if result.path == layout.CONTROLLER_EPOCH:
                     raise Deposed
@@ -271,8 +278,11 @@ class Term:
             self.ask(event)
 
     def _applied(self, step: Step) -> None:
-        altered = [c.topic for c in step.changes if isinstance(c, TopicSet) and self._is_altered(c.topic)]
+        altered = [c.topic for c in step.changes if isinstance(c, TopicSet) and self.cluster.is_altered(c.topic)]
+        moving = len(self.cluster.moving)
         self.controller.apply(step)
+        if len(self.cluster.moving) < moving:
+            self.ask(MovesDue())  # there is room for those that wait, whichever way these have ended
         for topic in altered:
             for partition in topic.identities():
                 self.outboxes.note(partition, self.cluster.replicas(partition))
@@ -296,11 +306,6 @@ class Term:
             self.outboxes.stop(broker_id, entry)
         self._outbox.events.extend(step.told)
 
-    def _is_altered(self, topic: Topic) -> bool:
-        """Whether brokers are to hear of another configuration, also where no state changes."""
-        known = self.cluster.topics.get(topic.topic_id)
-        return known is not None and known.config != topic.config
-
     def _conclude(self, event: Event, decision: Decision) -> None:
         """Every step is applied: answer, ask, and go on."""
         answers = decision.answers
@@ -320,8 +325,9 @@ class Term:
             self._unsure[layout.partition_state_path(topic.topic, partition.partition)] = None
 
     def _give_up(self, event: Event) -> None:
-        name = type(event).__name__
-        self._tell("decision_given_up", event=name, why=why_given_up(self._failure, name))
+        if not self._queues.given_up(event):
+            return  # people have been told
+        self._tell("decision_given_up", event=(name := type(event).__name__), why=why_given_up(self._failure, name))
         if isinstance(event, AdminAsked):
             text = why_given_up(self._failure, event.request.verb)
             answer = AdminAnswer(event.request.request, Code.UNKNOWN_SERVER_ERROR, text, origin=event.request.origin)
@@ -348,16 +354,9 @@ class Term:
 
     def _announce(self, broker_id: int) -> None:
         """The complete notice, once its partitions have been decided: all of them that have a state."""
-        partitions = [p for p in self.cluster.on_broker(broker_id) if self._newest(p) is not None]
+        partitions = [p for p in self.cluster.on_broker(broker_id) if self.views.notice(p) is not None]
         removals = tuple(t for t in sorted(self.cluster.removed) if broker_id in self.cluster.removed[t].brokers)
         self._outbox.messages.append((broker_id, self.outboxes.announce(broker_id, partitions, removals, self._now_ms)))
-
-    def _newest(self, partition: PartitionId) -> PartitionNotice | None:
-        """What brokers are to know of a partition. Nothing of one that is being deleted: nobody gives it a new epoch any more."""
-        topic, state = self.cluster.topic_of(partition), self.cluster.states.get(partition)
-        if topic is None or state is None or partition.topic_id in self.cluster.deletions:
-            return None
-        return PartitionNotice(partition, topic.topic, state, topic.assignments[partition.partition], topic.config)
 
     def _send(self, messages: Iterator[tuple[int, object]]) -> None:
         self._outbox.messages.extend(messages)
@@ -414,7 +413,7 @@ class Term:
         if message.errors:
             return
         topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
-        box.answered(message.notice)
+        box.answered(message.notice, now_ms=self._now_ms)
         for topic_id in sorted(topic_ids - box.stopping() if topic_ids else topic_ids):
             if topic_id in self.cluster.removed:
                 self.ask(CopiesGone(message.broker_id, topic_id))

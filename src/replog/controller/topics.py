@@ -7,7 +7,7 @@ one. Deletion goes the other way: wish, states, then topic node, wish and a list
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -28,6 +28,7 @@ from replog.controller.changes import (
     TopicSet,
     WishNoted,
 )
+from replog.controller.clearing import clearing
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, Step, pack
 from replog.controller.election import initial
@@ -35,9 +36,11 @@ from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, Fini
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, named, stored_and_gone
 from replog.controller.wishes import end_of_deletion, ended, granted, is_stuck, rejected
+from replog.controller.writing import written
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
+from replog.metadata.paths import name_of
 from replog.model import Assignment, PartitionId
 from replog.ports import Create, Delete, Put
 from replog.ports import Event as Told
@@ -214,10 +217,10 @@ def delete_topic(controller: Controller, event: AdminAsked) -> Decision:
         # What cannot be removed is left there by an earlier topic of this name.
         earlier = [known for known in cluster.deletions.values() if known.topic == name]
         over = earlier[0] if earlier else cluster.stuck.get(path)
-        op = Create(path, value) if over is None else Put(path, value, over.version)
-        set_ = DeletionSet(name, topic_id, 0 if over is None else over.version + 1)
+        op, version, ended_ = written(cluster, path, value, None if over is None else over.version)
         gone = [DeletionGone(known.topic_id) for known in earlier]
-        return Decision(pack(controller.guard, [Piece((op,), (set_, *gone))]), after=(event,))
+        changes = (DeletionSet(name, topic_id, version), *ended_, *gone)
+        return Decision(pack(controller.guard, [Piece((op,), changes)]), after=(event,))
     answer = AdminAnswer(request.request, Code.NONE, result={"topic_id": topic_id.hex()}, origin=request.origin)
     controller.waiters.setdefault(topic_id, []).append((event.sender, answer))
     return Decision(after=(FinishDeletion(topic_id),))
@@ -254,7 +257,9 @@ def deletions_seen(controller: Controller, event: DeletionsSeen) -> Decision:
         try:
             name, topic_id = layout.place_of(wish.path).topic or "", layout.decode_delete_topic(wish.path, wish.value)
         except StoreCorrupt as error:
-            if not is_stuck(cluster, wish):
+            under_way = [known.topic_id for known in cluster.deletions.values() if known.topic == name_of(wish.path)]
+            after += (FinishDeletion(known) for known in under_way)  # what was written over its wish goes with it
+            if not under_way and not is_stuck(cluster, wish):
                 pieces.append(rejected(controller, wish, Refusal(Code.INVALID_REQUEST, str(error))))
             continue
         if topic_id in cluster.deletions:  # under way, or given up after too many conflicts
@@ -285,19 +290,19 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
     ends = tuple(islice(_ends_of_wishes(cluster, topic), controller.config.slice_partitions_max))
     if ends:
         return Decision(pack(controller.guard, ends), after=(event,))
+    path, states = layout.topic_path(topic.topic), (layout.partition_state_path(topic.topic, n) for n in topic.assignments)
+    below = clearing(cluster, chain([path], states), controller.config.slice_partitions_max)
+    if below:
+        return Decision(pack(controller.guard, below), after=(event,))
     stated = [p for p in topic.identities() if p in cluster.states]
     if stated:
         slice_ = stated[: controller.config.slice_partitions_max]
         pieces = [Piece((Delete(layout.partition_state_path(topic.topic, p.partition)),), (StateGone(p),)) for p in slice_]
         return Decision(pack(controller.guard, pieces), after=(event,))
     brokers = tuple(sorted({*topic.former, *(b for assignment in topic.assignments.values() for b in assignment.replicas)}))
-    ops = (
-        controller.guard,
-        Delete(layout.topic_path(topic.topic), topic.version),
-        Create(layout.removed_path(topic_id), layout.encode_removed(brokers)),
-        *drop_wish,
-    )
-    changes = (TopicGone(topic_id), RemovedSet(topic_id, brokers, 0), DeletionGone(topic_id))
+    kept, version, over = written(cluster, layout.removed_path(topic_id), layout.encode_removed(brokers), None)
+    ops = (controller.guard, Delete(path, topic.version), kept, *drop_wish)
+    changes = (TopicGone(topic_id), RemovedSet(topic_id, brokers, version), *over, DeletionGone(topic_id))
     told = Told("topic_deleted", {"topic": topic.topic, "topic_id": topic_id.hex()})
     return Decision((Step(ops, changes, _stops(topic, delete=True), (told,)),), answers=answers)
 
@@ -347,10 +352,23 @@ def _stops_of_removed(cluster: Cluster, topic: Topic) -> list[tuple[int, StopEnt
     return [(b, StopEntry(p, TOPIC_GONE, True)) for p, b in left]
 
 
-def due_after(changes: Sequence[Change]) -> Due:
-    """What was stored unheard may have had consequences, which nobody has drawn: the partitions to be decided again."""
-    due = [change.partition for change in changes if isinstance(change, StateSet)]
-    return Due((*due, *(one for change in changes if isinstance(change, TopicSet) for one in change.topic.identities())))
+def due_after(cluster: Cluster, changes: Sequence[Change]) -> Due:
+    """What was stored unheard may have had consequences, which nobody has drawn: the partitions to be decided again.
+
+    Asked before the changes are applied. Where nothing has changed, those that wait go on waiting; and a first state that was not
+    stored is still to be.
+    """
+    due: list[PartitionId] = []
+    for change in changes:
+        if isinstance(change, StateSet):
+            differs = cluster.states.get(change.partition) != change.state
+            due += [change.partition] if differs or change.partition not in cluster.parked else []
+        elif isinstance(change, TopicSet):
+            differs = cluster.topics.get(change.topic.topic_id) != change.topic
+            due += [p for p in change.topic.identities() if differs or p not in cluster.parked]
+        elif isinstance(change, StateGone) and change.partition in cluster.due and change.partition not in cluster.states:
+            due.append(change.partition)
+    return Due(tuple(due))
 
 
 def copies_gone(controller: Controller, event: CopiesGone) -> Decision:

@@ -22,7 +22,8 @@ def urgency(assignment: Assignment, wish: MoveWished, *, is_stuck: bool) -> int 
     A wish that cannot be removed (`is_stuck`) begins nothing, because it would begin it again for ever.
     """
     if moves.is_moving(assignment):
-        return None if wish.target == moves.target_of(assignment) else 0
+        on_its_way = moves.is_returning(assignment) if wish.target is None else wish.target == moves.target_of(assignment)
+        return None if on_its_way else 0
     if is_stuck:
         return None
     return 1 if wish.target is None or wish.target == assignment.replicas else 2

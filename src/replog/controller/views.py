@@ -1,4 +1,4 @@
-"""The metadata that every broker keeps for its clients: complete views, and deltas numbered one by one."""
+"""What brokers are told of the cluster: the newest of each partition; for their clients complete views, and deltas numbered one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from replog.controller.changes import (
     TopicSet,
 )
 from replog.controller.cluster import Cluster
-from replog.messages import ClusterView, PartitionView, TopicView
+from replog.messages import ClusterView, PartitionNotice, PartitionView, TopicView
 from replog.model import BrokerInfo, PartitionId
 
 __all__ = ["Views"]
@@ -40,6 +40,13 @@ class Views:
         self._partitions: dict[PartitionId, None] = {}
         self._topics: dict[bytes, None] = {}
         self._brokers: dict[int, None] = {}
+
+    def notice(self, partition: PartitionId) -> PartitionNotice | None:
+        """What brokers are to know of a partition. Nothing of one that is being deleted: nobody gives it a new epoch any more."""
+        topic, state = self._cluster.topic_of(partition), self._cluster.states.get(partition)
+        if topic is None or state is None or partition.topic_id in self._cluster.deletions:
+            return None
+        return PartitionNotice(partition, topic.topic, state, topic.assignments[partition.partition], topic.config)
 
     def note(self, change: Change) -> None:
         """A change was applied to the cluster."""

@@ -5,10 +5,12 @@ The rest of the layout, and the rules for values, are in `layout`.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from attrs import frozen
 
+from replog.errors import StoreCorrupt
 from replog.metadata.values import NUMBER_MAX, Fields, encode
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Admission",
     "Candidate",
     "LossRecord",
+    "admitted_broker",
     "admitted_path",
     "decode_admission",
     "decode_loss",
@@ -27,12 +30,21 @@ __all__ = [
 
 ADMITTED: Final = "/brokers/admitted"
 LOSSES: Final = "/admin/losses"
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
 def admitted_path(broker_id: int) -> str:
     """The last life of a broker whose losses have been dealt with."""
     assert 0 <= broker_id <= NUMBER_MAX, f"broker id {broker_id}"
     return f"{ADMITTED}/{broker_id}"
+
+
+def admitted_broker(path: str) -> int:
+    """The broker that an `admitted_path` is about. Raises StoreCorrupt if its name is not the number of one."""
+    name = path.removeprefix(f"{ADMITTED}/")
+    if not _NUMBER.fullmatch(name) or int(name) > NUMBER_MAX:
+        raise StoreCorrupt(path, f"{name!r} is not the number of a broker, from 0 to {NUMBER_MAX}")
+    return int(name)
 
 
 def loss_path(topic_id: bytes, partition: int) -> str:

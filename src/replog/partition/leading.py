@@ -240,9 +240,10 @@ class Leading:
     def refusal(self, replica: Replica, now_ms: int) -> str | None:
         """Why this replica may not join the ISR now; None if it may."""
         why = refusal_to_join(replica, self.brokers, high_watermark=self.high_watermark, epoch_start=self.epoch_start)
-        # With a frozen high watermark the bounds say nothing about speed: then the time rule must agree (KAFKA-19996).
-        if why is None and not self.has_enough_replicas and self._lags(replica, now_ms):
-            return f"the ISR is below min_isr, and it has lagged for more than {self.limits.replica_lag_ms_max} ms"
+        # Nor does who would have to leave at once: a slow one would come and go with each of its fetches. With a frozen high
+        # watermark, the bounds say nothing about speed at all (KAFKA-19996).
+        if why is None and self._lags(replica, now_ms):
+            return f"it has lagged for more than {self.limits.replica_lag_ms_max} ms"
         return why
 
     def propose(self, change: IsrChange) -> None:

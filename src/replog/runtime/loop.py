@@ -52,8 +52,8 @@ class Loop:
         self._transport.listen(address, lambda sender, message: self._pump.post(address, message, sender))
 
     def post(self, to: Address, message: Any) -> None:
-        """Hand something to an actor, from any thread, and have the next turn at once."""
-        self._pump.post(to, message)
+        """Hand something to an actor in the next turn, which comes at once. From any thread."""
+        self._pump.post_next(to, message)
         self._transport.wake()
 
     def flush_on(self, workers: Workers) -> None:

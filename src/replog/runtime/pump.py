@@ -39,6 +39,7 @@ LOUD: Final = frozenset(
         "stray_kept",
         "topic_vanished",
         "store_value_unreadable",
+        "stranger_removed",
         "decision_given_up",
         "membership_refused",
         "message_dropped",
@@ -96,6 +97,8 @@ class Pump:
         self._messages_max = messages_max
         self._seats: dict[Address, Seat] = {}
         self._queue: deque[tuple[Address, Address, Any]] = deque()
+        self._arrived: deque[tuple[Address, Address, Any]] = deque()
+        """For the next run."""
         self._dirty: dict[Seat, None] = {}
         self._flushes: deque[tuple[Seat, FlushToken]] = deque()
         self._repairs: deque[Callable[[], None]] = deque()
@@ -130,16 +133,25 @@ class Pump:
             return
         seat.alive = False
         self._dirty.pop(seat, None)
-        heard = [item for item in self._queue if item[0] != address]  # whoever takes the seat next is another life
-        if len(heard) != len(self._queue):
-            self._queue.clear()
-            self._queue.extend(heard)
+        for queue in (self._queue, self._arrived):
+            heard = [item for item in queue if item[0] != address]  # whoever takes the seat next is another life
+            if len(heard) != len(queue):
+                queue.clear()
+                queue.extend(heard)
         for other in self._seats:
             self._queue.append((other, address, Disconnected(address)))
 
     def post(self, to: Address, message: Any, sender: Address = None) -> None:
         """Queue a message from outside the actors."""
         self._queue.append((to, sender, message))
+
+    def post_next(self, to: Address, message: Any) -> None:
+        """Queue a message for the next run, even while there is one. From any thread.
+
+        A run ends when nothing can be done without waiting: with the results of a quick store among its own messages one run could
+        be all that ten thousand partitions need, while nobody hears what it has said and the session is not kept alive.
+        """
+        self._arrived.append((to, None, message))
 
     def touch(self, seat: Seat) -> None:
         """The actor's outbox was filled by a direct call: look at it in the next run."""
@@ -162,6 +174,7 @@ class Pump:
     def clear(self) -> None:
         """Forget every message, flush and repair: nobody is left that they could matter to."""
         self._queue.clear()
+        self._arrived.clear()
         self._flushes.clear()
         self._repairs.clear()
         self._dirty.clear()
@@ -206,6 +219,9 @@ class Pump:
         last = self.delivered + self._messages_max
         ticked: set[Address] = set()
         dirty, queue = self._dirty, self._queue
+        for _ in range(len(self._arrived)):
+            queue.append(self._arrived[0])
+            self._arrived.popleft()  # only now, as in `_deliver`
         while True:
             if queue:
                 self._deliver(now_ms, last)

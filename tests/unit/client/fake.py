@@ -239,6 +239,10 @@ class FakeCluster:
             return AdminAnswer(message.request, 0, result={"topic_id": self.topics[name][0].hex()})
         if name not in self.topics:
             return AdminAnswer(message.request, Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}")
+        if message.verb == "find_topic":
+            topic_id = self.topics[name][0]
+            count = sum(i.topic_id == topic_id for i in self.partitions)
+            return AdminAnswer(message.request, 0, result={"topic_id": topic_id.hex(), "partitions": count, "next_creation": 0})
         self.delete(name)
         return AdminAnswer(message.request, 0)
 

@@ -124,7 +124,7 @@ def test_the_answer_of_one_seeker_serves_all() -> None:
     with client.producer(linger_ms=50) as producer:
         deliveries = [producer.send("new", f"{n}") for n in range(10)]
         assert [d.result(timeout_s=30).offset for d in deliveries] == list(range(10))
-    assert driver.core.absent.sought(-1) == []
+    assert driver.core.absent._sought == {}
     assert len(makers.sought) <= 8
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_kept_of_topics_that_are_gone() -> None:
     assert sorted(key for writer in writers for key in writer.queues) == [("kept", 0)]
     assert [name for writer in writers for name in writer.routes] == ["kept"]
     assert [*core._stalled, *core._ready, *core._ops, *core._requests] == []
-    assert (core.absent.sought(-1), core.absent._told, core.absent._created) == ([], {}, {})
+    assert (core.absent._sought, core.absent._told, core.absent._created) == ({}, {}, {})
     producer.close()
 
 
@@ -277,17 +277,18 @@ def test_topics_that_others_delete_are_not_remembered_as_created() -> None:
 def test_one_question_names_so_many_topics_at_most_and_those_first_that_wait_longest() -> None:
     absent = Absent()
     names = [f"t{number:04d}" for number in range(2_500)]
-    for name in names:
-        absent.seek(name, 1)
+    ops = [TopicOp(name, 0) for name in names]
+    for op in ops:
+        absent.seek(op, 1)
     view = View()
     asked: list[str] = []
     for request in (1, 2, 3):
-        asked += (question := absent.sought(request))
+        asked += (question := absent.sought(request, ops))
         assert len(question) <= 1_000
         assert absent.why(view, names[-1], 0, 0, 1) is None or len(asked) == len(names)
         absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=request))
     assert asked == names
-    assert absent.sought(4) == []
+    assert absent.sought(4, ops) == []
 
 
 @pytest.mark.parametrize("topics", [900, 1_500, 2_500])
@@ -306,14 +307,123 @@ def test_however_many_are_sought_at_once_all_are_made(topics: int) -> None:
 
 def test_who_seeks_again_holds_up_nobody_who_has_an_answer() -> None:
     """Each waits for a question that was asked after it began, and no longer."""
-    absent, view = Absent(), View()
-    absent.seek("x", 1)
-    assert absent.sought(1) == ["x"]
-    absent.seek("x", 2)
+    absent, view, ops = Absent(), View(), [TopicOp("x", 0), TopicOp("x", 0)]
+    absent.seek(ops[0], 1)
+    assert absent.sought(1, ops) == ["x"]
+    absent.seek(ops[1], 2)
     absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=1))
     assert isinstance(absent.why(view, "x", 0, 0, 1), UnknownTopicOrPartition)
     assert absent.why(view, "x", 0, 0, 2) is None
-    assert absent.sought(2) == ["x"]
+    assert absent.sought(2, ops) == ["x"]
     absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=2))
     assert isinstance(absent.why(view, "x", 0, 0, 2), UnknownTopicOrPartition)
-    assert absent.sought(3) == []
+    assert absent.sought(3, ops) == []
+
+
+# --------------------------------------------------------------------------------------------------------------------------- given up
+
+
+class Silence:
+    """No broker answers, until `end`; what was asked meanwhile is lost."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.asked: list[list[str]] = []
+        """What each question sought."""
+        driver.filter = self
+
+    def __call__(self, to: Any, message: Any) -> bool:
+        if isinstance(message, Metadata):
+            self.asked.append(message.sought)
+        return True
+
+    def end(self) -> None:
+        self.driver.filter = None
+
+
+@pytest.mark.parametrize("how", SEEKERS)
+def test_whoever_gives_up_while_no_broker_answers_leaves_nothing_behind(how: str) -> None:
+    cluster, driver, client = make(request_timeout_ms=2_000, delivery_timeout_ms=5_000)
+    makers = Makers(cluster, asks=0)
+    silence = Silence(driver)
+    with pytest.raises(TimedOut):
+        SEEKERS[how](client)
+    assert ["new"] in silence.asked
+    driver.pass_time(10_000)
+    assert silence.asked[-1] == []
+    silence.end()
+    assert client.topics() == []
+    assert makers.sought == []
+    assert driver.core.absent._sought == {}
+
+
+def test_who_is_still_waiting_is_not_given_up_with_another_one_for_the_same_topic() -> None:
+    cluster, driver, client = make()
+    makers = Makers(cluster, asks=0)
+    silence = Silence(driver)
+    op = TopicOp("new", driver.now_ms() + 60_000)
+    driver.core.submit(op, driver.now_ms())
+    with pytest.raises(TimedOut):
+        client.append("new", 0, ["given up"], timeout_s=1)
+    with pytest.raises(TimedOut):
+        client.append("other", 0, ["given up"], timeout_s=1)
+    driver.pass_time(5_000)
+    silence.end()
+    driver.pass_time(5_000)
+    assert op.error is None
+    assert op.done
+    assert {name for _, names in makers.sought for name in names} == {"new"}
+
+
+def test_an_operation_that_is_forgotten_is_not_sought_for() -> None:
+    """As by a consumer that goes on elsewhere, or is closed."""
+    _, driver, _ = make()
+    silence = Silence(driver)
+    op = TopicOp("new", driver.now_ms() + 60_000)
+    driver.core.submit(op, driver.now_ms())
+    driver.run()
+    driver.core.forget(op)
+    driver.pass_time(5_000)
+    assert (silence.asked[0], silence.asked[-1]) == (["new"], [])
+
+
+@pytest.mark.parametrize("pause_ms", [0, 5_000])
+def test_a_queue_that_is_used_again_after_it_was_given_up_seeks_its_topic_again(pause_ms: int) -> None:
+    cluster, driver, client = make()
+    Makers(cluster, asks=1)
+    silence = Silence(driver)
+    with pytest.raises(TimedOut):
+        client.append("new", 0, ["given up"], timeout_s=5)
+    driver.pass_time(pause_ms)
+    driver.events = [*[lambda: None] * 3, silence.end]
+    assert client.append("new", 0, ["again"]).base_offset == 0
+    assert cluster.partition("new").values() == [b"again"]
+
+
+def test_what_was_sought_longest_among_those_that_are_still_sought_is_asked_for_first() -> None:
+    absent = Absent()
+    gone, left = [TopicOp(f"a{n:04d}", 0) for n in range(1_500)], [TopicOp(f"b{n:04d}", 0) for n in range(1_000)]
+    for op in (*gone, *left):
+        absent.seek(op, 1)
+    assert absent.sought(1, left) == [op.topic for op in left]
+    assert len(absent._sought) == 1_000
+
+
+def test_who_makes_a_topic_that_nobody_waits_for_any_more_is_not_asked_everything_else() -> None:
+    cluster, driver, client = make()
+    Makers(cluster, asks=10**6)
+    asked: list[Any] = []
+
+    def note(to: Any, message: Any) -> bool:
+        if isinstance(message, Metadata):
+            asked.append(to)
+        return False
+
+    driver.filter = note
+    with pytest.raises(TimedOut):
+        client.partitions_for("new", timeout_s=5)
+    assert len(set(asked)) == 1
+    asked.clear()
+    for _ in range(6):
+        client.topics()
+    assert set(asked) == {1, 2, 3}

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import FakeCluster, make
 
-from replog.errors import Code, ElectionNotNeeded, InvalidPartitions, MessageTooLarge
+from replog.errors import Code, ElectionNotNeeded, InvalidPartitions, MessageTooLarge, UnknownTopicOrPartition
 from replog.messages import Admin, AdminAnswer
 
 LOST = AdminAnswer(0, Code.REQUEST_TIMED_OUT, "the controller has resigned, and this may have been done")
 
 
 def answers(cluster: FakeCluster, *given: AdminAnswer) -> list[Admin]:
-    """What requests are answered, in order; the requests."""
+    """What requests are answered, in order; the requests. Those that only ask what has a name are answered as usual."""
     asked: list[Admin] = []
     left = list(given)
 
     def answer(message: Any, _broker: int) -> list[Any] | None:
-        if not isinstance(message, Admin):
+        if not isinstance(message, Admin) or message.verb == "find_topic":
             return None
         asked.append(message)
         said = left.pop(0)
@@ -41,12 +41,12 @@ def test_an_election_whose_answer_was_lost_counts_as_done_when_it_is_not_needed_
     assert getattr(found["t", 1], "code", None) == Code.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def test_a_request_for_more_partitions_says_how_many_there_were_also_when_it_is_repeated() -> None:
+def test_a_request_for_more_partitions_says_what_it_was_made_for_also_when_it_is_repeated() -> None:
     cluster, _, client = make()
-    client.create_topic("orders", partitions=2)
+    topic_id = client.create_topic("orders", partitions=2)
 
     def answer(message: Any, _broker: int) -> list[Any] | None:
-        if not isinstance(message, Admin):
+        if not isinstance(message, Admin) or message.verb == "find_topic":
             return None
         asked.append(dict(message.arguments))
         cluster.delete("orders")
@@ -56,21 +56,26 @@ def test_a_request_for_more_partitions_says_how_many_there_were_also_when_it_is_
     asked: list[dict[str, Any]] = []
     cluster.override = answer
     client.add_partitions("orders", 4)
-    assert [(one["total"], one["count"]) for one in asked] == [(4, 2), (4, 2)]
+    meant = {"name": "orders", "total": 4, "assignment": None, "count": 2, "topic_id": topic_id, "next_creation": 0}
+    assert asked == [meant, meant]
     answers(cluster, AdminAnswer(0, Code.INVALID_PARTITIONS, "total is 1"))
     with pytest.raises(InvalidPartitions):
         client.add_partitions("orders", 1)
 
 
-def test_more_partitions_for_a_topic_of_which_the_broker_that_is_asked_has_not_heard() -> None:
-    """The controller decides whether there is one."""
-    cluster, _, client = make({})
-    late = {broker: cluster.view(-1) for broker in (1, 2, 3)}
-    cluster.create("t")
-    cluster.late_views.update(late)
-    asked = answers(cluster, AdminAnswer(0, 0, result={"partitions": 2}))
-    client.add_partitions("t", 1)
-    assert "count" not in asked[0].arguments
+@pytest.mark.parametrize("late_has", [0, 1])
+def test_more_partitions_are_asked_for_as_the_controller_knows_the_topic(late_has: int) -> None:
+    """Not as a broker does that has not heard of it, or of the last change: there may be more than one asks for."""
+    cluster, _, client = make({"t": late_has} if late_has else {})
+    client.topics()
+    cluster.late_views.update({broker: cluster.view(-1) for broker in (1, 2, 3)})
+    if not late_has:
+        cluster.create("t")
+    cluster.add_partition("t", 1)
+    asked = answers(cluster, AdminAnswer(0, Code.INVALID_PARTITIONS, "total is 1; topic 't' has 2"))
+    with pytest.raises(InvalidPartitions):
+        client.add_partitions("t", 1)
+    assert [one.arguments["count"] for one in asked] == [2]
 
 
 def test_a_deletion_that_was_done_although_its_answer_was_lost() -> None:
@@ -125,3 +130,53 @@ def test_a_topic_that_was_made_anew_is_deleted_although_the_broker_that_is_asked
     client.delete_topic("t")
     assert len(asked) == 2
     assert client.topics() == []
+
+
+@pytest.mark.parametrize("lost", ["told", "silent"])
+def test_a_deletion_of_a_topic_that_no_broker_has_heard_of_leaves_the_next_one_of_its_name(lost: str) -> None:
+    """The controller knows it, deletes it, and its answer is lost; somebody makes the topic anew before the request is repeated."""
+    cluster, _, client = make()
+    client.topics()
+    late = {broker: cluster.view(-1) for broker in (1, 2, 3)}
+    cluster.create("t")
+    cluster.late_views.update(late)
+    asked: list[dict[str, Any]] = []
+
+    def answer(message: Any, _broker: int) -> list[Any] | None:
+        if not isinstance(message, Admin) or message.verb == "find_topic":
+            return None
+        asked.append(message.arguments)
+        topic_id = cluster.topics["t"][0].hex()
+        if message.arguments.get("topic_id", topic_id) != topic_id:
+            return [AdminAnswer(message.request, Code.UNKNOWN_TOPIC_OR_PARTITION, "another id")]
+        cluster.delete("t")
+        if len(asked) == 1:
+            cluster.create("t")
+        return [AdminAnswer(message.request, LOST.error)] if lost == "told" else []
+
+    cluster.override = answer
+    client.delete_topic("t", timeout_s=100)
+    assert len(asked) == 2
+    assert "t" in cluster.topics
+
+
+def test_a_topic_that_nobody_has_is_not_asked_to_be_deleted() -> None:
+    cluster, _, client = make({"other": 1})
+    asked = answers(cluster)
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'"):
+        client.delete_topic("t")
+    assert asked == []
+
+
+def test_a_topic_that_somebody_else_deletes_meanwhile_is_unknown() -> None:
+    cluster, _, client = make({"t": 1})
+    client.topics()
+
+    def answer(message: Any, _broker: int) -> list[Any] | None:
+        if isinstance(message, Admin) and "t" in cluster.topics:
+            cluster.delete("t")
+        return None
+
+    cluster.override = answer
+    with pytest.raises(UnknownTopicOrPartition):
+        client.delete_topic("t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -325,3 +326,71 @@ def test_diverging_in_a_fetch_answer_is_truncation() -> None:
     cluster.override = diverge
     with pytest.raises(LogTruncated):
         client.fetch("t", 0, 1)
+
+
+class Full:
+    """A leader whose first answers to fetches, so many of them, bring none of the records: too much waits for this client."""
+
+    def __init__(self, cluster: Any, driver: Any, times: int) -> None:
+        self.cluster, self.driver, self.left = cluster, driver, times
+        self.asked: list[tuple[int, int]] = []
+        """(when, how long the leader may wait), for each fetch."""
+        cluster.override = self
+
+    def __call__(self, message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch):
+            return None
+        self.asked.append((self.driver.now_ms(), message.max_wait_ms))
+        self.left -= 1
+        if self.left < 0:
+            return None
+        entry = self.cluster._fetched(broker, message.entries[0])
+        entry.slices = []
+        return [Fetched(message.request, 0, -1, 0, [entry])]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_records_that_an_answer_left_out_are_asked_for_again_while_there_is_time(times: int) -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["a", "b"])
+    full = Full(cluster, driver, times)
+    assert texts(client.fetch("t", 0, 0, wait_s=20)) == ["a", "b"]
+    assert len(full.asked) == times + 1
+    waits = [wait for _, wait in full.asked]
+    assert all(after < before for before, after in pairwise(waits))  # what is left, not all of it anew
+    assert all(after > before for (before, _), (after, _) in pairwise(full.asked))  # with a pause between
+
+
+def test_records_that_are_always_left_out_are_asked_for_until_there_is_no_time_left() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    full = Full(cluster, driver, 10**6)
+    began = driver.now_ms()
+    assert client.fetch("t", 0, 0, wait_s=20) == []
+    assert driver.now_ms() - began == 20_000
+    assert 20 < len(full.asked) < 40  # pauses grow to a second
+    assert full.asked[-1] == (began + 20_000, 0)
+    full.asked.clear()
+    assert client.fetch("t", 0, 0) == []
+    assert full.asked == [(driver.now_ms(), 0)]
+
+
+def test_an_answer_without_records_where_there_are_none_ends_the_wait_of_which_it_is_the_answer() -> None:
+    """The leader has waited, by its own clock: what is left by this one is not worth another question."""
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    full = Full(cluster, driver, 0)
+    assert client.fetch("t", 0, 1, wait_s=20) == []
+    assert len(full.asked) == 1
+
+
+def test_reads_and_consumers_ask_again_for_what_answers_left_out_after_a_pause() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["a", "b"])
+    read = Full(cluster, driver, 2)
+    assert texts(client.read("t")) == ["a", "b"]
+    polled = Full(cluster, driver, 2)
+    with client.consumer("t", start="earliest") as consumer:
+        assert texts(consumer.poll(timeout_s=5)) == ["a", "b"]
+    for full in (read, polled):
+        assert len({at for at, _ in full.asked}) == len(full.asked) == 3

@@ -75,7 +75,44 @@ def state(leader: int | None, isr: str, epoch: int = 5, min_isr: int = 2, **more
     ],
 )
 def test_a_move_is_complete_when_all_of_its_target_is_in_sync(assignment: Assignment, isr: str, complete: bool) -> None:
-    assert moves.is_complete(assignment, ids(isr)) == complete
+    assert moves.is_complete(assignment, state(1, isr), min_isr=2) == complete
+
+
+@pytest.mark.parametrize(
+    ("assignment", "now", "min_isr", "costs"),
+    [
+        (at("231", "3", "1", "12"), state(1, "12"), 2, False),
+        (at("231", "3", "1", "12"), state(1, "123"), 2, False),
+        (at("231", "3", "1", "12"), state(3, "23"), 2, True),
+        (at("231", "3", "1", "12"), state(3, "23"), 1, False),
+        (at("231", "3", "1", "12"), state(2, "2"), 2, False),  # there is no more than one as it is
+        (at("231", "3", "1", "12"), state(3, "3", elr=(1, 2)), 2, False),  # those of the ELR are complete
+        (at("231", "3", "1", "12"), state(3, "3", elr=(2,)), 2, True),
+        (at("456123", "456", "123", "123"), state(4, "1245"), 3, True),
+        (at("456123", "456", "123", "123"), state(4, "124"), 2, False),
+    ],
+)
+def test_going_back_at_once_costs_copies(assignment: Assignment, now: PartitionState, min_isr: int, costs: bool) -> None:
+    """X-06: as many as min ISR hold what was acknowledged, also after a cancellation."""
+    assert moves.costs_copies(assignment, now, min_isr=min_isr) == costs
+    back = moves.started(assignment, moves.restored(assignment).replicas)
+    assert moves.is_returning(back)
+    assert moves.is_complete(back, now, min_isr=min_isr) == (not costs and any(r in now.isr for r in assignment.original))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "returning"),
+    [
+        (at("12"), False),
+        (at("231", "3", "1", "12"), False),
+        (at("123", "", "3", "12"), True),
+        (at("213", "", "3", "12"), True),
+        (at("123", "", "23", "123"), False),
+        (at("1234", "3", "4", "12"), False),
+    ],
+)
+def test_a_move_to_where_it_came_from_returns(assignment: Assignment, returning: bool) -> None:
+    assert moves.is_returning(assignment) == returning
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.unit.controller.harness import World, pid
 from replog.config import TopicConfig
 from replog.controller.outboxes import Outboxes
 from replog.errors import Code
-from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica
+from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica, StopReplicaAnswer
 from replog.model import Assignment, PartitionId, PartitionState
 
 P, Q = PartitionId(b"t" * 16, 0, 0), PartitionId(b"t" * 16, 1, 0)
@@ -17,9 +17,9 @@ P, Q = PartitionId(b"t" * 16, 0, 0), PartitionId(b"t" * 16, 1, 0)
 class Boxes:
     """Outboxes of one broker, over states that a test sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, beat_ms: int = 0) -> None:
         self.epochs = {P: 0, Q: 0}
-        self.boxes = Outboxes(1, 5, 3_000, self.look)
+        self.boxes = Outboxes(1, 5, 3_000, self.look, beat_ms=beat_ms)
         self.boxes.register(2, 77)
         self.boxes.announce(2, [P, Q], (), 0)
         self.box = self.boxes.get(2, 77)
@@ -188,9 +188,87 @@ def test_heartbeats_find_a_gap_before_the_timeout_does(beats):
     world.propose(1, pid(topic), [1, 2])
     world.drop = lambda sender, to, message: False
     for _ in range(beats):
+        world.advance(1_000)
         world.heartbeat(3)
     heard = world.nodes[3].broker.states[pid(topic)].state.partition_epoch
     assert heard == beats - 1
+
+
+def test_heartbeats_that_come_together_find_no_gap():
+    """A controller that is slow takes several at once: each may have been said before the notice was."""
+    world = World(3)
+    topic = world.create()
+    world.drop = lambda sender, to, message: isinstance(message, LeaderAndIsr) and to == 3
+    world.propose(1, pid(topic), [1, 2])
+    world.advance(1_999)
+    before = len(world.sent)
+    for _ in range(5):
+        world.heartbeat(3)
+    assert not [m for _, to, m in world.sent[before:] if isinstance(m, LeaderAndIsr)]
+    world.advance(1)
+    for _ in range(5):
+        world.heartbeat(3)
+    assert len([m for _, to, m in world.sent[before:] if isinstance(m, LeaderAndIsr)]) == 1
+
+
+ANSWERED, ROOMLESS, BEAT = "answered", "without room", "heartbeat"
+
+
+@pytest.mark.parametrize(("said", "again"), [
+    # what the broker says of the complete notice, 0, and of 1, 2 and 3, all of them sent at 0; when each of the others is sent again
+    ([], {0: 3_000, 1: 3_000, 2: 3_000, 3: 3_000}),
+    ([(2_000, ANSWERED, 0)], {1: 5_000, 2: 5_000, 3: 5_000}),
+    ([(2_000, ANSWERED, 0), (4_000, ANSWERED, 1)], {2: 7_000, 3: 7_000}),
+    ([(2_000, ANSWERED, 0), (4_000, ANSWERED, 1), (6_500, ANSWERED, 2)], {3: 9_500}),
+    ([(2_000, ANSWERED, 0), (2_500, ANSWERED, 0)], {1: 5_000, 2: 5_000, 3: 5_000}),
+    ([(1_000, ANSWERED, 0), (2_000, ANSWERED, 2)], {1: 4_000, 3: 5_000}),
+    ([(1_000, ANSWERED, 0), (2_000, ROOMLESS, 1)], {1: 5_000, 2: 4_000, 3: 4_000}),
+    ([(1_000, BEAT, -1), (2_500, BEAT, -1)], {0: 2_500, 1: 2_500, 2: 2_500, 3: 2_500}),
+    ([(1_000, BEAT, -1), (2_500, BEAT, 0)], {0: 3_000, 1: 5_500, 2: 5_500, 3: 5_500}),
+    ([(1_000, BEAT, -1), (2_500, BEAT, 1)], {0: 3_000, 2: 5_500, 3: 5_500}),
+    ([(1_000, BEAT, 0), (2_500, BEAT, 0), (3_900, BEAT, 0)], {0: 3_000, 1: 3_900, 2: 3_900, 3: 3_900}),
+    ([(1_000, BEAT, 0), (1_500, BEAT, -1), (2_500, BEAT, 0)], {0: 3_000, 1: 4_000, 2: 4_000, 3: 4_000}),
+    ([(1_000, ANSWERED, 0), (1_500, BEAT, 0), (2_500, BEAT, 0)], {1: 4_000, 2: 4_000, 3: 4_000}),
+    ([(1_000, ANSWERED, 0), (1_500, BEAT, 0), (3_500, BEAT, 0)], {1: 3_500, 2: 3_500, 3: 3_500}),
+    ([(1_000, ANSWERED, 0), (1_500, BEAT, 0), (3_500, BEAT, 1)], {2: 6_500, 3: 6_500}),
+    ([(1_000, ANSWERED, 0), (3_500, BEAT, 1), (3_600, BEAT, 0), (3_700, BEAT, 1)], {2: 6_500, 3: 6_500}),
+])  # fmt: skip
+def test_a_broker_that_gets_on_is_not_told_again(said, again):
+    """An acknowledgement puts off what comes after the notice that it is about, each once; nothing else puts off anything."""
+    boxes = Boxes(beat_ms=2_000)
+    names = {1: P, 2: Q, 3: PartitionId(b"u" * 16, 0, 0)}
+    boxes.epochs[names[3]] = 0
+    for number, partition in names.items():
+        assert [n for n, _ in told(boxes.change(partition))] == [number]
+    found: dict[int, int] = {}
+    for now_ms in range(0, 10_000, 100):
+        for _, what, number in [one for one in said if one[0] == now_ms]:
+            if what == BEAT:
+                sent = list(boxes.boxes.heartbeat(2, 77, number, now_ms))
+                found = {**{n: now_ms for n, _ in told(sent)}, **found}
+            else:
+                boxes.box.answered(number, (names[number],) if what == ROOMLESS else (), now_ms)
+        found = {**{n: now_ms for n, _ in told(boxes.boxes.overdue(now_ms))}, **found}
+    assert found == again
+
+
+def test_stops_that_are_answered_put_off_what_was_said_after_them():
+    world = World(3)
+    world.create("old", assignment={0: [2, 1]})
+    world.nodes[2].broker.mute = True
+    assert world.admin("delete_topic", name="old") is not None
+    world.create("new", assignment={0: [1, 2]})
+    (stop,) = [m for _, to, m in world.sent if to == 2 and isinstance(m, StopReplica)]
+    world.advance(2_500)
+    before, now_ms = len(world.sent), world.now_ms
+    broker = world.nodes[2].broker
+    world.send(2, ("controller", 1), StopReplicaAnswer(2, broker.broker_epoch, broker.controller_epoch, stop.notice, 0))
+    world.settle()
+    world.advance(2_999)
+    assert not [m for _, to, m in world.sent[before:] if to == 2 and isinstance(m, LeaderAndIsr)]
+    world.advance(1)
+    assert [m for _, to, m in world.sent[before:] if to == 2 and isinstance(m, LeaderAndIsr)]
+    assert world.now_ms - now_ms == 3_000
 
 
 def test_lost_answers_cost_a_resend_and_nothing_else():

@@ -147,6 +147,28 @@ def test_notices_that_were_sent_once_say_nothing():
     assert boxes.owing(50_000, 9_000) == {2: True}
 
 
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_a_broker_that_got_on_for_a_while_is_fenced_a_session_after_its_last_answer(last):
+    """Answers put off that anything is sent again; they do not put off what follows from silence any further than that."""
+    boxes = Outboxes(1, 1, 3_000, lambda partition: None, beat_ms=2_000)
+    boxes.register(2, 7)
+    boxes.announce(2, [P0], (), 0)
+    for _ in range(3):
+        boxes.note(P0, [2])
+        list(boxes.flush(0))
+    box = boxes.get(2, 7)
+    seen: dict[bool, int] = {}
+    for now_ms in range(0, 30_000, 500):
+        if now_ms in range(2_500, 2_500 * (last + 1) + 1, 2_500):
+            box.answered(now_ms // 2_500 - 1, (), now_ms)
+            box.heard(now_ms)
+        list(boxes.overdue(now_ms))
+        for is_silent in boxes.owing(now_ms, 9_000).values():
+            seen.setdefault(is_silent, now_ms)
+    heard_ms = 2_500 * (last + 1)
+    assert seen == {False: heard_ms + 3_000, True: heard_ms + 9_000}
+
+
 def test_whoever_answers_again_leads_what_only_it_can():
     """Also a partition that was made meanwhile, which has no state yet."""
     world, _ = silent_leader()

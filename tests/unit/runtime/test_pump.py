@@ -59,6 +59,41 @@ def test_messages_go_round_until_quiet() -> None:
     assert pump.delivered == 11
 
 
+def test_what_arrives_during_a_run_for_the_next_one_waits_for_it() -> None:
+    """A store that answers at once, to a decision of many steps: between two of them others are heard, and hear."""
+    sent: list[int] = []
+
+    def decide(actor: Echo, sender: Any, message: int) -> None:
+        actor.outbox.messages.append(("b", message))
+        if message < 5:
+            pump.post_next("a", message + 1)
+
+    a, b = Echo(decide), Echo()
+    pump = make_pump(a=a, b=b)
+    pump.after_run = lambda: sent.append(len(b.heard))
+    pump.post_next("a", 1)
+    for turn in range(1, 6):
+        pump.run()
+        assert [m for _, m in a.heard] == [m for _, m in b.heard] == list(range(1, turn + 1))
+    assert sent == [1, 2, 3, 4, 5]
+
+
+def test_what_waits_for_the_next_run_is_not_for_who_sits_there_then() -> None:
+    a, b, later = Echo(), Echo(), Echo()
+    pump = make_pump(a=a, b=b)
+    pump.post_next("a", "to a")
+    pump.post_next("b", "to b")
+    pump.unseat("a")
+    pump.seat(Seat("a", later))
+    pump.run()
+    assert (a.heard, later.heard) == ([], [])
+    assert (None, "to b") in b.heard
+    pump.post_next("b", "again")
+    pump.clear()
+    pump.run()
+    assert "again" not in [m for _, m in b.heard]
+
+
 def test_loss_is_logged_as_a_warning_and_the_rest_is_not(caplog: pytest.LogCaptureFixture) -> None:
     def tell(actor: Echo, sender: Any, message: str) -> None:
         actor.outbox.events.append(Event(message, {"broker": 1}))

@@ -63,10 +63,10 @@ def _of(wish: Admin, key: tuple[str, int]) -> Iterator[tuple[int, ...] | None]:
 
 
 def _step(then: Assignment, now: Assignment, wished: tuple[int, ...] | None) -> str:
-    """A move begins, or goes elsewhere: to what is wished, with everybody who was there, and the first original."""
+    """A move begins, or goes elsewhere: to what is wished, or back, with everybody who was there, and the first original."""
     target = tuple(r for r in now.replicas if r not in now.removing)
     original = then.original or then.replicas
-    if not wished or target != wished:
+    if target != (original if wished is None and then.original else wished):
         return "another target"
     if not set(then.replicas) <= set(now.replicas) or set(now.replicas) != {*then.replicas, *target}:
         return "others were replicas"

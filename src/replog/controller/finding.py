@@ -1,0 +1,47 @@
+"""Which topic has a name now: asked before a change, so that the request for it can say what is meant, and be repeated without harm.
+
+A broker may not have heard of the topic yet, or know the one before; the controller decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.controller.changes import Topic
+from replog.controller.decision import Decision
+from replog.controller.events import AdminAsked
+from replog.controller.refusal import Refusal, named, standing
+from replog.errors import Code
+from replog.messages import Admin, AdminAnswer
+
+if TYPE_CHECKING:
+    from replog.controller.controller import Controller
+
+__all__ = ["check_meant", "find_topic"]
+
+
+def find_topic(controller: Controller, event: AdminAsked) -> Decision:
+    """The id of topic `name`, how many partitions it has, and the creation number that more of them would get. It may be being deleted."""
+    cluster, request = controller.cluster, event.request
+    name = named(request.arguments)
+    topic_id = cluster.names.get(name)
+    topic = cluster.topics[topic_id] if topic_id is not None and topic_id in cluster.deletions else standing(cluster, name)
+    result = {"topic_id": topic.topic_id.hex(), "partitions": len(topic.assignments), "next_creation": topic.next_creation}
+    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
+
+
+def check_meant(topic: Topic, request: Admin) -> None:
+    """Raise Refusal if the request was made for another topic (`topic_id`), or before partitions were removed (`next_creation`).
+
+    That number grows when those are removed that were added under it (S36): whoever asks again may have added them, and is not to do
+    it once more. What the request does not say is not checked.
+    """
+    topic_id, creation = request.arguments.get("topic_id"), request.arguments.get("next_creation")
+    if topic_id is not None and topic_id != topic.topic_id.hex():
+        text = f"topic {topic.topic!r} has id {topic.topic_id.hex()}; the request is about {topic_id!r}"
+        raise Refusal(Code.UNKNOWN_TOPIC_ID, text)
+    if creation is not None and (not isinstance(creation, int) or isinstance(creation, bool)):
+        raise Refusal(Code.INVALID_REQUEST, f"next_creation is {creation!r}; it is a creation number")
+    if creation is not None and creation != topic.next_creation:
+        text = f"partitions of topic {topic.topic!r} were removed since: next_creation is {topic.next_creation}, the request has {creation}"
+        raise Refusal(Code.UNKNOWN_TOPIC_ID, text)

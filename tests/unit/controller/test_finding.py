@@ -1,0 +1,121 @@
+"""What a name means now, and requests that say which topic they were made for: repeated, they change no other, and nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.controller.harness import World
+
+from replog.errors import Code
+from replog.metadata import layout
+
+
+def count(world: World) -> int:
+    value = world.store.read(layout.topic_path("t"))
+    assert value is not None
+    return len(layout.decode_topic("", value.value).partitions)
+
+
+def stores(call: Any, path: str) -> bool:
+    return any(op.path == path for ops in call.argument for op in ops)
+
+
+def found(world: World) -> dict[str, Any]:
+    answer = world.admin("find_topic", name="t")
+    assert answer is not None
+    assert answer.error == Code.NONE, answer.message
+    return answer.result
+
+
+def test_a_topic_is_found_by_its_name_and_nothing_is_stored():
+    world = World(3)
+    topic = world.create(partitions=2)
+    world.commits.clear()
+    assert found(world) == {"topic_id": topic.hex(), "partitions": 2, "next_creation": 0}
+    assert world.commits == []
+    world.admin("remove_partitions", name="t", partitions=[1])
+    assert found(world) == {"topic_id": topic.hex(), "partitions": 1, "next_creation": 1}
+
+
+def test_a_topic_that_is_being_deleted_is_found_too():
+    """Its deletion may be asked for again, and waited for."""
+    world = World(3, slice_partitions_max=10)
+    topic = world.create(partitions=40)
+    asked: list[Any] = []
+
+    def after(_address: Any, call: Any) -> None:
+        if call.verb == "commit_each" and not asked and stores(call, layout.delete_topic_path("t")):
+            asked.append(call)
+            world.admin("find_topic", name="t", settle=False)
+
+    world.after_store = after
+    world.admin("delete_topic", name="t")
+    assert [answer.result["topic_id"] for answer in world.client[-2:]] == [topic.hex()] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [
+        ("x", Code.UNKNOWN_TOPIC_OR_PARTITION, "unknown topic 'x'; known are t"),
+        ("a/b", Code.INVALID_TOPIC, "a/b"),
+        (None, Code.INVALID_TOPIC, "None"),
+    ],
+)
+def test_what_is_no_topic_is_not_found(name: object, code: int, text: str):
+    world = World(1)
+    world.create()
+    answer = world.admin("find_topic", name=name)
+    assert (answer.error, text in answer.message) == (code, True), answer
+
+
+NOT_MEANT = {
+    "another topic": ({"topic_id": "00" * 16}, Code.UNKNOWN_TOPIC_ID, f"the request is about {'00' * 16!r}"),
+    "no id": ({"topic_id": 5}, Code.UNKNOWN_TOPIC_ID, "the request is about 5"),
+    "removed since": ({"next_creation": 0}, Code.UNKNOWN_TOPIC_ID, "next_creation is 1, the request has 0"),
+    "no number": ({"next_creation": "1"}, Code.INVALID_REQUEST, "next_creation is '1'"),
+    "a bool": ({"next_creation": True}, Code.INVALID_REQUEST, "next_creation is True"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_MEANT)
+def test_partitions_are_not_added_to_what_the_request_was_not_made_for(case: str):
+    world = World(3)
+    topic = world.create(partitions=3)
+    world.admin("remove_partitions", name="t", partitions=[2])
+    said, code, text = NOT_MEANT[case]
+    answer = world.admin("add_partitions", **{"name": "t", "total": 4, "topic_id": topic.hex(), "next_creation": 1, **said})
+    assert (answer.error, text in answer.message, count(world)) == (code, True, 2), answer
+    assert world.admin("add_partitions", name="t", total=4, topic_id=topic.hex(), next_creation=1).error == Code.NONE
+    assert count(world) == 4
+
+
+def test_partitions_that_were_added_and_removed_are_not_added_again_by_a_repetition():
+    world = World(3)
+    world.create(partitions=2)
+    said = found(world)
+    wish = {"name": "t", "total": 4, "count": said["partitions"], "topic_id": said["topic_id"], "next_creation": said["next_creation"]}
+    for _ in range(2):
+        assert world.admin("add_partitions", **wish).result == {"partitions": 4}
+    assert world.admin("remove_partitions", name="t", partitions=[2, 3]).error == Code.NONE
+    assert world.admin("add_partitions", **wish).error == Code.UNKNOWN_TOPIC_ID
+    assert count(world) == 2
+
+
+@pytest.mark.parametrize("said", [{}, {"next_creation": 0}])
+def test_what_was_stored_is_not_added_again_because_somebody_removes_it_before_the_answer(said: dict[str, Any]):
+    world = World(3, slice_partitions_max=10)
+    going = {"partitions": [28, 29], "creations": [0, 0], "topic_id": world.create(partitions=2).hex()}
+    asked: list[Any] = []
+
+    def after(_address: Any, call: Any) -> None:
+        if call.verb == "commit_each" and not asked and stores(call, layout.topic_path("t")):
+            asked.append(call)
+            world.admin("remove_partitions", name="t", **going, settle=False)
+
+    world.after_store = after
+    before = len(world.client)
+    world.admin("add_partitions", name="t", total=30, **said)
+    assert [answer.error for answer in world.client[before:]] == [Code.NONE, Code.NONE]
+    assert asked
+    assert count(world) == 28
