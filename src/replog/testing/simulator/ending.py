@@ -25,6 +25,8 @@ SETTLE_MS: Final = 60_000
 READ_MS: Final = 10_000
 _IDLE_MAX: Final = 100
 """So many answers in a row may bring nothing, before the end."""
+_PAUSE_MS: Final = 100
+"""How long the leader may hold those that follow the first."""
 
 
 def finish(world: World) -> None:
@@ -35,7 +37,7 @@ def finish(world: World) -> None:
     reader = next(iter(world.clients.values()))
     for ledger in world.checks.expected():
         committed = ledger.end  # a request that was given up on long ago may still arrive while all is read
-        start, values = _read_all(world, reader, ledger.topic, ledger.identity.partition)
+        start, values = _read_all(world, reader, ledger.topic, ledger.identity.partition, committed)
         _compare(world, ledger, start, values, committed)
     name_repeated(world.history)
     report = check(world.history)
@@ -89,15 +91,18 @@ def _name(value: Value, place: int | str) -> str:
     return f"{value} \N{RIGHTWARDS ARROW} {place}"
 
 
-def _read_all(world: World, client: SimulatedClient, topic: str, partition: int) -> tuple[int, dict[int, bytes | None]]:
-    """All that a client can read of a partition: where it starts, and the values by offset. The history is about the topic of every run."""
+def _read_all(world: World, client: SimulatedClient, topic: str, partition: int, committed: int) -> tuple[int, dict[int, bytes | None]]:
+    """All that a client can read of a partition: where it starts, and the values by offset. The history is about the topic of every run.
+
+    A new leader does not know yet how far all was `committed`, and one may be new at any time: reading may be what finds damage.
+    """
     where, process, key = f"{topic}-{partition}", "last reader", f"{topic}/{partition}"
     values: dict[int, bytes | None] = {}
     start = position = _earliest(world, client, topic, partition)
     idle = 0
     while True:
         poll = world.history.invoke_poll(process, key, position, final=True) if topic == TOPIC else None
-        op = FetchOp(topic, partition, position, max_bytes=1 << 20, wait_ms=0, deadline_ms=world.now_ms + READ_MS)
+        op = FetchOp(topic, partition, position, max_bytes=1 << 20, wait_ms=_PAUSE_MS if idle else 0, deadline_ms=world.now_ms + READ_MS)
         try:
             found = _wait(world, client, op, f"{where} at {position}")
         except OffsetOutOfRange as error:  # retention was faster
@@ -114,8 +119,8 @@ def _read_all(world: World, client: SimulatedClient, topic: str, partition: int)
         values.update((record.offset, record.value) for record in found.records)
         idle = 0 if found.next_offset > position else idle + 1
         position = found.next_offset
-        if not found.records and position >= found.high_watermark:  # and has heard, at the end, that there is no more
-            return start, values
+        if not found.records and position >= found.high_watermark and (position >= committed or idle >= _IDLE_MAX):
+            return start, values  # and has heard, at the end, that there is no more
         if idle >= _IDLE_MAX:
             raise Violation("readable", f"{where} at {position}: {idle} answers without records, committed {found.high_watermark}")
 
