@@ -14,6 +14,7 @@ from replog.broker.fetching import Fetching
 from replog.broker.forwarding import Forwarding
 from replog.broker.leaving import Leaving
 from replog.broker.offsets import Offsets
+from replog.broker.outsiders import forget_lives, no_longer_held
 from replog.broker.proposals import Proposals
 from replog.broker.reports import Reports
 from replog.broker.routing import Routing
@@ -148,6 +149,7 @@ class Broker:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
         if self._upkeep.heartbeat_due(now_ms):
+            self._look_at_outsiders(now_ms)
             self._metadata_asked = False  # an answer that has not come by now is lost
             self._reports.heartbeat()
             self._commands.age(now_ms)
@@ -425,20 +427,19 @@ class Broker:
         if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
             return
         self._controller_known()
-        lives = {b: info.broker_epoch for b, info in self.routing.brokers.items()}
+        known = dict(self.routing.brokers)
         if not self.routing.merge(message.view):
-            self._ask_metadata()
-            return
+            return self._ask_metadata()
         self._metadata_asked = False
-        changed = message.view.brokers
-        if changed:
-            restarted = [b for b in changed if lives.get(b.broker_id, b.broker_epoch) != b.broker_epoch]
-            for info in restarted:
-                for partition in self.partitions.values():
-                    if partition.leading is not None:
-                        partition.leading.forget_life(info.broker_id, info.broker_epoch)
+        forget_lives(self.partitions.values(), known, message.view.brokers)
+        if message.view.brokers or known.keys() != self.routing.brokers.keys():
+            self._look_at_outsiders(now_ms)
             for partition in self._upkeep.with_outsiders():
                 self._proposals.consider(partition)
+
+    def _look_at_outsiders(self, now_ms: int) -> None:
+        for partition, before in no_longer_held(self._upkeep.with_outsiders(), now_ms):
+            self._moved(partition, before, now_ms)
 
     def _ask_metadata(self) -> None:
         if not self._metadata_asked and self._commands.controller is not None:
@@ -448,7 +449,7 @@ class Broker:
 
     def on_metadata(self, sender: Address, message: Metadata, now_ms: int) -> None:
         """A client asks what it is missing."""
-        missing = self._forwarding.missing.look(message.sought, self._commands.controller, now_ms)
+        missing = self._forwarding.missing.look(message.sought, self._commands, now_ms)
         self.outbox.messages.append((sender, self.routing.answer(message.request, message.controller_epoch, message.since, missing)))
 
     def on_admin(self, sender: Address, message: Admin, now_ms: int) -> None:
@@ -457,7 +458,7 @@ class Broker:
 
     def on_admin_answer(self, sender: Address, message: AdminAnswer, now_ms: int) -> None:
         """The controller's answer to a wish that was passed on."""
-        self._forwarding.answered(message, now_ms)
+        self._forwarding.answered(message, self.broker_epoch, now_ms)
 
     def on_registered(self, sender: Address, message: Registered, now_ms: int) -> None:
         """Membership has registered this broker (or lost its session: -1)."""

@@ -51,9 +51,9 @@ class Forwarding:
             del self._under_way[next(iter(self._under_way))]
         self._outbox.messages.append((("controller", controller), Admin(wish.request, wish.verb, wish.arguments, list(origin))))
 
-    def answered(self, answer: AdminAnswer, now_ms: int) -> None:
+    def answered(self, answer: AdminAnswer, broker_epoch: int, now_ms: int) -> None:
         """Bring the controller's answer to whoever asked."""
-        if self.missing.answered(answer, now_ms):
+        if self.missing.answered(answer, broker_epoch, now_ms):
             return
         match answer.origin:
             case [int() as epoch, int() as number]:

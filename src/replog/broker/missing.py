@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from replog.broker.commands import Commands
 from replog.broker.routing import Routing
 from replog.config import MAX_TOPIC_NAME, BrokerConfig, check_topic_name
 from replog.errors import Code, UsageError
@@ -17,7 +18,7 @@ from replog.ports import Outbox
 __all__ = ["CREATE_MISSING", "MissingTopics"]
 
 CREATE_MISSING = "create_missing_topic"
-"""The verb of the wish (`controller.missing`). Its number, which comes back with the answer, is the name of the topic."""
+"""The verb of the wish (`controller.missing`). Broker epoch and name of the topic come back with the answer."""
 
 _NAMES_MAX = 1_000
 """So many are asked for, and refusals remembered, at a time: others have to wait."""
@@ -40,15 +41,15 @@ class MissingTopics:
         self._refused: dict[str, tuple[int, int, str]] = {}
         """Topic -> until when this is remembered (ms), code, why; oldest first."""
 
-    def look(self, sought: Sequence[str], controller: int | None, now_ms: int) -> list[Verdict]:
+    def look(self, sought: Sequence[str], commands: Commands, now_ms: int) -> list[Verdict]:
         """What a client is to be told of the topics that it seeks: of those that are not there, if topics are made at all."""
         if not sought or not self._config.auto_create_topics:
             return []
         self._forget(now_ms)
         known = {topic.topic for topic in self._routing.topics.values()}
-        return [self._verdict(name, controller, now_ms) for name in sought if name not in known]
+        return [self._verdict(name, commands, now_ms) for name in sought if name not in known]
 
-    def _verdict(self, name: str, controller: int | None, now_ms: int) -> Verdict:
+    def _verdict(self, name: str, commands: Commands, now_ms: int) -> Verdict:
         try:
             check_topic_name(name)
         except UsageError as error:
@@ -56,18 +57,24 @@ class MissingTopics:
         if name in self._refused:
             _, code, why = self._refused[name]
             return name, code, why
-        if controller is None:
+        if commands.controller is None:
             return name, Code.LEADER_NOT_AVAILABLE, "no controller is known here yet"
         if name not in self._asked and len(self._asked) < _NAMES_MAX:
             self._asked[name] = now_ms + self._config.ack_timeout_ms
-            self._outbox.messages.append((("controller", controller), Admin(-1, CREATE_MISSING, {"name": name}, name)))
+            wish = Admin(-1, CREATE_MISSING, {"name": name}, [commands.broker_epoch, name])
+            self._outbox.messages.append((("controller", commands.controller), wish))
         return name, Code.LEADER_NOT_AVAILABLE, "the topic is being made"
 
-    def answered(self, answer: AdminAnswer, now_ms: int) -> bool:
-        """Take an answer of the controller; False if it is one to a client's wish."""
-        name = answer.origin
-        if not isinstance(name, str):
-            return False
+    def answered(self, answer: AdminAnswer, broker_epoch: int, now_ms: int) -> bool:
+        """Take an answer of the controller; False if it is one to a client's wish. One to an earlier life counts for nothing."""
+        match answer.origin:
+            case [int() as epoch, str() as name]:
+                if epoch != broker_epoch:
+                    return True
+            case _:
+                return False
+        if not answer.error:
+            self._refused.pop(name, None)
         if self._asked.pop(name, None) is not None and answer.error and answer.error not in _AGAIN:
             self._refused[name] = (now_ms + self._config.ack_timeout_ms, answer.error, answer.message)
             while len(self._refused) > _NAMES_MAX:

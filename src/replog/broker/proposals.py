@@ -59,6 +59,7 @@ class Proposals:
     def registered(self, broker_epoch: int) -> None:
         """A new life at the store: proposals carry its epoch from now on."""
         self.broker_epoch = broker_epoch
+        self._number = broker_epoch % 2**31 << 32  # an answer to an earlier life's request is none to one of this life
         self.due_ms = 0
 
     def consider(self, partition: Partition) -> None:

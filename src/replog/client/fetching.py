@@ -24,8 +24,8 @@ class FetchOp(PartitionOp):
     """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
 
     Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most. A leader for
-    which too much waits to be sent to this client answers without the records that there are: while there is time, they are asked for
-    again after a pause.
+    which too much waits to be sent to this client answers without the records that there are: they are asked for again after a pause,
+    until the operation is given up on; then it has found nothing.
 
     `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
     confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
@@ -58,6 +58,8 @@ class FetchOp(PartitionOp):
         self._until_ms = -1
         """When that ends, whatever happens meanwhile; -1: it has not begun."""
         self._slice_ms = wait_ms
+        self._left_out: FetchResult | None = None
+        """The last answer, if it was one without the records that there are."""
         self.last_epoch = last_epoch
         self.known_epoch = known_epoch
         self.doubtful = False
@@ -148,21 +150,22 @@ class FetchOp(PartitionOp):
         is_last = self._slice_ms == self.left_ms
         left_out = not result.records and result.high_watermark > result.next_offset
         self.left_ms = max(0, self._until_ms - now_ms)
-        if result.records or not self.left_ms or (is_last and not left_out):
+        if result.records or not (left_out or (self.left_ms and not is_last)):
             self.finish(result)
             return
+        self._left_out = result if left_out else None
         self.offset = result.next_offset
         if self.last_epoch >= 0:
             self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
         self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
         if left_out:  # whoever sent it has too much under way to us already
             self.failures += 1
-            self.retry_at = min(now_ms + core.backoff_ms(self.failures), self._until_ms)
+            self.retry_at = min(now_ms + core.backoff_ms(self.failures), self.deadline_ms)
 
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: damage that nobody could mend is what the caller has to know."""
         if not self.damage:
-            return super().expire(core, now_ms)
+            return super().expire(core, now_ms) if self._left_out is None else self.finish(self._left_out)
         text = f"{self.damage} (tried for {(now_ms - self.started_ms) / 1000:g} s)"
         broker = self.place.leader if self.place is not None else None
         self.fail(rejection(Code.CORRUPT_MESSAGE, text, topic=self.topic, partition=self.partition, broker=broker))

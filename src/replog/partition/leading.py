@@ -50,6 +50,7 @@ class Leading:
         "partition_epoch",
         "policy",
         "recovering",
+        "refused",
         "replicas",
         "retry_at_ms",
     )
@@ -79,6 +80,8 @@ class Leading:
         self.high_watermark = high_watermark
         self.durable = config.flush == "ack"
         self.retry_at_ms = 0
+        self.refused: dict[int, int] = {}
+        """Those who were not let in, and where each one was then, the last one last. The controller may know that a copy is broken."""
         self.replicas: dict[int, Replica] = {}
         for broker_id in assignment.replicas:
             if broker_id != leader_id:
@@ -116,9 +119,9 @@ class Leading:
         self.assignment = assignment
         self.config = config
         was_durable, self.durable = self.durable, config.flush == "ack"
-        if self.durable and not was_durable:
-            for replica in self.replicas.values():
-                replica.position = UNKNOWN  # it fetched so far, and has yet to say how far its disk has come
+        if self.durable != was_durable:
+            for replica in self.replicas.values():  # it fetched so far, and has yet to say how far its disk has come; or need not say it
+                replica.position = UNKNOWN if self.durable else replica.end_offset
         assert config.min_isr is not None, "min_isr is resolved when a topic is created"
         self.effective_min_isr = state.min_isr or min(config.min_isr, len(assignment.replicas))
 
@@ -128,6 +131,9 @@ class Leading:
         self.has_enough_replicas = len(isr.isr) >= self.effective_min_isr
         """Whether acks=all may be promised: the committed ISR is not below min ISR."""
         maximal = isr.maximal_isr
+        if isinstance(isr, Committed):
+            for broker_id in isr.isr:
+                self.refused.pop(broker_id, None)
         self.counted = [replica for broker_id, replica in self.replicas.items() if broker_id in maximal]
         self.candidates = [replica for broker_id, replica in self.replicas.items() if broker_id not in maximal]
 
@@ -136,7 +142,7 @@ class Leading:
     def appended(self, old_end: int, now_ms: int) -> None:
         """The leader's log grows beyond `old_end`: followers that were equal no longer are."""
         for replica in self.replicas.values():
-            if replica.end_offset == old_end:
+            if replica.position == old_end:
                 replica.left_behind(now_ms)
 
     def acknowledge(
@@ -169,18 +175,20 @@ class Leading:
         elif broker_epoch > replica.broker_epoch:
             replica.restarted(broker_epoch)
         replica.contact = contact
-        replica.fetched(offset, leader_end, now_ms)
+        replica.end_offset = offset
         if not self.durable:
-            replica.position = offset
+            replica.reached(offset, leader_end, now_ms)
         return Code.NONE, None
 
-    def acknowledge_flush(self, replica_id: int, broker_epoch: int, flushed_end: int) -> bool:
+    def acknowledge_flush(self, replica_id: int, broker_epoch: int, flushed_end: int, now_ms: int) -> bool:
         """A follower has flushed up to here (flush="ack"). False if that says nothing about this leadership."""
         replica = self.replicas.get(replica_id)
         if replica is None or replica.broker_epoch != broker_epoch or replica.end_offset == UNKNOWN:
             return False
         # Never beyond what it acknowledged by fetching in this epoch: only that is known to be a prefix of this log.
-        replica.position = max(replica.position, min(flushed_end, replica.end_offset))
+        position = max(replica.position, min(flushed_end, replica.end_offset))
+        if self.durable:
+            replica.reached(position, self.log.end_offset, now_ms)
         return True
 
     def forget_life(self, broker_id: int, broker_epoch: int) -> None:
@@ -213,7 +221,10 @@ class Leading:
         return True
 
     def _is_joining(self, replica: Replica, now_ms: int) -> bool:
-        """Caught up by time and eligible: a fenced or leaving broker must hold nobody up (KAFKA-15021)."""
+        """Caught up by time and eligible: a fenced or leaving broker must hold nobody up (KAFKA-15021), nor one that was not let in
+        and has not come any further since."""
+        if self.refused.get(replica.broker_id, UNKNOWN) == replica.end_offset != UNKNOWN:
+            return False
         broker = self.brokers.get(replica.broker_id)
         if broker is None or broker.fenced or broker.draining or broker.broker_epoch != replica.broker_epoch:
             return False
@@ -232,6 +243,10 @@ class Leading:
         if leaving:
             return PendingShrink(isr, leaving)
         joining = tuple(r.broker_id for r in self.candidates if self.refusal(r, now_ms) is None)
+        if len(joining) > 1 and not self.refused.keys().isdisjoint(joining):
+            # One of them may be why the others were refused: each by itself, who was refused last comes last.
+            order = list(self.refused)
+            joining = (min(joining, key=lambda b: order.index(b) if b in self.refused else -1),)
         return PendingExpand(isr, joining) if joining else None
 
     def _lags(self, replica: Replica, now_ms: int) -> bool:
@@ -261,6 +276,10 @@ class Leading:
             if not newer:
                 return False  # to a proposal of an earlier life, whose numbers were the same
             self.retry_at_ms = now_ms + self.limits.retry_backoff_ms_max  # do not spin (KIP-841, P-27)
+            for broker_id in proposal.joining if isinstance(proposal, PendingExpand) else ():
+                self.refused.pop(broker_id, None)
+                if broker_id in self.replicas:
+                    self.refused[broker_id] = self.replicas[broker_id].end_offset
             self._settle(Committed(proposal.isr))
             return True
         if result.error == Code.NONE:
@@ -276,6 +295,6 @@ class Leading:
 
     @property
     def followers_equal(self) -> bool:
-        """Every replica that counts is at the leader's end: nothing can lag until the next append."""
+        """Every replica that counts has what the leader has: nothing can lag until the next append."""
         end = self.log.end_offset
-        return all(replica.end_offset == end for replica in self.counted)
+        return all(replica.position == end for replica in self.counted)

@@ -234,7 +234,7 @@ class Partition:
         if (
             self.leading is not None
             and leader_epoch == self.leader_epoch
-            and self.leading.acknowledge_flush(replica_id, broker_epoch, flushed_end)
+            and self.leading.acknowledge_flush(replica_id, broker_epoch, flushed_end, now_ms)
         ):
             self._advance(now_ms)
 
@@ -242,6 +242,14 @@ class Partition:
         """A flush of the own log has run. Raises LogDamaged if it failed."""
         self.log.flushed(token)
         if self.leading is not None and self.leading.durable:
+            self._advance(now_ms)
+
+    def look_again(self, now_ms: int) -> None:
+        """Move the high watermark if what held it has ended without a message about this partition: by time, or with a broker.
+
+        A replica that was about to join holds it, and nobody else may come to move it: who waits for it appends nothing.
+        """
+        if self.leading is not None:
             self._advance(now_ms)
 
     def _advance(self, now_ms: int) -> None:

@@ -134,10 +134,10 @@ class Pump:
         seat.alive = False
         self._dirty.pop(seat, None)
         for queue in (self._queue, self._arrived):
-            heard = [item for item in queue if item[0] != address]  # whoever takes the seat next is another life
-            if len(heard) != len(queue):
-                queue.clear()
-                queue.extend(heard)
+            for _ in range(len(queue)):  # others append meanwhile; whoever takes the seat next is another life
+                item = queue.popleft()
+                if item[0] != address:
+                    queue.append(item)
         for other in self._seats:
             self._queue.append((other, address, Disconnected(address)))
 

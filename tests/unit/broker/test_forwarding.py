@@ -32,7 +32,7 @@ class Passing:
         self.forwarding.forward(client, Admin(request, "create_topic", {"name": "t"}), self.commands, 0)
 
     def answer(self, number: int, broker_epoch: int = 50) -> None:
-        self.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=[broker_epoch, number]), 0)
+        self.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=[broker_epoch, number]), self.commands.broker_epoch, 0)
 
     def said(self) -> list[tuple[Any, int, int]]:
         """(to, number of the request or of the wish, code) since the last time."""
@@ -67,7 +67,7 @@ def test_an_answer_without_a_wish_is_nobodys(origin: Any) -> None:
     passing = Passing()
     passing.wish("a", 7)
     passing.said()
-    passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=origin), 0)
+    passing.forwarding.answered(AdminAnswer(-1, Code.NONE, origin=origin), 50, 0)
     assert passing.said() == []
 
 

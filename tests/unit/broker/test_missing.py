@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from replog.broker.commands import Commands
 from replog.broker.missing import MissingTopics
 from replog.broker.routing import Routing
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code
+from replog.log.memory import MemoryLogDirectory
 from replog.messages import Admin, AdminAnswer, ClusterView, TopicView
 from replog.ports import Outbox
 
@@ -22,10 +24,13 @@ class Asking:
         self.outbox = Outbox()
         routing = Routing()
         routing.merge(ClusterView(1, 5, -1, 1, [], [TopicView("here", b"t" * 16, TopicConfig(min_isr=1), ())]))
+        self.commands = Commands(MemoryLogDirectory())
+        self.commands.broker_epoch = 50
         self.missing = MissingTopics(self.outbox, routing, BrokerConfig(auto_create_topics=on))
 
     def look(self, *sought: str, controller: int | None = CONTROLLER, now_ms: int = 0) -> list[tuple[str, int]]:
-        return [(name, code) for name, code, _ in self.missing.look(sought, controller, now_ms)]
+        self.commands.controller = controller
+        return [(name, code) for name, code, _ in self.missing.look(sought, self.commands, now_ms)]
 
     def asked(self) -> list[str]:
         """The topics that the controller was asked for since the last time."""
@@ -33,8 +38,8 @@ class Asking:
         assert all(to == ("controller", CONTROLLER) and isinstance(wish, Admin) for to, wish in sent)
         return [wish.arguments["name"] for _, wish in sent]
 
-    def answer(self, name: str, code: int, now_ms: int = 0) -> bool:
-        return self.missing.answered(AdminAnswer(-1, code, f"no {name}", origin=name), now_ms)
+    def answer(self, name: str, code: int, now_ms: int = 0, broker_epoch: int = 50) -> bool:
+        return self.missing.answered(AdminAnswer(-1, code, f"no {name}", origin=[broker_epoch, name]), 50, now_ms)
 
 
 def test_off_nothing_is_made_and_nothing_said() -> None:
@@ -114,5 +119,21 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_answers_to_wishes_of_clients_are_left_alone() -> None:
-    assert not Asking().missing.answered(AdminAnswer(1, Code.NONE, origin=7), 0)
+    assert not Asking().missing.answered(AdminAnswer(1, Code.NONE, origin=[50, 7]), 50, 0)
     assert Asking().answer("never-asked", Code.POLICY_VIOLATION)
+
+
+def test_an_answer_to_an_earlier_life_is_none_to_this_one() -> None:
+    asking = Asking()
+    asking.look("new")
+    assert asking.answer("new", Code.POLICY_VIOLATION, broker_epoch=49)
+    assert asking.look("new") == [("new", Code.LEADER_NOT_AVAILABLE)]
+
+
+def test_whoever_was_refused_and_then_made_is_on_its_way() -> None:
+    asking = Asking()
+    asking.look("new")
+    asking.answer("new", Code.POLICY_VIOLATION)
+    assert asking.look("new") == [("new", Code.POLICY_VIOLATION)]
+    asking.answer("new", Code.NONE)
+    assert asking.look("new") == [("new", Code.LEADER_NOT_AVAILABLE)]

@@ -361,18 +361,24 @@ def test_records_that_an_answer_left_out_are_asked_for_again_while_there_is_time
     assert all(after > before for (before, _), (after, _) in pairwise(full.asked))  # with a pause between
 
 
-def test_records_that_are_always_left_out_are_asked_for_until_there_is_no_time_left() -> None:
+def test_records_that_are_always_left_out_are_asked_for_until_the_fetch_is_given_up() -> None:
     cluster, driver, client = make({"t": 1})
     client.append("t", 0, ["a"])
     full = Full(cluster, driver, 10**6)
     began = driver.now_ms()
-    assert client.fetch("t", 0, 0, wait_s=20) == []
-    assert driver.now_ms() - began == 20_000
-    assert 20 < len(full.asked) < 40  # pauses grow to a second
-    assert full.asked[-1] == (began + 20_000, 0)
-    full.asked.clear()
     assert client.fetch("t", 0, 0) == []
-    assert full.asked == [(driver.now_ms(), 0)]
+    assert driver.now_ms() - began == client._core.config.request_timeout_ms
+    assert 30 < len(full.asked) < 60  # pauses grow to a second
+    assert {wait for _, wait in full.asked} == {0}
+
+
+def test_a_fetch_that_does_not_wait_gets_what_is_there_all_the_same() -> None:
+    """One that asked beside a busy consumer of the same client found nothing, every other time."""
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    full = Full(cluster, driver, 2)
+    assert texts(client.fetch("t", 0, 0)) == ["a"]
+    assert len(full.asked) == 3
 
 
 def test_an_answer_without_records_where_there_are_none_ends_the_wait_of_which_it_is_the_answer() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetch, leading, log_of, notice, partition_of
@@ -456,3 +458,118 @@ def test_what_was_proposed_for_a_broker_that_is_no_replica_any_more_is_taken_bac
     assert partition.become(notice(1, 5, (1, 2), replicas=replicas), 1) == 0
     assert lead.isr == (change if stays else Committed((1, 2)))
     assert [replica.broker_id for replica in lead.counted] == ([2, 3, 4] if stays else [2])
+
+
+# ------------------------------------------------------------------------- what ends without a message about this partition
+
+
+def refused(*joining: int, min_isr: int = 1) -> Partition:
+    """A leader whose proposal to let these in was refused."""
+    partition = leading(log_of(("a", 1)), (1,), min_isr=min_isr)
+    for broker_id in joining:
+        fetch(partition, broker_id, 1, 1, 0)
+    change = led(partition).change(0)
+    assert isinstance(change, PendingExpand)
+    assert change.joining == joining
+    led(partition).propose(change)
+    partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA, PartitionState(1, 5, (1,), partition_epoch=0)), 0)
+    return partition
+
+
+def test_x07_whoever_was_about_to_join_holds_the_high_watermark_no_longer_than_that() -> None:
+    """A client that waits for it appends nothing more, and a follower at the end has nothing to say: 120 s, and then the append failed."""
+    partition = leading(log_of(("a", 1)), (1,))
+    fetch(partition, 3, 1, 1, 0)
+    append(partition, now_ms=0)
+    assert partition.high_watermark == 1, "3 is about to join"
+    partition.look_again(10_000)
+    assert partition.high_watermark == 1
+    partition.look_again(10_001)
+    assert partition.high_watermark == 2
+
+
+def test_x07_nor_does_one_whose_broker_is_gone() -> None:
+    partition = leading(log_of(("a", 1)), (1,))
+    fetch(partition, 3, 1, 1, 0)
+    append(partition, now_ms=0)
+    led(partition).brokers = {b: info for b, info in led(partition).brokers.items() if b != 3}
+    partition.look_again(1)
+    assert partition.high_watermark == 2
+
+
+def test_x08_of_several_who_were_refused_each_is_proposed_by_itself() -> None:
+    """A copy that the controller knows to be broken was refused, and with it the intact one, for ever."""
+    partition = refused(2, 3)
+    seen = []
+    for at in (60_000, 120_000, 180_000):
+        change = led(partition).change(at)
+        assert isinstance(change, PendingExpand)
+        seen.append(change.joining)
+        led(partition).propose(change)
+        partition.answered(change, AlterIsrResult(IDENTITY, Code.INELIGIBLE_REPLICA, PartitionState(1, 5, (1,), partition_epoch=0)), at)
+    assert seen == [(2,), (3,), (2,)]
+    change = led(partition).change(240_000)
+    assert isinstance(change, PendingExpand)
+    assert change.joining == (3,)
+    led(partition).propose(change)
+    partition.answered(change, AlterIsrResult(IDENTITY, Code.NONE, PartitionState(1, 5, (1, 3), partition_epoch=1)), 240_000)
+    assert list(led(partition).refused) == [2]
+
+
+def test_x08_whoever_was_refused_holds_nothing_until_it_gets_on() -> None:
+    partition = refused(3)
+    append(partition, now_ms=0)
+    partition.look_again(0)
+    assert partition.high_watermark == 2
+    fetch(partition, 3, 2, 5, 0)
+    append(partition, now_ms=0)
+    assert partition.high_watermark == 2, "it is caught up, and holds it again"
+
+
+def test_x09_under_flush_ack_a_follower_lags_whose_disk_hangs() -> None:
+    """It fetched, so it stayed in the ISR, and nothing was committed any more."""
+    partition = leading(log_of(("a", 1)), (1, 2), flush="ack")
+    fetch(partition, 2, 1, 1, 0)
+    partition.acknowledge_flush(2, 2, 5, 1, 0)
+    append(partition, now_ms=0)
+    for at in range(0, 10_001, 1_000):
+        fetch(partition, 2, 2, 5, at)
+        assert led(partition).change(at) is None
+        assert not led(partition).followers_equal
+    fetch(partition, 2, 2, 5, 10_001)
+    change = led(partition).change(10_001)
+    assert isinstance(change, PendingShrink)
+    assert change.leaving == (2,)
+    partition.acknowledge_flush(2, 2, 5, 2, 10_001)
+    assert led(partition).change(10_001) is None
+    assert led(partition).followers_equal
+
+
+def test_x09_under_flush_ack_an_outsider_whose_disk_hangs_holds_nothing_for_longer_than_the_lag_time() -> None:
+    partition = leading(log_of(("a", 1)), (1,), flush="ack")
+    fetch(partition, 3, 1, 1, 0)
+    partition.acknowledge_flush(3, 3, 5, 1, 0)
+    append(partition, now_ms=0)
+    for at in range(0, 10_002, 1_000):
+        fetch(partition, 3, 2, 5, at)
+    partition.log.flushed(flushed_token(partition))
+    partition.look_again(10_000)
+    assert partition.high_watermark <= 1
+    partition.look_again(10_001)
+    assert partition.high_watermark == 2
+
+
+def flushed_token(partition: Partition) -> Any:
+    """What the leader's own disk has done."""
+    token = partition.log.flush()
+    assert token is not None
+    token.run()
+    return token
+
+
+def test_from_flush_ack_to_another_what_was_fetched_counts() -> None:
+    partition = leading(log_of(("a", 1)), (1, 2), flush="ack")
+    fetch(partition, 2, 1, 1, 0)
+    assert partition.high_watermark == 0
+    partition.become(notice(1, 5, (1, 2), flush="os"), 0)
+    assert partition.high_watermark == 1

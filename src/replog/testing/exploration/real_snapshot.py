@@ -201,6 +201,7 @@ def _freeze_leading(leading: Leading, now_ms: int) -> Frozen:
         leading.effective_min_isr,
         _freeze_isr(leading.isr),
         tuple(_freeze_replica(leading.replicas[b], now_ms) for b in sorted(leading.replicas)),
+        tuple(leading.refused.items()),
     )
 
 
@@ -220,8 +221,8 @@ def _freeze_replica(replica: Replica, now_ms: int) -> Frozen:
         replica.end_offset,
         replica.position,
         int(replica.caught_up_ms < since),
-        int(replica.fetch_ms < since),
-        replica.fetch_end,
+        int(replica.told_ms < since),
+        replica.told_end,
         int(replica.contact.last_fetch_ms < since),
     )
 
@@ -255,7 +256,7 @@ def thaw(frozen: Frozen, broker_id: int, brokers: dict[int, BrokerInfo], setting
 
 
 def _thaw_leading(frozen: Frozen, partition: Partition, setting: Setting) -> Leading:
-    leader_epoch, partition_epoch, epoch_start, high_watermark, recovering, effective_min_isr, isr, replicas = frozen
+    leader_epoch, partition_epoch, epoch_start, high_watermark, recovering, effective_min_isr, isr, replicas, refused = frozen
     leading = Leading.__new__(Leading)  # its constructor begins a leadership: it writes to the log
     leading.leader_id = partition.broker_id
     leading.log = partition.log
@@ -273,6 +274,7 @@ def _thaw_leading(frozen: Frozen, partition: Partition, setting: Setting) -> Lea
     leading.durable = setting.config.flush == "ack"
     leading.effective_min_isr = effective_min_isr
     leading.replicas = {one[0]: _thaw_replica(one) for one in replicas}
+    leading.refused = dict(refused)
     leading._settle(_thaw_isr(isr))
     return leading
 
@@ -298,8 +300,8 @@ def _thaw_replica(frozen: Frozen) -> Replica:
     replica.broker_epoch = broker_epoch
     replica.end_offset = end_offset
     replica.position = position
-    replica.fetch_ms = _time(fetch_old)
-    replica.fetch_end = fetch_end
+    replica.told_ms = _time(fetch_old)
+    replica.told_end = fetch_end
     if not contact_old:
         replica.contact = Contact()
         replica.contact.last_fetch_ms = NOW_MS
