@@ -46,7 +46,7 @@ MUTANTS: tuple[Mutant, ...] = tuple(
 PENDING: tuple[Pending, ...] = (
     Pending("P-104", "a zombie writer of Spark appends its rows again", "the Spark connector"),
 )
-EQUIVALENT: tuple[Equivalent, ...] = controllers.EQUIVALENT
+EQUIVALENT: tuple[Equivalent, ...] = (*controllers.EQUIVALENT, *commands.EQUIVALENT)
 
 
 def by_name(name: str) -> Mutant:

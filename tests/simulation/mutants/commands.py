@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.entry import Equivalent, Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
 from replog.broker.broker import Broker
@@ -13,7 +13,7 @@ from replog.broker.commands import TOPIC_DELETED, Commands
 from replog.broker.reports import Reports
 from replog.partition.partition import Partition
 
-__all__ = ["MUTANTS"]
+__all__ = ["EQUIVALENT", "MUTANTS"]
 
 
 def applies_stale_notices(patch: Patch) -> None:
@@ -53,7 +53,21 @@ def deletes_what_is_not_listed(patch: Patch) -> None:
 
 
 def stops_at_any_epoch(patch: Patch) -> None:
-    """A command to stop a copy counts whatever epoch it is of."""
+    """A command to stop a copy counts whatever epoch it is of, and whatever has named the copy since."""
+    stopped = Commands.on_stop_replica
+
+    def late(self: Commands, message: Any, *how: Any) -> Any:
+        mark = (message.controller_epoch, message.notice)
+        for entry in message.entries:
+            self._named[entry.partition] = min(mark, self._named.get(entry.partition, mark))
+        return stopped(self, message, *how)
+
+    stops_at_any_leader_epoch(patch)
+    patch.setattr(Commands, "on_stop_replica", late)
+
+
+def stops_at_any_leader_epoch(patch: Patch) -> None:
+    """A command to stop a copy counts whatever leader epoch it is of."""
     stop = Broker._stop
     patch.setattr(Broker, "_stop", lambda self, entry: stop(self, attrs.evolve(entry, leader_epoch=TOPIC_DELETED)))
 
@@ -93,6 +107,9 @@ def says_once_what_it_cannot_make(patch: Patch) -> None:
 
 LATE: dict[str, Any] = {"repeat": 0.1, "slow": 0.05, "slow_ms": 6_000}
 TOPICS: dict[str, Any] = {"workloads": ("append", "topics"), "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, **LATE}
+TO_AND_FRO: dict[str, Any] = {
+    "workloads": ("append", "reassign"), "brokers": 4, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 3, "files": False, **LATE,
+}
 MUTANTS = (
     Mutant(
         "M06", "a notice of an earlier epoch is applied", "V3 C", applies_stale_notices,
@@ -102,7 +119,10 @@ MUTANTS = (
         "M20", "a complete notice deletes what it does not name", "V3 C.3, KIP-380", deletes_what_is_not_listed,
         (*SAFETY, "S19"), {"only": ("kill", "expire", "pause", "slow_link", "store"), **TOPICS}, scenarios=("P-68",),
     ),
-    Mutant("M21", "a late stop deletes a live replica", "KIP-570", stops_at_any_epoch, scenarios=("P-69",)),
+    Mutant(
+        "M21", "a late stop deletes a live replica", "KIP-570", stops_at_any_epoch,
+        (*SAFETY, "S14", "S19"), {"only": ("slow_link", "pause", "unseat"), **TO_AND_FRO}, scenarios=("P-69",),
+    ),
     Mutant(
         "P-60", "commands of a replaced controller count", "KAFKA-1188", obeys_every_controller,
         ("S6", "S14", "S19"), {"only": ("unseat", "slow_link", "churn"), **TOPICS}, scenarios=("P-60",),
@@ -116,5 +136,20 @@ MUTANTS = (
     Mutant(
         "X20", "that a copy cannot be made is said once, heard or not", "own", says_once_what_it_cannot_make, scenarios=("X-04",),
         tests=("tests/unit/broker/test_reports.py::test_a_copy_that_could_not_be_made_is_reported_with_every_heartbeat",),
+    ),
+)
+
+EQUIVALENT = (
+    Equivalent(
+        Mutant(
+            "M21b", "a stop counts whatever leader epoch it is of", "KIP-570", stops_at_any_leader_epoch,
+            tests=("tests/simulation/mutants/test_steps.py::test_a_stop_of_an_older_leader_epoch_leaves_the_copy",),
+        ),
+        "A copy learns leader epochs from notices alone, and a broker keeps the number of the newest notice that has named each copy. A "
+        "controller numbers stops and notices in one row, puts into each the epoch that it knows by then, and drops a stop that waits when "
+        "the copy is to be named again. So a stop of an epoch below the copy's has a number below that of the notice which brought that "
+        "epoch: it is passed over before epochs are compared. A stop of an earlier controller is fenced once a notice of a later one has "
+        "come, and one to an earlier registration by its broker epoch; which notices named what is forgotten only with a new registration. "
+        "Epoch and numbers together, without which a late stop is obeyed, are M21.",
     ),
 )

@@ -11,6 +11,7 @@ from tests.simulation.mutants.followers import SAFETY
 
 from replog.controller import admin as admin_module
 from replog.controller import controller as controller_module
+from replog.controller import writing as writing_module
 from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
 from replog.controller.controller import Controller
@@ -41,6 +42,7 @@ def writes_without_version(patch: Patch) -> None:
 def writes_after_its_term(patch: Patch) -> None:
     """A transaction compares neither the controller epoch nor the version: what an old controller decided is stored."""
     writes_without_version(patch)
+    patch.setattr(writing_module, "Put", _any_version)
     init = Controller.__init__
 
     def mutant(self: Controller, **given: Any) -> None:
@@ -107,6 +109,9 @@ def names_topics_by_name(patch: Patch) -> None:
     patch.setattr(admin_module, "admin_asked", mutant)
 
 
+RESHAPED: dict[str, Any] = {
+    "workloads": ("append", "reshape"), "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "think_ms": 250, "absent": 0,
+}
 MUTANTS = (
     Mutant(
         "M11", "anybody alive may be elected", "V3 A.3.2, KIP-106", elects_uncleanly,
@@ -123,6 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "S36", "a partition removed and added again is the old one", "V3 H", forgets_creations,
+        (*SAFETY, "S6", "asked"), {"only": ("kill", "isolate", "pause"), **RESHAPED},
         tests=("tests/unit/controller/test_guards.py::test_a_proposal_names_the_partition_by_id_number_and_creation",),
     ),
     Mutant(

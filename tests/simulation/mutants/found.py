@@ -10,7 +10,7 @@ from replog.broker.sessions import Session, Sessions
 from replog.client.core import ClientCore
 from replog.client.operations import Operation
 from replog.controller import topics
-from replog.controller.term import Term
+from replog.controller.views import Views
 from replog.model import PartitionId
 
 __all__ = ["MUTANTS"]
@@ -54,16 +54,16 @@ def tells_nobody_of_deletions(patch: Patch) -> None:
 
 def tells_of_what_goes(patch: Patch) -> None:
     """A broker that restarts while a topic is being deleted is told to lead it, in the epoch of its last life."""
-    newest = Term._newest
+    notice = Views.notice
 
-    def mutant(self: Term, partition: PartitionId) -> Any:
-        deletions, self.cluster.deletions = self.cluster.deletions, {}
+    def mutant(self: Views, partition: PartitionId) -> Any:
+        deletions, self._cluster.deletions = self._cluster.deletions, {}
         try:
-            return newest(self, partition)
+            return notice(self, partition)
         finally:
-            self.cluster.deletions = deletions
+            self._cluster.deletions = deletions
 
-    patch.setattr(Term, "_newest", mutant)
+    patch.setattr(Views, "notice", mutant)
 
 
 def answers_with_the_next_heartbeat(patch: Patch) -> None:

@@ -11,26 +11,33 @@ from tests.simulation.mutants.followers import SAFETY
 from replog.controller import controller as controller_module
 from replog.controller import isr_change as isr_change_module
 from replog.errors import Code
+from replog.partition import isr as isr_module
 from replog.partition import leading as leading_module
 from replog.partition.isr import Committed, PendingExpand, PendingShrink
 from replog.partition.leading import Leading
 from replog.partition.partition import Partition
 from replog.partition.replica import UNKNOWN, Replica
 
-__all__ = ["MUTANTS", "WIDE"]
+__all__ = ["MUTANTS"]
 
-WIDE: dict[str, Any] = {
-    "brokers": 5, "replicas": 5, "min_isr": 2, "partitions": 1, "files": False, "workloads": ("append",),
-    "lag_ms": 500, "delay_ms": 50, "think_ms": 20,
+FOUR: dict[str, Any] = {
+    "brokers": 4, "replicas": 4, "min_isr": 2, "partitions": 1, "clients": 3, "flush": "os", "files": False, "workloads": ("append",),
+    "drop": 0.0, "slow": 0.0, "delay_ms": 50, "lag_ms": 500, "session_ms": 1_500, "think_ms": 20,
 }
+"""A follower that has just left the ISR is ahead of the high watermark that the next leader knows."""
 HASTY: dict[str, Any] = {
-    "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "files": False, "workloads": ("append",),
-    "slow": 0.3, "slow_ms": 2_000, "session_ms": 1_500, "lag_ms": 500,
+    "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 1, "flush": "os", "files": False, "workloads": ("append",),
+    "drop": 0.05, "repeat": 0.1, "slow": 0.3, "slow_ms": 2_000, "delay_ms": 50, "session_ms": 1_500, "lag_ms": 500, "think_ms": 800,
 }
 SMALL: dict[str, Any] = {
     "brokers": 3, "replicas": 3, "partitions": 1, "clients": 1, "min_isr": 2, "flush": "os", "files": False, "workloads": ("append",),
     "lag_ms": 500, "session_ms": 1_500, "slow": 0.1, "slow_ms": 2_000, "think_ms": 20,
 }
+OVERTAKING: dict[str, Any] = {
+    "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 2, "flush": "os", "files": False, "workloads": ("append",),
+    "lag_ms": 500, "drop": 0.05, "repeat": 0.1, "delay_ms": 50, "slow": 0.05, "slow_ms": 2_000, "think_ms": 20,
+}
+CALM: dict[str, Any] = {"brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "files": False, "workloads": ("append",)}
 CLOSE = 10
 
 
@@ -56,13 +63,15 @@ def accepts_any_version(patch: Patch) -> None:
 
 
 def joins_below_the_epoch(patch: Patch) -> None:
-    """A replica joins the ISR although it may miss what the last leader committed."""
-    refusal = leading_module.refusal_to_join
+    """A replica joins the ISR although it may miss what the last leader committed, and however far behind it is in time."""
 
-    def mutant(replica: Replica, brokers: Any, *, high_watermark: int, epoch_start: int) -> str | None:
-        return refusal(replica, brokers, high_watermark=high_watermark, epoch_start=0)
+    def mutant(self: Leading, replica: Replica, now_ms: int) -> str | None:
+        why = isr_module.refusal_to_join(replica, self.brokers, high_watermark=self.high_watermark, epoch_start=0)
+        if why is None and not self.has_enough_replicas and self._lags(replica, now_ms):
+            return "the ISR is below min_isr, and it lags"
+        return why
 
-    patch.setattr(leading_module, "refusal_to_join", mutant)
+    patch.setattr(Leading, "refusal", mutant)
 
 
 def joins_below_the_high_watermark(patch: Patch) -> None:
@@ -194,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "M09", "joining needs the high watermark alone, not the start of the epoch", "KIP-320, KAFKA-7128", joins_below_the_epoch,
-        SAFETY, {"only": ("lag", "kill", "expire", "churn", "isolate"), **WIDE}, scenarios=("P-24",), explored=True,
+        SAFETY, {"only": ("lag", "expire"), **FOUR}, scenarios=("P-24",), explored=True,
     ),
     Mutant(
         "P-25", "joining needs the start of the epoch alone, not the high watermark", "Kip320 rule 4", joins_below_the_high_watermark,
@@ -202,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "M15", "an expansion does not compare broker epochs", "KIP-903", forgets_broker_epochs,
-        SAFETY, {"only": ("wipe", "power", "power"), **HASTY}, scenarios=("P-28",), explored=True,
+        SAFETY, {"only": ("wipe", "power", "slow_link", "cut_one_way"), **HASTY}, scenarios=("P-28",), explored=True,
     ),
     Mutant(
         "M18", "records commit below min_isr", "KIP-966", ignores_min_isr, ("S4",), scenarios=("P-35",), explored=True,
@@ -211,7 +220,8 @@ MUTANTS = (
         "M19", "who is near the slowest member, or behind it, joins", "V3 G", joins_by_distance, (*SAFETY, "S4"), scenarios=("P-37",),
     ),
     Mutant(
-        "P-27", "a leader asks for fenced brokers, again and again", "KIP-841", proposes_the_fenced, scenarios=("P-27",),
+        "P-27", "a leader asks for fenced brokers, again and again", "KIP-841", proposes_the_fenced,
+        ("S21",), {"only": ("expire", "kill", "store", "pause", "slow_store"), **CALM}, scenarios=("P-27",),
     ),
     Mutant(
         "P-38", "a leader never learns a newer partition epoch", "KAFKA-1382, KAFKA-2729", keeps_its_version,
@@ -222,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "M23", "an error answer drops the pending ISR", "own", drops_pending,
-        ("S4",), {"only": ("unsure", "lag", "outage", "cut"), "lag_ms": 500, "unsure": 0.1, "partitions": 1, "brokers": 3, "replicas": 3},
+        ("S4",), {"only": ("lag", "slow_link", "cut_one_way", "cut"), **OVERTAKING},
         scenarios=("P-23", "P-29"), explored=True,
     ),
 )

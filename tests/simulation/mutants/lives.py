@@ -15,6 +15,10 @@ from replog.partition.partition import Partition
 __all__ = ["MUTANTS"]
 
 THREE: dict[str, Any] = {"brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "files": False}
+DEAF: dict[str, Any] = {
+    "session_ms": 1_500, "clients": 2, "flush": "os", "workloads": ("burst",), "drop": 0.0, "slow": 0.0, "delay_ms": 3, "think_ms": 60,
+}
+"""A broker is registered, and ends again, while the controller stands still."""
 
 
 def leads_again(patch: Patch) -> None:
@@ -76,6 +80,6 @@ MUTANTS = (
     ),
     Mutant(
         "X06", "a loss is reported once, heard or not", "own", reports_loss_once,
-        SAFETY, {"only": ("power", "kill", "outage"), **THREE, "session_ms": 1_500},
+        SAFETY, {"only": ("power", "kill", "pause"), **THREE, **DEAF},
     ),
 )

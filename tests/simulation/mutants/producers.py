@@ -69,6 +69,7 @@ def compares_sequences_alone(patch: Patch) -> None:
     patch.setattr(partition_module, "judge_sequence", mutant)
 
 
+THREE: dict[str, Any] = {"brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "files": False}
 MUTANTS = (
     Mutant("M29", "a repetition is appended again", "Jepsen, KIP-98", appends_twice, ("S17",), scenarios=("P-100", "P-101")),
     Mutant("P-101", "a new leader does not know the producers", "KIP-98", learns_no_producers, ("S17",), scenarios=("P-101",)),
@@ -78,6 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "X08", "a sequence alone makes a repetition", "own", compares_sequences_alone,
+        ("S12",), {"only": ("kill", "isolate", "expire"), "workloads": ("append", "restored"), **THREE},
         tests=("tests/simulation/mutants/test_steps.py::test_other_records_under_a_used_sequence_are_refused",),
     ),
 )

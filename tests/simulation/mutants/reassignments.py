@@ -16,12 +16,12 @@ __all__ = ["MUTANTS"]
 
 def drops_old_replicas_first(patch: Patch) -> None:
     """A move is complete as soon as it has begun."""
-    patch.setattr(moves, "is_complete", lambda assignment, isr: True)
+    patch.setattr(moves, "is_complete", lambda assignment, state, **given: True)
 
 
 def takes_one_for_all(patch: Patch) -> None:
     """A move is complete once anybody of its target is in sync."""
-    patch.setattr(moves, "is_complete", lambda assignment, isr: any(r in isr for r in moves.target_of(assignment)))
+    patch.setattr(moves, "is_complete", lambda assignment, state, **given: any(r in state.isr for r in moves.target_of(assignment)))
 
 
 def forgets_what_moves(patch: Patch) -> None:

@@ -113,6 +113,10 @@ def counts_flushes_of_cut_records(patch: Patch) -> None:
 
 
 FILES: dict[str, Any] = {"files": True, "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "segment_bytes": 1_024}
+LATE_NEWS: dict[str, Any] = {
+    "files": False, "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "absent": 0, "flush": "ack", "flush_heard_ms": 1_500,
+    "workloads": ("append", "burst"),
+}
 _READ = (*SAFETY, "S10", "S12", "S16", "S18")
 _STATES = "tests/simulation/crash_states/test_crash_states.py::test_recovery_from_every_state"
 _RECOVERY = "tests/unit/log/test_recovery.py::"
@@ -125,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "M25b", "recovery leaves half a batch at the end", "P-51", leaves_the_torn_end,
-        _READ, {"only": ("flip", "kill", "power"), **FILES},
+        (*_READ, "L5"), {"only": ("flip", "kill", "power"), **FILES},
         tests=(_RECOVERY + "test_something_else_behind_the_end[tail4]", _STATES + "[a large batch-os]"),
     ),
     Mutant(
@@ -157,6 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "X09", "a flush from before a truncation counts", "own", counts_flushes_of_cut_records,
+        (*_READ, "S22", "L5", "L8"), {"only": ("churn", "expire", "isolate", "flush", "power"), **LATE_NEWS},
         tests=("tests/contracts/test_log.py::TestMemory::test_a_flush_from_before_a_truncation_proves_nothing",),
     ),
 )

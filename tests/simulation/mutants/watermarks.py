@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
-from tests.simulation.mutants.isr import WIDE
+from tests.simulation.reading import ReadToEnd
 
 from replog.broker.broker import Broker
 from replog.broker.durability import FlushReports
@@ -15,9 +15,10 @@ from replog.broker.waiting import answer
 from replog.client.client import Client
 from replog.client.fetching import FetchOp
 from replog.client.reading import Reading
+from replog.messages import FetchEntry
 from replog.partition.leading import Leading
 from replog.partition.partition import Partition
-from replog.partition.replica import Replica
+from replog.partition.replica import Contact
 from replog.ports import Log
 
 __all__ = ["MUTANTS"]
@@ -62,13 +63,15 @@ def shows_uncommitted(patch: Patch) -> None:
 
 def trusts_unflushed(patch: Patch) -> None:
     """Under flush="ack" a fetch counts although nothing was flushed."""
-    fetched = Replica.fetched
+    acknowledge = Leading.acknowledge
 
-    def mutant(self: Replica, offset: int, leader_end: int, now_ms: int) -> None:
-        fetched(self, offset, leader_end, now_ms)
-        self.position = offset
+    def mutant(self: Leading, replica_id: int, broker_epoch: int, entry: FetchEntry, contact: Contact, now_ms: int) -> Any:
+        answer = acknowledge(self, replica_id, broker_epoch, entry, contact, now_ms)
+        if answer == (0, None):
+            self.replicas[replica_id].reached(entry.offset, self.log.end_offset, now_ms)
+        return answer
 
-    patch.setattr(Replica, "fetched", mutant)
+    patch.setattr(Leading, "acknowledge", mutant)
 
 
 def moves_back(patch: Patch) -> None:
@@ -131,6 +134,14 @@ def reads_to_the_first_watermark(patch: Patch) -> None:
 
 
 ACK: dict[str, Any] = {"flush": "ack", "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 1, "files": False}
+WIDE: dict[str, Any] = {
+    "brokers": 5, "replicas": 5, "min_isr": 2, "partitions": 1, "files": False, "workloads": ("append",),
+    "lag_ms": 500, "delay_ms": 50, "think_ms": 20,
+}
+LEADERS: dict[str, Any] = {
+    "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 3, "files": False, "think_ms": 60,
+    "delay_ms": 50, "slow": 0.05, "slow_ms": 2_000, "retention_bytes": 0, "retention_ms": 0,
+}
 MUTANTS = (
     Mutant("M02", "acks=all is answered at the append", "classic", acknowledges_at_append, ("S12",), scenarios=("P-01", "P-20")),
     Mutant(
@@ -148,9 +159,13 @@ MUTANTS = (
         ("L2", "L3", "L4"), {"only": ("kill", "flush"), **ACK},
     ),
     Mutant("X02", "a flush is reported once", "own", reports_flushes_once, ("L2", "L3", "L4"), ACK),
-    Mutant("X03", "a new leader's high watermark is taken for the end", "KAFKA-725", tells_every_watermark, scenarios=("P-48",)),
+    Mutant(
+        "X03", "a new leader's high watermark is taken for the end", "KAFKA-725", tells_every_watermark,
+        ("offsets",), {"only": ("churn", "expire", "kill"), "workloads": ("append", "offsets"), **LEADERS}, scenarios=("P-48",),
+    ),
     Mutant(
         "X04", "read() stops at a new leader's first high watermark", "own", reads_to_the_first_watermark,
+        ("read",), {"only": ("churn", "expire", "kill"), "workloads": ("append", ReadToEnd.name), **LEADERS},
         tests=("tests/unit/client/test_reading.py::test_a_read_waits_for_a_new_leader_whose_high_watermark_is_behind",),
     ),
 )

@@ -403,10 +403,14 @@ class RealCluster:
             heard = self._moved(state, n, (HEAR, controller.view))
             if heard is not None:
                 yield ("hear", n), heard
+        may_lag = left[_SHRINKS] and any(not one[4] and one[2] < len(broker.log[0]) for one in broker.copy[6][7])
         if broker.wish:
+            waited = self._moved(state, n, (LAG,), spent=_SHRINKS) if may_lag else None
+            if waited is not None:
+                yield ("lag", n), waited
             return
         yield from self._wishes(state, n, ("propose", n))
-        if left[_SHRINKS] and any(not one[4] and one[2] < len(broker.log[0]) for one in broker.copy[6][7]):
+        if may_lag:
             lagged = self._moved(state, n, (LAG,))
             if lagged is not None:
                 yield from self._wishes(lagged, n, ("lag and propose", n))

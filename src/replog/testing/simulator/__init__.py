@@ -13,7 +13,7 @@ from replog.testing.simulator.clients import SimulatedClient
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import Fault, Plan, Shape, draw
 from replog.testing.simulator.running import Outcome, run
-from replog.testing.simulator.workloads import Workload
+from replog.testing.simulator.workload import Workload
 from replog.testing.simulator.world import World
 
 __all__ = ["Fault", "Outcome", "Plan", "Shape", "SimulatedClient", "Violation", "Workload", "World", "draw", "run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import define, evolve
+from attrs import define, evolve, frozen
 
 from replog.client.batches import Batch
 from replog.client.core import ClientCore
@@ -25,7 +25,7 @@ from replog.testing.simulator.tasks import Signal
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
-__all__ = ["TOPIC", "Acknowledged", "SimulatedClient", "text_of"]
+__all__ = ["TOPIC", "Acknowledged", "Image", "SimulatedClient", "text_of"]
 
 TOPIC = "t"
 """The topic that every run has from its beginning to its end."""
@@ -51,6 +51,15 @@ class Acknowledged:
     def partition(self) -> int:
         """Its number."""
         return self.identity.partition
+
+
+@frozen
+class Image:
+    """A producer as an image of its machine has it."""
+
+    producer_id: int
+    places: dict[tuple[str, int], tuple[PartitionId | None, int, int]]
+    """(topic, partition) -> the log it is about, its producer epoch, the sequence that comes next."""
 
 
 class SimulatedClient:
@@ -86,6 +95,20 @@ class SimulatedClient:
         if not idempotent:
             settings = self.world.history.settings
             self.world.history.settings = evolve(settings, idempotent=False)
+        return made
+
+    def image(self, writer: Writer) -> Image:
+        """What an image of its machine would hold of a producer now. Nothing may be under way."""
+        assert next(writer.unsettled(), None) is None, "a batch is under way"
+        return Image(writer.producer_id, {key: (one.identity, one.epoch, one.next_sequence) for key, one in writer.queues.items()})
+
+    def restored(self, image: Image) -> Writer:
+        """The producer of an image, as it was: it does not know what it has done since."""
+        made = self.writer()
+        made.producer_id = image.producer_id
+        for (topic, partition), place in image.places.items():
+            queue = made.queue(topic, partition)
+            queue.identity, queue.epoch, queue.next_sequence = place
         return made
 
     def values(self, count: int) -> list[bytes]:

@@ -61,6 +61,7 @@ class Node:
         self._hurt = False
         """Whether anything has ever happened to its disk."""
         self._chance = stream(seed, f"node {broker_id}")
+        self._outcomes = stream(seed, f"outcomes of flushes {broker_id}")
 
     @property
     def directory(self) -> LogDirectory:
@@ -380,4 +381,9 @@ class Node:
         self._soon(delay, self._flushed, token)
 
     def _flushed(self, token: FlushToken) -> None:
-        self._handle(self.broker_id, None, FlushDone(token.run()))
+        """The disk has done it, or has failed; the broker hears of it, now or later."""
+        done, late_ms = FlushDone(token.run()), self.world.plan.shape.flush_heard_ms
+        if late_ms:
+            self._soon(self._outcomes.randint(0, late_ms), self._handle, self.broker_id, None, done)
+        else:
+            self._handle(self.broker_id, None, done)

@@ -24,6 +24,8 @@ _ABSENT = 0.4
 """Share of runs in which some broker stays out after the others are healed, if the others can do without."""
 _AGED: Final = 0.25
 """Share of runs in which records grow old and go."""
+_UNHEARD: Final = 0.3
+"""Share of runs in which time passes between the end of a flush and the news of it."""
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -73,6 +75,8 @@ class Shape:
     """So many brokers stay out for a while after everything else is healed: the others must do without."""
     retention_ms: int = 0
     """0: nothing is removed by age."""
+    flush_heard_ms: int = 0
+    """What has been flushed is heard of up to so much later: between the two the log may have changed."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -166,6 +170,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, absent=_absent(stream(seed, "absent"), shape))
     if "retention_ms" not in shape_given:
         shape = evolve(shape, retention_ms=_age(stream(seed, "retention by age")))
+    if "flush_heard_ms" not in shape_given:
+        shape = evolve(shape, flush_heard_ms=_heard(stream(seed, "outcomes of flushes")))
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
@@ -234,6 +240,12 @@ def _age(chance: random.Random) -> int:
     return age_ms if drawn else 0
 
 
+def _heard(chance: random.Random) -> int:
+    """How late the outcome of a flush is heard of. Mostly as soon as there is one."""
+    drawn, late_ms = chance.random() < _UNHEARD, chance.choice((20, 200, 1_500))
+    return late_ms if drawn else 0
+
+
 def _shape(chance: random.Random) -> Shape:
     brokers = chance.choice((3, 3, 3, 3, 4, 5, 1, 2, 7))
     replicas = chance.choice([n for n in (3, 3, 3, 5, 4, 2, 1) if n <= brokers])
@@ -266,7 +278,7 @@ def _shape(chance: random.Random) -> Shape:
         self_checks=chance.random() < 0.2,
     )
     # What is drawn last leaves all that was drawn before as it was: so do workloads that were added later.
-    for name, share in (("offsets", 0.3), ("reassign", 0.25), ("reshape", 0.25), ("lead", 0.25)):
+    for name, share in (("offsets", 0.3), ("reassign", 0.25), ("reshape", 0.25), ("lead", 0.25), ("restored", 0.2)):
         if chance.random() < share:
             shape = evolve(shape, workloads=(*shape.workloads, name))
     return shape

@@ -21,7 +21,8 @@ from replog.testing.simulator.kinds import ROLES, check_kinds, check_names, role
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.liveness import boot
 from replog.testing.simulator.plan import Plan, check_sizes, draw
-from replog.testing.simulator.workloads import WORKLOADS, Workload
+from replog.testing.simulator.workload import Workload
+from replog.testing.simulator.workloads import WORKLOADS
 from replog.testing.simulator.world import World
 
 __all__ = ["Outcome", "check_plan", "run"]

@@ -1,8 +1,4 @@
-"""What clients do while faults happen: each workload is a coroutine per client, which ends when the time of faults does.
-
-To simulate a system of your own, subclass `Workload`, give it to `run(..., workloads=[...])`, and write `work` with what
-`SimulatedClient` offers; `check` is called at the very end, when everything has been healed.
-"""
+"""What clients do while faults happen: each workload is a coroutine per client, which ends when the time of faults does."""
 
 from __future__ import annotations
 
@@ -18,25 +14,16 @@ from replog.metadata.wishes import encode_elect
 from replog.ports import Create
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
 from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.restored import Restored
+from replog.testing.simulator.workload import Workload
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
     from replog.testing.simulator.world import World
 
-__all__ = ["WORKLOADS", "Append", "Burst", "Follow", "Lead", "Offsets", "Plain", "Read", "Reassign", "Reshape", "Topics", "Workload"]
-
-
-class Workload:
-    """Something that every client of a run does. One object serves the whole run."""
-
-    name: ClassVar[str] = ""
-
-    async def work(self, client: SimulatedClient) -> None:
-        """Do it, until `client.world.calm`. An exception that leaves it is a violation, called "crash"."""
-        raise NotImplementedError
-
-    def check(self, world: World) -> None:
-        """Everything is healed and idle: raise `Violation` if something is not as it should be."""
+__all__ = [
+    "WORKLOADS", "Append", "Burst", "Follow", "Lead", "Offsets", "Plain", "Read", "Reassign", "Reshape", "Restored", "Topics", "Workload",
+]  # fmt: skip
 
 
 class Append(Workload):
@@ -474,6 +461,6 @@ class Topics(Workload):
             await client.think()
 
 
-_KINDS: tuple[type[Workload], ...] = (Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead)
+_KINDS: tuple[type[Workload], ...] = (Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored)
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 """Those that a plan can name."""

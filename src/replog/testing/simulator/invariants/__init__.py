@@ -28,8 +28,9 @@ S17   each sequence of a producer is committed once, in order              I19
 S18   no batch leaves a broker without its checksums                       I21
 S19   no log is dropped unless the store says so; no file elsewhere        I21, I22
 S20   queues and buffers are bounded                                       -
-S21   so are messages                                                      L8
-S22   after a failed flush nothing is confirmed                            I18
+S21   so are messages, and what a leader asks for                          L8
+S22   after a failed flush nothing is confirmed; one from before a cut     I18
+      proves nothing of what came after it
 S23   logs start where retention lets them, and nowhere else               I10
 S24   replicas leave by reassignment once the target is in sync            I23
 ====  ===================================================================  ==================
@@ -61,9 +62,9 @@ from replog.testing.simulator.invariants.copies import (
 from replog.testing.simulator.invariants.epochs import EpochsNeverGoBack, LeadersNeverGoBack, OldMessagesChangeNothing, OneLeaderPerEpoch
 from replog.testing.simulator.invariants.readers import AcknowledgedIsCommitted, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
 from replog.testing.simulator.invariants.starts import StartsAreEarned
-from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, NothingIsDropped
+from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, FlushesProveWhatTheyWrote, NothingIsDropped
 from replog.testing.simulator.invariants.store import MovesAreComplete, OnlyTheSeatWrites, StatesAreSound
-from replog.testing.simulator.invariants.storms import BuffersAreBounded, MessagesAreBounded
+from replog.testing.simulator.invariants.storms import BuffersAreBounded, MessagesAreBounded, ProposalsAreBounded
 
 __all__ = [
     "INVARIANTS",
@@ -81,6 +82,7 @@ __all__ = [
     "EpochTablesFollow",
     "EpochsNeverGoBack",
     "FailedDisksConfirmNothing",
+    "FlushesProveWhatTheyWrote",
     "FollowersBelieveCommitted",
     "Headers",
     "Invariant",
@@ -97,6 +99,7 @@ __all__ = [
     "OldMessagesChangeNothing",
     "OneLeaderPerEpoch",
     "OnlyTheSeatWrites",
+    "ProposalsAreBounded",
     "ReadersNeverGoBack",
     "ReadersSeeCommitted",
     "StartsAreEarned",
@@ -133,6 +136,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     NothingIsDropped,
     BuffersAreBounded,
     MessagesAreBounded,
+    ProposalsAreBounded,
     FailedDisksConfirmNothing,
+    FlushesProveWhatTheyWrote,
 )
 """In the order they look: S1 extends the ledger, and whatever compares with it comes after."""

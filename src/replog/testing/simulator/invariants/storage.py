@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from replog.messages import Flushed, Produced
 from replog.model import Address
-from replog.ports import FlushDone
+from replog.ports import FlushDone, Log
 from replog.testing.simulator.invariants.base import Invariant
 from replog.testing.simulator.ledger import Ledger
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
 
-__all__ = ["FailedDisksConfirmNothing", "NothingIsDropped"]
+__all__ = ["FailedDisksConfirmNothing", "FlushesProveWhatTheyWrote", "NothingIsDropped"]
 
 
 class NothingIsDropped(Invariant):
@@ -63,3 +63,32 @@ class FailedDisksConfirmNothing(Invariant):
         elif isinstance(message, Flushed):
             ends = [(entry.partition, entry.flushed_end) for entry in message.entries]
             self.broken(f"broker {node.broker_id} reports flushed ends {ends} after a flush has failed")
+
+
+class FlushesProveWhatTheyWrote(Invariant):
+    """A flush that was asked for before a log was cut says nothing of what the log has had since."""
+
+    name = "S22"
+    source = "design, section 4: a flush token has a generation"
+    protocol = ("I18",)
+
+    def __init__(self) -> None:
+        self._old: tuple[Log, int, int] | None = None
+        """(log, where it started, how far it was flushed) when the outcome of such a flush came."""
+
+    def received(self, node: Node, sender: Address, message: Any) -> None:
+        """Note how far the log is flushed without it."""
+        if type(message) is not FlushDone:
+            return
+        log = node.directory.get(message.token.identity)
+        old = log is not None and message.token.generation < log.generation  # type: ignore[attr-defined]  # of every stored log
+        self._old = (log, log.start_offset, log.flushed_end) if log is not None and old else None
+
+    def handled(self, node: Node) -> None:
+        """Only what is removed from its start can have moved it since."""
+        if self._old is None:
+            return
+        (log, start, flushed_end), self._old = self._old, None
+        if log.flushed_end > flushed_end and log.start_offset == start:
+            why = f"takes [{flushed_end}, {log.flushed_end}) for flushed, by a flush from before a truncation"
+            self.broken(f"broker {node.broker_id}, log {log.identity!r}: it {why}")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from replog.messages import AlterIsr
+from replog.model import Address, PartitionId
 from replog.testing.simulator.invariants.base import Invariant
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
 
-__all__ = ["EVENTS_MAX", "LIMITS", "BuffersAreBounded", "MessagesAreBounded"]
+__all__ = ["EVENTS_MAX", "LIMITS", "PROPOSALS_MAX", "BuffersAreBounded", "MessagesAreBounded", "ProposalsAreBounded"]
 
 EVENTS_MAX: Final = 2_000
 """Per broker and second of virtual time. The busiest runs have 600."""
+
+PROPOSALS_MAX: Final = 8
+"""Per partition and second, while the store stands still: who is refused makes a pause of 300 ms."""
 
 LIMITS: Final[dict[str, int]] = {
     "messages of one event": 300,
@@ -82,3 +87,30 @@ class MessagesAreBounded(Invariant):
         """One more event, and never so many in a second before."""
         if events > EVENTS_MAX * brokers:
             self.broken(f"{events} events in second {second}")
+
+
+class ProposalsAreBounded(Invariant):
+    """A leader that is refused makes a pause: while its partition stays as it is, it does not ask again and again for another ISR."""
+
+    name = "S21"
+    source = "KIP-841; P-27"
+    protocol = ("L8",)
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._asked: dict[tuple[int, PartitionId, int, int], set[int]] = {}
+        """(broker, partition, leader epoch, partition epoch) -> numbers of proposals in this second. One that is sent again counts once."""
+
+    def said(self, node: Node, to: Address, message: Any) -> None:
+        """Count what it asks for."""
+        if type(message) is not AlterIsr:
+            return
+        second = node.world.now_ms // 1_000
+        if second != self._second:
+            self._second = second
+            self._asked.clear()
+        for entry in message.entries:
+            asked = self._asked.setdefault((node.broker_id, entry.partition, entry.leader_epoch, entry.partition_epoch), set())
+            asked.add(entry.proposal)
+            if len(asked) > PROPOSALS_MAX:
+                self.broken(f"broker {node.broker_id} asks {len(asked)} times in second {second} to change the ISR of {entry.partition!r}")
