@@ -99,10 +99,14 @@ def cancel(context: Context) -> int:
             places = set(_plan(context))
         if places:
             client.reassign(dict.fromkeys(sorted(places)), timeout_s=context.timeout_s)
+        left = client.reassignments(timeout_s=context.timeout_s) if places else []
+    returning = sum(one.returning and (one.topic, one.partition) in places for one in left)
     if context.output.is_json:
-        context.output.json({"cancelled": len(places)})
+        context.output.json({"cancelled": len(places), "returning": returning})
     else:
-        context.output.line(f"{_partitions(len(places))} cancelled")
+        verb = "goes" if returning == 1 else "go"
+        wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""
+        context.output.line(f"{_partitions(len(places))} cancelled{wait}")
     return OK
 
 
@@ -125,11 +129,17 @@ def _show(context: Context, found: list[Reassignment]) -> None:
         return
     head = ("partition", "status", "replicas", "target", "adding", "removing", "progress", "offsets", "bytes")
     rows = [
-        (f"{one.topic}-{one.partition}", one.status, one.replicas, one.target, one.adding, one.removing, *_progress(one))
+        (f"{one.topic}-{one.partition}", _status(one), one.replicas, one.target, one.adding, one.removing, *_progress(one))
         for one in found
     ]
     moving = sum(one.status == "moving" for one in found)
-    context.output.table(head, rows, f"{moving} moving, {len(found) - moving} queued")
+    returning = sum(one.returning for one in found)
+    back = f" ({returning} of them back)" if returning else ""
+    context.output.table(head, rows, f"{moving} moving{back}, {len(found) - moving} queued")
+
+
+def _status(one: Reassignment) -> str:
+    return "moving back" if one.returning else one.status
 
 
 def _progress(one: Reassignment) -> tuple[str, int | None, int | None]:

@@ -49,13 +49,15 @@ class Reassignment:
     original: tuple[int, ...]
     """Replicas, and their order, before it began: where a cancellation leads."""
     target: tuple[int, ...] | None
-    """None: a cancellation is about to be carried out."""
+    """Where it will be in the end: after a cancellation, `original` again. None: a cancellation is about to be carried out."""
     isr: tuple[int, ...]
     leader: int | None
     end_offset: int | None = None
     """Of the leader's log."""
     progress: tuple[ReplicaProgress, ...] = field(default=())
     """Of each replica in `adding`."""
+    returning: bool = False
+    """Whether its move was cancelled, and could not go back at once: it does when enough replicas of `original` are in sync."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -90,9 +92,10 @@ class Reassigning:
 
         Returns once the wishes are stored: `reassignments` says what becomes of them. A later wish overrides an earlier one; a move is
         complete when all of its target is in sync, and until then nothing is taken away. What is cancelled goes back at once, or, where
-        fewer complete copies than `min_isr` would be left, when enough of the original replicas are in sync. Each wish is judged by itself: if some are
-        refused the others are granted all the same, and what is raised names those refused: InvalidReplicaAssignment,
-        NoReassignmentInProgress, UnknownTopicOrPartition.
+        fewer complete copies than `min_isr` would be left, when enough of the original replicas are in sync; to cancel is refused where
+        none of these is complete, unless the topic allows unclean elections. What was accepted is carried out, however long it takes.
+        Each wish is judged by itself: if some are refused the others are granted all the same, and what is raised names those refused:
+        InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition.
         """
         wishes = _checked(targets)
         refused: list[tuple[str, int, int, str]] = []
@@ -164,6 +167,7 @@ def _reassignment(one: Mapping[str, Any], told: Mapping[str, Any] | None) -> Rea
         leader=one["leader"],
         end_offset=end,
         progress=tuple(_progress(broker, end, followers.get(broker)) for broker in one["adding"]),
+        returning=one.get("returning", False),
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from replog.controller import moves
-from replog.controller.changes import Change, MoveWished, Topic
+from replog.controller.changes import Change, Due, MoveWished, Topic
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import AdminAsked, MovesDue
 from replog.controller.growth import Growth
-from replog.controller.reassign import judged
+from replog.controller.reassign import check_cancellation, judged
 from replog.controller.refusal import Refusal, standing
 from replog.controller.writing import written
 from replog.errors import Code
@@ -49,6 +49,8 @@ def reassign(controller: Controller, event: AdminAsked) -> Decision:
             partition = topic.identity(number)
             if partition in named:
                 raise Refusal(Code.INVALID_REQUEST, f"{topic.topic}-{number} is named twice")
+            if target is None:
+                check_cancellation(controller.cluster, topic, partition)
             growth.take(topic, number, target)
         except Refusal as refusal:
             errors.append([*_shown(one), refusal.code, str(refusal)])
@@ -89,7 +91,9 @@ def _wish(cluster: Cluster, topic: Topic, partition: PartitionId, target: tuple[
     path = layout.reassigned_path(topic.topic, partition.partition)
     op, version, over = written(cluster, path, encode_replicas(target), None if known is None else known.version)
     change: Change = MoveWished(partition, path, version, target, None if known is None else known.created)
-    return [Piece((op,), (change, *over))]
+    # On its way back for another reason: enough may be there already.
+    due = (Due((partition,)),) if target is None and moves.is_returning(assignment) else ()
+    return [Piece((op,), (change, *over, *due))]
 
 
 def list_reassignments(controller: Controller, event: AdminAsked) -> Decision:
@@ -104,7 +108,11 @@ def _listed(cluster: Cluster, partition: PartitionId) -> dict[str, Any]:
     topic = cluster.topics[partition.topic_id]
     assignment, wish, state = topic.assignments[partition.partition], cluster.wishes.get(partition), cluster.states.get(partition)
     moving = partition in cluster.moving
-    target = moves.target_of(assignment) if moving or wish is None else wish.target
+    is_cancelled = wish is not None and wish.target is None
+    returning = is_cancelled and moves.is_returning(assignment)
+    target = wish.target if wish is not None and (is_cancelled or not moving) else moves.target_of(assignment)
+    if returning:
+        target = assignment.original
     return {
         "topic": topic.topic,
         "partition": partition.partition,
@@ -116,6 +124,7 @@ def _listed(cluster: Cluster, partition: PartitionId) -> dict[str, Any]:
         "removing": list(assignment.removing),
         "original": list(assignment.original or assignment.replicas),
         "target": None if target is None else list(target),
+        "returning": returning,
         "isr": [] if state is None else list(state.isr),
         "leader": None if state is None else state.leader,
     }

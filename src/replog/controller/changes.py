@@ -336,6 +336,13 @@ class Parked:
     partitions: tuple[PartitionId, ...]
 
 
+@frozen
+class MovesHeld:
+    """What is wished of these partitions cannot be stored now: they have no turn until the next `reconcile`, or another wish."""
+
+    partitions: tuple[PartitionId, ...]
+
+
 Change = (
     BrokerSet
     | BrokerGone
@@ -367,4 +374,5 @@ Change = (
     | Due
     | Settled
     | Parked
+    | MovesHeld
 )

@@ -20,6 +20,7 @@ from replog.controller.changes import (
     DrainingSet,
     Due,
     LossNoted,
+    MovesHeld,
     MoveWished,
     MoveWishGone,
     NodesFreed,
@@ -80,6 +81,8 @@ class Cluster:
     wishes: dict[PartitionId, MoveWished] = field(factory=dict)
     turns: Turns = field(factory=Turns)
     """Those of them for which something can be done."""
+    held: dict[PartitionId, bool] = field(factory=dict)
+    """Those that could not be stored, and whether they still have no turn for it (else they may be tried again: people were told)."""
     moving: dict[PartitionId, None] = field(factory=dict)
     """Partitions that are being reassigned."""
     due: dict[PartitionId, None] = field(factory=dict)
@@ -296,12 +299,20 @@ class Cluster:
 
     def _apply_wish(self, change: Change) -> None:
         match change:
-            case MoveWished(partition):
+            case MoveWished(partition, _, version, target):
+                known = self.wishes.get(partition)
+                if known is None or (known.version, known.target) != (version, target):
+                    self.held.pop(partition, None)
                 self.wishes[partition] = change
                 self._take_turn(partition)
             case MoveWishGone(partition):
                 self.wishes.pop(partition, None)
+                self.held.pop(partition, None)
                 self._take_turn(partition)
+            case MovesHeld(partitions):
+                self.held.update(dict.fromkeys(partitions, True))
+                for partition in partitions:
+                    self._take_turn(partition)
             case NodeStuck(path):
                 self.stuck[path] = change
                 self._take_turn(change.partition)
@@ -317,6 +328,9 @@ class Cluster:
                 self.unreadable.clear()
                 self.below.clear()
                 self.apply(Due(tuple(self.parked)))
+                self.held = dict.fromkeys(self.held, False)
+                for partition in self.held:
+                    self._take_turn(partition)
                 self.stuck_before, self.stuck = self.stuck, {}
                 for stuck in self.stuck_before.values():
                     self._take_turn(stuck.partition)
@@ -370,7 +384,7 @@ class Cluster:
                 self._forget(partition)
 
     def _forget(self, partition: PartitionId) -> None:
-        for known in (self.states, self.due, self.parked, self.wishes, self._broken, self._roomless, self._refused):
+        for known in (self.states, self.due, self.parked, self.wishes, self.held, self._broken, self._roomless, self._refused):
             known.pop(partition, None)
         self.turns.put(partition, "", None)
 
@@ -384,7 +398,7 @@ class Cluster:
         if partition is None:
             return
         wish, topic = self.wishes.get(partition), self.topic_of(partition)
-        if wish is None or topic is None or partition.topic_id in self.deletions:
+        if wish is None or topic is None or partition.topic_id in self.deletions or self.held.get(partition):
             self.turns.put(partition, "", None)
         else:
             is_stuck = self.is_stuck(wish.path, wish.version, wish.created)

@@ -26,6 +26,8 @@ class Loss:
     """(broker, last epoch, end offset) of each replica considered; -1, -1 where nobody could be asked."""
     missing: tuple[int, ...]
     """Replicas that may hold more and were not there."""
+    leaving: tuple[int, ...] = ()
+    """Replicas that may hold more, there or not, and whose copies are put away by this."""
 
 
 @frozen
@@ -152,6 +154,7 @@ def lost(loss: Loss) -> str:
     """What may be lost, for people."""
     end = next((end for broker, _, end in loss.candidates if broker == loss.leader), -1)
     more = f"; brokers {', '.join(map(str, loss.missing))} are away and may hold more" if loss.missing else ""
+    more += f"; brokers {', '.join(map(str, loss.leaving))} may hold more, and their copies are put away" if loss.leaving else ""
     return (f"records from offset {end} on" if end >= 0 else f"every record that broker {loss.leader} does not hold") + more
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from replog.config import check_partition_number
+from replog.controller import moves
 from replog.controller.changes import Change, StateGone, StateSet, TopicGone
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision
@@ -85,7 +86,7 @@ def _sentences(
         yield f"Broker {state.leader} was elected although records may be missing there: until it has recovered nobody joins the ISR."
     if partition in cluster.due:
         yield "Something about it has just changed: it is about to be decided again."
-    yield from _moving(assignment)
+    yield from _moving(cluster, partition, state, assignment)
     yield from _lost(cluster.loss_records.get(judgements.loss_path(partition.topic_id, partition.partition)))
 
 
@@ -140,14 +141,22 @@ def _each(reasons: dict[int, str], leader: int | None, elr: Sequence[int] = ()) 
         yield f"Broker {broker_id} is not in sync: {why}.{complete}"
 
 
-def _moving(assignment: Assignment) -> Iterator[str]:
-    if not assignment.adding and not assignment.removing:
+def _moving(cluster: Cluster, partition: PartitionId, state: PartitionState, assignment: Assignment) -> Iterator[str]:
+    if not moves.is_moving(assignment):
         return
-    target = tuple(r for r in assignment.replicas if r not in assignment.removing)
-    yield (
-        f"It is being moved from brokers {_list(assignment.original)} to {_list(target)}: that is done when all of them, "
-        f"{_list(assignment.adding) or 'nobody'} of them new, are in sync; then the copies on {_list(assignment.removing) or 'nobody'} go."
-    )
+    wish, original = cluster.wishes.get(partition), assignment.original
+    then = f"then the copies on {_list(assignment.removing) or 'nobody'} go"
+    if wish is not None and wish.target is None:
+        yield f"It was being moved, and that was cancelled: it goes back to brokers {_list(original)}."
+        away, needed = [r for r in original if r not in state.isr], cluster.min_isr(partition)
+        if moves.is_returning(assignment) and away:
+            enough = "all of these" if needed == len(original) else f"{needed} of these {len(original)}"
+            yield f"That is done when {enough} are in sync, and {_or(away, 'and')} {'is' if len(away) == 1 else 'are'} not; {then}."
+        return
+    way = f"being moved from brokers {_list(original)} to {_list(moves.target_of(assignment))}"
+    if moves.is_returning(assignment):
+        way = f"being moved back to brokers {_list(moves.target_of(assignment))}"
+    yield f"It is {way}: that is done when all of them, {_list(assignment.adding) or 'nobody'} of them new, are in sync; {then}."
 
 
 def _lost(record: LossRecord | None) -> Iterator[str]:

@@ -86,14 +86,15 @@ def costs_copies(assignment: Assignment, state: PartitionState, *, min_isr: int)
     return len(kept) < min(min_isr, len(complete))
 
 
-def is_complete(assignment: Assignment, state: PartitionState, *, min_isr: int) -> bool:
+def is_complete(assignment: Assignment, state: PartitionState, *, min_isr: int, is_cancelled: bool) -> bool:
     """Whether every replica of the target is in sync: no fewer, or old ones would go before new ones are complete (P-85, KAFKA-15665).
 
-    Who leaves does not matter, dead or alive (P-89). On the way back enough are in sync: nobody of the original replicas is new.
+    Who leaves does not matter, dead or alive (P-89). A move that `is_cancelled` ends on its way back when enough are in sync: nobody of
+    the original replicas is new. Whoever is wished to be there once more is waited for, as at the end of any other move.
     """
     target = target_of(assignment)
-    if is_returning(assignment) and any(r in state.isr for r in target) and not costs_copies(assignment, state, min_isr=min_isr):
-        return True
+    if is_cancelled and is_returning(assignment):
+        return any(r in state.isr for r in target) and not costs_copies(assignment, state, min_isr=min_isr)
     return all(r in state.isr for r in target)
 
 
@@ -131,9 +132,10 @@ def cancelled(
     if leader is None:
         return None
     after = evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
-    candidates = tuple((r, -1, -1) for r in original if r in live)
-    missing = tuple(r for r in assignment.replicas if r not in live or r not in original)
-    return Choice(evolve(after, min_isr=min_isr), loss=Loss("unclean", leader, candidates, missing))
+    candidates = tuple((r, -1, -1) for r in assignment.replicas if r in live)
+    missing = tuple(r for r in assignment.replicas if r not in live)
+    leaving = tuple(r for r in assignment.replicas if r not in original)
+    return Choice(evolve(after, min_isr=min_isr), loss=Loss("unclean", leader, candidates, missing, leaving))
 
 
 def _led(before: PartitionState, after: PartitionState, live: Container[int]) -> PartitionState:

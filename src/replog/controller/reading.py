@@ -26,6 +26,7 @@ from replog.controller.changes import (
     DrainingSet,
     LossNoted,
     MoveWishGone,
+    Parked,
     RejectionNoted,
     RemovedGone,
     RemovedSet,
@@ -45,7 +46,7 @@ from replog.controller.topics import resolved
 from replog.errors import ReplogError, StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
 from replog.metadata.judgements import LossRecord
-from replog.metadata.paths import check_path
+from replog.metadata.paths import check_path, name_of
 from replog.metadata.wishes import decode_replicas
 from replog.model import BrokerInfo, PartitionId, PartitionState
 from replog.ports import Event as Told
@@ -64,7 +65,7 @@ class Reader:
         self._slice_max = slice_max
         self._tell = tell
         self._armed: set[str] = set()
-        self._unreadable: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         """Path -> what was told to be wrong with it: told once, not with each look."""
 
     def fired(self, path: str) -> None:
@@ -97,11 +98,11 @@ class Reader:
         """Names of the children of a level; one that makes no path that can be read is told, and left out."""
         found: list[str] = yield "list", parent
         names = [name for name in found if self._is_path(f"{parent}/{name}")]
-        told = [path for path in self._unreadable if path.startswith(f"{parent}/")]
+        told = [path for path in self.unreadable if path.startswith(f"{parent}/")]
         there = set(found) if told else ()
         for path in told:
             if path[len(parent) + 1 :].partition("/")[0] not in there:
-                del self._unreadable[path]  # it is gone; what comes in its place is told again
+                del self.unreadable[path]  # it is gone; what comes in its place is told again
         return names
 
     def _is_path(self, path: str) -> bool:
@@ -126,12 +127,12 @@ class Reader:
         except (StoreCorrupt, UsageError) as error:
             self._say_unreadable(path, error)
             return None
-        self._unreadable.pop(path, None)
+        self.unreadable.pop(path, None)
         return made
 
     def _say_unreadable(self, path: str, error: ReplogError) -> None:
-        if self._unreadable.get(path) != str(error):
-            self._unreadable[path] = str(error)
+        if self.unreadable.get(path) != str(error):
+            self.unreadable[path] = str(error)
             self._tell(Told("store_value_unreadable", {"path": path, "error": str(error)}))
 
     def _readable(self, parent: str, decode: Callable[[str, Versioned], Any], *, watched: bool = False) -> Script:
@@ -188,9 +189,11 @@ class Reader:
                 states[topic.topic_id].append((partition, state))
         return {topic_id: found for topic_id, found in states.items() if topic_id not in unreadable}
 
-    def deletions(self) -> Script:
-        """Wishes to delete topics."""
-        return DeletionsSeen(tuple((yield from self._wishes_below(layout.DELETE_TOPICS))))
+    def deletions(self, known: Cluster) -> Script:
+        """Wishes to delete topics; those about topics that are there, and could not be read, wait until they can be."""
+        found: list[Wish] = yield from self._wishes_below(layout.DELETE_TOPICS)
+        away = {path.split("/")[3] for path in self.unreadable if path.startswith(f"{layout.TOPICS}/")} - known.names.keys()
+        return DeletionsSeen(tuple(wish for wish in found if name_of(wish.path) not in away))
 
     def draining(self) -> Script:
         """Which lives of brokers are to end."""
@@ -210,6 +213,12 @@ class Reader:
     def removed(self) -> Script:
         """Which brokers still hold copies of deleted topics."""
         return (yield from self._readable(layout.REMOVED, _removed))
+
+    def row(self, row: str, known: Cluster) -> Script:
+        """Whatever is wished in a row, or kept of what was rejected."""
+        if row == layout.REJECTED:
+            return self.rejections()
+        return self.deletions(known) if row == layout.DELETE_TOPICS else self.wishes(row)
 
     def wishes(self, row: str) -> Script:
         """What is written in a row of wishes about partitions: below each topic."""
@@ -250,7 +259,7 @@ class Reader:
                 changes.append(Stranger(path, None))
                 continue
             change = self._decoded(path, _now, cluster, path, value)
-            if value is not None and path in self._unreadable:
+            if value is not None and path in self.unreadable:
                 changes += _in_the_way(cluster, path, value)
             elif path in cluster.unreadable:
                 changes.append(Unreadable(path, -1))
@@ -281,7 +290,7 @@ def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
     """What cannot be read at a path that was to be written: it counts as absent, and is written over, at the version that it has.
 
     Not so what is known here: a deletion that is under way, and who holds copies of what is deleted; those values are stored again, or
-    removed, over it. And a partition whose state cannot be read is not decided any more, so that it holds up nobody else.
+    removed, over it. And a partition whose state cannot be read waits like one whose state cannot be stored: it holds up nobody else.
     """
     over = Unreadable(path, value.version)
     if path.startswith(f"{judgements.ADMITTED}/"):
@@ -294,7 +303,10 @@ def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
     match place.row:
         case "partition_state":
             topic, number = cluster.topics.get(topic_id), place.topic_partition.partition
-            return [] if topic is None or number not in topic.assignments else [Settled((topic.identity(number),))]
+            if topic is None or number not in topic.assignments:
+                return []
+            waits = (topic.identity(number),)
+            return [Settled(waits), Parked(waits)]
         case layout.DRAINING:
             assert place.broker_id is not None
             return [DrainingGone(place.broker_id), over]
@@ -359,6 +371,8 @@ def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     topic_id = cluster.names.get(place.topic or "")
     match place.row:
         case "partition_state":
+            if value is not None:
+                layout.decode_partition_state(path, value)  # raises, also where it is only in the way of a first state
             if topic_id is None:
                 return None
             topic, number = cluster.topics[topic_id], place.topic_partition.partition

@@ -19,7 +19,7 @@ from replog.controller.assignment import check_replicas
 from replog.controller.changes import Change, Due, MoveWished, MoveWishGone, Topic, TopicSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
-from replog.controller.election import Loss, effective_min_isr
+from replog.controller.election import Choice, Loss, effective_min_isr
 from replog.controller.events import MovesDue, Wish
 from replog.controller.growth import Growth
 from replog.controller.refusal import Refusal, standing
@@ -36,7 +36,18 @@ from replog.ports import Event as Told
 if TYPE_CHECKING:
     from replog.controller.controller import Controller
 
-__all__ = ["completes", "completions", "judged", "moves_due", "moves_wished", "named_at", "partition_of", "remembered", "seen"]
+__all__ = [
+    "check_cancellation",
+    "completes",
+    "completions",
+    "judged",
+    "moves_due",
+    "moves_wished",
+    "named_at",
+    "partition_of",
+    "remembered",
+    "seen",
+]
 
 MOVES_MAX: Final = (OPS_MAX - 1) // 3
 """Partitions of one topic that change in one transaction: each with its state, its wish, and what an election may have lost."""
@@ -73,32 +84,43 @@ def judged(cluster: Cluster, topic: Topic, number: int, target: object) -> tuple
     partition = partition_of(topic, number)
     assignment = topic.assignments[number]
     if target is None:
-        if moves.is_moving(assignment):
-            _way_back(cluster, topic, partition)
-        elif partition not in cluster.wishes:
+        if not moves.is_moving(assignment) and partition not in cluster.wishes:
             raise Refusal(Code.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.topic}-{number} is not being reassigned: there is nothing to cancel")
         return None
+    # A broker that was let in once may be away now: the move waits for it. So it does for one that was registered when it began.
+    known: dict[int, object] = {**cluster.admitted, **cluster.brokers}
+    way = moves.target_of(assignment)
+    if moves.is_moving(assignment) and isinstance(target, list | tuple) and tuple(target) == way:
+        known |= dict.fromkeys(way)
     try:
-        # A broker that was let in once may be away now: the move waits for it.
-        return check_replicas(number, target, {**cluster.admitted, **cluster.brokers})
+        return check_replicas(number, target, known)
     except UsageError as error:
         raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
 
 
-def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId) -> tuple[PartitionState | None, Loss | None]:
-    """The state after a cancellation. Raises Refusal if it would cost committed records, and the topic does not allow that."""
-    assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
-    if state is None:
-        return None, None
-    min_isr = _min_isr(topic, moves.restored(assignment).replicas)
-    unclean = topic.config.unclean_leader_election
-    choice = moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
-    if choice is None:
+def check_cancellation(cluster: Cluster, topic: Topic, partition: PartitionId) -> None:
+    """Raises Refusal if to cancel would cost committed records, and the topic does not allow that (P-87).
+
+    For requests, before anything is stored. A cancellation that was stored is carried out, sooner or later: asked again, or not.
+    """
+    assignment, state, wish = topic.assignments[partition.partition], cluster.states.get(partition), cluster.wishes.get(partition)
+    is_stored = wish is not None and wish.target is None
+    if state is None or is_stored or not moves.is_moving(assignment) or moves.is_returning(assignment):
+        return
+    if _way_back(cluster, topic, partition, state) is None:
         name, original = f"{topic.topic}-{partition.partition}", list(assignment.original)
+        unclean = topic.config.unclean_leader_election
         why = "none of them lives" if unclean else "and its topic does not allow an unclean election"
         text = f"{name} cannot go back to {original}: none of these is in its ISR {list(state.isr)}, {why}"
         raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, text)
-    return choice.state, choice.loss
+
+
+def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId, state: PartitionState) -> Choice | None:
+    """The state after a cancellation, or None if going back at once would cost what nobody has given leave to lose."""
+    assignment = topic.assignments[partition.partition]
+    min_isr = _min_isr(topic, moves.restored(assignment).replicas)
+    unclean = topic.config.unclean_leader_election
+    return moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
 
 
 def remembered(cluster: Cluster, found: Sequence[Wish]) -> tuple[Change, ...]:
@@ -127,6 +149,10 @@ def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> It
             known = cluster.wishes.get(partition)
             if known is not None and (known.version, known.target) == (wish.version, target):  # else it is another by now
                 judged(cluster, topic, number, target)
+                state = cluster.states.get(partition)
+                if state is not None and completes(cluster, partition, state):
+                    # On its way back for another reason, and cancelled since: then enough may be there already.
+                    yield Piece((), (Due((partition,)),))
         except Refusal as refusal:
             yield _put_away(controller, wish, refusal)
 
@@ -216,19 +242,25 @@ def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
     target = judged(cluster, topic, partition.partition, wish.target)
     done = ended(cluster, wish)
     if target is None:
-        back, loss = _way_back(cluster, topic, partition)
+        choice = None if state is None else _way_back(cluster, topic, partition, state)
         original = moves.restored(assignment).replicas
-        if state is not None and loss is None and moves.costs_copies(assignment, state, min_isr=_min_isr(topic, original)):
+        if state is not None and (choice is None or _costs_copies(topic, assignment, state, choice)):
             onward = moves.started(assignment, original)
             return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),), what="reassignment_returns")
+        back, loss = (None, None) if choice is None else (choice.state, choice.loss)
         return _Turn(partition, moves.restored(assignment), back, *done, loss, what="reassignment_cancelled")
     onward = moves.started(assignment, target)
     if state is None or not (onward.adding or onward.removing):
         # Nothing to wait for: nothing was ever written, or only the order is another.
         return _Turn(partition, moves.placed(assignment, target), state, *done, what="reassignment_completed")
-    if moves.is_complete(onward, state, min_isr=_min_isr(topic, target)):
+    if moves.is_complete(onward, state, min_isr=_min_isr(topic, target), is_cancelled=False):
         return _completed(controller, topic, partition, onward, state)
     return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),))
+
+
+def _costs_copies(topic: Topic, assignment: Assignment, state: PartitionState, choice: Choice) -> bool:
+    """Whether the way back is to wait: not if it is unclean, for which the topic has given leave."""
+    return choice.loss is None and moves.costs_copies(assignment, state, min_isr=_min_isr(topic, assignment.original))
 
 
 # ------------------------------------------------------------------------------------------------------- completion
@@ -243,7 +275,8 @@ def completes(cluster: Cluster, partition: PartitionId, state: PartitionState) -
     wish = cluster.wishes.get(partition)
     if wish is not None and urgency(assignment, wish, is_stuck=False) is not None:
         return False
-    return moves.is_complete(assignment, state, min_isr=_min_isr(topic, moves.target_of(assignment)))
+    min_isr, is_cancelled = _min_isr(topic, moves.target_of(assignment)), wish is not None and wish.target is None
+    return moves.is_complete(assignment, state, min_isr=min_isr, is_cancelled=is_cancelled)
 
 
 def completions(
@@ -259,11 +292,14 @@ def completions(
 
 def _completed(controller: Controller, topic: Topic, partition: PartitionId, assignment: Assignment, state: PartitionState) -> _Turn:
     cluster = controller.cluster
+    wish = cluster.wishes.get(partition)
+    is_cancelled = wish is not None and wish.target is None
+    if is_cancelled:  # it may have been on its way there in another order
+        assignment = moves.started(assignment, assignment.original)
     arrived = moves.placed(assignment, moves.target_of(assignment))
     after = moves.completed(assignment, state, min_isr=_min_isr(topic, arrived.replicas), live=_able(cluster, partition))
-    wish = cluster.wishes.get(partition)
     ops, changes = ((), ()) if wish is None else ended(cluster, wish)
-    what = "reassignment_completed" if wish is None or wish.target is not None else "reassignment_cancelled"
+    what = "reassignment_cancelled" if is_cancelled else "reassignment_completed"
     return _Turn(partition, arrived, after, ops, changes, what=what)
 
 

@@ -16,7 +16,7 @@ from replog.messages import AdminAnswer, AlterIsrAnswer
 from replog.model import Address
 from replog.ports import Conflict
 
-__all__ = ["Refusal", "named", "resigned", "standing", "stored_and_gone", "why_given_up"]
+__all__ = ["Refusal", "failed", "named", "resigned", "standing", "stored_and_gone", "why_given_up"]
 
 
 class Refusal(Exception):
@@ -74,10 +74,18 @@ def _resigned(request: int, origin: Any) -> AdminAnswer:
     return AdminAnswer(request, Code.REQUEST_TIMED_OUT, "the controller has resigned, and this may have been done", origin=origin)
 
 
-def why_given_up(error: ReplogError | None, asked: str) -> str:
-    """Why an event was given up, for people; `error` is what the store said last."""
+def failed(request: int, origin: Any, why: str) -> AdminAnswer:
+    """The answer to a request that was given up."""
+    return AdminAnswer(request, Code.UNKNOWN_SERVER_ERROR, why, origin=origin)
+
+
+def why_given_up(error: ReplogError | None, asked: str, unreadable: Mapping[str, str]) -> str:
+    """Why an event was given up, for people; `error` is what the store said last, `unreadable` what is wrong at paths (by path)."""
     if isinstance(error, StoreFull):
         return f"the metadata store's disk is full: {asked} was not done ({error})"
+    if isinstance(error, Conflict) and error.path in unreadable:
+        wrong = unreadable[error.path].removeprefix(f"{error.path}: ")
+        return f"{asked} was not done, because what the store has at {error.path} cannot be read: {wrong}"
     if error is None or isinstance(error, Conflict):
         return f"the store kept changing under {asked}; try again"
     return f"the store failed under {asked}, which may have been done: {error}"

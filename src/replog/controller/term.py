@@ -34,17 +34,16 @@ from replog.controller.events import (
 from replog.controller.lastknown import LastKnown
 from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
 from replog.controller.outboxes import BrokerOutbox, Outboxes
-from replog.controller.parking import parked, unstored
+from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting
 from replog.controller.queues import Queues, row_of
 from replog.controller.reading import Reader, Script
-from replog.controller.refusal import resigned, why_given_up
+from replog.controller.refusal import failed, resigned, why_given_up
 from replog.controller.rows import noted
 from replog.controller.silence import silences
 from replog.controller.stuck import let_be
 from replog.controller.views import Views
 from replog.errors import Code, ReplogError
 from replog.messages import (
-    AdminAnswer,
     AlterIsrAnswer,
     ClusterView,
     Heartbeat,
@@ -55,16 +54,11 @@ from replog.messages import (
     UpdateMetadata,
 )
 from replog.metadata import layout
-from replog.model import Address, PartitionId
+from replog.model import Address
 from replog.ports import Conflict, Delete, Outbox, SessionLost, UnknownOutcome
 from replog.ports import Event as Told
 
 __all__ = ["Deposed", "Term"]
-
-_TRIES_MAX = 10
-"""An event that still conflicts after this many decisions is given up; the next look at the store finds what is left."""
-_TOGETHER_MAX = 2
-"""After so many each piece of a decision is a transaction of its own: what cannot be stored then holds up nothing else."""
 
 _SEEN = DeletionsSeen | WishesSeen | RejectionsSeen
 
@@ -76,9 +70,7 @@ class Deposed(Exception):
 class Term:
     """The state of one term, and the scripts that its executor runs."""
 
-    def __init__(
-        self, broker_id: int, won: Won, *, config: BrokerConfig, cluster_id: str, outbox: Outbox, reader: Reader
-    ) -> None:
+    def __init__(self, broker_id: int, won: Won, *, config: BrokerConfig, cluster_id: str, outbox: Outbox, reader: Reader) -> None:
         self._broker_id = broker_id
         self._won = won
         self._config = config
@@ -91,8 +83,8 @@ class Term:
         self._unsure: dict[str, None] = {}
         """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
         self._failure: ReplogError | None = None
-        """What the store said to the last step that it did not commit; and which states of the last decision it did not store."""
-        self._unstored: dict[PartitionId, ReplogError] = {}
+        """What the store said to the last step that it did not commit; and the steps of the last decision that it did not store."""
+        self._failed: list[tuple[Step, ReplogError]] = []
         self.loaded = False
         self._now_ms = self._wall_ms = 0
         self._begin()
@@ -143,7 +135,7 @@ class Term:
         self._observe(self.controller.decide((yield from self._reader.brokers())))
         self._observe(self.controller.decide((yield from self._reader.topics(self.cluster))))
         yield from self._wishes(layout.PARTITIONS_REASSIGNED)
-        wishes = yield from self._reader.deletions()
+        wishes = yield from self._reader.deletions(self.cluster)
         self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
         yield from self._confirm()
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
@@ -185,8 +177,7 @@ class Term:
             self._looks[what] = None
 
     def _wishes(self, what: str) -> Script:
-        read = {layout.REJECTED: self._reader.rejections, layout.DELETE_TOPICS: self._reader.deletions}.get(what)
-        seen = yield from (self._reader.wishes(what) if read is None else read())
+        seen = yield from self._reader.row(what, self.cluster)
         self._applied(Step(changes=noted(self.cluster, seen)))
         return seen
 
@@ -217,13 +208,16 @@ class Term:
         assert queued is not None
         decision = self.controller.decide(queued.event)
         tries, found = self._queues.tries(queued), self.cluster.found
-        steps = decision.steps if tries < _TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())
+        steps = decision.steps if tries < TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())
         stored = yield from self._store(steps)
         if not stored and self.cluster.found > found:
             return  # decided again at once: without what cannot be removed, or with what is below
-        if not stored and isinstance(queued.event, Recheck) and tries >= _TOGETHER_MAX:
-            self._applied(parked(self.cluster, self._unstored, is_last=queued.tries >= _TRIES_MAX))
-        if not stored and queued.tries < _TRIES_MAX and not isinstance(queued.event, _SEEN):
+        aside = Step() if stored else waiting(self.cluster, queued.event, self._failed, self._reader.unreadable, tries)
+        self._applied(aside)
+        if aside.changes and isinstance(queued.event, MovesDue):
+            queued.tries = 0
+            return  # decided again at once: without those
+        if not stored and queued.tries < TRIES_MAX and not isinstance(queued.event, _SEEN):
             queued.tries += 1
             return
         self._queues.done(queued, stored=stored)
@@ -232,7 +226,7 @@ class Term:
         elif isinstance(queued.event, _SEEN):
             # What was seen is true no more: look again; at what cannot be stored only so often before the next `reconcile`.
             what = row_of(queued.event)
-            if self._queues.in_vain(what) > _TRIES_MAX:
+            if self._queues.in_vain(what) > TRIES_MAX:
                 return self._give_up(queued.event)
             self._looks[what] = None
         else:
@@ -246,7 +240,7 @@ class Term:
         except UnknownOutcome as error:
             results = [error] * len(stored)
         outcome = dict(zip(map(id, stored), results, strict=True))
-        self._unstored = {}
+        self._failed = []
         refused, beside = list[Delete](), list[Delete]()
         for step in steps:
             result = outcome.get(id(step), [])
@@ -254,7 +248,7 @@ class Term:
                 self._applied(step)
                 continue
             self._failure = result
-            self._unstored |= unstored(step, result)
+            self._failed.append((step, result))
             if isinstance(result, Conflict):
                 if result.path == layout.CONTROLLER_EPOCH:
                     raise Deposed
@@ -325,13 +319,18 @@ class Term:
             self._unsure[layout.partition_state_path(topic.topic, partition.partition)] = None
 
     def _give_up(self, event: Event) -> None:
+        if isinstance(event, FinishDeletion):
+            asking, why = self.controller.waiters.pop(event.topic_id, ()), f"{self._why('delete_topic')}; it is wished, and is tried again"
+            self._outbox.messages.extend((sender, failed(said.request, said.origin, why)) for sender, said in asking)
         if not self._queues.given_up(event):
             return  # people have been told
-        self._tell("decision_given_up", event=(name := type(event).__name__), why=why_given_up(self._failure, name))
+        self._tell("decision_given_up", event=(name := type(event).__name__), why=self._why(name))
         if isinstance(event, AdminAsked):
-            text = why_given_up(self._failure, event.request.verb)
-            answer = AdminAnswer(event.request.request, Code.UNKNOWN_SERVER_ERROR, text, origin=event.request.origin)
-            self._outbox.messages.append((event.sender, answer))
+            asked = event.request
+            self._outbox.messages.append((event.sender, failed(asked.request, asked.origin, self._why(asked.verb))))
+
+    def _why(self, asked: str) -> str:
+        return why_given_up(self._failure, asked, self._reader.unreadable)
 
     def _tell(self, name: str, **fields: object) -> None:
         self._outbox.events.append(Told(name, {"controller_epoch": self._won.controller_epoch, **fields}))

@@ -42,7 +42,7 @@ from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
 from replog.metadata.paths import name_of
 from replog.model import Assignment, PartitionId
-from replog.ports import Create, Delete, Put
+from replog.ports import Check, Create, Delete, Put
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
@@ -278,7 +278,10 @@ def deletions_seen(controller: Controller, event: DeletionsSeen) -> Decision:
 
 
 def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
-    """One slice of a deletion: states first, then in one transaction the topic, the wish and the list of remaining copies."""
+    """One slice of a deletion: states first, then in one transaction the topic, the wish and the list of remaining copies.
+
+    No state goes while the topic's node cannot be read: it says what was deleted, and who holds copies of it.
+    """
     cluster, topic_id = controller.cluster, event.topic_id
     wish, topic = cluster.deletions.get(topic_id), cluster.topics.get(topic_id)
     answers = tuple(controller.waiters.get(topic_id, ()))
@@ -296,8 +299,7 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
         return Decision(pack(controller.guard, below), after=(event,))
     stated = [p for p in topic.identities() if p in cluster.states]
     if stated:
-        slice_ = stated[: controller.config.slice_partitions_max]
-        pieces = [Piece((Delete(layout.partition_state_path(topic.topic, p.partition)),), (StateGone(p),)) for p in slice_]
+        pieces = [_without_state(topic, partition) for partition in stated[: controller.config.slice_partitions_max]]
         return Decision(pack(controller.guard, pieces), after=(event,))
     brokers = tuple(sorted({*topic.former, *(b for assignment in topic.assignments.values() for b in assignment.replicas)}))
     kept, version, over = written(cluster, layout.removed_path(topic_id), layout.encode_removed(brokers), None)
@@ -305,6 +307,12 @@ def finish_deletion(controller: Controller, event: FinishDeletion) -> Decision:
     changes = (TopicGone(topic_id), RemovedSet(topic_id, brokers, version), *over, DeletionGone(topic_id))
     told = Told("topic_deleted", {"topic": topic.topic, "topic_id": topic_id.hex()})
     return Decision((Step(ops, changes, _stops(topic, delete=True), (told,)),), answers=answers)
+
+
+def _without_state(topic: Topic, gone: PartitionId) -> Piece:
+    """A state goes if the topic's node is as it is known: each asks for it, because each may be tried by itself."""
+    as_known = Check(layout.topic_path(topic.topic), topic.version)
+    return Piece((as_known, Delete(layout.partition_state_path(topic.topic, gone.partition))), (StateGone(gone),))
 
 
 def _ends_of_wishes(cluster: Cluster, topic: Topic) -> Iterator[Piece]:

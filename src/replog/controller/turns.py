@@ -17,7 +17,7 @@ _Key = tuple[int, str, PartitionId]
 
 
 def urgency(assignment: Assignment, wish: MoveWished, *, is_stuck: bool) -> int | None:
-    """0: its partition moves, and is wished elsewhere; 1: it is there already; 2: to be begun. None: nothing can be done about it.
+    """0: its partition moves, and is wished elsewhere, or back; 1: it is there already; 2: to be begun. None: nothing can be done about it.
 
     A wish that cannot be removed (`is_stuck`) begins nothing, because it would begin it again for ever.
     """

@@ -49,7 +49,31 @@ def test_a_move_is_shown_and_taken_back(run: Run, cluster: replog.Cluster) -> No
     assert run("reassign", "cancel", "--all").stdout == "1 partition cancelled\n"
     eventually(lambda: run("reassign", "status", "--format", "json").json == [])
     assert cluster.describe("t").partitions[0].replicas == (1, 2)
-    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0}
+    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0, "returning": 0}
+
+
+def test_a_move_that_is_taken_back_and_has_to_wait(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=2)
+    cluster.append("t", 0, ["a"] * 10)
+    cluster.stop_broker(1)
+    assert run("reassign", "execute", "-", stdin=plan_of(("t", 0, [3, 1])).encode()).status == 0
+    eventually(lambda: set(cluster.describe("t").partitions[0].isr) == {2, 3})
+    cancelled = "1 partition cancelled: 1 goes back when enough of their old replicas are in sync\n"
+    assert run("reassign", "cancel", "--all").stdout == cancelled
+    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 1, "returning": 1}, "asked again"
+    shown = run("reassign", "status")
+    assert shown.lines[0] == "1 moving (1 of them back), 0 queued"
+    assert shown.lines[-1].split()[:5] == ["t-0", "moving", "back", "1,2,3", "1,2"]
+    (listed,) = run("reassign", "status", "--format", "json").json
+    assert (listed["returning"], listed["target"]) == (True, [1, 2])
+    cluster.create_topic("u", assignment={0: [2, 3]}, min_isr=1)
+    other = plan_of(("u", 0, [2, 1])).encode()
+    assert run("reassign", "execute", "-", stdin=other).status == 0
+    eventually(lambda: cluster.describe("u").partitions[0].adding == (1,))
+    assert run("reassign", "cancel", "-", stdin=other).stdout == "1 partition cancelled\n", "that one waits for nobody"
+    cluster.start_broker(1)
+    eventually(lambda: run("reassign", "status", "--format", "json").json == [])
+    assert cluster.describe("t").partitions[0].replicas == (1, 2)
 
 
 def test_what_moves_counts_where_it_is_going(run: Run, cluster: replog.Cluster) -> None:

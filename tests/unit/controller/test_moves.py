@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from replog.controller import moves
+from replog.controller.election import lost
 from replog.model import Assignment, PartitionState
 
 
@@ -75,7 +76,8 @@ def state(leader: int | None, isr: str, epoch: int = 5, min_isr: int = 2, **more
     ],
 )
 def test_a_move_is_complete_when_all_of_its_target_is_in_sync(assignment: Assignment, isr: str, complete: bool) -> None:
-    assert moves.is_complete(assignment, state(1, isr), min_isr=2) == complete
+    for is_cancelled in (False, True):
+        assert moves.is_complete(assignment, state(1, isr), min_isr=2, is_cancelled=is_cancelled) == complete
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,10 @@ def test_going_back_at_once_costs_copies(assignment: Assignment, now: PartitionS
     assert moves.costs_copies(assignment, now, min_isr=min_isr) == costs
     back = moves.started(assignment, moves.restored(assignment).replicas)
     assert moves.is_returning(back)
-    assert moves.is_complete(back, now, min_isr=min_isr) == (not costs and any(r in now.isr for r in assignment.original))
+    enough = not costs and any(r in now.isr for r in assignment.original)
+    assert moves.is_complete(back, now, min_isr=min_isr, is_cancelled=True) == enough
+    everybody = set(assignment.original) <= set(now.isr)
+    assert moves.is_complete(back, now, min_isr=min_isr, is_cancelled=False) == everybody, "P-85: wished there, not cancelled"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +179,12 @@ def test_an_unclean_way_back_says_who_may_hold_more() -> None:
     choice = moves.cancelled(at("231", "3", "1", "12"), state(3, "3"), min_isr=2, live=(2, 3), unclean=True)
     assert choice is not None
     assert choice.loss is not None
-    assert (choice.loss.leader, choice.loss.candidates, choice.loss.missing) == (2, ((2, -1, -1),), (3, 1))
+    assert (choice.loss.leader, choice.loss.candidates) == (2, ((2, -1, -1), (3, -1, -1)))
+    assert (choice.loss.missing, choice.loss.leaving) == ((1,), (3,)), "3 lives, and its copy is put away by this"
+    assert lost(choice.loss) == (
+        "every record that broker 2 does not hold; brokers 1 are away and may hold more; "
+        "brokers 3 may hold more, and their copies are put away"
+    )
 
 
 def test_whoever_joins_is_chosen_last() -> None:

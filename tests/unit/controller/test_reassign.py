@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -27,10 +28,12 @@ from replog.controller.changes import (
     TopicSet,
 )
 from replog.controller.controller import Controller
-from replog.controller.events import IsrProposed, MovesDue, Recheck, Wish, WishesSeen
+from replog.controller.events import AdminAsked, IsrProposed, MovesDue, Recheck, Wish, WishesSeen
+from replog.controller.reassign import check_cancellation
+from replog.controller.refusal import Refusal
 from replog.controller.turns import urgency
 from replog.errors import Code
-from replog.messages import AlterIsr, AlterIsrEntry, LeaderAndIsr, StopReplica, UpdateMetadata
+from replog.messages import Admin, AlterIsr, AlterIsrEntry, LeaderAndIsr, StopReplica, UpdateMetadata
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.metadata.wishes import encode_replicas
@@ -295,7 +298,7 @@ def test_x06_a_cancelled_move_keeps_whoever_is_needed_until_enough_others_are_co
     world, t = needed()
     assert assignment(world) == Assignment((1, 2, 3, 4), 0, (), (3, 4), (1, 2))
     assert world.state().isr == (3, 2)
-    assert [(one["target"], one["status"]) for one in listed(world)] == [([1, 2], "moving")]
+    assert [(one["target"], one["status"], one["returning"]) for one in listed(world)] == [([1, 2], "moving", True)]
     epoch = world.state().leader_epoch
     commits = len(world.commits)
     assert reassign(world, ("t", 0, None)) == [], "asked again"
@@ -330,6 +333,211 @@ def test_x06_the_next_controller_completes_the_way_back() -> None:
     assert wishes(world) == []
 
 
+def explained(world: World) -> str:
+    answer = world.admin("explain", name="t", partition=0)
+    assert answer is not None
+    return "\n".join(answer.result["sentences"])
+
+
+def test_x06_what_is_told_of_the_way_back() -> None:
+    world, t = needed()
+    assert (
+        "It was being moved, and that was cancelled: it goes back to brokers 1, 2.\n"
+        "That is done when all of these are in sync, and broker 1 is not; then the copies on 3, 4 go."
+    ) in explained(world)
+    reassign(world, ("t", 0, [2, 1]))
+    assert "It is being moved back to brokers 2, 1: that is done when all of them, nobody of them new, are in sync" in explained(world)
+    world, t = a_world(6, (1, 2, 3), {"min_isr": 2})
+    reassign(world, ("t", 0, [4, 5]))
+    joins(world, t, 1, 2, 3, 4)
+    world.kill(1)
+    world.kill(2)
+    world.admin("reassign", partitions=[["t", 0, None]])
+    assert "That is done when 2 of these 3 are in sync, and brokers 1 and 2 are not; then the copies on 4, 5 go." in explained(world)
+    reassign(world, ("t", 0, [4, 5]))
+    assert "It is being moved from brokers 1, 2, 3 to 4, 5: that is done when all of them, 4, 5 of them new" in explained(world)
+
+
+def test_p85_who_wishes_a_partition_back_where_it_was_waits_for_all_of_it() -> None:
+    """That is an order, and no cancellation: nothing goes while somebody of it is away, however few are enough."""
+    world, t = a_world(5, (1, 2), {"min_isr": 1})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    reassign(world, ("t", 0, [2, 1]))
+    assert assignment(world) == Assignment((2, 1, 3, 4), 0, (), (3, 4), (1, 2))
+    assert (set(world.state().isr), pid(t) in world.disks[3]) == ({2, 3}, True)
+    assert [one["returning"] for one in listed(world)] == [False]
+    world.advance(60_000)
+    assert assignment(world).removing == (3, 4), "looked at again"
+    world.start(1, settle=True)
+    joins(world, t, 1, 2, 3)
+    assert assignment(world) == Assignment((2, 1), 0), "in the order that was wished"
+    assert [told["replicas"] for told in world.told("reassignment_completed")] == [(2, 1)]
+
+
+@pytest.mark.parametrize("tool", [False, True])
+def test_x06_what_was_wished_back_and_is_cancelled_then_ends_when_enough_are_there(tool: bool) -> None:
+    world, t = a_world(5, (1, 2), {"min_isr": 1})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    reassign(world, ("t", 0, [2, 1]))
+    if tool:
+        world.store.session().commit([Put(layout.reassigned_path("t", 0), encode_replicas(None))])
+        world.advance(60_000)
+    else:
+        reassign(world, ("t", 0, None))
+    assert assignment(world) == Assignment((1, 2), 0), "at once, in the order of before"
+    assert world.state().isr == (2,)
+    assert [told["replicas"] for told in world.told("reassignment_cancelled")] == [(1, 2)]
+    assert wishes(world) == []
+
+
+def test_x06_a_cancelled_way_back_in_another_order_ends_in_that_of_before() -> None:
+    world, t = a_world(5, (1, 2), {"min_isr": 2})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    reassign(world, ("t", 0, [2, 1]))
+    reassign(world, ("t", 0, None))
+    assert [(one["target"], one["returning"]) for one in listed(world)] == [([1, 2], True)]
+    world.start(1, settle=True)
+    joins(world, t, 2, 3, 1)
+    assert assignment(world) == Assignment((1, 2), 0)
+    assert world.state().isr == (1, 2)
+
+
+def test_x06_a_cancellation_under_way_outlives_the_last_original_in_sync() -> None:
+    world, t = needed()
+    world.kill(2)
+    assert world.state().isr == (3,)
+    assert reassign(world, ("t", 0, None)) == [], "asked again"
+    world.advance(60_000)
+    assert wishes(world) == ["t/0"]
+    world.start(1, settle=True)
+    world.start(2, settle=True)
+    assert assignment(world).original == (1, 2)
+    joins(world, t, 3, 2, 1)
+    assert assignment(world) == Assignment((1, 2), 0)
+    assert (world.told("wish_rejected"), len(world.told("reassignment_cancelled"))) == ([], 1)
+    assert wishes(world) == []
+
+
+def test_x06_a_cancellation_that_was_answered_is_carried_out_by_a_controller_that_cannot_do_it_at_once() -> None:
+    world, t = a_world(5, (1, 2), {"min_isr": 2})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    assert world.controller_id == 2
+    commits: list[Any] = []
+
+    def dies(address: Any, call: Any) -> str | None:
+        """The wish is stored, and what comes of it is not: broker 2 is gone, the controller and the last original in sync."""
+        if address != ("controller", 2) or not call.verb.startswith("commit"):
+            return None
+        commits.append(call)
+        if len(commits) < 2:
+            return None
+        world.kill(2, settle=False)
+        return "lost"
+
+    world.before_store = dies
+    assert reassign(world, ("t", 0, None)) == []
+    world.before_store = lambda _address, _call: None
+    world.advance(60_000)
+    assert world.state().isr == (3,)
+    assert assignment(world) == Assignment((1, 2, 3, 4), 0, (), (3, 4), (1, 2)), "it waits on its way back"
+    assert (wishes(world), world.told("wish_rejected")) == (["t/0"], [])
+    world.start(2, settle=True)
+    world.start(1, settle=True)
+    joins(world, t, 3, 2, 1)
+    assert assignment(world) == Assignment((1, 2), 0)
+
+
+def test_a_cancellation_by_a_tool_that_cannot_be_done_at_once_waits() -> None:
+    world, t = a_world(5, (1, 2), {"min_isr": 1})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    world.kill(2)
+    world.store.session().commit([Put(layout.reassigned_path("t", 0), encode_replicas(None))])
+    world.advance(60_000)
+    assert assignment(world) == Assignment((1, 2, 3, 4), 0, (), (3, 4), (1, 2))
+    world.start(2, settle=True)
+    joins(world, t, 3, 2)
+    assert assignment(world) == Assignment((1, 2), 0)
+    assert (wishes(world), world.told("wish_rejected")) == ([], [])
+
+
+def test_what_is_on_its_way_back_already_may_be_cancelled_whoever_is_in_sync() -> None:
+    world, t = a_world(5, (1, 2), {"min_isr": 1})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    reassign(world, ("t", 0, [2, 1]))
+    world.kill(2)
+    assert world.state().isr == (3,)
+    assert reassign(world, ("t", 0, None)) == [], "that asks for less than it does"
+    world.start(2, settle=True)
+    joins(world, t, 3, 2)
+    assert assignment(world) == Assignment((1, 2), 0), "enough of them, and in the order of before"
+
+
+@pytest.mark.parametrize("target", [None, (2, 3)])
+def test_a_cancellation_that_is_stored_is_not_judged_again(target: tuple[int, ...] | None) -> None:
+    """Not even one that is to be carried out only now, and could not be at once."""
+    controller = half_way(MoveWished(P, PATH, 1, target))
+    cluster = controller.cluster
+    cluster.apply(StateSet(P, PartitionState(3, 1, (3,))))
+    with nullcontext() if target is None else pytest.raises(Refusal, match=r"none of these is in its ISR \[3\]"):
+        check_cancellation(cluster, cluster.topics[P.topic_id], P)
+    decided(controller, MovesDue())
+    assert (P in cluster.wishes, cluster.topics[P.topic_id].assignments[0].removing) == (True, (3,) if target is None else (1,))
+
+
+def test_p85_a_way_back_of_which_the_wish_is_gone_waits_for_all_of_it() -> None:
+    world, t = a_world(5, (1, 2), {"min_isr": 1})
+    reassign(world, ("t", 0, [3, 4]))
+    joins(world, t, 1, 2, 3)
+    world.kill(1)
+    reassign(world, ("t", 0, [2, 1]))
+    world.store.session().commit([Delete(layout.reassigned_path("t", 0))])
+    world.settle()
+    world.kill(3)
+    assert (assignment(world).removing, world.state().isr) == ((3, 4), (2,))
+    world.start(1, settle=True)
+    joins(world, t, 2, 1)
+    assert assignment(world) == Assignment((2, 1), 0)
+
+
+def test_what_is_told_of_a_cancellation_before_it_is_carried_out() -> None:
+    controller = half_way(MoveWished(P, PATH, 1, None))
+    decision = controller.decide(AdminAsked("me", Admin(1, "list_reassignments", {})))
+    ((_, answer),) = decision.answers
+    (one,) = answer.result["reassignments"]
+    assert (one["target"], one["status"], one["returning"]) == (None, "moving", False)
+    controller.cluster.apply(StateSet(P, PartitionState(1, 0, (1,))))
+    ((_, answer),) = controller.decide(AdminAsked("me", Admin(1, "explain", {"name": "t", "partition": 0}))).answers
+    assert answer.result["sentences"][-1] == "It was being moved, and that was cancelled: it goes back to brokers 1, 2."
+
+
+def test_a_move_that_has_begun_is_not_judged_again_when_its_broker_is_gone() -> None:
+    world, t = a_world(3, (1, 2))
+    world.start(4).broker.mute = True  # registered, and never let in
+    world.settle()
+    reassign(world, ("t", 0, [2, 4]))
+    world.kill(4)
+    world.advance(60_000)
+    assert reassign(world, ("t", 0, [2, 4])) == [], "asked again"
+    assert (wishes(world), world.told("wish_rejected")) == (["t/0"], [])
+    ((_, _, code, _),) = reassign(world, ("t", 0, [4, 2]))
+    assert code == Code.INVALID_REPLICA_ASSIGNMENT, "that would be another move"
+    world.start(4, settle=True)
+    joins(world, t, 1, 2, 4)
+    assert (assignment(world), wishes(world)) == (Assignment((2, 4), 0), [])
+
+
 @pytest.mark.parametrize("unclean", [False, True])
 def test_p87b_a_way_back_that_would_lose_records_takes_leave(unclean: bool) -> None:
     world, t = a_world(5, (1, 2), {"unclean_leader_election": unclean, "min_isr": 1})
@@ -343,7 +551,8 @@ def test_p87b_a_way_back_that_would_lose_records_takes_leave(unclean: bool) -> N
     if unclean:
         assert errors == []
         assert (world.state().isr, world.state().leader, world.state().recovering) == ((2,), 2, True)
-        assert world.told("records_may_be_lost")[-1]["missing"] == (3, 4, 1)
+        assert world.told("records_may_be_lost")[-1]["missing"] == (1,), "the others live"
+        assert "brokers 3, 4 may hold more, and their copies are put away" in world.told("records_may_be_lost")[-1]["lost"]
         assert assignment(world) == Assignment((1, 2), 0)
     else:
         ((name, number, code, text),) = errors
@@ -664,7 +873,7 @@ def test_the_list_says_where_from_and_where_to() -> None:
     (one,) = listed(world)
     assert one == {
         "topic": "t", "partition": 0, "topic_id": t.hex(), "creation": 0, "status": "moving", "replicas": [2, 3, 1], "adding": [3],
-        "removing": [1], "original": [1, 2], "target": [2, 3], "isr": [1, 2], "leader": 1,
+        "removing": [1], "original": [1, 2], "target": [2, 3], "returning": False, "isr": [1, 2], "leader": 1,
     }
 
 

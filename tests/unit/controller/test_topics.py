@@ -155,7 +155,7 @@ def test_states_go_first_and_the_wish_last():
     world.admin("delete_topic", name="t")
     shape = [[(type(op).__name__, op.path.split("/")[1:3]) for op in ops[1:]] for ops in world.commits]
     assert shape[0] == [("Create", ["admin", "delete_topics"])]
-    assert shape[1] == [("Delete", ["brokers", "topics"])] * 2
+    assert shape[1] == [("Check", ["brokers", "topics"]), ("Delete", ["brokers", "topics"])] * 2
     assert shape[2] == [("Delete", ["brokers", "topics"]), ("Create", ["admin", "removed"]), ("Delete", ["admin", "delete_topics"])]
 
 
