@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from replog.errors import OffsetOutOfRange, UsageError
+from replog.records import Record
 from replog.testing.history import check
 from replog.testing.history.recorder import History
 from replog.testing.simulator import Fault, Plan, Shape, SimulatedClient, Violation, Workload, World, draw, ending, run
@@ -244,7 +245,7 @@ def test_the_last_reader_does_not_go_round_for_ever(trimmed: int, earliest: int,
     world = World(CALM)
     world._starts["t", 0] = trimmed
     with pytest.raises(Violation, match=f"readable: t-0 at 0, the log starts at {earliest}"):
-        ending._read_all(world, world.clients["client", 1], "t", 0)
+        ending._read_all(world, world.clients["client", 1], "t", 0, 0)
 
 
 def test_answers_that_bring_nothing_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +259,39 @@ def test_answers_that_bring_nothing_end(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ending, "_wait", lambda *_: Nothing())
     world = World(CALM)
     with pytest.raises(Violation, match="100 answers without records, committed 99"):
-        ending._read_all(world, world.clients["client", 1], "t", 0)
+        ending._read_all(world, world.clients["client", 1], "t", 0, 0)
+
+
+@pytest.mark.parametrize(("late", "seen"), [(5, {0: b"a"}), (1_000, {})])
+def test_the_last_reader_goes_on_until_it_has_seen_what_was_committed(
+    late: int, seen: dict[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader does not know of it yet; if it never does, the reader ends, and what it lacks is told."""
+    waits: list[int] = []
+    record = Record(b"a")
+    record.offset = 0
+
+    class Found:
+        offset = 0
+
+        def __init__(self, position: int) -> None:
+            some = len(waits) > late and position == 0
+            self.records = [record] if some else []
+            self.high_watermark = int(len(waits) > late)
+            self.next_offset = position + len(self.records)
+
+    def answer(world: World, client: SimulatedClient, op: object, where: str) -> Found:
+        if not isinstance(op, ending.FetchOp):
+            return Found(0)
+        waits.append(op.wait_ms())
+        return Found(op.offset)
+
+    monkeypatch.setattr(ending, "_wait", answer)
+    world = World(CALM)
+    assert ending._read_all(world, world.clients["client", 1], "t", 0, 1) == (0, seen)
+    assert waits[0] == 0
+    assert set(waits[1:]) <= {0, 100}
+    assert len(waits) == (7 if seen else 100)
 
 
 @pytest.mark.parametrize(("idempotent", "expected"), [(True, True), (False, False)])
