@@ -134,10 +134,8 @@ class Pump:
         seat.alive = False
         self._dirty.pop(seat, None)
         for queue in (self._queue, self._arrived):
-            for _ in range(len(queue)):  # others append meanwhile; whoever takes the seat next is another life
-                item = queue.popleft()
-                if item[0] != address:
-                    queue.append(item)
+            kept = [item for _ in range(len(queue)) if (item := queue.popleft())[0] != address]  # the next in this seat is another life
+            queue.extendleft(reversed(kept))  # in front of what others have appended meanwhile
         for other in self._seats:
             self._queue.append((other, address, Disconnected(address)))
 

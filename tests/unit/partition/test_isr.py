@@ -72,7 +72,7 @@ def test_committed_is_what_everyone_has(leader_end: int, positions: tuple[int, .
 
 def test_whoever_reached_the_end_is_caught_up_from_then_on() -> None:
     one = Replica(2, 0)
-    one.reached(10, 10, 1_000)
+    one.fetched(10, 10, 1_000)
     assert one.is_caught_up(10, 999_999, 5_000)  # still at the end: nothing is missed (KAFKA-7152)
     assert one.is_caught_up(11, 6_000, 5_000)
     assert not one.is_caught_up(11, 6_001, 5_000)
@@ -80,10 +80,10 @@ def test_whoever_reached_the_end_is_caught_up_from_then_on() -> None:
 
 def test_whoever_reached_the_end_of_a_fetch_ago_was_caught_up_then() -> None:
     one = Replica(2, 0)
-    one.reached(0, 10, 1_000)
-    one.reached(10, 20, 2_000)
+    one.fetched(0, 10, 1_000)
+    one.fetched(10, 20, 2_000)
     assert one.caught_up_ms == 1_000
-    one.reached(19, 30, 3_000)  # one short of the end at the previous fetch
+    one.fetched(19, 30, 3_000)  # one short of the end at the previous fetch
     assert one.caught_up_ms == 1_000
 
 
@@ -100,7 +100,7 @@ def test_one_who_waits_at_the_leader_is_present() -> None:
 
 def test_a_new_life_has_acknowledged_nothing() -> None:
     one = Replica(2, 0)
-    one.reached(10, 10, 50_000)
+    one.fetched(10, 10, 50_000)
     one.position = 10
     one.restarted(8)
     assert (one.broker_epoch, one.position, one.end_offset) == (8, UNKNOWN, UNKNOWN)
