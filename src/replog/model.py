@@ -17,6 +17,7 @@ __all__ = [
     "PartitionId",
     "PartitionState",
     "TopicPartition",
+    "numbers_from",
 ]
 
 ACKS_NONE: Final = 0
@@ -29,6 +30,14 @@ ACKS_ALL: Final = -1
 Address = Hashable
 """Where an actor is reached: a broker by its id (int), the controller on broker n by `("controller", n)`, a client by any
 other hashable its driver chooses. Actors compare and return addresses, and never take one apart."""
+
+
+def numbers_from(epoch: int) -> int:
+    """Where requests that are numbered under this epoch begin: an answer to one of another epoch has another number.
+
+    The epoch is of a broker or a controller, not negative; there is room for 2**32 requests.
+    """
+    return epoch % 2**31 << 32
 
 
 class TopicPartition(NamedTuple):

@@ -11,7 +11,7 @@ from attrs import define
 
 from replog.config import BrokerConfig
 from replog.messages import AlterIsr, AlterIsrAnswer, AlterIsrEntry
-from replog.model import Address, PartitionId
+from replog.model import Address, PartitionId, numbers_from
 from replog.partition.isr import IsrChange
 from replog.partition.leading import NOT_APPLIED
 from replog.partition.partition import Partition
@@ -59,7 +59,7 @@ class Proposals:
     def registered(self, broker_epoch: int) -> None:
         """A new life at the store: proposals carry its epoch from now on."""
         self.broker_epoch = broker_epoch
-        self._number = broker_epoch % 2**31 << 32  # an answer to an earlier life's request is none to one of this life
+        self._number = numbers_from(broker_epoch)  # an answer to an earlier life's request is none to one of this life
         self.due_ms = 0
 
     def consider(self, partition: Partition) -> None:

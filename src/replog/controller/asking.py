@@ -108,7 +108,7 @@ def _listed(cluster: Cluster, partition: PartitionId) -> dict[str, Any]:
     topic = cluster.topics[partition.topic_id]
     assignment, wish, state = topic.assignments[partition.partition], cluster.wishes.get(partition), cluster.states.get(partition)
     moving = partition in cluster.moving
-    is_cancelled = wish is not None and wish.target is None
+    is_cancelled = cluster.is_cancelled(partition)
     returning = is_cancelled and moves.is_returning(assignment)
     target = wish.target if wish is not None and (is_cancelled or not moving) else moves.target_of(assignment)
     if returning:

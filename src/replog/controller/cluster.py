@@ -211,6 +211,11 @@ class Cluster:
         assignment = topic.assignments[partition]
         return effective_min_isr(topic.config.min_isr, assignment.original or assignment.replicas)
 
+    def is_cancelled(self, partition: PartitionId) -> bool:
+        """Whether the wish for this partition is that it does not move."""
+        wish = self.wishes.get(partition)
+        return wish is not None and wish.target is None
+
     def on_broker(self, broker_id: int) -> list[PartitionId]:
         """Partitions assigned to a broker, sorted."""
         return sorted(self._by_broker.get(broker_id, ()))

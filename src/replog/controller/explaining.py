@@ -144,9 +144,9 @@ def _each(reasons: dict[int, str], leader: int | None, elr: Sequence[int] = ()) 
 def _moving(cluster: Cluster, partition: PartitionId, state: PartitionState, assignment: Assignment) -> Iterator[str]:
     if not moves.is_moving(assignment):
         return
-    wish, original = cluster.wishes.get(partition), assignment.original
+    original = assignment.original
     then = f"then the copies on {_list(assignment.removing) or 'nobody'} go"
-    if wish is not None and wish.target is None:
+    if cluster.is_cancelled(partition):
         yield f"It was being moved, and that was cancelled: it goes back to brokers {_list(original)}."
         away, needed = [r for r in original if r not in state.isr], cluster.min_isr(partition)
         if moves.is_returning(assignment) and away:

@@ -13,7 +13,7 @@ from attrs import define, field
 from replog.controller.decision import Ask
 from replog.controller.events import LastKnownAnswered
 from replog.messages import ReplicaStatesAnswer
-from replog.model import PartitionId
+from replog.model import PartitionId, numbers_from
 
 __all__ = ["LastKnown"]
 
@@ -36,7 +36,7 @@ class LastKnown:
     def __init__(self, controller_epoch: int) -> None:
         """Requests of other controller epochs have other numbers."""
         self._open: dict[PartitionId, _Question] = {}
-        self._request = controller_epoch % 2**31 << 32
+        self._request = numbers_from(controller_epoch)
         self._sent_ms = 0
 
     def __len__(self) -> int:

@@ -103,9 +103,8 @@ def check_cancellation(cluster: Cluster, topic: Topic, partition: PartitionId) -
 
     For requests, before anything is stored. A cancellation that was stored is carried out, sooner or later: asked again, or not.
     """
-    assignment, state, wish = topic.assignments[partition.partition], cluster.states.get(partition), cluster.wishes.get(partition)
-    is_stored = wish is not None and wish.target is None
-    if state is None or is_stored or not moves.is_moving(assignment) or moves.is_returning(assignment):
+    assignment, state = topic.assignments[partition.partition], cluster.states.get(partition)
+    if state is None or cluster.is_cancelled(partition) or not moves.is_moving(assignment) or moves.is_returning(assignment):
         return
     if _way_back(cluster, topic, partition, state) is None:
         name, original = f"{topic.topic}-{partition.partition}", list(assignment.original)
@@ -118,7 +117,7 @@ def check_cancellation(cluster: Cluster, topic: Topic, partition: PartitionId) -
 def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId, state: PartitionState) -> Choice | None:
     """The state after a cancellation, or None if going back at once would cost what nobody has given leave to lose."""
     assignment = topic.assignments[partition.partition]
-    min_isr = _min_isr(topic, moves.restored(assignment).replicas)
+    min_isr = cluster.min_isr(partition)
     unclean = topic.config.unclean_leader_election
     return moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
 
@@ -243,9 +242,8 @@ def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
     done = ended(cluster, wish)
     if target is None:
         choice = None if state is None else _way_back(cluster, topic, partition, state)
-        original = moves.restored(assignment).replicas
-        if state is not None and (choice is None or _costs_copies(topic, assignment, state, choice)):
-            onward = moves.started(assignment, original)
+        if state is not None and (choice is None or _costs_copies(cluster, partition, state, choice)):
+            onward = moves.started(assignment, assignment.original)
             return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),), what="reassignment_returns")
         back, loss = (None, None) if choice is None else (choice.state, choice.loss)
         return _Turn(partition, moves.restored(assignment), back, *done, loss, what="reassignment_cancelled")
@@ -258,9 +256,10 @@ def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:
     return _Turn(partition, onward, state, (Check(wish.path, wish.version, wish.created),))
 
 
-def _costs_copies(topic: Topic, assignment: Assignment, state: PartitionState, choice: Choice) -> bool:
+def _costs_copies(cluster: Cluster, partition: PartitionId, state: PartitionState, choice: Choice) -> bool:
     """Whether the way back is to wait: not if it is unclean, for which the topic has given leave."""
-    return choice.loss is None and moves.costs_copies(assignment, state, min_isr=_min_isr(topic, assignment.original))
+    assignment = cluster.topics[partition.topic_id].assignments[partition.partition]
+    return choice.loss is None and moves.costs_copies(assignment, state, min_isr=cluster.min_isr(partition))
 
 
 # ------------------------------------------------------------------------------------------------------- completion
@@ -275,8 +274,8 @@ def completes(cluster: Cluster, partition: PartitionId, state: PartitionState) -
     wish = cluster.wishes.get(partition)
     if wish is not None and urgency(assignment, wish, is_stuck=False) is not None:
         return False
-    min_isr, is_cancelled = _min_isr(topic, moves.target_of(assignment)), wish is not None and wish.target is None
-    return moves.is_complete(assignment, state, min_isr=min_isr, is_cancelled=is_cancelled)
+    min_isr = _min_isr(topic, moves.target_of(assignment))
+    return moves.is_complete(assignment, state, min_isr=min_isr, is_cancelled=cluster.is_cancelled(partition))
 
 
 def completions(
@@ -292,8 +291,7 @@ def completions(
 
 def _completed(controller: Controller, topic: Topic, partition: PartitionId, assignment: Assignment, state: PartitionState) -> _Turn:
     cluster = controller.cluster
-    wish = cluster.wishes.get(partition)
-    is_cancelled = wish is not None and wish.target is None
+    wish, is_cancelled = cluster.wishes.get(partition), cluster.is_cancelled(partition)
     if is_cancelled:  # it may have been on its way there in another order
         assignment = moves.started(assignment, assignment.original)
     arrived = moves.placed(assignment, moves.target_of(assignment))

@@ -380,3 +380,16 @@ def make(topics: dict[str, int] | None = None, **options: Any) -> tuple[FakeClus
         cluster.create(topic, partitions)
     driver = FakeDriver(cluster, **options)
     return cluster, driver, Client(driver)
+
+
+def metadata_asked(driver: FakeDriver) -> list[Any]:
+    """Whom every Metadata goes to from now on; filled as they go, and nothing is held back."""
+    asked: list[Any] = []
+
+    def note(to: Any, message: Any) -> bool:
+        if isinstance(message, Metadata):
+            asked.append(to)
+        return False
+
+    driver.filter = note
+    return asked

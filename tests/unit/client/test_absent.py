@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
+from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make, metadata_asked
 
 from replog.client.absent import Absent, TopicOp
 from replog.client.client import Client
@@ -412,14 +412,7 @@ def test_what_was_sought_longest_among_those_that_are_still_sought_is_asked_for_
 def test_who_makes_a_topic_that_nobody_waits_for_any_more_is_not_asked_everything_else() -> None:
     cluster, driver, client = make()
     Makers(cluster, asks=10**6)
-    asked: list[Any] = []
-
-    def note(to: Any, message: Any) -> bool:
-        if isinstance(message, Metadata):
-            asked.append(to)
-        return False
-
-    driver.filter = note
+    asked = metadata_asked(driver)
     with pytest.raises(TimedOut):
         client.partitions_for("new", timeout_s=5)
     assert len(set(asked)) == 1

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.client.fake import CLIENT, make
+from tests.unit.client.fake import CLIENT, make, metadata_asked
 
 from replog.errors import Code, TimedOut, TopicAlreadyExists, UnknownTopicOrPartition
 from replog.messages import Admin, AdminAnswer, Disconnected, Fetch, ListOffsets, Metadata
@@ -297,14 +297,7 @@ def test_a_partition_that_a_new_topic_does_not_have_is_refused_at_once() -> None
 def test_a_broker_that_was_not_reached_is_left_alone_for_a_while() -> None:
     _, driver, client = make({"t": 1})
     client.topics()
-    asked: list[Any] = []
-
-    def note(to: Any, message: Any) -> bool:
-        if isinstance(message, Metadata):
-            asked.append(to)
-        return False
-
-    driver.filter = note
+    asked = metadata_asked(driver)
     with driver.lock:
         driver.core.receive(None, Disconnected(2), driver.now_ms())
     for _ in range(6):

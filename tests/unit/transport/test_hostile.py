@@ -61,6 +61,15 @@ def guest(broker: Party, stranger: Bare) -> Stranger:
     return one
 
 
+def one_asks(party: Make, stranger: Bare) -> tuple[Party, Stranger]:
+    """A broker for which little may wait, and a client whose question it has."""
+    broker = party(1, limits=SMALL)
+    one = guest(broker, stranger)
+    one.send(question(1))
+    settle([broker], lambda: len(broker.items) == 1)
+    return broker, one
+
+
 def reasons(broker: Party) -> list[str]:
     return [fields["reason"] for fields in broker.told("peer_disconnected")]
 
@@ -139,10 +148,7 @@ def test_a_client_that_never_reads_is_not_read_any_more_and_cut_off_in_time(
 
 
 def test_a_client_that_reads_again_is_served_again(party: Make, stranger: Bare) -> None:
-    broker = party(1, limits=SMALL)
-    one = guest(broker, stranger)
-    one.send(question(1))
-    settle([broker], lambda: len(broker.items) == 1)
+    broker, one = one_asks(party, stranger)
     (connection,) = broker.transport._connections.open.values()
     while not connection.paused:
         broker.say(("peer", 1), fetched(1, piece(bytes(60_000))))
@@ -159,10 +165,7 @@ def test_a_client_that_reads_again_is_served_again(party: Make, stranger: Bare) 
 
 
 def test_a_broker_never_queues_without_end_for_one_that_takes_nothing(party: Make, stranger: Bare) -> None:
-    broker = party(1, limits=SMALL)
-    one = guest(broker, stranger)
-    one.send(question(1))
-    settle([broker], lambda: len(broker.items) == 1)
+    broker, one = one_asks(party, stranger)
     for _ in range(1_000):
         broker.say(("peer", 1), m.AdminAnswer(1, 0, "x" * 10_000))
         if broker.open:
@@ -174,10 +177,7 @@ def test_a_broker_never_queues_without_end_for_one_that_takes_nothing(party: Mak
 
 
 def test_a_client_that_has_asked_for_more_than_may_wait_gets_the_rest_when_it_asks_again(party: Make, stranger: Bare) -> None:
-    broker = party(1, limits=SMALL)
-    one = guest(broker, stranger)
-    one.send(question(1))
-    settle([broker], lambda: len(broker.items) == 1)
+    broker, one = one_asks(party, stranger)
     (connection,) = broker.transport._connections.open.values()
     released: list[int] = []
 
