@@ -277,7 +277,7 @@ def described(thing: Any, now_ms: int) -> Any:
     found = {}
     for name in sorted(names - set(_FORGOTTEN) - {"__weakref__"}):
         value = getattr(thing, name)
-        if name in ("caught_up_ms", "fetch_ms", "last_fetch_ms"):
+        if name in ("caught_up_ms", "told_ms", "last_fetch_ms"):
             value = value < now_ms - LIMITS.replica_lag_ms_max
         found[name] = described(value, now_ms)
     return type(thing).__name__, found

@@ -142,7 +142,7 @@ class Leading:
     def appended(self, old_end: int, now_ms: int) -> None:
         """The leader's log grows beyond `old_end`: followers that were equal no longer are."""
         for replica in self.replicas.values():
-            if replica.end_offset == old_end:
+            if replica.is_equal(old_end, self.high_watermark):
                 replica.left_behind(now_ms)
 
     def acknowledge(
@@ -175,18 +175,20 @@ class Leading:
         elif broker_epoch > replica.broker_epoch:
             replica.restarted(broker_epoch)
         replica.contact = contact
-        replica.fetched(offset, leader_end, now_ms)
+        replica.end_offset = offset
         if not self.durable:
-            replica.position = offset
+            replica.reached(offset, leader_end, now_ms)
         return Code.NONE, None
 
-    def acknowledge_flush(self, replica_id: int, broker_epoch: int, flushed_end: int) -> bool:
+    def acknowledge_flush(self, replica_id: int, broker_epoch: int, flushed_end: int, now_ms: int) -> bool:
         """A follower has flushed up to here (flush="ack"). False if that says nothing about this leadership."""
         replica = self.replicas.get(replica_id)
         if replica is None or replica.broker_epoch != broker_epoch or replica.end_offset == UNKNOWN:
             return False
         # Never beyond what it acknowledged by fetching in this epoch: only that is known to be a prefix of this log.
-        replica.position = max(replica.position, min(flushed_end, replica.end_offset))
+        position = max(replica.position, min(flushed_end, replica.end_offset))
+        if self.durable:
+            replica.flushed(position, self.log.end_offset, now_ms)
         return True
 
     def forget_life(self, broker_id: int, broker_epoch: int) -> None:
@@ -248,7 +250,7 @@ class Leading:
         return PendingExpand(isr, joining) if joining else None
 
     def _lags(self, replica: Replica, now_ms: int) -> bool:
-        return not replica.is_caught_up(self.log.end_offset, now_ms, self.limits.replica_lag_ms_max)
+        return replica.lags(self.log.end_offset, self.high_watermark, now_ms, self.limits.replica_lag_ms_max)
 
     def refusal(self, replica: Replica, now_ms: int) -> str | None:
         """Why this replica may not join the ISR now; None if it may."""
@@ -293,6 +295,6 @@ class Leading:
 
     @property
     def followers_equal(self) -> bool:
-        """Every replica that counts is at the leader's end: nothing can lag until the next append."""
+        """Every replica that counts has what the leader has: nothing can lag until the next append."""
         end = self.log.end_offset
-        return all(replica.end_offset == end for replica in self.counted)
+        return all(replica.is_equal(end, self.high_watermark) for replica in self.counted)

@@ -234,7 +234,7 @@ class Partition:
         if (
             self.leading is not None
             and leader_epoch == self.leader_epoch
-            and self.leading.acknowledge_flush(replica_id, broker_epoch, flushed_end)
+            and self.leading.acknowledge_flush(replica_id, broker_epoch, flushed_end, now_ms)
         ):
             self._advance(now_ms)
 

@@ -31,7 +31,7 @@ NOBODY: Final = Contact()
 class Replica:
     """A follower's progress. `position` is what counts for the high watermark: the end of its log, or of what it has flushed."""
 
-    __slots__ = ("broker_epoch", "broker_id", "caught_up_ms", "contact", "end_offset", "fetch_end", "fetch_ms", "position")
+    __slots__ = ("broker_epoch", "broker_id", "caught_up_ms", "contact", "end_offset", "position", "told_end", "told_ms")
 
     def __init__(self, broker_id: int, caught_up_ms: int) -> None:
         self.broker_id = broker_id
@@ -40,24 +40,43 @@ class Replica:
         self.end_offset = UNKNOWN
         self.position = UNKNOWN
         self.caught_up_ms = caught_up_ms
-        self.fetch_ms = 0
-        self.fetch_end = UNKNOWN
-        """The leader's end at the previous fetch."""
+        self.told_ms = 0
+        """When `position` was told last."""
+        self.told_end = UNKNOWN
+        """The leader's end then."""
         self.contact = NOBODY
 
-    def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
-        """A fetch at `offset` has come: everything below it is stored there.
+    def reached(self, position: int, leader_end: int, now_ms: int) -> None:
+        """Everything below `position` is there as it must be to count: stored (a fetch says so), or flushed.
 
-        Caught up now if it reached the leader's end; as of the previous fetch if it reached what was the end then
+        Caught up now if that is the leader's end; as of the report before if it is what was the end then
         (KAFKA-1546, KAFKA-4485): a burst or a steady trickle puts nobody out.
         """
-        if offset >= leader_end:
+        if position >= leader_end:
             self.caught_up_ms = now_ms
-        elif self.fetch_end != UNKNOWN and offset >= self.fetch_end and self.fetch_ms > self.caught_up_ms:
-            self.caught_up_ms = self.fetch_ms
-        self.end_offset = offset
-        self.fetch_ms = now_ms
-        self.fetch_end = leader_end
+        elif self.told_end != UNKNOWN and position >= self.told_end and self.told_ms > self.caught_up_ms:
+            self.caught_up_ms = self.told_ms
+        self.position = position
+        self.told_ms = now_ms
+        self.told_end = leader_end
+
+    def flushed(self, position: int, leader_end: int, now_ms: int) -> None:
+        """A flush report has come (flush="ack"), which may say nothing new.
+
+        A flush covers what had come when it began, never what was the end at the report before: what is to be reached
+        stays the same until it is reached.
+        """
+        mark = (self.told_ms, self.told_end)
+        self.reached(position, leader_end, now_ms)
+        if position < mark[1]:
+            self.told_ms, self.told_end = mark
+
+    def is_equal(self, leader_end: int, high_watermark: int) -> bool:
+        """Nothing of the leader's log is missing here: it counts in full, or all of it is stored, and committed long since.
+
+        Nobody reports a flush of what an earlier leadership has committed.
+        """
+        return self.position == leader_end or self.end_offset == leader_end == high_watermark
 
     def left_behind(self, now_ms: int) -> None:
         """An append is about to end this replica's equality with the leader: it was caught up until its last sign of life."""
@@ -65,16 +84,16 @@ class Replica:
         if seen > self.caught_up_ms:
             self.caught_up_ms = seen
 
-    def is_caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
-        """By time, never by bytes: at the leader's end, or there at most `lag_ms_max` ago (KAFKA-7152 for the first half)."""
-        return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_ms_max
+    def lags(self, leader_end: int, high_watermark: int, now_ms: int, lag_ms_max: int) -> bool:
+        """By time, never by bytes: not equal now (KAFKA-7152), nor at most `lag_ms_max` ago."""
+        return now_ms - self.caught_up_ms > lag_ms_max and not self.is_equal(leader_end, high_watermark)
 
     def restarted(self, broker_epoch: int) -> None:
         """A new life of the broker: nothing its earlier life stored is known to be there any more (KIP-903)."""
         self.broker_epoch = broker_epoch
-        self.end_offset = self.position = self.fetch_end = UNKNOWN
+        self.end_offset = self.position = self.told_end = UNKNOWN
         self.caught_up_ms = NEVER
-        self.fetch_ms = 0
+        self.told_ms = 0
 
     def __repr__(self) -> str:
         return f"Replica({self.broker_id}, end {self.end_offset}, position {self.position}, caught up at {self.caught_up_ms} ms)"

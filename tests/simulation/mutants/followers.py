@@ -81,8 +81,8 @@ def counts_diverging_fetches(patch: Patch) -> None:
         if parted is not None:
             replica = self.replicas[replica_id]
             replica.broker_epoch = broker_epoch
-            replica.fetched(entry.offset, self.log.end_offset, now_ms)
-            replica.position = entry.offset
+            replica.end_offset = entry.offset
+            replica.reached(entry.offset, self.log.end_offset, now_ms)
         return error, parted
 
     patch.setattr(Leading, "acknowledge", mutant)

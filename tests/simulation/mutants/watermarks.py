@@ -68,7 +68,7 @@ def trusts_unflushed(patch: Patch) -> None:
     def mutant(self: Leading, replica_id: int, broker_epoch: int, entry: FetchEntry, contact: Contact, now_ms: int) -> Any:
         answer = acknowledge(self, replica_id, broker_epoch, entry, contact, now_ms)
         if answer == (0, None):
-            self.replicas[replica_id].position = entry.offset
+            self.replicas[replica_id].reached(entry.offset, self.log.end_offset, now_ms)
         return answer
 
     patch.setattr(Leading, "acknowledge", mutant)

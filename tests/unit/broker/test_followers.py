@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.partition.copies import IDENTITY, LIMITS, fetch, leading, log_of, partition_of
+from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetch, leading, log_of, notice, partition_of
 
 from replog.broker.followers import FOLLOWERS, followers
 from replog.errors import Code
 from replog.messages import Admin, AdminAnswer
-from replog.model import PartitionId
+from replog.model import ACKS_ALL, PartitionId
 from replog.partition.partition import Partition
 
 NAME = [IDENTITY.topic_id.hex(), IDENTITY.partition, IDENTITY.creation]
@@ -53,6 +53,18 @@ def test_how_far_each_is_and_what_keeps_it_out() -> None:
         {"broker": 3, "in_sync": False, "end_offset": 1, "lag_ms": LIMITS.replica_lag_ms_max + 1_001,
          "bytes_behind": partition.log.size_bytes // 4 * 3, "why": "it is at 1, below the high watermark 4"},
     ]  # fmt: skip
+
+
+def test_under_flush_ack_nobody_is_late_with_what_was_committed_before() -> None:
+    partition = partition_of(log_of(("a", 1)), high_watermark=1)
+    partition.become(notice(1, 5, (1, 2), flush="ack"), 0)
+    fetch(partition, 2, 1, 1, now_ms=100)
+    (told,) = asked({IDENTITY: partition}, NAME, now_ms=9_000).result["partitions"]
+    assert told["followers"][0]["lag_ms"] == 0
+    partition.append(batch("b", 1, 5), ACKS_ALL, now_ms=9_000)
+    fetch(partition, 2, 2, 5, now_ms=9_000)
+    (told,) = asked({IDENTITY: partition}, NAME, now_ms=11_000).result["partitions"]
+    assert told["followers"][0]["lag_ms"] == 11_000, "it has not said that it was flushed"
 
 
 def test_who_has_fetched_nothing_lacks_everything() -> None:

@@ -72,19 +72,39 @@ def test_committed_is_what_everyone_has(leader_end: int, positions: tuple[int, .
 
 def test_whoever_reached_the_end_is_caught_up_from_then_on() -> None:
     one = Replica(2, 0)
-    one.fetched(10, 10, 1_000)
-    assert one.is_caught_up(10, 999_999, 5_000)  # still at the end: nothing is missed (KAFKA-7152)
-    assert one.is_caught_up(11, 6_000, 5_000)
-    assert not one.is_caught_up(11, 6_001, 5_000)
+    one.reached(10, 10, 1_000)
+    assert not one.lags(10, 0, 999_999, 5_000)  # still at the end: nothing is missed (KAFKA-7152)
+    assert not one.lags(11, 0, 6_000, 5_000)
+    assert one.lags(11, 0, 6_001, 5_000)
 
 
 def test_whoever_reached_the_end_of_a_fetch_ago_was_caught_up_then() -> None:
     one = Replica(2, 0)
-    one.fetched(0, 10, 1_000)
-    one.fetched(10, 20, 2_000)
+    one.reached(0, 10, 1_000)
+    one.reached(10, 20, 2_000)
     assert one.caught_up_ms == 1_000
-    one.fetched(19, 30, 3_000)  # one short of the end at the previous fetch
+    one.reached(19, 30, 3_000)  # one short of the end at the previous fetch
     assert one.caught_up_ms == 1_000
+
+
+def test_flushes_that_cover_what_had_come_when_they_began_put_nobody_out() -> None:
+    one = Replica(2, 0)
+    for report in range(1, 100):  # the flush before had begun with what was there two reports ago
+        one.flushed(10 * (report - 2), 10 * report, 1_000 * report)
+        assert not one.lags(10 * report, 0, 1_000 * report, 4_000)
+    one.flushed(970, 1_200, 110_000)  # said again, and nothing new
+    one.flushed(970, 1_300, 120_000)
+    assert one.lags(1_300, 0, 120_000, 4_000)
+    one.flushed(990, 1_400, 121_000)
+    assert one.caught_up_ms == 98_000, "the mark stays until it is reached"
+
+
+def test_what_was_committed_before_this_leadership_needs_no_report() -> None:
+    one = Replica(2, 0)
+    one.end_offset = 10
+    assert not one.lags(10, 10, 999_999, 5_000)
+    assert one.lags(10, 9, 999_999, 5_000)
+    assert one.lags(11, 10, 999_999, 5_000)
 
 
 def test_one_who_waits_at_the_leader_is_present() -> None:
@@ -100,9 +120,9 @@ def test_one_who_waits_at_the_leader_is_present() -> None:
 
 def test_a_new_life_has_acknowledged_nothing() -> None:
     one = Replica(2, 0)
-    one.fetched(10, 10, 50_000)
+    one.reached(10, 10, 50_000)
     one.position = 10
     one.restarted(8)
     assert (one.broker_epoch, one.position, one.end_offset) == (8, UNKNOWN, UNKNOWN)
-    assert not one.is_caught_up(10, 50_001, 30_000)
-    assert not one.is_caught_up(10, 1, 30_000)  # nor while the clock is younger than the lag time
+    assert one.lags(10, 0, 50_001, 30_000)
+    assert one.lags(10, 0, 1, 30_000)  # nor while the clock is younger than the lag time

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetch, leading, log_of, notice, partition_of
@@ -522,6 +524,60 @@ def test_x08_whoever_was_refused_holds_nothing_until_it_gets_on() -> None:
     fetch(partition, 3, 2, 5, 0)
     append(partition, now_ms=0)
     assert partition.high_watermark == 2, "it is caught up, and holds it again"
+
+
+def test_x09_under_flush_ack_a_follower_lags_whose_disk_hangs() -> None:
+    """It fetched, so it stayed in the ISR, and nothing was committed any more."""
+    partition = leading(log_of(("a", 1)), (1, 2), flush="ack")
+    fetch(partition, 2, 1, 1, 0)
+    partition.acknowledge_flush(2, 2, 5, 1, 0)
+    append(partition, now_ms=0)
+    for at in range(0, 10_001, 1_000):
+        fetch(partition, 2, 2, 5, at)
+        assert led(partition).change(at) is None
+        assert not led(partition).followers_equal
+    fetch(partition, 2, 2, 5, 10_001)
+    change = led(partition).change(10_001)
+    assert isinstance(change, PendingShrink)
+    assert change.leaving == (2,)
+    partition.acknowledge_flush(2, 2, 5, 2, 10_001)
+    assert led(partition).change(10_001) is None
+    assert led(partition).followers_equal
+
+
+def test_x09_under_flush_ack_an_outsider_whose_disk_hangs_holds_nothing_for_longer_than_the_lag_time() -> None:
+    partition = leading(log_of(("a", 1)), (1,), flush="ack")
+    fetch(partition, 3, 1, 1, 0)
+    partition.acknowledge_flush(3, 3, 5, 1, 0)
+    append(partition, now_ms=0)
+    for at in range(0, 10_002, 1_000):
+        fetch(partition, 3, 2, 5, at)
+    partition.log.flushed(flushed_token(partition))
+    partition.look_again(10_000)
+    assert partition.high_watermark <= 1
+    partition.look_again(10_001)
+    assert partition.high_watermark == 2
+
+
+def test_x09_under_flush_ack_nobody_lags_behind_an_idle_leader_that_is_new() -> None:
+    partition = partition_of(log_of(("a", 1)), high_watermark=1)
+    partition.become(notice(1, 5, (1, 2), flush="ack"), 0)
+    fetch(partition, 2, 1, 1, 0)
+    assert led(partition).replicas[2].position == UNKNOWN, "it has told an earlier leader"
+    assert led(partition).change(999_999) is None
+    assert led(partition).followers_equal
+    led(partition).replicas[2].contact.last_fetch_ms = 1_000_000
+    append(partition, now_ms=1_000_000)
+    assert led(partition).change(1_010_000) is None
+    assert isinstance(led(partition).change(1_010_001), PendingShrink)
+
+
+def flushed_token(partition: Partition) -> Any:
+    """What the leader's own disk has done."""
+    token = partition.log.flush()
+    assert token is not None
+    token.run()
+    return token
 
 
 def test_from_flush_ack_to_another_what_was_fetched_counts() -> None:

@@ -221,8 +221,8 @@ def _freeze_replica(replica: Replica, now_ms: int) -> Frozen:
         replica.end_offset,
         replica.position,
         int(replica.caught_up_ms < since),
-        int(replica.fetch_ms < since),
-        replica.fetch_end,
+        int(replica.told_ms < since),
+        replica.told_end,
         int(replica.contact.last_fetch_ms < since),
     )
 
@@ -300,8 +300,8 @@ def _thaw_replica(frozen: Frozen) -> Replica:
     replica.broker_epoch = broker_epoch
     replica.end_offset = end_offset
     replica.position = position
-    replica.fetch_ms = _time(fetch_old)
-    replica.fetch_end = fetch_end
+    replica.told_ms = _time(fetch_old)
+    replica.told_end = fetch_end
     if not contact_old:
         replica.contact = Contact()
         replica.contact.last_fetch_ms = NOW_MS

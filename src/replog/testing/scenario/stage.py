@@ -290,8 +290,8 @@ class Stage(CommonCommands):
         assert partition.leading is not None
         limit, end, now = self.config.replica_lag_ms_max, partition.log.end_offset, self.clock.now_ms()
         for number, replica in sorted(partition.leading.replicas.items()):
-            caught_up = replica.is_caught_up(end, now, limit)
-            self.say(f"{letter(number)} at {replica.end_offset} of {end} {'is caught up' if caught_up else 'lags'}")
+            lags = replica.lags(end, partition.high_watermark, now, limit)
+            self.say(f"{letter(number)} at {replica.end_offset} of {end} {'lags' if lags else 'is caught up'}")
 
 
 def _expanded(names: str) -> list[str]:
