@@ -101,13 +101,12 @@ def is_complete(assignment: Assignment, state: PartitionState, *, min_isr: int, 
 def completed(assignment: Assignment, state: PartitionState, *, min_isr: int, live: Container[int]) -> PartitionState:
     """The state of the partition on its target alone, which is complete; `min_isr` is the one that counts there.
 
-    A leader that leaves hands over to the first of the target that may lead; if none may, it is deposed all the same (P-88). Whenever a
-    member of the ISR leaves the leader epoch grows, so that nothing it says later counts.
+    A leader that leaves hands over to the first of the target that may lead; if none may, it is deposed all the same (P-88).
     """
     target = target_of(assignment)
     isr = tuple(r for r in target if r in state.isr)
     after = evolve(with_isr(state, isr, replicas=target, min_isr=min_isr), min_isr=min_isr)
-    return _led(state, after, live)
+    return _led(state, after, live, leaves=bool(left(assignment, placed(assignment, target))))
 
 
 def cancelled(
@@ -122,7 +121,7 @@ def cancelled(
     isr = tuple(r for r in original if r in state.isr)
     if isr:
         after = evolve(with_isr(state, isr, replicas=original, min_isr=min_isr), min_isr=min_isr)
-        return Choice(_led(state, after, live))
+        return Choice(_led(state, after, live, leaves=bool(left(assignment, restored(assignment)))))
     complete = next((r for r in original if r in state.elr and r in live), None)
     if complete is not None:
         after = evolve(with_isr(state, (complete,), replicas=original, min_isr=min_isr), min_isr=min_isr)
@@ -138,9 +137,11 @@ def cancelled(
     return Choice(evolve(after, min_isr=min_isr), loss=Loss("unclean", leader, candidates, missing, leaving))
 
 
-def _led(before: PartitionState, after: PartitionState, live: Container[int]) -> PartitionState:
-    """`after` under a leader of its own ISR, in a new epoch if that is another, or if the ISR has lost somebody."""
+def _led(before: PartitionState, after: PartitionState, live: Container[int], *, leaves: bool) -> PartitionState:
+    """`after` under a leader of its own ISR. The leader epoch grows if that is another, or if any replica leaves (PROTOCOL 4.7).
+
+    The leader may never hear that one has left, because it is back by then: in the same epoch its empty copy would count for the one
+    that is gone (X-10).
+    """
     leader = before.leader if before.leader in after.isr else next((r for r in after.isr if r in live), None)
-    if leader == before.leader and set(before.isr) <= set(after.isr):
-        return after
-    return evolve(after, leader=leader, leader_epoch=before.leader_epoch + 1)
+    return after if leader == before.leader and not leaves else evolve(after, leader=leader, leader_epoch=before.leader_epoch + 1)

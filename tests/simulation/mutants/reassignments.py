@@ -46,6 +46,16 @@ def leaves_strays(patch: Patch) -> None:
     patch.setattr(moves, "left", nobody)
 
 
+def keeps_the_epoch(patch: Patch) -> None:
+    """A replica that was not in sync leaves, and the leader epoch stays."""
+    led = moves._led
+
+    def mutant(before: Any, after: Any, live: Any, *, leaves: bool) -> Any:
+        return led(before, after, live, leaves=leaves and not set(before.isr) <= set(after.isr))
+
+    patch.setattr(moves, "_led", mutant)
+
+
 _MOVES = {"workloads": ("append", "follow", "reassign"), "brokers": 5, "replicas": 3, "min_isr": 2}
 
 MUTANTS = (
@@ -67,5 +77,10 @@ MUTANTS = (
         "P-87", "a reassignment leaves strays", "KAFKA-13972", leaves_strays,
         ("L7", "asked"), {"only": ("isolate", "pause", "cut"), **_MOVES}, scenarios=("P-87", "P-88"),
         tests=("tests/unit/controller/test_reassign.py::test_p87a_a_cancelled_move_goes_back_in_the_order_of_before",),
+    ),
+    Mutant(
+        "X41", "a replica leaves and comes back within one leader epoch", "PROTOCOL 4.7", keeps_the_epoch,
+        SAFETY, {"only": ("flush", "slow_store"), **_MOVES, "partitions": 1, "drop": 0.2, "slow": 0.05, "think_ms": 250},
+        tests=("tests/unit/controller/test_moves.py::test_the_end_of_a_move",),
     ),
 )
