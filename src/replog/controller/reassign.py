@@ -296,6 +296,8 @@ def _completed(controller: Controller, topic: Topic, partition: PartitionId, ass
         assignment = moves.started(assignment, assignment.original)
     arrived = moves.placed(assignment, moves.target_of(assignment))
     after = moves.completed(assignment, state, min_isr=_min_isr(topic, arrived.replicas), live=_able(cluster, partition))
+    if (known := cluster.states.get(partition)) is not None and after.leader_epoch > known.leader_epoch:
+        after = evolve(after, leader_epoch=known.leader_epoch + 1)  # an election on the way is stored with this: one epoch for both
     ops, changes = ((), ()) if wish is None else ended(cluster, wish)
     what = "reassignment_cancelled" if is_cancelled else "reassignment_completed"
     return _Turn(partition, arrived, after, ops, changes, what=what)

@@ -601,6 +601,20 @@ def test_so_many_move_at_a_time_in_the_order_of_their_names() -> None:
     assert listed(world) == []
 
 
+def test_a_partition_that_is_elected_and_arrives_at_once_takes_one_epoch() -> None:
+    """Seed 20101213: both are one change of what is stored."""
+    world, t = a_world(3, (2,))
+    assert reassign(world, ("t", 0, [3])) == []
+    world.kill(2)
+    assert reassign(world, ("t", 0, [2])) == []
+    before = world.state()
+    assert (before.leader, before.isr, before.elr, assignment(world).replicas) == (None, (), (2,), (2, 3))
+    world.start(2, settle=True)
+    after = world.state()
+    assert (after.leader, after.isr, assignment(world).replicas) == (2, (2,), (2,))
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
 def test_partitions_of_one_topic_start_and_arrive_in_one_transaction() -> None:
     world = World(4, reassignments_max=500)
     t = world.create(assignment={n: [1, 2] for n in range(300)})
