@@ -62,7 +62,7 @@ def _told(partition: Partition, leading: Leading, now_ms: int) -> dict[str, Any]
 def _follower(partition: Partition, leading: Leading, broker_id: int, replica: Replica, now_ms: int) -> dict[str, Any]:
     log, in_sync = partition.log, broker_id in leading.isr.isr
     held, lacks = log.end_offset - log.start_offset, log.end_offset - max(replica.end_offset, log.start_offset)
-    caught_up = replica.is_equal(log.end_offset, leading.high_watermark)
+    caught_up = replica.is_equal(log.end_offset, leading.high_watermark) if in_sync else replica.position == log.end_offset
     return {
         "broker": broker_id,
         "in_sync": in_sync,

@@ -104,10 +104,11 @@ class Upkeep:
             if identity in self._flushing:
                 continue
             if partition.config.flush == "interval":
-                due = self._flush_due.setdefault(identity, now_ms + partition.config.flush_interval_ms)
+                latest = now_ms + partition.config.flush_interval_ms  # it may have been altered to a shorter one since
+                due = self._flush_due[identity] = min(self._flush_due.get(identity, latest), latest)
                 if now_ms < due:
                     continue
-                del self._flush_due[identity]
+            self._flush_due.pop(identity, None)  # also if it was altered to another kind
             del self.unflushed[identity]
             try:
                 token = partition.log.flush()

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from attrs import evolve
+
 from replog.controller.changes import MovesHeld, MoveWishGone, Parked, StateSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Step
-from replog.controller.events import Event, MovesDue, Recheck
+from replog.controller.events import Event, IsrProposed, MovesDue, Recheck
 from replog.controller.refusal import why_given_up
 from replog.errors import ReplogError
 from replog.metadata import layout
@@ -19,7 +21,7 @@ from replog.model import PartitionId
 from replog.ports import Conflict, UnknownOutcome
 from replog.ports import Event as Told
 
-__all__ = ["TOGETHER_MAX", "TRIES_MAX", "waiting"]
+__all__ = ["TOGETHER_MAX", "TRIES_MAX", "waiting", "without"]
 
 TRIES_MAX: Final = 10
 """An event that still conflicts after this many decisions is given up; the next look at the store finds what is left."""
@@ -37,10 +39,35 @@ def waiting(cluster: Cluster, event: Event, failed: Failed, unreadable: Mapping[
     match event:
         case Recheck() if tries >= TOGETHER_MAX:
             return _parked(cluster, failed, unreadable, is_last=tries >= TRIES_MAX)
+        case IsrProposed() if tries >= TOGETHER_MAX:
+            return _left_out(cluster, failed, unreadable, is_last=tries >= TRIES_MAX)
         case MovesDue() if tries:  # else what is unreadable may have been mended meanwhile
             return _held(cluster, failed, unreadable, tries)
         case _:
             return Step()
+
+
+def without(event: Event, aside: Step) -> Event | None:
+    """The event without what stands aside, to be decided again at once; None if it is to be tried as it is, or given up."""
+    match event:
+        case MovesDue() if aside.changes:
+            return event
+        case IsrProposed(_, proposal) if aside.changes:
+            waits = {partition for change in aside.changes if isinstance(change, Parked) for partition in change.partitions}
+            return evolve(event, proposal=evolve(proposal, entries=[one for one in proposal.entries if one.partition not in waits]))
+        case _:
+            return None
+
+
+def _left_out(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], *, is_last: bool) -> Step:
+    """Of the partitions of a proposal those whose states could not be stored: their leader is not answered, and asks again.
+
+    The others of the same message are: a refusal that is never heard would leave a high watermark where it is for ever.
+    """
+    found = {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
+    waits = {p: error for p, error in found.items() if is_last or _is_refusal(error) or _is_unreadable(error, unreadable)}
+    told = _told("IsrProposed", {p: error for p, error in waits.items() if p not in cluster.parked}, unreadable)
+    return Step(changes=(Parked(tuple(waits)),) if waits else (), told=told)
 
 
 def _parked(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], *, is_last: bool) -> Step:
@@ -58,7 +85,7 @@ def _held(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], tries
     for step, error in failed:
         changed = (change.partition for change in step.changes if isinstance(change, StateSet | MoveWishGone))
         wished = [partition for partition in changed if partition in cluster.wishes]
-        if isinstance(error, Conflict) and error.path in unreadable:
+        if isinstance(error, Conflict) and _is_unreadable(error, unreadable):
             waits.update((partition, error) for partition in wished if error.path in _nodes(cluster, partition))
         if tries >= TRIES_MAX or (tries >= TOGETHER_MAX and _is_refusal(error)):
             waits.update(dict.fromkeys(wished, error))
@@ -68,6 +95,10 @@ def _held(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], tries
 
 def _is_refusal(error: ReplogError) -> bool:
     return not isinstance(error, Conflict | UnknownOutcome)
+
+
+def _is_unreadable(error: ReplogError, unreadable: Mapping[str, str]) -> bool:
+    return isinstance(error, Conflict) and error.path in unreadable
 
 
 def _nodes(cluster: Cluster, partition: PartitionId) -> tuple[str, str]:

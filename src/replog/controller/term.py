@@ -34,7 +34,7 @@ from replog.controller.events import (
 from replog.controller.lastknown import LastKnown
 from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
 from replog.controller.outboxes import BrokerOutbox, Outboxes
-from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting
+from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting, without
 from replog.controller.queues import Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import failed, resigned, why_given_up
@@ -214,9 +214,9 @@ class Term:
             return  # decided again at once: without what cannot be removed, or with what is below
         aside = Step() if stored else waiting(self.cluster, queued.event, self._failed, self._reader.unreadable, tries)
         self._applied(aside)
-        if aside.changes and isinstance(queued.event, MovesDue):
-            queued.tries = 0
-            return  # decided again at once: without those
+        if (rest := without(queued.event, aside)) is not None:
+            queued.event, queued.tries = rest, 0
+            return  # decided again at once
         if not stored and queued.tries < TRIES_MAX and not isinstance(queued.event, _SEEN):
             queued.tries += 1
             return

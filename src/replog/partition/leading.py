@@ -141,8 +141,11 @@ class Leading:
 
     def appended(self, old_end: int, now_ms: int) -> None:
         """The leader's log grows beyond `old_end`: followers that were equal no longer are."""
-        for replica in self.replicas.values():
+        for replica in self.counted:
             if replica.is_equal(old_end, self.high_watermark):
+                replica.left_behind(now_ms)
+        for replica in self.candidates:  # who has yet to flush what was committed without it was not equal: it would hold the watermark
+            if replica.position == old_end:
                 replica.left_behind(now_ms)
 
     def acknowledge(

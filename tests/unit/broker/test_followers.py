@@ -60,7 +60,9 @@ def test_under_flush_ack_nobody_is_late_with_what_was_committed_before() -> None
     partition.become(notice(1, 5, (1, 2), flush="ack"), 0)
     fetch(partition, 2, 1, 1, now_ms=100)
     (told,) = asked({IDENTITY: partition}, NAME, now_ms=9_000).result["partitions"]
-    assert told["followers"][0]["lag_ms"] == 0
+    fetch(partition, 3, 1, 1, now_ms=100)
+    (told,) = asked({IDENTITY: partition}, NAME, now_ms=9_000).result["partitions"]
+    assert [one["lag_ms"] for one in told["followers"]] == [0, 9_000 + LIMITS.replica_lag_ms_max + 1], "3 has not flushed"
     partition.append(batch("b", 1, 5), ACKS_ALL, now_ms=9_000)
     fetch(partition, 2, 2, 5, now_ms=9_000)
     (told,) = asked({IDENTITY: partition}, NAME, now_ms=11_000).result["partitions"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -167,3 +168,42 @@ def test_a_copy_that_came_back_waits_anew(monkeypatch: pytest.MonkeyPatch) -> No
     for now_ms in (1_100, 1_200, 1_300):
         upkeep.run(now_ms)
     assert list(directory.quarantined()) == [many[-1]]
+
+
+# ----------------------------------------------------------------------------------------------------------------- flushing
+
+
+def with_flush(partition: Partition, **config: Any) -> None:
+    append(partition.log, 1)
+    partition.config = partition.log.config = TopicConfig(min_isr=1, **config)
+
+
+@pytest.mark.parametrize("flush", ["os", "ack"])
+def test_a_flush_that_was_due_by_interval_is_not_due_for_ever_once_it_is_flushed_otherwise(flush: str) -> None:
+    """Its time passed, and the broker was due from then on."""
+    directory = MemoryLogDirectory(limits=LIMITS)
+    partitions = led(directory)
+    upkeep = upkeep_of(directory, partitions)
+    with_flush(partitions[A], flush="interval", flush_interval_ms=500)
+    upkeep.appended(partitions[A])
+    assert upkeep.flushes(0) == []
+    assert upkeep.deadline_ms() <= 500
+    with_flush(partitions[A], flush=flush)
+    (token,) = upkeep.flushes(100)
+    partitions[A].log.flushed(token.run())
+    upkeep.flush_done(token)
+    upkeep.run(900)
+    assert upkeep.deadline_ms() > 900
+
+
+def test_a_shorter_interval_counts_at_once() -> None:
+    directory = MemoryLogDirectory(limits=LIMITS)
+    partitions = led(directory)
+    upkeep = upkeep_of(directory, partitions)
+    with_flush(partitions[A], flush="interval", flush_interval_ms=3_600_000)
+    upkeep.appended(partitions[A])
+    assert upkeep.flushes(0) == []
+    with_flush(partitions[A], flush="interval", flush_interval_ms=100)
+    assert upkeep.flushes(1_000) == []
+    assert upkeep.flushes(1_099) == []
+    assert len(upkeep.flushes(1_100)) == 1

@@ -10,7 +10,7 @@ from tests.unit.controller import harness
 from tests.unit.controller.harness import World, pid
 
 from replog.errors import Code, ReplogError, StoreFull
-from replog.messages import ControlledShutdown, ControlledShutdownAnswer
+from replog.messages import AlterIsr, AlterIsrEntry, ControlledShutdown, ControlledShutdownAnswer
 from replog.metadata import layout
 from replog.metadata.wishes import encode_replicas
 from replog.model import Assignment, PartitionId
@@ -287,3 +287,38 @@ def test_a_request_that_damage_is_in_the_way_of_is_told_where_it_is(name: str) -
     assert answer.error == Code.UNKNOWN_SERVER_ERROR
     assert answer.message.startswith(f"add_partitions was not done, because what the store has at {path} cannot be read: not JSON")
     assert [told["why"] for told in given_up(world)] == [answer.message.replace("add_partitions", "AdminAsked")]
+
+
+# ---------------------------------------------------------------------------------------------------------------- proposals
+
+
+def test_what_is_proposed_for_others_in_one_message_with_a_damaged_one_is_answered() -> None:
+    """A refusal that is not heard leaves a high watermark where it is: nobody else tells the leader."""
+    world = World(5, reconcile_ms=30_000)
+    leader = next(b for b in (1, 2) if b != world.controller_id)
+    t = world.create(assignment={n: [leader, 3, 4] for n in range(3)})
+    for n in (1, 2):
+        world.propose(leader, pid(t, n), [leader, 4])
+    damage(world, layout.partition_state_path("t", 0))
+    node = world.nodes[leader]
+    epochs = {b: world.nodes[b].membership.broker_epoch for b in (leader, 3, 4)}
+
+    def entry(n: int, isr: dict[int, int], proposal: int) -> AlterIsrEntry:
+        state = node.broker.states[pid(t, n)].state
+        return AlterIsrEntry(pid(t, n), state.leader_epoch, state.partition_epoch, list(isr.items()), proposal=proposal)
+
+    whole = entry(0, {leader: epochs[leader], 4: epochs[4]}, 1_001)
+    of_a_life_that_is_over = entry(1, {**epochs, 3: epochs[3] - 1}, 1_002)
+    good = entry(2, epochs, 1_003)
+    for request in (7, 8, 9):
+        before, answers = len(world.commits), len(node.broker.answers)
+        wish = AlterIsr(request, leader, node.membership.broker_epoch, [whole, of_a_life_that_is_over, good], node.broker.controller_epoch)
+        world.send(leader, ("controller", world.controller_id), wish)
+        world.settle()
+        (answer,) = node.broker.answers[answers:]
+        found = {one.partition.partition: one.error for one in answer.entries}
+        assert found == {1: Code.INELIGIBLE_REPLICA, 2: Code.INVALID_UPDATE_VERSION}, "2 is stored by the time that it is judged again"
+        assert len(world.commits) - before <= 4
+    assert world.state(2).isr == (leader, 3, 4)
+    assert given_up(world) == [], "what is damaged was told, once"
+    assert len(world.told("store_value_unreadable")) == 1

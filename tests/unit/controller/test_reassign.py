@@ -603,7 +603,7 @@ def test_so_many_move_at_a_time_in_the_order_of_their_names() -> None:
 
 def test_a_partition_that_is_elected_and_arrives_at_once_takes_one_epoch() -> None:
     """Seed 20101213: both are one change of what is stored."""
-    world, t = a_world(3, (2,))
+    world, _ = a_world(3, (2,))
     assert reassign(world, ("t", 0, [3])) == []
     world.kill(2)
     assert reassign(world, ("t", 0, [2])) == []

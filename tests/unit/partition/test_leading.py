@@ -559,6 +559,24 @@ def test_x09_under_flush_ack_an_outsider_whose_disk_hangs_holds_nothing_for_long
     assert partition.high_watermark == 2
 
 
+def test_x09_who_has_yet_to_flush_what_was_committed_without_it_holds_the_watermark_once() -> None:
+    """It was equal with each append, and held each of them for the lag time."""
+    partition = leading(log_of(("a", 1)), (1,), flush="ack")
+    fetch(partition, 3, 1, 1, 0)
+    partition.acknowledge_flush(3, 3, 5, 1, 0)
+    now = 0
+    for end in (2, 3, 4):
+        led(partition).replicas[3].contact.last_fetch_ms = now
+        append(partition, now_ms=now)
+        fetch(partition, 3, end, 5, now)
+        partition.flushed(flushed_token(partition), now)
+        if end == 2:
+            assert partition.high_watermark == 1
+            now = 10_001  # its disk hangs
+            partition.look_again(now)
+        assert partition.high_watermark == end
+
+
 def test_x09_under_flush_ack_nobody_lags_behind_an_idle_leader_that_is_new() -> None:
     partition = partition_of(log_of(("a", 1)), high_watermark=1)
     partition.become(notice(1, 5, (1, 2), flush="ack"), 0)
