@@ -10,8 +10,9 @@ from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
 from replog.client.balancing import balanced
+from replog.client.client import Client
 from replog.client.reassigning import Reassignment
-from replog.errors import UsageError
+from replog.errors import ReplogError, UsageError
 
 __all__ = ["cancel", "execute", "generate", "status"]
 
@@ -99,15 +100,24 @@ def cancel(context: Context) -> int:
             places = set(_plan(context))
         if places:
             client.reassign(dict.fromkeys(sorted(places)), timeout_s=context.timeout_s)
-        left = client.reassignments(timeout_s=context.timeout_s) if places else []
-    returning = sum(one.returning and (one.topic, one.partition) in places for one in left)
+        returning = _returning(context, client, places)
     if context.output.is_json:
         context.output.json({"cancelled": len(places), "returning": returning})
     else:
         verb = "goes" if returning == 1 else "go"
         wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""
+        wait = "; nobody could be asked whether some of them have to wait" if returning is None else wait
         context.output.line(f"{_partitions(len(places))} cancelled{wait}")
     return OK
+
+
+def _returning(context: Context, client: Client, places: set[tuple[str, int]]) -> int | None:
+    """How many of these have to wait before they are where they were; None if that cannot be asked: they are cancelled all the same."""
+    try:
+        left = client.reassignments(timeout_s=context.timeout_s) if places else []
+    except ReplogError:
+        return None
+    return sum(one.returning and (one.topic, one.partition) in places for one in left)
 
 
 def status(context: Context) -> int:

@@ -52,6 +52,23 @@ def test_a_move_is_shown_and_taken_back(run: Run, cluster: replog.Cluster) -> No
     assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0, "returning": 0}
 
 
+def test_a_cancellation_is_told_although_nobody_can_be_asked_what_becomes_of_it(
+    run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=1)
+    cluster.stop_broker(3)
+    plan = plan_of(("t", 0, [2, 3])).encode()
+    assert run("reassign", "execute", "-", stdin=plan).status == 0
+
+    def nobody(client: replog.Client, **_: float | None) -> None:
+        raise replog.TimedOut("waited")
+
+    monkeypatch.setattr(replog.Client, "reassignments", nobody)
+    cancelled = "1 partition cancelled; nobody could be asked whether some of them have to wait\n"
+    found = run("reassign", "cancel", "-", stdin=plan)
+    assert (found.status, found.stdout) == (0, cancelled)
+
+
 def test_a_move_that_is_taken_back_and_has_to_wait(run: Run, cluster: replog.Cluster) -> None:
     cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=2)
     cluster.append("t", 0, ["a"] * 10)
