@@ -6,7 +6,7 @@ one whose state reckons with another min ISR gets a new one (KAFKA-16540); its l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -20,6 +20,7 @@ from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
 from replog.errors import Code, UsageError
 from replog.messages import AdminAnswer
+from replog.model import PartitionId
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
@@ -65,10 +66,19 @@ def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
     _check_in_sync(controller.cluster, topic, config)
     altered = evolve(topic, config=config, version=topic.version + 1)
     told = Told("topic_altered", {"topic": topic.topic, "keys": ", ".join(sorted(wanted))})
-    due = Due(tuple(altered.identities()) if config.min_isr != topic.config.min_isr else ())
+    due = Due(tuple(_affected(controller.cluster, topic, config)))
     # Answered once the states have followed; not compared again, or two who wish for different values would undo each other's for ever.
     after = (evolve(event, progress=Altered(topic.topic_id, config.to_mapping())),)
     return Decision(pack(controller.guard, [Piece((topics.put(altered),), (TopicSet(altered), due), (told,))]), after=after)
+
+
+def _affected(cluster: Cluster, topic: Topic, config: TopicConfig) -> Iterator[PartitionId]:
+    """Partitions that may be decided otherwise: all with another min ISR; those without a leader, where unclean elections are allowed."""
+    for partition in topic.identities():
+        state = cluster.states.get(partition)
+        is_waiting = config.unclean_leader_election and state is not None and state.leader is None
+        if config.min_isr != topic.config.min_isr or is_waiting:
+            yield partition
 
 
 def _check_in_sync(cluster: Cluster, topic: Topic, config: TopicConfig) -> None:

@@ -91,8 +91,9 @@ def _wish(cluster: Cluster, topic: Topic, partition: PartitionId, target: tuple[
     path = layout.reassigned_path(topic.topic, partition.partition)
     op, version, over = written(cluster, path, encode_replicas(target), None if known is None else known.version)
     change: Change = MoveWished(partition, path, version, target, None if known is None else known.created)
-    # On its way back for another reason: enough may be there already.
-    due = (Due((partition,)),) if target is None and moves.is_returning(assignment) else ()
+    # On its way there already, for another reason or by an earlier wish: it may have arrived.
+    way = moves.is_returning(assignment) if target is None else moves.is_moving(assignment) and target == moves.target_of(assignment)
+    due = (Due((partition,)),) if way else ()
     return [Piece((op,), (change, *over, *due))]
 
 

@@ -314,6 +314,8 @@ class Cluster:
                 self.wishes.pop(partition, None)
                 self.held.pop(partition, None)
                 self._take_turn(partition)
+                if partition in self.moving:
+                    self.due[partition] = None  # its move may have arrived, and only waited for what becomes of this wish
             case MovesHeld(partitions):
                 self.held.update(dict.fromkeys(partitions, True))
                 for partition in partitions:

@@ -85,13 +85,15 @@ def choose(
     lossy: Container[int] = (),
     leaving: Container[int] = (),
     unclean: bool = False,
+    joining: Container[int] = (),
 ) -> Choice:
     """What the partition should be now that these replicas are `live` (registered, unfenced, their disk working).
 
     In this order: the leader stays if it can; the first live ISR member in replica order; the first live ELR member
     once the ISR is empty; the last-known set once all of it is live (they must be asked first); an unclean election if
     the topic allows it; nobody. `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else.
-    Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9).
+    Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9). Those that are
+    `joining` with a move are not elected uncleanly: they may be empty, and the move would take away whoever is not.
     """
     isr = _staying(tuple(r for r in state.isr if r in live and r not in lossy), leaving)
     after = with_min_isr(state, min_isr, replicas=replicas)
@@ -104,7 +106,8 @@ def choose(
         if leader is not None:
             after = with_isr(after, (leader,), replicas=replicas, min_isr=min_isr, lossy=lossy)
     if leader is None:
-        return _without_leader(state, _led(after, None), replicas, live, leaving, unclean)
+        able = tuple(r for r in replicas if r in live and r not in joining) if unclean else ()
+        return _without_leader(state, _led(after, None), replicas, live, _staying(able, leaving))
     after = _led(after, leader)
     return Choice(None if after == state else after)
 
@@ -124,16 +127,15 @@ def _without_leader(
     after: PartitionState,
     replicas: Sequence[int],
     live: Container[int],
-    leaving: Container[int],
-    unclean: bool,
+    able: tuple[int, ...],
 ) -> Choice:
-    """No ISR or ELR member can lead: ask the last-known set, elect uncleanly if allowed, or wait."""
+    """No ISR or ELR member can lead: ask the last-known set, elect one of those who are `able` to lead uncleanly, or wait."""
     changed = None if after == before else after
     if not after.isr and not after.elr and after.last_known and all(r in live for r in after.last_known):
         return Choice(changed, ask=after.last_known)
-    leader = next(iter(_staying(tuple(r for r in replicas if r in live), leaving)), None) if unclean else None
-    if leader is None:
+    if not able:
         return Choice(changed)
+    leader = able[0]
     candidates = tuple((r, -1, -1) for r in replicas if r in live)
     missing = tuple(r for r in replicas if r not in live)
     return Choice(_uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))

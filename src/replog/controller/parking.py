@@ -39,35 +39,28 @@ def waiting(cluster: Cluster, event: Event, failed: Failed, unreadable: Mapping[
     match event:
         case Recheck() if tries >= TOGETHER_MAX:
             return _parked(cluster, failed, unreadable, is_last=tries >= TRIES_MAX)
-        case IsrProposed() if tries >= TOGETHER_MAX:
-            return _left_out(cluster, failed, unreadable, is_last=tries >= TRIES_MAX)
         case MovesDue() if tries:  # else what is unreadable may have been mended meanwhile
             return _held(cluster, failed, unreadable, tries)
         case _:
             return Step()
 
 
-def without(event: Event, aside: Step) -> Event | None:
-    """The event without what stands aside, to be decided again at once; None if it is to be tried as it is, or given up."""
+def without(event: Event, aside: Step, failed: Failed, unreadable: Mapping[str, str], tries: int) -> Event | None:
+    """The event without what cannot be stored, to be decided again at once; None if it is to be tried as it is, or given up.
+
+    Of a message of proposals those are left out: their leader is not answered, and asks again. The others are answered: a refusal that
+    is never heard would leave a high watermark where it is for ever. Nobody else has tried what was left out, so it is not parked.
+    """
     match event:
         case MovesDue() if aside.changes:
             return event
-        case IsrProposed(_, proposal) if aside.changes:
-            waits = {partition for change in aside.changes if isinstance(change, Parked) for partition in change.partitions}
-            return evolve(event, proposal=evolve(proposal, entries=[one for one in proposal.entries if one.partition not in waits]))
+        case IsrProposed(_, proposal) if tries >= TOGETHER_MAX:
+            found = {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
+            out = {p for p, error in found.items() if tries >= TRIES_MAX or _is_refusal(error) or _is_unreadable(error, unreadable)}
+            left = [one for one in proposal.entries if one.partition not in out]
+            return evolve(event, proposal=evolve(proposal, entries=left)) if out and left else None
         case _:
             return None
-
-
-def _left_out(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], *, is_last: bool) -> Step:
-    """Of the partitions of a proposal those whose states could not be stored: their leader is not answered, and asks again.
-
-    The others of the same message are: a refusal that is never heard would leave a high watermark where it is for ever.
-    """
-    found = {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
-    waits = {p: error for p, error in found.items() if is_last or _is_refusal(error) or _is_unreadable(error, unreadable)}
-    told = _told("IsrProposed", {p: error for p, error in waits.items() if p not in cluster.parked}, unreadable)
-    return Step(changes=(Parked(tuple(waits)),) if waits else (), told=told)
 
 
 def _parked(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], *, is_last: bool) -> Step:

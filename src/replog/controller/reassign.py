@@ -339,6 +339,8 @@ def _stored_topic(controller: Controller, topic_id: bytes, turns: Sequence[_Turn
             changes += piece.changes
             told += piece.told
             epoch = turn.state.leader_epoch
+            if turn.state.leader is None or turn.state.leader in controller.cluster.leaving():
+                changes.append(Due((turn.partition,)))  # somebody else may lead by now
         ops += turn.ops
         changes += turn.changes
         stops += [(broker, StopEntry(turn.partition, epoch, True)) for broker in gone[turn.partition]]

@@ -214,7 +214,7 @@ class Term:
             return  # decided again at once: without what cannot be removed, or with what is below
         aside = Step() if stored else waiting(self.cluster, queued.event, self._failed, self._reader.unreadable, tries)
         self._applied(aside)
-        if (rest := without(queued.event, aside)) is not None:
+        if not stored and (rest := without(queued.event, aside, self._failed, self._reader.unreadable, tries)) is not None:
             queued.event, queued.tries = rest, 0
             return  # decided again at once
         if not stored and queued.tries < TRIES_MAX and not isinstance(queued.event, _SEEN):

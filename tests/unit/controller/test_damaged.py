@@ -322,3 +322,16 @@ def test_what_is_proposed_for_others_in_one_message_with_a_damaged_one_is_answer
     assert world.state(2).isr == (leader, 3, 4)
     assert given_up(world) == [], "what is damaged was told, once"
     assert len(world.told("store_value_unreadable")) == 1
+
+
+def test_a_move_that_cannot_be_completed_keeps_nobody_from_leaving() -> None:
+    """Only the end of the move needs the topic's node: an election does not."""
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    assert world.admin("reassign", partitions=[["t", 0, [2, 3, 4]]]).result["errors"] == []
+    damage(world, layout.topic_path("t"))
+    world.propose(2, pid(t), [2, 3, 4], settle=False)
+    world.settle()
+    answer = world.admin("drain", broker=2)
+    assert answer.result["remaining"] == []
+    assert world.state().leader == 3

@@ -94,6 +94,14 @@ def test_unclean_elections_need_permission_and_say_so():
     assert (choice.loss.kind, choice.loss.leader, choice.loss.missing) == ("unclean", 3, (1, 2))
 
 
+def test_whoever_joins_with_a_move_is_not_elected_uncleanly():
+    gone = state(None, (), (1,), (1,))
+    assert choose(gone, replicas=(1, 3), min_isr=1, live=(3,), unclean=True, joining=(3,)).state is None
+    choice = choose(gone, replicas=(1, 2, 3), min_isr=1, live=(2, 3), unclean=True, joining=(3,))
+    assert choice.state.leader == 2
+    assert choose(state(None, (3,)), replicas=(1, 3), min_isr=1, live=(3,), unclean=True, joining=(3,)).state.leader == 3, "it is in sync"
+
+
 def test_permission_for_unclean_elections_never_replaces_a_clean_one():
     choice = choose(state(1, (1,), (2,), (1, 2)), replicas=AR, min_isr=2, live=(2, 3), unclean=True)
     assert choice.loss is None

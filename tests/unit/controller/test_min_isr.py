@@ -174,3 +174,18 @@ def test_a_default_min_isr_follows_the_replicas():
     world.create(config={"min_isr": 1})
     assert world.admin("alter_topic", name="t", config={"min_isr": None}).result == {"config": {"min_isr": 2}}
     assert world.state().min_isr == 2
+
+
+def test_leave_for_unclean_elections_reaches_partitions_without_a_leader():
+    """It did nothing, until something else had them decided: then, at a moment that nobody chose, it did."""
+    world = World(4)
+    t = world.create(assignment={0: [2, 3], 1: [2, 3]}, config={"min_isr": 1})
+    leader = world.state().leader
+    other = 5 - leader
+    world.propose(leader, pid(t), [leader])
+    world.kill(leader)
+    assert (world.state().leader, world.state(1).leader) == (None, other)
+    epoch = world.state(1).leader_epoch
+    world.admin("alter_topic", name="t", config={"unclean_leader_election": True})
+    assert (world.state().leader, world.state().recovering) == (other, True)
+    assert world.state(1).leader_epoch == epoch

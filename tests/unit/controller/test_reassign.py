@@ -615,6 +615,61 @@ def test_a_partition_that_is_elected_and_arrives_at_once_takes_one_epoch() -> No
     assert after.leader_epoch == before.leader_epoch + 1
 
 
+def test_a_partition_that_goes_to_a_broker_that_leaves_is_led_there_if_nobody_else_is_live() -> None:
+    world, _ = a_world(4, (3, 2))
+    for broker in (3, 2):
+        world.admin("drain", broker=broker, settle=False)
+    world.settle()
+    assert reassign(world, ("t", 0, [2])) == []
+    assert (world.state().leader, world.state().isr, assignment(world).replicas) == (2, (2,), (2,))
+
+
+def test_a_leader_that_leaves_is_relieved_by_whoever_ends_a_move() -> None:
+    world, t = a_world(4, (2,))
+    assert reassign(world, ("t", 0, [3, 2])) == []
+    answer = world.admin("drain", broker=2)
+    assert answer.result["remaining"] == [["t", 0]]
+    world.propose(2, pid(t), [2, 3])
+    assert assignment(world).replicas == (3, 2)
+    assert world.state().leader == 3
+
+
+@pytest.mark.parametrize("target", [(2, 4), None])
+def test_a_move_that_arrives_while_it_is_wished_elsewhere_ends_when_that_wish_is_taken_back(target: tuple[int, ...] | None) -> None:
+    """It held its slot, and the old copy, for ever."""
+    world = World(4, slice_partitions_max=5)
+    t = world.create(assignment={0: [1, 2]}, config={"min_isr": 1})
+    path, cluster = layout.reassigned_path("t", 0), world.leader._term.cluster
+    assert reassign(world, ("t", 0, [2, 3])) == []
+    for n in range(8):  # other work in the background
+        world.admin("create_topic", name=f"x{n}", assignment={k: [1, 2] for k in range(30)}, settle=False)
+    tool = MemoryStore.session(world.store)
+    tool.commit([Delete(path, world.store.read(path).version), Create(path, encode_replicas(target))])
+    while cluster.wishes[pid(t)].target != target:
+        world.queue.popleft()()
+    world.propose(1, pid(t), [1, 2, 3], settle=False)
+    while 3 not in world.state().isr:
+        world.queue.popleft()()
+    assert assignment(world).replicas == (2, 3, 1), "it waits for what is wished"
+    tool.commit([Delete(path, world.store.read(path).version)])
+    world.settle()
+    assert assignment(world).replicas == (2, 3)
+    assert not cluster.moving
+
+
+def test_a_move_that_arrives_between_two_wishes_ends_with_the_second() -> None:
+    world, t = a_world(4, (1, 2), {"min_isr": 1})
+    reassign(world, ("t", 0, [2, 3]))
+    world.admin("reassign", partitions=[["t", 0, [2, 4]]], settle=False)
+    world.admin("reassign", partitions=[["t", 0, [2, 3]]], settle=False)
+    for _ in range(2):
+        world.queue.popleft()()
+    world.propose(1, pid(t), [1, 2, 3], settle=False)
+    world.settle()
+    assert assignment(world).replicas == (2, 3)
+    assert wishes(world) == []
+
+
 def test_partitions_of_one_topic_start_and_arrive_in_one_transaction() -> None:
     world = World(4, reassignments_max=500)
     t = world.create(assignment={n: [1, 2] for n in range(300)})
