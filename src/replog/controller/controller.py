@@ -177,7 +177,7 @@ class Controller:
             lossy=cluster.lossy(partition),
             leaving=cluster.leaving(),
             unclean=topic.config.unclean_leader_election,
-            joining=topic.assignments[partition.partition].adding,
+            joining=moves.joining(topic.assignments[partition.partition]),
         )
 
     def store_state(self, partition: PartitionId, topic: Topic, state: PartitionState, loss: Loss | None = None) -> Piece:

@@ -56,6 +56,8 @@ class TopicsSeen:
     """What the store already says about their partitions."""
     gone: tuple[bytes, ...] = ()
     """Ids of topics whose node has disappeared."""
+    again: frozenset[str] = frozenset()
+    """Names of those that could not be read before: they have missed whatever has happened meanwhile."""
 
 
 @frozen

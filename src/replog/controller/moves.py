@@ -24,6 +24,7 @@ __all__ = [
     "is_complete",
     "is_moving",
     "is_returning",
+    "joining",
     "left",
     "placed",
     "restored",
@@ -40,6 +41,11 @@ def is_moving(assignment: Assignment) -> bool:
 def target_of(assignment: Assignment) -> tuple[int, ...]:
     """Where the partition shall be in the end: where it is, unless it moves."""
     return tuple(r for r in assignment.replicas if r not in assignment.removing)
+
+
+def joining(assignment: Assignment) -> tuple[int, ...]:
+    """Replicas that were not there before the move: for its target, or for one that was given up since."""
+    return tuple(r for r in assignment.replicas if r not in assignment.original) if is_moving(assignment) else ()
 
 
 def started(assignment: Assignment, target: Sequence[int]) -> Assignment:

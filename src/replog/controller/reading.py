@@ -154,6 +154,7 @@ class Reader:
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
+        again = frozenset(self._away(known))
         found = yield from self._children(layout.TOPICS)
         topics: list[Topic] = []
         kept: set[bytes] = set()
@@ -170,7 +171,7 @@ class Reader:
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
         stated = tuple(state for topic in readable for state in states[topic.topic_id])
-        return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))
+        return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept), again)
 
     def _states(self, topics: Sequence[Topic]) -> Script:
         """Topic id -> its (partition, state); a topic of which a state cannot be read is left out as a whole."""
@@ -192,8 +193,12 @@ class Reader:
     def deletions(self, known: Cluster) -> Script:
         """Wishes to delete topics; those about topics that are there, and could not be read, wait until they can be."""
         found: list[Wish] = yield from self._wishes_below(layout.DELETE_TOPICS)
-        away = {path.split("/")[3] for path in self.unreadable if path.startswith(f"{layout.TOPICS}/")} - known.names.keys()
+        away = self._away(known)
         return DeletionsSeen(tuple(wish for wish in found if name_of(wish.path) not in away))
+
+    def _away(self, known: Cluster) -> set[str]:
+        """Names of topics that are there, could not be read, and are not known from before that."""
+        return {path.split("/")[3] for path in self.unreadable if path.startswith(f"{layout.TOPICS}/")} - known.names.keys()
 
     def draining(self) -> Script:
         """Which lives of brokers are to end."""
@@ -218,14 +223,14 @@ class Reader:
         """Whatever is wished in a row, or kept of what was rejected."""
         if row == layout.REJECTED:
             return self.rejections()
-        return self.deletions(known) if row == layout.DELETE_TOPICS else self.wishes(row)
+        return self.deletions(known) if row == layout.DELETE_TOPICS else self.wishes(row, known)
 
-    def wishes(self, row: str) -> Script:
-        """What is written in a row of wishes about partitions: below each topic."""
+    def wishes(self, row: str, known: Cluster) -> Script:
+        """What is written in a row of wishes about partitions: below each topic; those about topics that cannot be read wait."""
         yield from self.watch(row)
         topics = yield from self.names(row)
         wishes: list[Wish] = []
-        for topic in topics:
+        for topic in sorted(set(topics) - self._away(known)):
             wishes += yield from self._wishes_below(f"{row}/{topic}")
         return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
 

@@ -241,7 +241,8 @@ def topics_seen(controller: Controller, event: TopicsSeen) -> Decision:
     changes: list[Change] = [TopicSet(topic) for topic in event.topics]
     changes += [StateSet(partition, state) for partition, state in event.states]
     stated = {partition for partition, _ in event.states}
-    changes += [Due(tuple(p for p in topic.identities() if p not in stated)) for topic in event.topics]
+    for topic in event.topics:
+        changes.append(Due(tuple(p for p in topic.identities() if p not in stated or topic.topic in event.again)))
     if event.topics:
         steps.append(Step(changes=tuple(changes)))
     return Decision(tuple(steps))

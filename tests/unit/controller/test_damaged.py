@@ -335,3 +335,62 @@ def test_a_move_that_cannot_be_completed_keeps_nobody_from_leaving() -> None:
     answer = world.admin("drain", broker=2)
     assert answer.result["remaining"] == []
     assert world.state().leader == 3
+
+
+# ------------------------------------------------------------------------------------------------------------ what is mended
+
+
+def mend(world: World, path: str, value: bytes) -> None:
+    world.store.session().commit([Put(path, value, world.store.read(path).version)])
+    world.advance(65_000)
+
+
+def test_a_broker_that_lost_its_disk_while_a_state_was_damaged_does_not_lead_when_that_is_mended() -> None:
+    """It was let in meanwhile, and what it had lost could not be stored."""
+    world = World(4, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
+    path = layout.partition_state_path("t", 0)
+    good = damage(world, path)
+    world.kill(3)
+    world.kill(2)
+    world.disks[3].clear()
+    world.start(3, directory="f" * 32, settle=True)
+    mend(world, path, good)
+    assert (world.state().leader, world.state().isr, world.state().elr) == (None, (), (2,))
+    world.start(2, settle=True)
+    assert world.state().leader == 2
+    world.propose(2, pid(t), [2, 3])
+    assert world.state().isr == (2, 3), "it has copied what it lost"
+
+
+@pytest.mark.parametrize("what", ["topic", "state"])
+def test_a_topic_that_can_be_read_again_hears_of_who_died_meanwhile(what: str) -> None:
+    world = World(4, reconcile_ms=30_000)
+    first = world.controller_id
+    leader, follower = [b for b in world.nodes if b != first][:2]
+    world.create(assignment={0: [leader, follower]}, config={"min_isr": 1})
+    path = layout.topic_path("t") if what == "topic" else layout.partition_state_path("t", 0)
+    good = damage(world, path)
+    world.kill(first)
+    world.advance(5_000)
+    world.kill(leader)
+    world.advance(31_000)
+    mend(world, path, good)
+    assert (world.state().leader, world.state().isr) == (follower, (follower,))
+
+
+def test_wishes_wait_until_their_topic_can_be_read_again() -> None:
+    """They were accepted: a new controller put them away, with the reason that there is no such topic."""
+    world = World(5, reconcile_ms=30_000, reassignments_max=1)
+    world.create(assignment={n: [2, 3] for n in range(3)}, config={"min_isr": 2})
+    for n in (0, 1):
+        world.admin("reassign", partitions=[["t", n, [4, 5]]])
+    assert world.admin("reassign", partitions=[["t", 0, [5, 4]]]).result["errors"] == []
+    path = layout.partition_state_path("t", 2)
+    good = damage(world, path)
+    world.kill(1)
+    world.advance(5_000)
+    assert world.store.list(layout.REJECTED) == []
+    mend(world, path, good)
+    listed = world.admin("list_reassignments").result["reassignments"]
+    assert [(one["partition"], one["target"]) for one in listed] == [(0, [5, 4]), (1, [4, 5])]

@@ -197,3 +197,16 @@ def test_whoever_joins_is_chosen_last() -> None:
 def test_who_is_left_behind() -> None:
     assert moves.left(at("231", "3", "1", "12"), at("23")) == (1,)
     assert moves.left(at("12"), at("231", "3", "1", "12")) == ()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "joining"),
+    [
+        (at("12"), ()),
+        (at("231", "3", "1", "12"), (3,)),
+        (at("456312", "456", "312", "12"), (4, 5, 6, 3)),  # 3 of an earlier target
+        (at("1234", "", "34", "12"), (3, 4)),  # on the way back
+    ],
+)
+def test_who_was_not_there_before_the_move_joins_with_it(assignment: Assignment, joining: tuple[int, ...]) -> None:
+    assert moves.joining(assignment) == joining
