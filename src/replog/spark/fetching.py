@@ -1,0 +1,122 @@
+"""The fetch of a task: whole stored batches, nothing unpacked, from the leader or from a copy nearby."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replog.client.fetching import FetchOp
+from replog.client.results import Fetch as FetchResult
+from replog.errors import Code, LogTruncated, OffsetOutOfRange
+from replog.messages import EpochsResult, FetchedEntry
+from replog.model import Address
+from replog.records import BadBatch, RecordBatch
+from replog.spark.planning import OffsetRange
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+
+__all__ = ["RangeFetchOp", "Trimmed"]
+
+
+class Trimmed(OffsetOutOfRange):
+    """The offset is below what the partition still holds; `start` is the first offset that it does, -1 if it has others altogether."""
+
+    def __init__(self, message: str, *, start: int, topic: str, partition: int) -> None:
+        super().__init__(message, topic=topic, partition=partition)
+        self.start = start
+
+
+class RangeFetchOp(FetchOp):
+    """Fetch stored batches of a planned range from `offset` on. Result: `results.Fetch`, its records the batches as they are stored.
+
+    Everything below the range's end was committed under the leader epoch of its plan. So under each later leader epoch it is enough to
+    ask the new leader, once, whether that epoch reaches to the end of the range in its log (KIP-320): if it does not, an unclean
+    election has removed something, and the error is LogTruncated.
+
+    `rack`: ask an in-sync copy there first, if the leader is elsewhere. Whatever it cannot serve is asked of the leader.
+    """
+
+    def __init__(
+        self, one: OffsetRange, offset: int, *, max_bytes: int, wait_ms: int, deadline_ms: int, known_epoch: int, rack: str | None
+    ) -> None:
+        super().__init__(
+            one.place.topic,
+            one.place.partition,
+            offset,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            deadline_ms=deadline_ms,
+            last_epoch=one.leader_epoch,
+            known_epoch=known_epoch,
+            expected=one.identity,
+        )
+        self._stop = one.stop
+        self._rack = rack
+        self._is_near = False
+
+    def target(self, core: ClientCore, now_ms: int) -> Address | None:
+        """The leader, or at the first try a copy in the rack."""
+        leader = super().target(core, now_ms)
+        self._is_near = False
+        if leader is None or self._rack is None or self.failures or self._validating:
+            return leader
+        near = _near(core, self.topic, self.partition, leader, self._rack)
+        self._is_near = near != leader
+        return near
+
+    def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
+        if result.error:
+            return result.error
+        if result.epoch < 0:
+            self.doubtful = True
+        elif result.end_offset < self._stop:
+            self.fail(LogTruncated(self.topic, self.partition, self.offset, result.end_offset))
+            return Code.NONE
+        self.known_epoch = leader_epoch
+        return Code.NONE
+
+    def _fetched(self, core: ClientCore, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
+        if self._is_near and entry.error == Code.OFFSET_OUT_OF_RANGE:
+            return Code.REPLICA_NOT_AVAILABLE  # a copy may lag behind; the leader knows
+        if self.doubtful and not entry.error and entry.start_offset < self._stop:  # it begins in the range, with later epochs
+            self.fail(LogTruncated(self.topic, self.partition, self.offset, self.offset))
+            for piece in entry.slices:
+                piece.release()
+            return Code.NONE
+        return super()._fetched(core, entry, leader_epoch, now_ms)
+
+    def _out_of_range(self, entry: FetchedEntry) -> Exception:
+        start = entry.start_offset if entry.start_offset > self.offset else -1
+        text = f"offset {self.offset} of {self.topic}-{self.partition} is out of range"
+        return Trimmed(text, start=start, topic=self.topic, partition=self.partition)
+
+    def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
+        """Every batch verified; those that have nothing of [offset, end of the range), or are not committed, left out."""
+        assert self.place is not None
+        batches: list[Any] = []
+        position = self.offset
+        for piece in entry.slices:
+            view = piece.view()
+            at = 0
+            while at < len(view) and position < self._stop:
+                batch = RecordBatch.parse(view, at, identity=self.place.identity)
+                at += batch.length
+                if batch.end_offset <= position:
+                    continue
+                if batch.base_offset > position:
+                    raise BadBatch(f"a batch at offset {batch.base_offset} where {position} is expected")
+                if batch.end_offset > entry.high_watermark:
+                    return FetchResult(batches, position, self.last_epoch, leader_epoch, entry.high_watermark)
+                if not batch.is_control:
+                    batches.append(batch)
+                position = batch.end_offset
+        return FetchResult(batches, position, self.last_epoch, leader_epoch, entry.high_watermark)
+
+
+def _near(core: ClientCore, topic: str, partition: int, leader: Address, rack: str) -> Address:
+    """An in-sync copy in the rack; the leader if that is there, or if there is none."""
+    known = core.view.topics.get(topic)
+    place = known.partitions.get(partition) if known is not None else None
+    brokers = core.view.brokers
+    copies = [broker for broker in place.isr if broker in brokers and brokers[broker].rack == rack] if place is not None else []
+    return leader if leader in copies or not copies else copies[0]

@@ -1,0 +1,71 @@
+"""Columns of Python objects as cells of batches, by partition: what `arrow_rows` does for Arrow's columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from replog.errors import MessageTooLarge
+from replog.payload import Headers, _pack_headers
+from replog.spark.cells import Cells, Placed, packed
+from replog.spark.placing import Placement
+from replog.spark.rows import Chosen
+
+__all__ = ["placed"]
+
+
+def placed(chosen: Chosen, placement: Placement, place: Callable[[int], str], record_bytes_max: int) -> Iterator[Placed]:
+    """The records, grouped by partition, in order within each. Raises MessageTooLarge and UnknownTopicOrPartition naming the row."""
+    blobs = None if chosen.headers is None or not any(chosen.headers) else list(map(_pack_headers, chosen.headers))
+    groups = _groups(chosen, placement, place)
+    if isinstance(groups, int):
+        found = [Placed(placement.topic, groups, _cells(chosen.values, chosen.keys, blobs))]
+    else:
+        found = []
+        for number, rows in groups.items():
+            columns = [None if column is None else [column[row] for row in rows] for column in (chosen.keys, blobs)]
+            found.append(Placed(placement.topic, number, _cells([chosen.values[row] for row in rows], *columns)))
+    if any(one.cells.size > record_bytes_max for one in found):
+        _check_sizes(chosen, place, record_bytes_max)
+    yield from found
+
+
+def _cells(values: list[bytes | None], keys: list[bytes | None] | None, blobs: list[bytes | None] | None) -> Cells:
+    columns = [packed(values), *(None if one is None or one.count(None) == len(one) else packed(one) for one in (keys, blobs))]
+    first, second, third = columns
+    assert first is not None
+    return Cells(len(values), sum(len(one) for one in columns if one is not None), first, second, third)
+
+
+def _groups(chosen: Chosen, placement: Placement, place: Callable[[int], str]) -> int | dict[int, list[int]]:
+    """Rows by partition, or the one partition of all of them."""
+    keys, named = chosen.keys, chosen.partitions
+    if len(placement.numbers) == 1 and named is None:
+        return placement.keyless
+    if keys is None and named is None:
+        return placement.keyless
+    numbers = [placement.keyless] * len(chosen.values) if keys is None else placement.of_keys(keys)
+    if named is not None:
+        found = sorted({one for one in named if one is not None})
+        placement.check_named(found, lambda number: place(named.index(number)))
+        numbers = [mine if number is None else number for number, mine in zip(named, numbers, strict=True)]
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for row, number in enumerate(numbers):
+        groups[number].append(row)
+    return groups
+
+
+def _check_sizes(chosen: Chosen, place: Callable[[int], str], limit: int) -> None:
+    sizes = [0 if value is None else len(value) for value in chosen.values]
+    if chosen.keys is not None:
+        sizes = [size + (0 if key is None else len(key)) for size, key in zip(sizes, chosen.keys, strict=True)]
+    if chosen.headers is not None:
+        sizes = [size + _header_bytes(pairs) for size, pairs in zip(sizes, chosen.headers, strict=True)]
+    largest = max(sizes)
+    if largest > limit:
+        where = place(sizes.index(largest))
+        raise MessageTooLarge(f"{where}: a record of {largest} bytes is too large; max_record_bytes is {limit}")
+
+
+def _header_bytes(pairs: Headers) -> int:
+    return sum(len(name.encode()) + len(value) for name, value in pairs)

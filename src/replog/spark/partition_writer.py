@@ -1,0 +1,120 @@
+"""`PartitionWriter`: what `df.foreachPartition` and `rdd.foreachPartition` are given to write each partition to a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+from replog.client.arguments import check_choice, check_count, parse_acks
+from replog.client.client import Client
+from replog.client.partitioner import PARTITIONERS
+from replog.config import check_topic_name
+from replog.errors import UsageError
+from replog.spark.attempts import attempt
+from replog.spark.connections import Connection
+from replog.spark.delivery import Attempt, Guarantee, Sink, batch_bytes_of, check_guarantee, delivery_of
+from replog.spark.grouping import placed
+from replog.spark.placing import Topics, partitions_of
+from replog.spark.rows import RowColumns, Selector
+from replog.spark.shipping import Shipped
+from replog.spark.telling import plainly
+
+__all__ = ["PartitionWriter"]
+
+ROWS_AT_ONCE: Final = 256
+"""Rows that are looked at together: held in memory besides those that Spark's own reader holds."""
+
+
+class PartitionWriter(Shipped):
+    """Writes the rows of each partition that it is called with to a topic::
+
+        df.foreachPartition(PartitionWriter("flights", bootstrap="host:9092", key="carrier", guarantee="at-least-once"))
+
+    Made on the driver, called on executors; it opens nothing before it is called, and shares the connections of its worker process. A
+    call returns when everything is acknowledged as `acks` says, and raises what the cluster refused; then Spark runs the task again.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        bootstrap: str | Iterable[str],
+        key: Selector = None,
+        value: Selector = None,
+        headers: Selector = None,
+        partition: Selector = None,
+        format: Literal["json", "msgpack"] = "json",
+        acks: int | Literal["all"] = "all",
+        guarantee: Guarantee = "exactly-once",
+        job_id: str | None = None,
+        version: int = 0,
+        partitioner: Literal["crc32", "murmur2"] = "crc32",
+        compression: Literal["lz4"] | None = "lz4",
+        batch_bytes: int | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`key`, `value`, `headers`, `partition`: a column's name, a place in a tuple, or a function of the row.
+
+        Without `value` a row that is bytes or str is written as it is, any other one whole, as `format` says. A row goes to the
+        partition it names, else to its key's, else all such rows of a task go to one. `config` (with `batch_bytes`) is a client's:
+        `ClientConfig`. `job_id` and `version` say that another run writes the same rows again. Raises UsageError naming the argument.
+        """
+        self.topic = check_topic_name(topic)
+        self._columns = RowColumns(key, value, headers, partition, format)
+        self._columns.check()
+        check_choice("partitioner", partitioner, PARTITIONERS)
+        self._partitioner = partitioner
+        self.guarantee = check_guarantee(guarantee, "guarantee")
+        if guarantee == "at-least-once" and (job_id is not None or version):
+            raise UsageError("job_id and version are for guarantee 'exactly-once' and 'atomic': at-least-once writes rows again")
+        self.job_id = uuid4().hex if job_id is None else _text("job_id", job_id)
+        self.version = check_count("version", version, 0)
+        settings = dict(config or {})
+        if batch_bytes is not None:
+            settings["batch_bytes"] = batch_bytes
+        self._connection = Connection.of(bootstrap, settings)
+        self._acks = parse_acks(acks)
+        self._compression = check_choice("compression", compression, ("lz4", None))
+
+    @plainly
+    def __call__(self, rows: Iterable[Any]) -> None:
+        """Write one partition."""
+        with self._connection.explained() as client:
+            self._write(client, attempt(self.job_id, self.version), iter(rows))
+
+    def _write(self, client: Client, mine: Attempt, rows: Iterator[Any]) -> None:
+        config = client._core.config
+        topics = Topics(partial(partitions_of, client), partitioner=self._partitioner, task=mine.slice)
+        batch_bytes = batch_bytes_of(self._connection)
+        delivery = delivery_of(self.guarantee, acks=self._acks, compression=self._compression, batch_bytes=batch_bytes)
+        sink = delivery.begin(client, mine)
+        try:
+            self._add_all(sink, topics, mine, rows, min(config.max_record_bytes, config.buffer_bytes))
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+
+    def _add_all(self, sink: Sink, topics: Topics, mine: Attempt, rows: Iterator[Any], record_bytes_max: int) -> None:
+        done = 0
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+
+            def place(index: int, before: int = done) -> str:
+                return f"row {before + index} of Spark partition {mine.slice}"
+
+            chosen = self._columns.of(some, place)
+            for each in placed(chosen, topics.placement(self.topic), place, record_bytes_max):
+                sink.add(each)
+            done += len(some)
+
+    def __repr__(self) -> str:
+        return f"PartitionWriter({self.topic!r}, bootstrap={','.join(self._connection.bootstrap)!r}, guarantee={self.guarantee!r})"
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{name} is {value!r:.80}; it is a str that is not empty")
+    return value

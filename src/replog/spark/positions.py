@@ -1,0 +1,206 @@
+"""What the cluster is asked before anything is read: which partitions there are, what they hold, and where times are."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from replog.client.client import Client
+from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
+from replog.errors import Code, OffsetOutOfRange, Rejected, UnknownTopicOrPartition, rejection
+from replog.messages import Epochs, EpochsEntry, ListedOffset, OffsetsForLeaderEpoch
+from replog.model import PartitionId, TopicPartition
+from replog.spark.fetching import RangeFetchOp
+from replog.spark.offsets import Bound, Positions
+from replog.spark.options import ReadOptions
+from replog.spark.planning import OffsetRange
+
+__all__ = ["Held", "Lookup"]
+
+T = TypeVar("T")
+
+_SAMPLE_BYTES: Final = 64 << 10
+_RECORD_BYTES: Final = 1 << 10
+"""Where nothing could be looked at: whatever stands in the way is found by the task."""
+
+
+class Held(NamedTuple):
+    """What a partition holds, as its leader said: committed records are those of [start, latest)."""
+
+    identity: PartitionId
+    start: int
+    latest: int
+    leader_epoch: int
+
+
+class EpochEndOp(PartitionOp):
+    """Ask the leader where an epoch ends in its log. Result: offset after its last record; None: it knows no epoch as old."""
+
+    def __init__(self, place: TopicPartition, epoch: int, deadline_ms: int, expected: PartitionId) -> None:
+        super().__init__(f"where leader epoch {epoch} ends", place.topic, place.partition, deadline_ms, expected)
+        self._epoch = epoch
+
+    def message(self, core: object) -> OffsetsForLeaderEpoch:
+        """One entry."""
+        assert self.place is not None
+        return OffsetsForLeaderEpoch(self.request, [EpochsEntry(self.place.identity, self.place.leader_epoch, self._epoch)])
+
+    def answered(self, core: object, answer: object, now_ms: int) -> int:
+        """The end, or why there is none."""
+        if isinstance(answer, Epochs) and self.place is not None:
+            for result in answer.entries:
+                if result.partition == self.place.identity:
+                    if result.error == Code.NONE:
+                        self.finish(None if result.epoch < 0 else result.end_offset)
+                    return result.error
+        return Code.UNKNOWN_TOPIC_ID
+
+
+class Lookup:
+    """What one reader asks the cluster. Each raises Unavailable if it has no answer within `fetch_timeout_ms`.
+
+    A refusal that another try can overcome is asked about again, as `fetchOffset.numRetries` has it.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def places(self, *, must_exist: bool) -> list[TopicPartition]:
+        """The partitions that are read and exist now, sorted.
+
+        `must_exist`: raise UnknownTopicOrPartition for a topic or partition that is named and does not exist.
+        """
+        wished = self._options.subscription
+        if wished.pattern is not None:
+            matching = re.compile(wished.pattern).fullmatch
+            return self._again(lambda client: self._places(client, filter(matching, client.topics(timeout_s=self._timeout_s)), False))
+        if not wished.assigned:
+            return self._again(lambda client: self._places(client, wished.topics, must_exist))
+        there = self._again(lambda client: self._places(client, [topic for topic, _ in wished.assigned], must_exist))
+        places = sorted(TopicPartition(topic, number) for topic, numbers in wished.assigned for number in numbers)
+        for place in places:
+            if must_exist and place not in there:
+                numbers = ", ".join(str(one.partition) for one in there if one.topic == place.topic)
+                text = f"option assign names partition {place.partition} of topic {place.topic!r}; it has {numbers}"
+                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=place.topic, partition=place.partition)
+        return [place for place in places if place in there]
+
+    def _places(self, client: Client, topics: Iterable[str], must_exist: bool) -> list[TopicPartition]:
+        places: list[TopicPartition] = []
+        for topic in topics:
+            try:
+                places += [TopicPartition(topic, number) for number in client.partitions_for(topic, timeout_s=self._timeout_s)]
+            except UnknownTopicOrPartition:
+                if must_exist:
+                    raise
+        return sorted(places)
+
+    def held(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Held]:
+        """What each partition holds; those that do not exist are left out."""
+        return self._again(lambda client: self._held(client, list(places)))
+
+    def _held(self, client: Client, places: list[TopicPartition]) -> dict[TopicPartition, Held]:
+        found = {}
+        for place, op in self._ask(client, {place: AT_LATEST for place in places}).items():
+            if isinstance(op.error, UnknownTopicOrPartition):
+                continue
+            if op.error is not None:
+                raise op.error
+            listed: ListedOffset = op.result
+            assert op.place is not None
+            found[place] = Held(op.place.identity, listed.start_offset, listed.offset, listed.leader_epoch)
+        return found
+
+    def resolved(self, bound: Bound, held: Mapping[TopicPartition, Held]) -> Positions:
+        """Where a bound is in each of these partitions. An offset is taken as given: it may lie outside of what is held.
+
+        Raises UsageError for a partition that the bound does not name, OffsetOutOfRange for a time after the last record.
+        """
+        wanted = {place: bound.of(place) for place in held}
+        times = {place: at for place, (offset, at) in wanted.items() if offset is None and at is not None and (bound.is_time or at >= 0)}
+        found = self._again(lambda client: self._times(client, times)) if times else {}
+        positions = {}
+        for place, (offset, at) in wanted.items():
+            if offset is not None:
+                positions[place] = offset
+            elif place not in times:
+                positions[place] = held[place].start if at == AT_EARLIEST else held[place].latest
+            else:
+                positions[place] = _at_time(bound, place, times[place], found[place], held[place])
+        return positions
+
+    def _times(self, client: Client, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = {}
+        for place, op in self._ask(client, times).items():
+            if op.error is not None:
+                raise op.error
+            listed: ListedOffset = op.result
+            found[place] = listed.offset
+        return found
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[PartitionId, int]]) -> dict[TopicPartition, int | None]:
+        """Where each partition's leader epoch ends in the log of its leader of now; those that cannot say are left out."""
+        if not epochs:
+            return {}
+        with self._options.connection.explained() as client:
+            deadline_ms = client._deadline(self._timeout_s)
+            ops = {place: EpochEndOp(place, epoch, deadline_ms, identity) for place, (identity, epoch) in epochs.items()}
+            client._do_all(ops.values())
+        return {place: op.result for place, op in ops.items() if op.error is None}
+
+    def record_bytes(self, behind: Mapping[TopicPartition, tuple[Held, int]]) -> dict[TopicPartition, float]:
+        """The mean size of a record as it is stored, from the first batches at an offset of each partition."""
+        if not behind:
+            return {}
+        with self._options.connection.explained() as client:
+            deadline_ms = client._deadline(self._timeout_s)
+            ops = {place: _sample(place, has, offset, deadline_ms) for place, (has, offset) in behind.items()}
+            client._do_all(ops.values())
+        found = {}
+        for place, op in ops.items():
+            batches = op.result.records if op.error is None else []
+            if batches:
+                found[place] = sum(batch.length for batch in batches) / sum(batch.count for batch in batches)
+        mean = sum(found.values()) / len(found) if found else _RECORD_BYTES
+        return {place: found.get(place, mean) for place in behind}
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._options.fetch_timeout_ms / 1000
+
+    def _ask(self, client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetOp]:
+        """All leaders side by side: one round of questions."""
+        deadline_ms = client._deadline(self._timeout_s)
+        ops = {place: OffsetOp(place.topic, place.partition, at, deadline_ms) for place, at in wanted.items()}
+        client._do_all(ops.values())
+        return ops
+
+    def _again(self, question: Callable[[Client], T]) -> T:
+        for left in range(self._options.offset_retries, -1, -1):
+            try:
+                with self._options.connection.explained() as client:
+                    return question(client)
+            except Rejected as refusal:
+                if not (left and refusal.retriable):
+                    raise
+            threading.Event().wait(self._options.offset_retry_ms / 1000)
+        raise AssertionError("unreachable")
+
+
+def _sample(place: TopicPartition, has: Held, offset: int, deadline_ms: int) -> RangeFetchOp:
+    one = OffsetRange(place, has.identity, offset, has.latest, has.leader_epoch)
+    return RangeFetchOp(
+        one, offset, max_bytes=_SAMPLE_BYTES, wait_ms=0, deadline_ms=deadline_ms, known_epoch=has.leader_epoch, rack=None
+    )
+
+
+def _at_time(bound: Bound, place: TopicPartition, time: int, found: int, held: Held) -> int:
+    if found >= 0:
+        return min(found, held.latest)
+    if bound.or_latest:
+        return held.latest
+    text = f"option {bound.option}: no record of {place} is as young as {time}; "
+    text += "with startingOffsetsByTimestampStrategy=latest the read begins at its end then"
+    raise OffsetOutOfRange(text, topic=place.topic, partition=place.partition)

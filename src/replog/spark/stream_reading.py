@@ -1,0 +1,236 @@
+"""A streaming read: where it begins, how far each micro-batch goes, and what is noticed when records are gone.
+
+Spark keeps offsets as plain JSON in its checkpoint, in the shape of its Kafka connector: partitions and offsets, nothing else. A
+micro-batch is planned from them alone, so that a replay reads what the first try read. Which log an offset belongs to (the id of the
+topic), and under which leader epoch it was committed, is remembered by the reader of a running query, and not across restarts:
+what this finds is told in `docs/spark.md`.
+
+Where a log was replaced, offsets may go back. A micro-batch whose end is below its start reads nothing in that partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+
+from replog.errors import ReplogError
+from replog.model import PartitionId, TopicPartition
+from replog.spark.batch_reading import read_partition, within
+from replog.spark.columns import check_read_schema
+from replog.spark.losses import Losses
+from replog.spark.offsets import Positions, from_offsets, to_offsets
+from replog.spark.options import ReadOptions
+from replog.spark.planning import by_bytes, by_records, split
+from replog.spark.positions import Held, Lookup
+from replog.spark.sentences import in_a_sentence
+from replog.spark.shipping import Shipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["Refused", "StreamReading"]
+
+_GONE: Final = "the topic or the partition does not exist any more"
+_REPLACED: Final = "the topic was deleted and created again, or the partition removed and added again"
+
+
+class Refused(DataSourceStreamReader):
+    """In the place of a reader whose options are wrong: says so as soon as it is asked anything."""
+
+    def __init__(self, error: ReplogError) -> None:
+        self._error = error
+
+    @in_a_sentence()
+    def initialOffset(self) -> dict[str, Any]:
+        """Raises."""
+        raise self._error
+
+    @in_a_sentence()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Raises."""
+        raise self._error
+
+    @in_a_sentence()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raises."""
+        raise self._error
+
+    @in_a_sentence()
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises."""
+        raise self._error
+
+
+class _Seen(NamedTuple):
+    """The log that the offsets of a partition were of when it was last asked for, and the leader epoch then."""
+
+    identity: PartitionId
+    leader_epoch: int
+
+
+class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of one run of a query. Its questions are asked in one process of the driver's host; `read` runs in tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_read_schema(schema, headers=options.include_headers)
+        self._options = options
+        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._seen: dict[TopicPartition, _Seen] = {}
+        self._initial: Positions | None = None
+        self._begun = False
+        self._target: Positions | None = None
+        """Where an `availableNow` run ends."""
+        self._reported: Positions = {}
+
+    # ------------------------------------------------------------------------------------------------------- offsets
+
+    @in_a_sentence()
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. Spark asks twice, and must hear the same."""
+        if self._initial is None:
+            options, lookup = self._options, Lookup(self._options)
+            places = lookup.places(must_exist=True)
+            options.start.check_named(places)
+            held = lookup.held(places)
+            self._initial = lookup.resolved(options.start, held)
+            self._see(held)
+        return to_offsets(self._initial)
+
+    @in_a_sentence()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends."""
+        begin = from_offsets(start)
+        if self._begins_at_latest(begin):
+            return start
+        held = self._held()
+        self._reported = {place: has.latest for place, has in held.items()}
+        for place in sorted(begin.keys() - held.keys()):
+            self._losses.lost(place, begin[place], begin[place], _GONE)
+        back = self._replaced(begin, held)
+        self._see(held)
+        if back:
+            return to_offsets({place: back.get(place, begin[place]) for place in begin if place in held})
+        latest = self._latest(begin, held)
+        first = {place: max(begin.get(place, 0), held[place].start) for place in latest}
+        return to_offsets(self._limited(first, latest, limit, held))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What a micro-batch is limited to. Spark takes one limit; with both options, `latestOffset` keeps to the second by itself."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    @in_a_sentence()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The run that begins ends with what is there now."""
+        self._target = {place: has.latest for place, has in self._held().items()}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends that were last heard of: what is beyond the offset of the micro-batch is the lag."""
+        return to_offsets(self._reported) or None
+
+    # ----------------------------------------------------------------------------------------------------- partitions
+
+    @in_a_sentence()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of the micro-batch between two offsets; after a restart for the one that was under way."""
+        begin, stop = from_offsets(start), from_offsets(end)
+        held = Lookup(self._options).held(sorted(stop))
+        kept = {}
+        for place in sorted(stop):
+            has, seen = held.get(place), self._seen.get(place)
+            first = begin.get(place, has.start if has is not None else 0)
+            if first >= stop[place]:
+                continue
+            if has is None:
+                self._losses.lost(place, first, stop[place], _GONE)
+            elif seen is not None and seen.identity != has.identity:
+                self._losses.lost(place, first, stop[place], _REPLACED)
+            else:
+                # Under the epoch in which the end was looked up: if another one has begun since, tasks find out what that means.
+                kept[place] = has if seen is None else has._replace(leader_epoch=seen.leader_epoch)
+                begin[place] = first
+        self._see(kept)
+        ranges = within(kept, begin, stop, self._losses)
+        return [InputPartition(one) for one in split(ranges, self._options.min_partitions, self._options.max_records_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_partition(self._options, partition)
+
+    # ------------------------------------------------------------------------------------------------------- internal
+
+    def _held(self) -> dict[TopicPartition, Held]:
+        lookup = Lookup(self._options)
+        return lookup.held(lookup.places(must_exist=False))
+
+    def _see(self, held: Mapping[TopicPartition, Held]) -> None:
+        self._seen.update({place: _Seen(has.identity, has.leader_epoch) for place, has in held.items()})
+
+    def _begins_at_latest(self, begin: Positions) -> bool:
+        """Whether the first micro-batch is to be empty.
+
+        If it failed, its replay would look up where "latest" is again, and skip what was written meanwhile. An empty one has nothing
+        to replay; the next ones begin at an offset that is in the checkpoint.
+        """
+        is_first = not self._begun and self._options.start.follows_latest and begin == self._initial
+        self._begun = True
+        return is_first
+
+    def _replaced(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> Positions:
+        """Where to go on in logs that do not have any more what was read; each is a loss.
+
+        Nothing is read twice there: in another log, and above the place where the old one was cut, everything is new.
+        """
+        newer = {
+            place: (has.identity, seen.leader_epoch)
+            for place, has in held.items()
+            if place in begin and (seen := self._seen.get(place)) and seen.identity == has.identity and seen.leader_epoch < has.leader_epoch
+        }
+        ends = Lookup(self._options).epoch_ends(newer)
+        back: Positions = {}
+        for place in sorted(begin.keys() & held.keys()):
+            has, offset, seen = held[place], begin[place], self._seen.get(place)
+            cut = ends.get(place, offset)
+            kept = has.start if cut is None else cut
+            if seen is not None and seen.identity != has.identity:
+                back[place] = has.start
+                self._losses.lost(place, offset, offset, _REPLACED)
+            elif kept < offset:
+                back[place] = kept
+                self._losses.lost(place, kept, offset, "an unclean election removed them")
+            elif has.latest < offset:
+                back[place] = has.latest
+                self._losses.lost(place, has.latest, offset, f"the partition ends before offset {has.latest}: {_REPLACED}")
+        return back
+
+    def _latest(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> Positions:
+        """The ends of what there is, or of what this run is to read."""
+        latest: Positions = {}
+        for place, has in held.items():
+            if self._target is None:
+                latest[place] = has.latest
+            elif place in self._target:
+                latest[place] = max(min(has.latest, self._target[place]), begin.get(place, 0))
+            elif place in begin:
+                latest[place] = begin[place]
+        return latest
+
+    def _limited(self, begin: Positions, latest: Positions, limit: ReadLimit, held: Mapping[TopicPartition, Held]) -> Positions:
+        ends = latest
+        max_bytes = None
+        if isinstance(limit, ReadMaxRows):
+            ends = by_records(begin, ends, limit.max_rows)
+            max_bytes = self._options.max_bytes_per_trigger
+        elif isinstance(limit, ReadMaxBytes):
+            max_bytes = limit.max_bytes
+        if max_bytes is not None:
+            behind = {place: (held[place], begin[place]) for place in ends if ends[place] > begin[place]}
+            ends = by_bytes(begin, ends, max_bytes, Lookup(self._options).record_bytes(behind))
+        return ends

@@ -1,0 +1,87 @@
+"""A real Spark session for the tests of a run, and a cluster for each test that Spark's workers reach over TCP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.java import java_home
+
+import replog
+from replog.spark.connections import close_clients
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.streaming.pollingDelay": "50ms",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here needs the extra `spark`, and most need Java. Run them without `-n`: each pytest process starts a Java of its own."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What Spark takes from the environment: its Java, the Python of its workers, where these find replog, and the loopback address."""
+    source = str(Path(replog.__file__).resolve().parents[1])
+    wished = {
+        "JAVA_HOME": str(java_home(tmp_path_factory.mktemp("java"))),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    before = {name: os.environ.get(name) for name in wished}
+    os.environ.update(wished)
+    yield
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture(scope="session")
+def spark(spark_environment: None) -> Iterator[SparkSession]:
+    """Two tasks at a time, each with four attempts."""
+    from pyspark.sql import SparkSession
+
+    from replog.spark import register
+
+    builder = SparkSession.builder.master("local[2,4]").appName("replog")
+    for key, value in QUIET.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def cluster() -> Iterator[replog.Cluster]:
+    """One broker in this process, in memory."""
+    config = {"retention_check_ms": 20, "deletion_delay_ms": 0}
+    with replog.Cluster(brokers=1, listen="tcp://127.0.0.1:0", config=config) as cluster:
+        yield cluster
+        close_clients()  # those of this process: the tests that need no Spark read in it
+
+
+@pytest.fixture
+def servers(cluster: replog.Cluster) -> str:
+    """What `replog.bootstrap.servers` is."""
+    return ",".join(cluster.endpoints)

@@ -1,0 +1,266 @@
+"""Streaming reads without Spark around them: offsets, limits, replays, and logs that change under a running query."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from tests.integration.spark.reading import LONG_AGO_MS, ROLLING, append, latest, micro_batch, recreated, stream, trimmed
+
+import replog
+from replog.errors import UnknownTopicOrPartition, UsageError
+from replog.spark.losses import DataLost
+
+T = {"subscribe": "t", "startingOffsets": "earliest"}
+
+
+def values(found: list[tuple[int, int, bytes | None]]) -> list[str]:
+    return [value.decode() for _, _, value in found if value is not None]
+
+
+def test_each_micro_batch_goes_on_where_the_one_before_ended(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t", partitions=2)
+    append(cluster, ["a", "b"])
+    reader = stream(servers, **T)
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 0, "1": 0}}
+    assert reader.initialOffset() == start
+    end = latest(reader, start)
+    assert end == {"t": {"0": 2, "1": 0}}
+    assert reader.reportLatestOffset() == end
+    assert values(micro_batch(reader, start, end)) == ["a", "b"]
+    assert latest(reader, end) == end
+    assert reader.partitions(end, end) == []
+    append(cluster, ["c"], partition=1)
+    following = latest(reader, end)
+    assert micro_batch(reader, end, following) == [(1, 0, b"c")]
+    assert micro_batch(stream(servers, **T), start, end) == [(0, 0, b"a"), (0, 1, b"b")]  # a replay after a restart asks nothing else
+
+
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": {"t": {"0": -1}}}, {"startingTimestamp": 9_000, "strategy": "latest"}])
+def test_a_stream_from_the_latest_begins_with_an_empty_micro_batch(cluster: replog.Cluster, servers: str, options: dict[str, Any]) -> None:
+    """Otherwise what comes between two looks at "latest" could be skipped by a replay of the first one."""
+    cluster.create_topic("t")
+    append(cluster, ["before"], timestamp_ms=1_000)
+    given = {{"strategy": "startingOffsetsByTimestampStrategy"}.get(name, name): value for name, value in options.items()}
+    reader = stream(servers, subscribe="t", **given)
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 1}}
+    append(cluster, ["meanwhile"], timestamp_ms=2_000)
+    assert reader.initialOffset() == start
+    assert latest(reader, start) == start
+    assert values(micro_batch(reader, start, latest(reader, start))) == ["meanwhile"]
+
+
+def test_a_stream_from_the_earliest_begins_at_once(cluster: replog.Cluster, servers: str) -> None:
+    """A run that has one micro-batch only reads what there is."""
+    cluster.create_topic("t")
+    append(cluster, ["a"])
+    reader = stream(servers, **T)
+    assert latest(reader, reader.initialOffset()) == {"t": {"0": 1}}
+
+
+def test_limits_are_shared_in_proportion_to_what_is_behind(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t", partitions=3)
+    append(cluster, [str(n) for n in range(60)])
+    append(cluster, [str(n) for n in range(20)], partition=1)
+    reader = stream(servers, maxOffsetsPerTrigger=8, **T)
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(8)
+    start = reader.initialOffset()
+    end = latest(reader, start, limit)
+    assert end == {"t": {"0": 6, "1": 2, "2": 0}}
+    assert latest(reader, end, ReadAllAvailable()) == {"t": {"0": 60, "1": 20, "2": 0}}
+    assert reader.reportLatestOffset() == {"t": {"0": 60, "1": 20, "2": 0}}
+
+
+def test_bytes_are_limited_by_how_large_records_are(cluster: replog.Cluster, servers: str) -> None:
+    """One record to a batch, with its header of 92 bytes: some 120 bytes each in one partition, 1,120 in the other."""
+    cluster.create_topic("t", partitions=2)
+    for n in range(20):
+        append(cluster, [f"{n:09}"])
+        cluster.append("t", 1, [random.Random(n).randbytes(1_000)])
+    reader = stream(servers, maxBytesPerTrigger=5_000, **T)
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxBytes(5_000)
+    start = reader.initialOffset()
+    assert latest(reader, start, limit) == {"t": {"0": 4, "1": 4}}
+    assert latest(reader, start, ReadMaxBytes(1)) == {"t": {"0": 1, "1": 1}}
+    assert latest(reader, start, ReadMaxBytes(50_000)) == {"t": {"0": 20, "1": 20}}
+    reader = stream(servers, maxBytesPerTrigger=5_000, maxOffsetsPerTrigger=6, **T)
+    assert reader.getDefaultReadLimit() == ReadMaxRows(6)
+    assert latest(reader, start, ReadMaxRows(6)) == {"t": {"0": 3, "1": 3}}
+    assert latest(reader, start, ReadMaxRows(30)) == {"t": {"0": 4, "1": 4}}
+
+
+def test_available_now_ends_with_what_was_there(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t")
+    append(cluster, ["a", "b", "c"])
+    reader = stream(servers, **T)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    append(cluster, ["later"])
+    cluster.add_partitions("t", 2)
+    append(cluster, ["elsewhere"], partition=1)
+    first = latest(reader, start, ReadMaxRows(2))
+    end = latest(reader, first, ReadMaxRows(2))
+    assert (first, end) == ({"t": {"0": 2}}, {"t": {"0": 3}})
+    assert latest(reader, end, ReadMaxRows(2)) == end
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t1")
+    append(cluster, ["a"], topic="t1")
+    reader = stream(servers, subscribePattern="t[0-9]+")
+    start = latest(reader, reader.initialOffset())
+    assert start == {"t1": {"0": 1}}
+    cluster.add_partitions("t1", 2)
+    cluster.create_topic("t22")
+    cluster.create_topic("t22x")
+    append(cluster, ["b"], topic="t1", partition=1)
+    append(cluster, ["c"], topic="t22")
+    append(cluster, ["d"], topic="t22x")
+    end = latest(reader, start)
+    assert end == {"t1": {"0": 1, "1": 1}, "t22": {"0": 1}}
+    assert values(micro_batch(reader, start, end)) == ["b", "c"]
+    assert values(micro_batch(stream(servers, subscribePattern="t[0-9]+"), start, end)) == ["b", "c"]
+
+
+def test_a_topic_that_does_not_exist(servers: str) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'; there are no topics yet"):
+        stream(servers, **T).initialOffset()
+
+
+def test_an_edited_checkpoint_is_explained(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t")
+    with pytest.raises(UsageError, match="the offset of the stream has 'x' for partition 0 of topic 't'; a whole number is expected"):
+        latest(stream(servers, **T), {"t": {"0": "x"}})
+
+
+# ------------------------------------------------------------------------------------------------------------- losses
+
+
+def begun(client: replog.Client, servers: str, fails: bool, count: int = 3) -> tuple[Any, dict[str, Any]]:
+    """A reader that has read so many records of topic t, and its offset."""
+    append(client, [f"old{n}" for n in range(count)], timestamp_ms=LONG_AGO_MS)
+    reader = stream(servers, failOnDataLoss=fails, **T)
+    start = reader.initialOffset()
+    end = latest(reader, start)
+    assert len(micro_batch(reader, start, end)) == count
+    return reader, end
+
+
+def go_on(reader: Any, start: dict[str, Any], batches: int = 3) -> list[str]:
+    """The next micro-batches."""
+    found: list[str] = []
+    for _ in range(batches):
+        end = latest(reader, start)
+        found += values(micro_batch(reader, start, end))
+        start = end
+    return found
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("written", [1, 3, 5])
+def test_a_recreated_topic_is_noticed_whatever_it_holds(cluster: replog.Cluster, servers: str, fails: bool, written: int) -> None:
+    """Also with as many records as the old one had, or more: offsets alone would not tell."""
+    cluster.create_topic("t")
+    reader, start = begun(cluster, servers, fails)
+    recreated(cluster)
+    append(cluster, [f"new{n}" for n in range(written)])
+    if fails:
+        with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic was deleted and created"):
+            latest(reader, start)
+    else:
+        assert go_on(reader, start) == [f"new{n}" for n in range(written)]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_recreated_between_an_end_and_its_plan(cluster: replog.Cluster, servers: str, fails: bool) -> None:
+    cluster.create_topic("t")
+    reader, start = begun(cluster, servers, fails)
+    append(cluster, ["lost"])
+    end = latest(reader, start)
+    recreated(cluster)
+    append(cluster, [f"new{n}" for n in range(6)])
+    if fails:
+        with pytest.raises(DataLost, match="t-0: offsets 3 to 3 cannot be read any more: the topic was deleted and created again"):
+            reader.partitions(start, end)
+    else:
+        assert micro_batch(reader, start, end) == []
+        assert go_on(reader, end) == [f"new{n}" for n in range(6)]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_recreated_while_the_query_was_stopped(cluster: replog.Cluster, servers: str, fails: bool) -> None:
+    """A new reader has offsets alone: it notices that there are too many of them, and reads nothing twice."""
+    cluster.create_topic("t")
+    _, start = begun(cluster, servers, fails)
+    recreated(cluster)
+    append(cluster, ["new0"])
+    reader = stream(servers, failOnDataLoss=fails, **T)
+    if fails:
+        with pytest.raises(DataLost, match="t-0: offsets 1 to 2 cannot be read any more: the partition ends before offset 1"):
+            latest(reader, start)
+    else:
+        end = latest(reader, start)
+        assert end == {"t": {"0": 1}}
+        assert micro_batch(stream(servers, failOnDataLoss=fails, **T), start, end) == []
+        append(cluster, ["new1"])
+        assert go_on(reader, end) == ["new1"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_is_deleted(cluster: replog.Cluster, servers: str, fails: bool) -> None:
+    cluster.create_topic("t")
+    reader, start = begun(cluster, servers, fails)
+    cluster.delete_topic("t")
+    if fails:
+        with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic or the partition"):
+            latest(reader, start)
+    else:
+        end = latest(reader, start)
+        assert end == {}
+        assert micro_batch(reader, start, end) == []
+        cluster.create_topic("t")
+        append(cluster, ["new"])
+        assert go_on(reader, end) == ["new"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_deleted_between_an_end_and_its_plan(cluster: replog.Cluster, servers: str, fails: bool) -> None:
+    cluster.create_topic("t")
+    reader, start = begun(cluster, servers, fails)
+    append(cluster, ["lost"])
+    end = latest(reader, start)
+    cluster.delete_topic("t")
+    if fails:
+        with pytest.raises(DataLost, match="t-0: offsets 3 to 3 cannot be read any more: the topic or the partition does not exist"):
+            reader.partitions(start, end)
+    else:
+        assert micro_batch(reader, start, end) == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_is_trimmed_before_it_is_read(cluster: replog.Cluster, servers: str, fails: bool) -> None:
+    cluster.create_topic("t", **ROLLING)
+    reader, start = begun(cluster, servers, fails, 2)
+    append(cluster, ["lost"], timestamp_ms=LONG_AGO_MS)
+    append(cluster, ["kept"])
+    assert trimmed(cluster) == 3
+    end = latest(reader, start)
+    if fails:
+        with pytest.raises(DataLost, match="t-0: offsets 2 to 2 cannot be read any more: the partition begins at offset 3 by now"):
+            reader.partitions(start, end)
+    else:
+        assert values(micro_batch(reader, start, end)) == ["kept"]
+
+
+def test_what_is_trimmed_after_it_was_read_is_no_loss(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t", **ROLLING)
+    reader, start = begun(cluster, servers, True)
+    append(cluster, ["kept"])
+    assert trimmed(cluster) == 3
+    assert go_on(reader, start) == ["kept"]

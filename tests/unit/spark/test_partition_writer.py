@@ -1,0 +1,167 @@
+"""`PartitionWriter` without Spark around it: what it refuses, what it carries along, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+from zlib import crc32
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import Row
+
+import replog
+from replog.client.partitioner import murmur2_partition
+from replog.errors import MessageTooLarge, UnknownTopicOrPartition, UsageError
+from replog.spark import PartitionWriter
+from replog.spark.connections import close_clients
+from replog.spark.delivery import AppendingSink, Attempt
+
+
+def writer(topic: str = "t", **how: Any) -> PartitionWriter:
+    how.setdefault("bootstrap", "127.0.0.1:9")
+    how.setdefault("guarantee", "at-least-once")
+    return PartitionWriter(topic, **how)
+
+
+@pytest.fixture
+def cluster() -> Iterator[replog.Cluster]:
+    with replog.Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=3)
+        yield cluster
+
+
+def write(cluster: replog.Cluster, rows: Any, *, task: int = 0, **how: Any) -> None:
+    writer(**how)._write(cluster, Attempt("job", 0, task, 0), iter(rows))
+
+
+def test_rows_by_key(cluster: replog.Cluster) -> None:
+    rows = [Row(id=n, carrier=f"c{n % 7}") for n in range(1_000)]
+    write(cluster, rows, key="carrier")
+    found: dict[bytes, list[int]] = {}
+    for record in cluster.read("t"):
+        assert record.key is not None
+        assert record.partition == crc32(record.key) % 3
+        assert json.loads(record.value or b"")["carrier"] == record.key.decode()
+        found.setdefault(record.key, []).append(json.loads(record.value or b"")["id"])
+    assert found == {b"c%d" % k: list(range(k, 1_000, 7)) for k in range(7)}
+
+
+@pytest.mark.parametrize(("task", "partition"), [(0, 0), (1, 1), (5, 2)])
+def test_rows_without_keys_stay_together(cluster: replog.Cluster, task: int, partition: int) -> None:
+    write(cluster, (b"%d" % n for n in range(600)), task=task)
+    assert [(r.partition, r.value) for r in cluster.read("t")] == [(partition, b"%d" % n) for n in range(600)]
+
+
+def test_every_way_to_choose(cluster: replog.Cluster) -> None:
+    rows = [{"k": b"k", "v": "v", "h": {"a": b"1"}, "p": 2}]
+    write(cluster, rows, key="k", value="v", headers="h", partition="p")
+    write(cluster, rows, key=lambda row: row["k"], value=lambda row: row["v"].upper(), partition=lambda row: 0)
+    write(cluster, [("k", "v")], key=0, value=1, partitioner="murmur2", compression=None, acks=1)
+    found = [(r.partition, r.key, r.value, r.headers) for r in cluster.read("t")]
+    assert found[0] == (0, b"k", b"V", [])
+    assert (2, b"k", b"v", [("a", b"1")]) in found
+    assert (murmur2_partition(b"k", 3), b"k", b"v", []) in found
+
+
+def test_no_rows(cluster: replog.Cluster) -> None:
+    write(cluster, [])
+    assert list(cluster.read("t")) == []
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_task(cluster: replog.Cluster) -> None:
+    rows = [Row(v="x")] * 700 + [Row(v=1)]
+    with pytest.raises(UsageError, match="column 'v' of row 700 of Spark partition 9 is int; a value is bytes, str or None"):
+        write(cluster, rows, value="v", task=9)
+    with pytest.raises(MessageTooLarge, match="row 300 of Spark partition 0: a record of 9000000 bytes is too large; max_record_bytes is"):
+        write(cluster, [b""] * 300 + [b"x" * 9_000_000])
+    with pytest.raises(UnknownTopicOrPartition, match="row 257 of Spark partition 0: topic 't' has no partition 3; it has 0, 1, 2"):
+        write(cluster, [(0,)] * 257 + [(3,)], partition=0)
+
+
+def test_an_unknown_topic(cluster: replog.Cluster) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 'orders'; known topics are t"):
+        write(cluster, [b"x"], topic="orders")
+
+
+def test_rows_are_taken_as_they_are_needed(cluster: replog.Cluster) -> None:
+    taken = 0
+
+    def rows() -> Iterator[bytes]:
+        nonlocal taken
+        for taken in range(1, 2_001):  # noqa: B007  # read by the function around it
+            yield b"x" * 1_000
+
+    sizes = []
+    mine = writer()
+    add = mine._add_all
+
+    def watched(sink: Any, *rest: Any) -> None:
+        original = sink.add
+        sink.add = lambda placed: (sizes.append((taken, placed.cells.records)), original(placed))
+        add(sink, *rest)
+
+    mine._add_all = watched  # type: ignore[method-assign]
+    mine._write(cluster, Attempt("job", 0, 0, 0), rows())
+    assert sizes[0][0] <= 256
+    assert max(records for _, records in sizes) <= 256
+    assert sum(records for _, records in sizes) == 2_000
+
+
+def test_a_task_that_fails_leaves_nothing_to_be_sent(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    abandoned: list[AppendingSink] = []
+    monkeypatch.setattr(AppendingSink, "abandon", lambda sink: abandoned.append(sink))
+    with pytest.raises(UsageError, match="row 1 of Spark partition 0 is int"):
+        write(cluster, [b"x", 1])
+    assert len(abandoned) == 1
+    assert list(cluster.read("t")) == []
+
+
+def test_it_travels() -> None:
+    limit = 3
+    made = writer(key=lambda row: row[:limit], config={"request_timeout_ms": 5_000}, batch_bytes=1_000)
+    there = cloudpickle.loads(cloudpickle.dumps(made))
+    assert there._columns.key("abcdef") == "abc"
+    assert (there.topic, there.job_id, there._connection, there._acks) == (made.topic, made.job_id, made._connection, made._acks)
+    assert dict(there._connection.settings) == {"batch_bytes": 1_000, "request_timeout_ms": 5_000}
+    plain = ForkingPickler.loads(bytes(ForkingPickler.dumps(writer(key="k"))))
+    assert isinstance(plain, PartitionWriter)
+    assert repr(plain) == "PartitionWriter('t', bootstrap='tcp://127.0.0.1:9', guarantee='at-least-once')"
+
+
+def test_each_has_a_job_of_its_own() -> None:
+    assert len({writer().job_id for _ in range(10)}) == 10
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"topic": "a/b"}, "topic name 'a/b' has '/'"),
+        ({"bootstrap": "nobody"}, "nobody"),
+        ({"key": 1.5}, "key is 1.5"),
+        ({"format": "xml"}, "format is 'xml'; allowed are 'json', 'msgpack'"),
+        ({"acks": 2}, "acks is 2; allowed are 0, 1, \"all\""),
+        ({"guarantee": "exactly-once"}, "guarantee is 'exactly-once'; allowed is 'at-least-once'"),
+        ({"guarantee": "once"}, "guarantee is 'once'"),
+        ({"partitioner": "crc"}, "partitioner is 'crc'; allowed are 'crc32', 'murmur2'; did you mean 'crc32'"),
+        ({"compression": "zstd"}, "compression is 'zstd'; allowed are 'lz4', None"),
+        ({"batch_bytes": 1}, "batch_bytes is 1; allowed are 64 to"),
+        ({"config": {"batch_byte": 1}}, "unknown configuration key 'batch_byte'; did you mean 'batch_bytes'"),
+        ({"job_id": "x"}, "job_id and version are for guarantee 'exactly-once' and 'atomic'"),
+        ({"version": 3}, "job_id and version are for guarantee 'exactly-once' and 'atomic'"),
+        ({"version": -1, "job_id": "x"}, "job_id and version are for"),
+    ],
+)
+def test_what_it_refuses(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        writer(**how)
+
+
+def test_a_cluster_that_nobody_reaches_is_named() -> None:
+    try:
+        with pytest.raises(replog.Unavailable, match=r"no broker was reached at tcp://127.0.0.1:9"):
+            writer(config={"request_timeout_ms": 200})([b"x"])
+    finally:
+        close_clients()
