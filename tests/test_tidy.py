@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("config",),
     ("records", "payload"),
+    ("marks",),
     ("messages",),
     ("codec",),
     ("ports",),

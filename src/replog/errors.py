@@ -80,6 +80,7 @@ __all__ = [
     "Unavailable",
     "UnknownLeaderEpoch",
     "UnknownServerError",
+    "UnknownStage",
     "UnknownTopicId",
     "UnknownTopicOrPartition",
     "UsageError",
@@ -408,6 +409,10 @@ class LogDirectoryFull(Rejected, code=1001, retriable=True):
     """The broker's disk is full; nothing was stored."""
 
 
+class UnknownStage(Rejected, code=1002):
+    """What is to be published is not with the leader, or not whole: it has expired, or was with an earlier leader. Stage it again."""
+
+
 def error_name(code: int) -> str:
     """The name of a code, for people: `error_name(6) == "NotLeaderOrFollower"`."""
     if code == NONE:
@@ -477,3 +482,4 @@ class Code:
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
     LOG_DIRECTORY_FULL = 1001
+    UNKNOWN_STAGE = 1002

@@ -23,8 +23,7 @@ changes. Little endian, no padding::
 * `header crc` is crc32c over front bytes 0 to 43 and the payload crc: it binds the payload to *this* place of *this*
   log, so that a misplaced or stale write is detected although its payload is intact (RELIABILITY: misdirected write).
 * `attributes`: bits 0-2 codec (0 none, 1 lz4), bits 3-5 payload format (0 columns: `replog.payload`), bit 6 control batch,
-  bit 7 group end.
-* The extension is opaque here: its first use is the writer key and version of append-once (design, section 8).
+  bit 7: more batches of its group follow. The extension is the mark of a writer (`replog.marks`), opaque here.
 """
 
 from __future__ import annotations
@@ -59,6 +58,7 @@ __all__ = [
     "encode_values",
     "read_header",
     "record_size",
+    "sealed",
     "stamp",
     "with_producer",
 ]
@@ -80,7 +80,7 @@ FORMAT_MASK: Final = 0b0011_1000
 FORMAT_SHIFT: Final = 3
 FORMAT_COLUMNS: Final = 0
 CONTROL_BIT: Final = 1 << 6
-GROUP_END_BIT: Final = 1 << 7
+GROUP_OPEN_BIT: Final = 1 << 7  # readers see a group whole, or not at all
 
 NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
@@ -182,7 +182,7 @@ class RecordBatch:
             raise BadBatch(
                 f"producer {self.producer_id} with epoch {self.producer_epoch} and sequence {self.base_sequence}", Code.INVALID_RECORD
             )
-        if self.attributes & (CONTROL_BIT | GROUP_END_BIT):
+        if self.attributes & (CONTROL_BIT | GROUP_OPEN_BIT):
             raise BadBatch(f"attributes {self.attributes:#06x}: control and group bits are the log's own", Code.INVALID_RECORD)
         if crc32c(memoryview(self.body)[4:]) != self.payload_crc:
             raise BadBatch("the batch does not match its payload checksum")
@@ -204,7 +204,7 @@ class RecordBatch:
 
     @property
     def extension(self) -> bytes:
-        """The length-prefixed extension; empty for now."""
+        """The mark of a writer; empty for most."""
         return bytes(self.body[BODY_HEADER.size : BODY_HEADER.size + self.extension_bytes])
 
     @property
@@ -388,10 +388,10 @@ def _frame(
         parts = smaller
         attributes |= CODEC_LZ4
     header = BODY_HEADER.pack(0, attributes, len(extension), count, base_ms, last_ms, producer_id, producer_epoch, base_sequence)
-    return _sealed([b"".join((header[4:], extension, parts[0])), *parts[1:]])
+    return sealed([b"".join((header[4:], extension, parts[0])), *parts[1:]])
 
 
-def _sealed(parts: list[columns.Buffer]) -> bytes:
+def sealed(parts: list[columns.Buffer]) -> bytes:
     """The body: a checksum over these parts, and the parts."""
     crc = 0
     for part in parts:
@@ -403,7 +403,7 @@ def with_producer(body: bytes | memoryview, *, producer_id: int, producer_epoch:
     """The same records under another producer identity or sequence: a new body with a new checksum."""
     fields = BODY_HEADER.unpack_from(body)
     header = BODY_HEADER.pack(*fields[:6], producer_id, producer_epoch, base_sequence)
-    return _sealed([header[4:], memoryview(body)[BODY_HEADER.size :]])
+    return sealed([header[4:], memoryview(body)[BODY_HEADER.size :]])
 
 
 # ------------------------------------------------------------------------------------------------------ records, decoded

@@ -59,6 +59,7 @@ TABLE = """
 107 IneligibleReplica yes
 108 NewLeaderElected yes
 1001 LogDirectoryFull yes
+1002 UnknownStage no
 """
 
 

@@ -168,8 +168,8 @@ def test_a_large_payload_is_never_compressed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_extension_is_carried_and_the_bits_are_kept() -> None:
-    batch = RecordBatch(encode_values([b"x"], now_ms=5, extension=b"key:1", attributes=r.GROUP_END_BIT | r.CONTROL_BIT))
-    assert (batch.extension, batch.is_control, bool(batch.attributes & r.GROUP_END_BIT)) == (b"key:1", True, True)
+    batch = RecordBatch(encode_values([b"x"], now_ms=5, extension=b"key:1", attributes=r.GROUP_OPEN_BIT | r.CONTROL_BIT))
+    assert (batch.extension, batch.is_control, bool(batch.attributes & r.GROUP_OPEN_BIT)) == (b"key:1", True, True)
     assert BatchReader(batch).values() == [b"x"]
     with pytest.raises(AssertionError, match="codec or the format"):
         encode_values([b"x"], now_ms=5, attributes=1)
@@ -279,7 +279,7 @@ def test_the_limit_of_a_reader_holds_before_it_decompresses() -> None:
         ({}, {"length_max": 100}, Code.MESSAGE_TOO_LARGE),
         ({}, {"records_max": 1}, Code.INVALID_RECORD),
         ({"attributes": r.CONTROL_BIT}, {}, Code.INVALID_RECORD),
-        ({"attributes": r.GROUP_END_BIT}, {}, Code.INVALID_RECORD),
+        ({"attributes": r.GROUP_OPEN_BIT}, {}, Code.INVALID_RECORD),
         ({"producer_id": -2}, {}, Code.INVALID_RECORD),
         ({"producer_id": 5}, {}, Code.INVALID_RECORD),
         ({"producer_id": 5, "producer_epoch": 0}, {}, Code.INVALID_RECORD),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from replog.broker.appending import Appending
 from replog.broker.commands import TOPIC_DELETED, Commands
 from replog.broker.durability import FlushReports, flushed_aside
 from replog.broker.fetching import Fetching
@@ -20,7 +21,7 @@ from replog.broker.reports import Reports
 from replog.broker.routing import Routing
 from replog.broker.sessions import Sessions
 from replog.broker.upkeep import Upkeep
-from replog.broker.waiting import WaitingAppend, WaitingAppends, answer
+from replog.broker.waiting import WaitingAppends
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
 from replog.messages import (
@@ -40,23 +41,21 @@ from replog.messages import (
     OffsetsForLeaderEpoch,
     PartitionNotice,
     Produce,
-    Produced,
-    ProducedEntry,
-    ProduceEntry,
+    Publish,
     Registered,
     ReplicaStates,
     ReplicaStatesAnswer,
+    Stage,
     StopEntry,
     StopReplica,
     Unsent,
     UpdateMetadata,
 )
-from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
+from replog.model import Address, PartitionId
 from replog.partition.following import Followed
 from replog.partition.partition import Partition
 from replog.partition.self_checks import SelfChecks
 from replog.ports import Event, FlushDone, Ids, LogDirectory, Outbox
-from replog.records import BadBatch, RecordBatch
 
 __all__ = ["Broker"]
 
@@ -78,6 +77,11 @@ class Broker:
         self._proposals = Proposals(broker_id, self.outbox, config)
         self._upkeep = Upkeep(directory, self.partitions, config)
         self._offsets = Offsets(self.partitions, self.routing, failed=self._fail)
+        self._appending = Appending(
+            self.outbox, self.partitions, directory.staging, config, waiting=self._waiting, upkeep=self._upkeep, sessions=self._sessions,
+            unknown=self._offsets.unknown, moved=self._moved, failed=self._fail, event=self._event,
+        )  # fmt: skip
+        self._publishing = self._appending.publishing
         self._forwarding = Forwarding(self.outbox, self.partitions, self.routing, config)
         self.leaving = Leaving(broker_id, self.outbox, self._commands)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
@@ -85,7 +89,9 @@ class Broker:
         self._directory_failed = False
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
-            Produce: self.on_produce,
+            Produce: self._appending.on_produce,
+            Stage: self._publishing.on_stage,
+            Publish: self._publishing.on_publish,
             Fetch: self._sessions.on_fetch,
             Fetched: self.on_fetched,
             Flushed: self.on_flushed,
@@ -125,6 +131,9 @@ class Broker:
         """End of a poll: answer what became ready, ask for more, run the timers that are due."""
         upkeep = self._upkeep
         upkeep.wall_ms = wall_ms
+        due = self._publishing.due_ms
+        if due is not None and now_ms >= due:
+            self._publishing.run(now_ms)
         sessions = self._sessions
         if sessions.dirty:
             sessions.answer_ready(now_ms)
@@ -145,6 +154,7 @@ class Broker:
 
     def _timers(self, now_ms: int) -> None:
         self._waiting.expire(now_ms)
+        self._publishing.expire(now_ms)
         if now_ms >= self._upkeep.lag_check_ms:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
@@ -161,6 +171,9 @@ class Broker:
             self._event("directory_full", problem=str(problem))
         except LogDamaged as problem:
             self._fail(None, str(problem))
+        while self._upkeep.repeated:
+            partition = self._upkeep.repeated.pop()
+            self._appending.grown(partition, -1, now_ms)
         while self._upkeep.damaged:
             self._fail(*self._upkeep.damaged.pop())
 
@@ -170,63 +183,8 @@ class Broker:
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
-        times = (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._upkeep.deadline_ms())
+        times = (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms, self._upkeep.deadline_ms())
         return min((t for t in times if t is not None), default=None)
-
-    # -------------------------------------------------------------------------------------------------------- produce
-
-    def on_produce(self, sender: Address, message: Produce, now_ms: int) -> None:
-        """Append each entry; answer what is decided, let the rest wait."""
-        acks = message.acks
-        done: list[ProducedEntry] = []
-        for entry in message.entries:
-            answered = self._append(sender, entry, acks, message.timeout_ms, now_ms)
-            if answered is not None and acks != ACKS_NONE:
-                done.append(answered)
-        if done:
-            self.outbox.messages.append((sender, Produced(done)))
-
-    def _append(self, sender: Address, entry: ProduceEntry, acks: int, timeout_ms: int, now_ms: int) -> ProducedEntry | None:
-        partition = self.partitions.get(entry.partition)
-        if partition is None:
-            return ProducedEntry(entry.request, self._offsets.unknown(entry.partition))
-        if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-            return ProducedEntry(entry.request, Code.INVALID_REQUIRED_ACKS)
-        if partition.leading is None:
-            return answer(partition, entry.request, Code.STORAGE_ERROR if partition.failed else Code.NOT_LEADER_OR_FOLLOWER)
-        before = partition.high_watermark
-        try:
-            batch = RecordBatch(entry.body)
-            batch.check_body(length_max=partition.config.max_batch_bytes, records_max=self.config.batch_records_max)
-            error, base, end = partition.append(batch, acks, now_ms)
-        except BadBatch as problem:
-            return ProducedEntry(entry.request, problem.code)
-        except LogFull as problem:
-            self._event("log_full", partition=repr(partition), problem=str(problem))
-            return ProducedEntry(entry.request, Code.LOG_DIRECTORY_FULL)
-        except (LogDamaged, LogCorrupt) as problem:
-            self._fail(partition, str(problem))
-            return ProducedEntry(entry.request, Code.STORAGE_ERROR)
-        if error:
-            return answer(partition, entry.request, error)
-        self._upkeep.appended(partition)
-        self._sessions.appended(partition)
-        if partition.high_watermark != before:
-            self._moved(partition, before, now_ms)
-        return self._acknowledge(partition, WaitingAppend(sender, entry.request, acks, base, end, now_ms + timeout_ms))
-
-    def _acknowledge(self, partition: Partition, append: WaitingAppend) -> ProducedEntry | None:
-        """The answer if the append counts already, else None: it waits. A duplicate waits like its original (P-103)."""
-        acks = append.acks
-        if acks == ACKS_ALL:
-            counts = partition.high_watermark >= append.end_offset
-        elif acks == ACKS_LEADER:
-            counts = partition.config.flush != "ack" or partition.log.flushed_end >= append.end_offset
-        else:
-            return None
-        if counts or not self._waiting.park(partition, append):
-            return answer(partition, append.request, Code.NONE if counts else Code.REQUEST_TIMED_OUT, append.base_offset)
-        return None
 
     def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
         """A partition may have moved: the one place where a new high watermark is made known."""
@@ -349,7 +307,7 @@ class Broker:
         epoch = partition.leader_epoch
         try:
             error = partition.become(notice, now_ms)
-        except (LogDamaged, LogFull) as problem:
+        except (LogDamaged, LogFull, LogCorrupt) as problem:
             self._fail(partition, str(problem))
             return Code.STORAGE_ERROR
         if error:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from replog.config import BrokerConfig
-from replog.errors import LogDamaged, LogFull
+from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 from replog.ports import FlushToken, Log, LogDirectory
@@ -19,6 +19,8 @@ __all__ = ["Upkeep"]
 
 _SWEEP_MS: Final = 100
 """How often waiting fetches and appends are looked at for having waited long enough."""
+_RETAIN_AGAIN_MS: Final = 1_000
+"""Retention that had to wait goes on so much later."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -43,6 +45,8 @@ class Upkeep:
         self._unsaved: dict[PartitionId, Partition] = {}
         self.damaged: list[tuple[Partition, str]] = []
         """Copies that turned out to have failed during retention or flushing, and how: for the broker to take."""
+        self.repeated: list[Partition] = []
+        """Logs led here that retention has made longer (`Partition.retain`): for the broker to make known."""
         self._moved: dict[PartitionId, Partition] = {}
         """Their start has moved, and `run` has not said so yet."""
         self._unregistered = -1
@@ -155,7 +159,7 @@ class Upkeep:
         work: list[Callable[[], None]] = []
         if now_ms >= self._retention_ms:
             self._retention_ms = now_ms + config.retention_check_ms
-            work += (partial(self._retain, partition) for partition in self._partitions.values())
+            work += (partial(self._retain, partition, now_ms) for partition in self._partitions.values())
         is_checkpoint = now_ms >= self._checkpoint_ms
         if is_checkpoint and not self._purging:
             self._purging = self._purgeable()
@@ -202,17 +206,22 @@ class Upkeep:
         due_ms = self.wall_ms - self._config.deletion_delay_ms
         return [one for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
 
-    def _retain(self, partition: Partition) -> None:
+    def _retain(self, partition: Partition, now_ms: int) -> None:
         topic = partition.config
         if (topic.retention_ms is not None or topic.retention_bytes is not None) and not partition.failed:
-            before = partition.log.start_offset
+            log = partition.log
+            start, end = log.start_offset, log.end_offset
             try:
-                partition.log.retain(self.wall_ms, partition.high_watermark)
-            except LogDamaged as problem:
+                if not partition.retain(self.wall_ms, now_ms):
+                    self._retention_ms = min(self._retention_ms or now_ms, now_ms + _RETAIN_AGAIN_MS)
+            except (LogDamaged, LogCorrupt) as problem:
                 self.damaged.append((partition, str(problem)))
                 return
-            if partition.log.start_offset != before:
-                self._moved[partition.identity] = partition
+            finally:
+                if log.end_offset != end:
+                    self.repeated.append(partition)
+                if log.start_offset != start:
+                    self._moved[partition.identity] = partition
 
     def deadline_ms(self) -> int:
         """When a timer is due next."""

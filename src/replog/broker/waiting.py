@@ -7,12 +7,12 @@ from collections import deque
 from attrs import define, field
 
 from replog.errors import Code
-from replog.messages import Produced, ProducedEntry
+from replog.messages import Produced, ProducedEntry, Published
 from replog.model import ACKS_ALL, Address, PartitionId
 from replog.partition.partition import Partition
 from replog.ports import Outbox
 
-__all__ = ["WaitingAppend", "WaitingAppends"]
+__all__ = ["WaitingAppend", "WaitingAppends", "answer", "published"]
 
 
 @define
@@ -25,6 +25,8 @@ class WaitingAppend:
     base_offset: int
     end_offset: int
     deadline_ms: int
+    is_publication: bool = False
+    """Answered by a Published."""
 
 
 @define
@@ -106,7 +108,10 @@ class WaitingAppends:
             self._partitions.pop(partition.identity, None)
         by_client: dict[Address, list[ProducedEntry]] = {}
         for append, error in done:
-            by_client.setdefault(append.client, []).append(answer(partition, append.request, error, append.base_offset))
+            if append.is_publication:
+                self._outbox.messages.append((append.client, published(partition, append, error)))
+            else:
+                by_client.setdefault(append.client, []).append(answer(partition, append.request, error, append.base_offset))
         for client, entries in by_client.items():
             self._outbox.messages.append((client, Produced(entries)))
 
@@ -117,6 +122,13 @@ def answer(partition: Partition, request: int, error: int, base_offset: int = -1
         leader = -1 if partition.leader is None or partition.leader == partition.broker_id else partition.leader
         return ProducedEntry(request, error, -1, -1, leader, partition.leader_epoch)
     return ProducedEntry(request, error, base_offset if error == 0 else -1, partition.log.start_offset)
+
+
+def published(partition: Partition, append: WaitingAppend, error: int = 0) -> Published:
+    """The answer to a Publish."""
+    if error:
+        return Published(append.request, partition.identity, error)
+    return Published(append.request, partition.identity, 0, append.base_offset, append.end_offset)
 
 
 def _take(waiting: deque[WaitingAppend], end: int, done: list[tuple[WaitingAppend, int]]) -> None:

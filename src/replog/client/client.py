@@ -31,6 +31,7 @@ from replog.client.partitioner import PARTITIONERS
 from replog.client.producer import Producer
 from replog.client.reading import Reading
 from replog.client.results import BrokerDescription, ClusterDescription, Fetch, PartitionDescription, Receipt, TopicDescription
+from replog.client.staging import Staging
 from replog.client.view import Topic, View
 from replog.client.writer import Writer
 from replog.config import ClientConfig, TopicConfig, check_partition_number, check_topic_name
@@ -45,7 +46,7 @@ __all__ = ["Client"]
 FOREVER_MS: Final = 2**62
 
 
-class Client(Administration):
+class Client(Administration, Staging):
     """Topics, appends and reads. Any thread may call; a KeyboardInterrupt ends the call, not the client.
 
     Made by `replog.connect(...)`; a `Cluster` is a Client too. Errors: UsageError before anything was sent, `Rejected` when the

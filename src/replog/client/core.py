@@ -31,6 +31,7 @@ from replog.messages import (
     Metadata,
     Produced,
     ProducedEntry,
+    Published,
     Unsent,
 )
 from replog.model import Address
@@ -178,7 +179,7 @@ class ClientCore:
             self._on_cluster_view(sender, message, now_ms)
         elif isinstance(message, Disconnected):
             self._on_disconnected(message.address, now_ms, message.only_reads)
-        elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer):
+        elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer | Published):
             self._on_answer(message, now_ms)
         elif isinstance(message, Unsent):
             self._on_unsent(message)
@@ -303,9 +304,10 @@ class ClientCore:
         self.outbox.messages += produces
 
     def _on_produced(self, entry: ProducedEntry, now_ms: int) -> None:
-        batch = self._requests.pop(entry.request, None)
+        batch = self._requests.get(entry.request)
         if not isinstance(batch, Batch):
-            return
+            return self._on_answer(entry, now_ms)
+        self.drop_request(entry.request)
         queue: PartitionQueue = batch.queue
         if entry.error and entry.leader >= 0 and queue.identity is not None:
             self.view.hint(queue.identity, entry.leader, entry.leader_epoch)

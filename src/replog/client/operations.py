@@ -42,6 +42,9 @@ RETRIED = frozenset(
         Code.FETCH_SESSION_ID_NOT_FOUND,
         Code.FENCED_LEADER_EPOCH,
         Code.UNKNOWN_LEADER_EPOCH,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.LOG_DIRECTORY_FULL,
         Code.OFFSET_NOT_AVAILABLE,
         Code.QUOTA_EXCEEDED,
         Code.UNKNOWN_TOPIC_ID,
@@ -50,7 +53,15 @@ RETRIED = frozenset(
     }
 )
 """Refusals that another try, perhaps at another broker, can overcome."""
-SAME_PLACE = frozenset({Code.OFFSET_NOT_AVAILABLE, Code.QUOTA_EXCEEDED})
+SAME_PLACE = frozenset(
+    {
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.LOG_DIRECTORY_FULL,
+        Code.OFFSET_NOT_AVAILABLE,
+        Code.QUOTA_EXCEEDED,
+    }
+)
 """... and those of them that do not put the routing in doubt."""
 
 

@@ -86,6 +86,9 @@ MESSAGE_TYPES: Final[dict[int, type[Any]]] = {
     26: m.HandshakeAnswer,
     27: m.ControlledShutdown,
     28: m.ControlledShutdownAnswer,
+    29: m.Stage,
+    30: m.Publish,
+    31: m.Published,
 }
 """Type number -> message. Numbers are format: never changed, never used again."""
 

@@ -12,9 +12,10 @@ from replog.log.epochs import EpochTable
 from replog.log.files import OS
 from replog.log.producers import ProducerTable
 from replog.log.tail import Tail
+from replog.marks import mark_of
 from replog.model import PartitionId
 from replog.ports import Log, Slice
-from replog.records import BadBatch, Record, RecordBatch, decode_records, encode_records
+from replog.records import GROUP_OPEN_BIT, BadBatch, BatchHeader, Record, RecordBatch, decode_records, encode_records
 
 __all__ = ["JoinedSlice", "StoredLog"]
 
@@ -59,6 +60,7 @@ class StoredLog(Log):
         "epochs",
         "flushed_end",
         "generation",
+        "group_inside",
         "identity",
         "last_epoch",
         "producers",
@@ -75,6 +77,8 @@ class StoredLog(Log):
         self.epochs = EpochTable()
         self.producers = ProducerTable(producers_max)
         self._tail = Tail()
+        self.group_inside = -1
+        """No place inside a group is above this one."""
         self.generation = 0
         """Raised whenever records are taken away: a flush begun before that proves nothing."""
         self.last_epoch = -1
@@ -102,6 +106,32 @@ class StoredLog(Log):
     @abstractmethod
     def _read_stored(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
         """What `read` returns where the tail has no answer; `offset` is stored, `limit` not beyond the end."""
+
+    def group_floor(self, offset: int) -> int:
+        if offset > self.group_inside or offset <= self.start_offset:
+            return offset
+        header = self._header_of(offset - 1)
+        if header.end_offset == offset and not header.attributes & GROUP_OPEN_BIT:
+            if offset == self.group_inside:
+                self.group_inside -= 1  # it was only feared to be inside one
+            return offset
+        return max(header.base_offset - self._group_offset_of(header.base_offset), self.start_offset)
+
+    def _group_offset_of(self, base_offset: int) -> int:
+        """How far into its group the batch begins that is there. It is verified in full: what follows from this may be a truncation."""
+        slices = self.read(base_offset, self.end_offset, 1)
+        try:
+            mark = mark_of(RecordBatch.parse(slices[0].view(), identity=self.identity))
+        except BadBatch as bad:
+            raise LogCorrupt(f"log {self.identity!r} at offset {base_offset}: {bad}") from bad
+        finally:
+            for one in slices:
+                one.release()
+        return 0 if mark is None else mark.group_offset
+
+    @abstractmethod
+    def _header_of(self, offset: int) -> BatchHeader:
+        """Of the batch that holds `offset`, which is stored. Raises LogCorrupt."""
 
     def forget_tail(self) -> None:
         self._tail.clear()

@@ -10,6 +10,7 @@
     clean        only after a clean stop: the state of every log, so that the next open reads nothing else
     logs/        one folder per log, made with its first record
     quarantine/  folders of logs that are out of service
+    staged/      what is put aside to be published later; removed by the next life
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from replog.log.log import FileLog
 from replog.log.loss import Life, judge
 from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
+from replog.log.staging import FileStaging
 from replog.log.storage import Storage, folder_name
 from replog.model import PartitionId
 from replog.ports import Location, Log, LogDirectory, LogStart
@@ -36,6 +38,7 @@ __all__ = ["FileLogDirectory", "Recovered"]
 FORMAT: Final = 1
 _KIND: Final = "replog log directory"
 _LOCK, _META, _LIFE, _CHECKPOINT, _CLEAN, _LOGS, _QUARANTINE = "lock", "meta", "life", "checkpoint", "clean", "logs", "quarantine"
+_STAGED = "staged"
 
 Result = TypeVar("Result")
 
@@ -75,6 +78,7 @@ class FileLogDirectory(LogDirectory):
         self._failed = ""
         self._closed = ""
         self._broker_epoch = -1
+        self.staging = FileStaging(fs, f"{self.path}/{_STAGED}")
         self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, self._fail)
         self._logs: dict[PartitionId, FileLog] = {}
         self._checkpointed: frozenset[PartitionId] = frozenset()
@@ -86,6 +90,7 @@ class FileLogDirectory(LogDirectory):
                 log.close()
             fs.close(self._lock)
             raise
+        self.staging.clear()
         kill_in_child(self)
 
     # -------------------------------------------------------------------------------------------------------- opening

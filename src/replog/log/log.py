@@ -24,7 +24,7 @@ from replog.log.segmented import SegmentedLog
 from replog.log.storage import Storage
 from replog.model import PartitionId
 from replog.ports import Location, LossReport, Slice
-from replog.records import BadBatch, BatchHeader, RecordBatch
+from replog.records import GROUP_OPEN_BIT, BadBatch, BatchHeader, RecordBatch
 
 __all__ = ["FileLog"]
 
@@ -153,6 +153,8 @@ class FileLog(SegmentedLog):
             self.last_epoch = batch.leader_epoch
         if batch.producer_id >= 0:
             self.producers.record(batch)
+            if batch.attributes & GROUP_OPEN_BIT:
+                self.group_inside = batch.base_offset + batch.count
         segment.used = True
         segment.size = position + batch.length
         segment.end_offset = self.end_offset = batch.base_offset + batch.count
@@ -203,6 +205,9 @@ class FileLog(SegmentedLog):
                 taken.release()
             raise
         return slices
+
+    def _header_of(self, offset: int) -> BatchHeader:
+        return batch_holding(self._storage, self.identity, self._segments[self._find(offset)], offset)[1]
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         self._check_readable()
@@ -289,13 +294,20 @@ class FileLog(SegmentedLog):
         kept = next((one for one in self._segments if one.end_offset > self.start_offset), None)
         self._remove_below(self.end_offset if kept is None else kept.base_offset)
 
-    def retain(self, wall_ms: int, limit: int) -> int:
+    def retained_start(self, wall_ms: int, limit: int) -> int:
         self._check_open()
-        self.producers.expire(wall_ms - self._storage.limits.producer_expiry_ms)
+        limits = self._storage.limits
+        self.producers.expire(wall_ms - limits.producer_expiry_ms, wall_ms - limits.writer_expiry_ms)
         count = expired(self._segments, self.config, wall_ms, limit)
-        if count:
-            start = self._segments[count].base_offset if count < len(self._segments) else self.end_offset
-            self._start_at(max(self.start_offset, start))
+        if not count:
+            return self.start_offset
+        start = self._segments[count].base_offset if count < len(self._segments) else self.end_offset
+        return max(self.start_offset, start)
+
+    def retain(self, wall_ms: int, limit: int) -> int:
+        start = self.retained_start(wall_ms, limit)
+        if start > self.start_offset:
+            self._start_at(start)
             self._remove_below(start)
         self._remove_trimmed()  # what could not be removed before
         return self.start_offset

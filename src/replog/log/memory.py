@@ -22,9 +22,10 @@ from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
 from replog.log.producers import ProducerTable
 from replog.log.retention import expired, is_full
+from replog.log.staging import MemoryStaging
 from replog.model import PartitionId
 from replog.ports import FlushToken, Log, LogDirectory, LogStart, LossKind, LossReport, MemorySlice, Slice
-from replog.records import BatchHeader, RecordBatch, read_header
+from replog.records import GROUP_OPEN_BIT, BatchHeader, RecordBatch, read_header
 
 _LIMITS = BrokerConfig()
 
@@ -45,7 +46,7 @@ class MemorySegment:
 class MemoryLog(StoredLog):
     """A log in memory. Its flushes run like those of a file, so that a simulated power cut can lose what was not flushed."""
 
-    __slots__ = ("_bases", "_fail_directory", "_frames", "_producer_expiry_ms", "_segments", "_times", "flushes_fail", "full")
+    __slots__ = ("_bases", "_fail_directory", "_frames", "_limits", "_segments", "_times", "flushes_fail", "full")
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class MemoryLog(StoredLog):
     ) -> None:
         limits = limits or _LIMITS
         super().__init__(identity, config or TopicConfig(), limits.producers_max, start_offset)
-        self._producer_expiry_ms = limits.producer_expiry_ms
+        self._limits = limits
         self._frames: list[bytes] = []  # one per batch, as stored
         self._bases: list[int] = []
         self._times: list[int] = []  # newest record of each batch
@@ -97,6 +98,8 @@ class MemoryLog(StoredLog):
             self.last_epoch = batch.leader_epoch
         if batch.producer_id >= 0:
             self.producers.record(batch)
+            if batch.attributes & GROUP_OPEN_BIT:
+                self.group_inside = end
         self.end_offset = end
         self._tail.add(batch)
 
@@ -171,9 +174,15 @@ class MemoryLog(StoredLog):
         self.producers.clear()
         self.producers.forgetful = offset > 0
 
-    def retain(self, wall_ms: int, limit: int) -> int:
+    def retained_start(self, wall_ms: int, limit: int) -> int:
         self._check_open()
-        self.producers.expire(wall_ms - self._producer_expiry_ms)
+        self.producers.expire(wall_ms - self._limits.producer_expiry_ms, wall_ms - self._limits.writer_expiry_ms)
+        count = expired(self._segments, self.config, wall_ms, limit)
+        start = self._segments[count].base_offset if count < len(self._segments) else self.end_offset
+        return max(self.start_offset, start) if count else self.start_offset
+
+    def retain(self, wall_ms: int, limit: int) -> int:
+        self.retained_start(wall_ms, limit)
         count = expired(self._segments, self.config, wall_ms, limit)
         if count:
             if count == len(self._segments):
@@ -208,12 +217,12 @@ class MemoryLog(StoredLog):
         """What a restart finds of this log when everything at and above `end_offset` is lost: another log, rebuilt from its batches."""
         log = MemoryLog(self.identity, self.config, start_offset=self.start_offset, fail_directory=fail_directory)
         log.producers = ProducerTable(self.producers.limit)
-        log._producer_expiry_ms = self._producer_expiry_ms
+        log._limits = self._limits
         log._segments = [evolve(segment) for segment in self._segments]
         # Up to where the end says: an interrupted append or truncation may have left more in one list than in another.
         count = bisect_left(self._bases, self.end_offset)
         log._frames, log._bases, log._times = self._frames[:count], self._bases[:count], self._times[:count]
-        log.end_offset = self.end_offset
+        log.end_offset = log.group_inside = self.end_offset
         for header in log._headers():
             log.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
@@ -229,6 +238,9 @@ class MemoryLog(StoredLog):
     def _find(self, offset: int) -> int:
         """Index of the batch that holds `offset`."""
         return bisect_right(self._bases, offset) - 1
+
+    def _header_of(self, offset: int) -> BatchHeader:
+        return read_header(self._frames[self._find(offset)])
 
     def _end_of(self, index: int) -> int:
         return self._bases[index + 1] if index + 1 < len(self._bases) else self.end_offset
@@ -278,6 +290,7 @@ class MemoryLogDirectory(LogDirectory):
     ) -> None:
         self.directory_id = OS.random_bytes(16).hex() if directory_id is None else directory_id
         self.loss = loss or LossReport()
+        self.staging = MemoryStaging()
         self.high_watermarks: dict[PartitionId, int] = {}
         self._limits = limits or BrokerConfig()
         self._logs: dict[PartitionId, MemoryLog] = {}

@@ -2,6 +2,9 @@
 
 The table is a function of the log: it is recorded with each append, checked by nobody here (a follower stores what its
 leader accepted, KAFKA-6003), cut back with the log, and rebuilt from batch headers when the log is loaded.
+
+Writers that mark their batches with a version (`replog.marks`) are in the same table: what counts of them is the last batch of each
+piece of work.
 """
 
 from __future__ import annotations
@@ -10,13 +13,16 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from replog.marks import version_of
 from replog.ports import Writer
-from replog.records import BatchHeader, RecordBatch
+from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, BatchHeader, RecordBatch
 
-__all__ = ["BATCHES_KEPT", "Producer", "ProducerTable"]
+__all__ = ["BATCHES_KEPT", "MARKED", "Producer", "ProducerTable"]
 
 BATCHES_KEPT: Final = 5
 """Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
+MARKED: Final = -1
+"""In place of the epoch of a writer that marks its batches: what is kept of each is (version, end offset, ...)."""
 _WRAP: Final = 0x7FFF_FFFF
 _as_writer: Final[Callable[[tuple[int, ...]], Writer]] = partial(tuple.__new__, Writer)  # once per append and copy: a third of the time
 
@@ -55,6 +61,10 @@ class ProducerTable:
 
     def record(self, batch: RecordBatch | BatchHeader) -> None:
         """A stored batch of a producer (its id is not negative)."""
+        if batch.extension_bytes:
+            if not batch.attributes & GROUP_OPEN_BIT:
+                self._record_version(batch)
+            return
         producers = self._producers
         if producers is None:
             producers = self._producers = {}
@@ -71,6 +81,20 @@ class ProducerTable:
         producer.recent = (*producer.recent[1 - BATCHES_KEPT :], writer)
         if len(producers) > self.limit:
             del producers[next(iter(producers))]
+            self.forgetful = True
+
+    def _record_version(self, batch: RecordBatch | BatchHeader) -> None:
+        """The last batch of a marked piece of work: the version instead of sequences, and where it ends."""
+        if self._producers is None:
+            self._producers = {}
+        known = self._producers.pop(batch.producer_id, None)
+        recent = known.recent if known is not None and known.producer_epoch == MARKED else ()
+        version = version_of(batch)
+        end = batch.base_offset if batch.attributes & CONTROL_BIT else batch.base_offset + batch.count  # the work itself is elsewhere
+        written = _as_writer((version, end, batch.base_offset, batch.payload_crc, batch.max_timestamp_ms))
+        self._producers[batch.producer_id] = Producer(batch.producer_id, MARKED, (*recent[1 - BATCHES_KEPT :], written))
+        if len(self._producers) > self.limit:
+            del self._producers[next(iter(self._producers))]
             self.forgetful = True
 
     def truncate(self, offset: int) -> dict[int, Producer]:
@@ -103,9 +127,22 @@ class ProducerTable:
         # Their place among the others is where their last remaining batch is.
         self._producers = dict(sorted(found.items(), key=lambda item: item[1].recent[-1].base_offset))
 
-    def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms` (wall clock)."""
-        old = [key for key, one in (self._producers or {}).items() if one.recent[-1].timestamp_ms < before_ms]
+    def marked_outside(self, start: int, limit: int) -> list[Producer]:
+        """Writers that mark their batches, of whom there is something below `start`, and nothing from there to `limit`."""
+
+        def is_outside(one: Producer) -> bool:
+            places = [written.base_offset for written in one.recent]
+            return places[0] < start and not any(start <= place < limit for place in places)
+
+        return [one for one in (self._producers or {}).values() if one.producer_epoch == MARKED and is_outside(one)]
+
+    def expire(self, before_ms: int, marked_before_ms: int) -> None:
+        """Forget producers whose last batch is older than `before_ms` (wall clock), and writers that mark theirs after another time."""
+
+        def is_old(one: Producer) -> bool:
+            return one.recent[-1].timestamp_ms < (marked_before_ms if one.producer_epoch == MARKED else before_ms)
+
+        old = [key for key, one in (self._producers or {}).items() if is_old(one)]
         for key in old:
             assert self._producers is not None
             del self._producers[key]

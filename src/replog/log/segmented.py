@@ -51,6 +51,7 @@ class SegmentedLog(StoredLog):
         if state is not None:
             self._segments, self._marker = state.segments, state.marker
             self.start_offset, self.end_offset, self.flushed_end = state.start_offset, state.end_offset, state.flushed_end
+            self.group_inside = state.end_offset  # nobody has looked
             self.epochs, self.producers = state.epochs, state.producers
             self.last_epoch = state.epochs.latest.epoch if state.epochs.latest else -1
             self._recorded_flush = state.flushed_end

@@ -61,6 +61,7 @@ from replog.messages.data import (
     ProducedEntry,
     ProduceEntry,
 )
+from replog.messages.staging import Publish, Published, Stage, StagedAttempt
 from replog.messages.transport import BROKER, CLIENT, Handshake, HandshakeAnswer, Role
 
 __all__ = [
@@ -103,12 +104,16 @@ __all__ = [
     "ProduceEntry",
     "Produced",
     "ProducedEntry",
+    "Publish",
+    "Published",
     "Registered",
     "ReplicaState",
     "ReplicaStates",
     "ReplicaStatesAnswer",
     "ReplicasFailed",
     "Role",
+    "Stage",
+    "StagedAttempt",
     "StopEntry",
     "StopReplica",
     "StopReplicaAnswer",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from enum import Enum
 
 from replog.config import BrokerConfig
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt
 from replog.log.epochs import truncation_point
 from replog.messages import FetchedEntry
 from replog.model import PartitionId
 from replog.ports import EpochEnd, Log
 from replog.records import BadBatch, RecordBatch
 
-__all__ = ["Followed", "Following", "parsed"]
+__all__ = ["Followed", "Following", "parsed", "whole_below"]
 
 
 class Followed(Enum):
@@ -65,7 +65,7 @@ class Following:
                 return Followed.TRUNCATED, entry.start_offset
             target, _ = truncation_point(log.epochs, log.end_offset, EpochEnd(entry.diverging_epoch, entry.diverging_end))
             log.truncate_to(target)
-            return Followed.TRUNCATED, min(high_watermark, log.end_offset)
+            return Followed.TRUNCATED, whole_below(log, min(high_watermark, log.end_offset))
         self.agrees = True
         self.told = entry.high_watermark
         outcome = Followed.KEPT_UP
@@ -77,7 +77,7 @@ class Following:
         # The leader's high watermark may be beyond what has arrived here (V3 G: S5), and never moves a follower back.
         theirs = entry.high_watermark if entry.high_watermark < log.end_offset else log.end_offset
         if theirs > high_watermark:
-            high_watermark = theirs
+            high_watermark = max(high_watermark, whole_below(log, theirs))  # of a group that has not come whole, nothing counts here
         return outcome, high_watermark
 
     def _append(self, entry: FetchedEntry) -> Followed:
@@ -114,12 +114,21 @@ class Following:
             log.truncate_to(max(entry.end_offset, log.start_offset))
             if log.end_offset > entry.end_offset:  # all of it lies beyond the leader's end
                 log.reset_to(entry.end_offset)
-            return Followed.TRUNCATED, min(high_watermark, log.end_offset)
+            return Followed.TRUNCATED, whole_below(log, min(high_watermark, log.end_offset))
         if entry.start_offset > log.end_offset:
             # Everything here is gone at the leader: both ends and the high watermark restart there (KAFKA-9491).
             log.reset_to(entry.start_offset)
             return Followed.TRUNCATED, entry.start_offset
         return Followed.RETRY, high_watermark  # in range by now: keep everything (KAFKA-2143)
+
+
+def whole_below(log: Log, offset: int) -> int:
+    """Where what is whole below `offset` ends: a high watermark is never inside a group. The start of the log, if that cannot be read:
+    lower is always right."""
+    try:
+        return log.group_floor(offset)
+    except LogCorrupt:
+        return log.start_offset
 
 
 def parsed(data: memoryview, identity: PartitionId) -> Iterator[RecordBatch]:

@@ -9,6 +9,7 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code
 from replog.messages import AlterIsrResult, FetchEntry
 from replog.model import Assignment, BrokerInfo, PartitionState
+from replog.partition.following import whole_below
 from replog.partition.isr import CommitPolicy, Committed, InSyncCommit, IsrChange, IsrState, PendingExpand, PendingShrink, refusal_to_join
 from replog.partition.replica import NEVER, UNKNOWN, Contact, Replica
 from replog.ports import EpochEnd, Log
@@ -40,6 +41,7 @@ class Leading:
         "durable",
         "effective_min_isr",
         "epoch_start",
+        "group_open",
         "has_enough_replicas",
         "high_watermark",
         "isr",
@@ -47,6 +49,7 @@ class Leading:
         "leader_id",
         "limits",
         "log",
+        "newest_group",
         "partition_epoch",
         "policy",
         "recovering",
@@ -77,6 +80,10 @@ class Leading:
         self.brokers = brokers
         self.policy = policy or InSyncCommit()
         self.epoch_start = log.end_offset
+        self.group_open = False
+        """Whether the last batch is one of a group that has yet to end."""
+        self.newest_group = (log.end_offset, log.end_offset)
+        """Where the last group that was published here begins, and how far it has come: so that no acknowledgement has to read the log."""
         self.high_watermark = high_watermark
         self.durable = config.flush == "ack"
         self.retry_at_ms = 0
@@ -138,6 +145,11 @@ class Leading:
         self.candidates = [replica for broker_id, replica in self.replicas.items() if broker_id not in maximal]
 
     # ------------------------------------------------------------------------------------------------ acknowledgement
+
+    def published(self, start: int, *, is_last: bool) -> None:
+        """The log has grown by batches of a group, from `start` on; `is_last`: up to its end."""
+        self.newest_group = (self.newest_group[0] if self.group_open else start, self.log.end_offset)
+        self.group_open = not is_last
 
     def appended(self, old_end: int, now_ms: int) -> None:
         """The leader's log grows beyond `old_end`: followers that were equal no longer are."""
@@ -218,10 +230,19 @@ class Leading:
         for replica in self.candidates:
             if replica.position < target and self._is_joining(replica, now_ms):
                 target = replica.position
+        if target > self.high_watermark:
+            target = self._whole(target)
         if target <= self.high_watermark:
             return False
         self.high_watermark = target
         return True
+
+    def _whole(self, target: int) -> int:
+        """Readers see a group whole or not at all: where the one begins that `target` is inside of, else `target`."""
+        start, end = self.newest_group
+        if target > start and (self.group_open or target < end):
+            return start
+        return target if target >= start else whole_below(self.log, target)
 
     def _is_joining(self, replica: Replica, now_ms: int) -> bool:
         """Caught up by time and eligible: a fenced or leaving broker must hold nobody up (KAFKA-15021), nor one that was not let in

@@ -26,21 +26,23 @@ Appended(error=0, base_offset=0, end_offset=1)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt, LogFull
+from replog.marks import version_of
 from replog.messages import AlterIsrResult, FetchedEntry, FetchEntry, PartitionNotice
 from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
-from replog.partition.following import Followed, Following
+from replog.partition.following import Followed, Following, whole_below
 from replog.partition.isr import IsrChange
 from replog.partition.leading import Leading
+from replog.partition.repeating import are_said, first_said, mentions
 from replog.partition.replica import Contact
-from replog.partition.sequences import judge_sequence
+from replog.partition.sequences import judge_sequence, judge_version, start_of
 from replog.ports import EpochEnd, FlushToken, Log, Slice
-from replog.records import RecordBatch
+from replog.records import GROUP_OPEN_BIT, RecordBatch
 
 __all__ = ["Appended", "Partition"]
 
@@ -95,7 +97,7 @@ class Partition:
         self.broker_id = broker_id
         self.limits = limits
         self.brokers = brokers
-        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.high_watermark = whole_below(log, min(max(high_watermark, log.start_offset), log.end_offset))
         self.config: TopicConfig = log.config
         self.assignment: Assignment | None = None
         self.leader: int | None = None
@@ -158,6 +160,13 @@ class Partition:
 
     def _lead(self, state: PartitionState, notice: PartitionNotice, now_ms: int) -> None:
         self.following = None
+        # What a publication left unfinished has not been committed, and nobody will finish it: cut before the epoch begins, for within
+        # an epoch a leader never cuts.
+        whole = self.log.group_floor(self.log.end_offset)
+        if whole < self.high_watermark:
+            raise LogCorrupt(f"{self!r}: a group that begins at {whole}, below the high watermark")
+        if whole < self.log.end_offset:
+            self.log.truncate_to(whole)
         self.leading = Leading(
             self.broker_id,
             self.log,
@@ -194,14 +203,22 @@ class Partition:
         return Code.FENCED_LEADER_EPOCH if leader_epoch < self.leader_epoch else Code.UNKNOWN_LEADER_EPOCH
 
     def append(self, batch: RecordBatch, acks: int, now_ms: int) -> Appended:
-        """Append a producer's batch, whose body has been checked, as leader. Raises what `Log.append` raises."""
+        """Append a producer's batch, whose body has been checked, as leader. Raises what `Log.append` raises.
+
+        One that bears the mark of a writer is appended once per version.
+        """
         leading = self.leading
         if leading is None:
             return Appended(Code.STORAGE_ERROR if self.failed else Code.NOT_LEADER_OR_FOLLOWER)
         if acks == ACKS_ALL and not leading.has_enough_replicas:
             return Appended(Code.NOT_ENOUGH_REPLICAS)
+        if leading.group_open:
+            return Appended(Code.QUOTA_EXCEEDED)  # nothing comes between the batches of a group
         log = self.log
-        if batch.producer_id >= 0:
+        if batch.extension_bytes:
+            if (known := self.published(batch.producer_id, version_of(batch))) is not None:
+                return known
+        elif batch.producer_id >= 0:
             error, original = judge_sequence(log, batch)
             if original is not None:
                 return Appended(Code.NONE, original.base_offset, original.base_offset + batch.count)
@@ -214,6 +231,54 @@ class Partition:
         if not leading.counted and not leading.durable:
             self._advance(now_ms)
         return Appended(Code.NONE, base, base + batch.count)
+
+    def published(self, writer: int, version: int) -> Appended | None:
+        """Where this work of a writer is, if it is here, as its leader; None if it is new."""
+        written = judge_version(self.log, writer, version)
+        if written is None:
+            return None
+        base = start_of(self.log, written) if written.base_sequence == version else -1  # of a later version
+        return Appended(Code.NONE, base, written.last_sequence)
+
+    def publish(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
+        """Append the next batches of a group, as leader. Raises what `Log.append_many` raises; a prefix of them may be stored then."""
+        leading, log = self.leading, self.log
+        assert leading is not None
+        base = end = log.end_offset
+        for batch in batches:
+            batch.stamp(self.identity, end, self.leader_epoch)
+            end += batch.count
+        try:
+            log.append_many(batches)
+        finally:
+            stored = [batch for batch in batches if batch.end_offset <= log.end_offset]
+            if stored:
+                leading.published(base, is_last=not stored[-1].attributes & GROUP_OPEN_BIT)
+                leading.appended(base, now_ms)
+        if not leading.counted and not leading.durable:
+            self._advance(now_ms)
+
+    def retain(self, wall_ms: int, now_ms: int) -> bool:
+        """Apply retention. False if it has to wait, because a writer's last work would be forgotten: the leader says it again first, and
+        goes on once that is committed; its followers trim with it. Raises what `Log.retain` and `Log.append_many` raise, and LogCorrupt.
+        """
+        log, leading = self.log, self.leading
+        start = log.retained_start(wall_ms, self.high_watermark)
+        # What is below the start already (an unclean election can leave it so) nobody can say again.
+        known = log.producers.marked_outside(start, self.high_watermark)
+        outside = [writer for writer in known if writer.recent[-1].base_offset >= log.start_offset]
+        if not outside:
+            log.retain(wall_ms, self.high_watermark)
+        elif are_said(outside, start):
+            log.trim_to(outside[0].recent[-1].base_offset)  # so much stays, however old
+            return True
+        elif leading is not None and not leading.group_open and (again := mentions(log, outside, start)):
+            try:
+                self.publish(again, now_ms)
+            except LogFull:
+                log.retain(wall_ms, first_said(outside, self.high_watermark))  # so much forgets nobody
+                raise
+        return not outside
 
     def acknowledge(
         self, replica_id: int, broker_epoch: int, entry: FetchEntry, contact: Contact, now_ms: int

@@ -1,12 +1,14 @@
-"""Is this batch new, a repetition, or out of order? The leader's check of a producer's sequence (KIP-98, KIP-360)."""
+"""Is this batch new, a repetition, or out of order? The leader's check of a producer's sequence (KIP-98, KIP-360), or of a version."""
 
 from __future__ import annotations
 
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt
+from replog.log.producers import MARKED
+from replog.marks import WriterMark, mark_of
 from replog.ports import Log, Writer
-from replog.records import RecordBatch
+from replog.records import BadBatch, RecordBatch
 
-__all__ = ["judge_sequence", "next_sequence"]
+__all__ = ["judge_sequence", "judge_version", "mark_at", "next_sequence", "start_of"]
 
 _SEQUENCES = 2**31
 
@@ -40,3 +42,41 @@ def judge_sequence(log: Log, batch: RecordBatch) -> tuple[int, Writer | None]:
                 return Code.NONE, written
             return Code.INVALID_RECORD, None
     return Code.OUT_OF_ORDER_SEQUENCE, None
+
+
+def judge_version(log: Log, producer_id: int, version: int) -> Writer | None:
+    """What the log has of this piece of marked work: None if nothing, so that it is to be stored.
+
+    A version below the last one is done too, or must never be: whoever comes with it is a leftover of an earlier attempt
+    (PROTOCOL P-104). It is shown the last.
+    """
+    known = log.producers.get(producer_id)
+    if known is None or known.producer_epoch != MARKED or not known.recent or known.recent[-1].base_sequence < version:
+        return None
+    return next((written for written in known.recent if written.base_sequence == version), known.recent[-1])
+
+
+def start_of(log: Log, written: Writer) -> int:
+    """Where that piece of work begins; -1 if that is gone, or cannot be read, or if this only says again that it was here."""
+    if written.base_offset < log.start_offset or written.last_sequence <= written.base_offset:
+        return -1
+    try:
+        base = written.base_offset - mark_at(log, written.base_offset).group_offset
+    except LogCorrupt:
+        return -1
+    return base if base >= log.start_offset else -1
+
+
+def mark_at(log: Log, offset: int) -> WriterMark:
+    """The mark of the batch that begins there, which is verified in full. Raises LogCorrupt."""
+    slices = log.read(offset, log.end_offset, 1)
+    try:
+        mark = mark_of(RecordBatch.parse(slices[0].view(), identity=log.identity))
+    except BadBatch as bad:
+        raise LogCorrupt(f"log {log.identity!r} at offset {offset}: {bad}") from bad
+    finally:
+        for one in slices:
+            one.release()
+    if mark is None:
+        raise LogCorrupt(f"log {log.identity!r} at offset {offset}: a batch without the mark of its writer")
+    return mark

@@ -33,6 +33,7 @@ from replog.ports.logs import (
     ProducerState,
     ProducerTable,
     Slice,
+    Staging,
     Writer,
 )
 from replog.ports.stores import (
@@ -79,6 +80,7 @@ __all__ = [
     "SessionLost",
     "SessionState",
     "Slice",
+    "Staging",
     "StoreCall",
     "StoreResult",
     "Transport",

@@ -27,6 +27,7 @@ __all__ = [
     "ProducerState",
     "ProducerTable",
     "Slice",
+    "Staging",
     "Writer",
 ]
 
@@ -119,6 +120,7 @@ class ProducerTable(Protocol):
     """A producer may have been dropped (too many, or expired): not to know one no longer proves that it never wrote."""
 
     def get(self, producer_id: int) -> ProducerState | None: ...
+    def marked_outside(self, start: int, limit: int) -> Sequence[ProducerState]: ...
     def __len__(self) -> int: ...
 
 
@@ -190,6 +192,13 @@ class Log(ABC):
         """
 
     @abstractmethod
+    def group_floor(self, offset: int) -> int:
+        """`offset`, or, if it is inside a group of batches that readers see whole or not at all, where that begins.
+
+        `offset` is between two batches of this log, or at one of its ends. Raises LogCorrupt.
+        """
+
+    @abstractmethod
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and above `offset`; a batch that straddles it goes whole. Newest segment first (P-14)."""
 
@@ -200,6 +209,10 @@ class Log(ABC):
     @abstractmethod
     def reset_to(self, offset: int) -> None:
         """Drop everything and start again, empty, at `offset`."""
+
+    @abstractmethod
+    def retained_start(self, wall_ms: int, limit: int) -> int:
+        """What `retain` would move the start to now. Forgets producers and writers that have been silent for too long."""
 
     @abstractmethod
     def retain(self, wall_ms: int, limit: int) -> int:
@@ -254,6 +267,26 @@ class LogStart(NamedTuple):
     config: TopicConfig
 
 
+class Staging(ABC):
+    """Batch bodies that are put aside, piece by piece under the number of a stage, and read again if they are published.
+
+    Nothing of it outlives the life of its directory, and nothing is flushed: a stage is never the only copy of anything.
+    """
+
+    @abstractmethod
+    def put(self, stage: int, body: bytes) -> int:
+        """Add a piece to a stage, which is begun with its first; returns its number, from 0. Raises LogFull, or LogDamaged; then it is
+        not there."""
+
+    @abstractmethod
+    def read(self, stage: int, number: int) -> bytes:
+        """One piece. Raises LogCorrupt."""
+
+    @abstractmethod
+    def drop(self, stage: int) -> None:
+        """Forget a stage. Idempotent."""
+
+
 class LogDirectory(ABC):
     """A broker's data: its logs, who it is, and how it stopped. One process at a time."""
 
@@ -262,6 +295,7 @@ class LogDirectory(ABC):
     loss: LossReport
     high_watermarks: dict[PartitionId, int]
     """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]."""
+    staging: Staging
 
     @abstractmethod
     def identities(self) -> list[PartitionId]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 
 from replog.config import TopicConfig
-from replog.ports import Log
+from replog.ports import Log, LogDirectory, Writer
 from replog.testing.log_directory_contract import LogDirectoryContract
 from replog.testing.log_samples import (
     FIRST,
@@ -21,6 +21,7 @@ from replog.testing.log_samples import (
     Ending,
     Lives,
     append,
+    append_group,
     batch_of,
     entries_of,
     flush,
@@ -28,7 +29,46 @@ from replog.testing.log_samples import (
     stored_batches,
 )
 
-__all__ = ["TOPIC_ID", "Ending", "Lives", "LogContract", "append", "batch_of", "entries_of", "flush", "shown", "stored_batches"]
+__all__ = [
+    "TOPIC_ID",
+    "Ending",
+    "Lives",
+    "LogContract",
+    "append",
+    "append_group",
+    "batch_of",
+    "entries_of",
+    "flush",
+    "shown",
+    "stored_batches",
+]
+
+_GROUPS = {0: 0, 2: 2, 5: 2, 7: 2, 8: 8, 9: 9, 10: 9, 13: 13, 15: 15, 17: 15, 19: 15}
+"""Where batches of `_with_groups` begin -> where what is whole below that ends."""
+
+
+def _with_groups(log: Log) -> None:
+    """Plain batches, groups of several batches, marked work of one batch, and a group that has yet to end."""
+    append(log, 2)
+    append_group(log, 3, 2, 1, key="a", version=7)
+    append(log, 1, epoch=1)
+    append_group(log, 1, 3, key="b", epoch=1)
+    append_group(log, 2, key="a", version=8, epoch=2)
+    append_group(log, 2, 2, key="c", epoch=2, whole=False)
+
+
+def _recent(log: Log, producer_id: int) -> list[Writer]:
+    """What is remembered of a writer."""
+    writer = log.producers.get(producer_id)
+    return [] if writer is None else list(writer.recent)
+
+
+def _floors(log: Log) -> dict[int, int]:
+    """By every place between two batches, asked from both ends: an answer is the same whatever was asked before."""
+    places = [batch.base_offset for batch in stored_batches(log)] + [log.end_offset]
+    found = {place: log.group_floor(place) for place in places}
+    assert {place: log.group_floor(place) for place in reversed(places)} == found
+    return found
 
 
 class LogContract(LogDirectoryContract):
@@ -182,6 +222,83 @@ class LogContract(LogDirectoryContract):
         assert producer is not None
         assert [w.base_sequence for w in producer.recent] == [0]
         assert log.producers.get(8) is None
+
+    def test_the_last_batch_of_marked_work_is_known_under_its_version(self, log: Log) -> None:
+        _with_groups(log)
+        mine = {batch.base_offset: batch.producer_id for batch in stored_batches(log) if batch.extension}
+        writer = log.producers.get(mine[2])
+        assert writer is not None
+        assert writer.producer_epoch == -1
+        assert [(w.base_sequence, w.base_offset, w.last_sequence) for w in writer.recent] == [(7, 7, 8), (8, 13, 15)]
+        assert log.producers.get(mine[15]) is None, "its group has yet to end"
+
+    # ------------------------------------------------------------------------------------------------------ groups
+
+    def test_what_is_whole_below_each_place(self, log: Log) -> None:
+        _with_groups(log)
+        assert _floors(log) == _GROUPS
+        append_group(log, 1, key="c", epoch=2)  # another group in itself, whatever came before
+        assert log.group_floor(20) == 20
+
+    def test_a_log_without_groups_is_whole_everywhere(self, log: Log) -> None:
+        for number in range(6):
+            append(log, 2, producer=(4, 0, 2 * number))
+        append_group(log, 3)
+        assert _floors(log) == {place: place for place in (0, 2, 4, 6, 8, 10, 12, 15)}
+        assert log.group_floor(0) == 0
+
+    @pytest.mark.parametrize("place", sorted(_GROUPS))
+    def test_truncation_into_a_group_leaves_it_open(self, log: Log, place: int) -> None:
+        _with_groups(log)
+        log.truncate_to(place)
+        assert _floors(log) == {at: floor for at, floor in _GROUPS.items() if at <= place}
+        log.truncate_to(log.group_floor(place))
+        append(log, 1, epoch=3)
+        append_group(log, 1, 1, key="d", epoch=3, whole=False)
+        end = _GROUPS[place]
+        assert _floors(log) == {**{at: at for at in (end, end + 1)}, end + 2: end + 1, end + 3: end + 1} | {
+            at: floor for at, floor in _GROUPS.items() if at <= end
+        }
+
+    @pytest.mark.parametrize("place", sorted(_GROUPS))
+    def test_trimming_into_a_group_leaves_nothing_below_the_start(self, log: Log, place: int) -> None:
+        _with_groups(log)
+        start = log.trim_to(place)
+        assert start == place
+        assert _floors(log) == {at: max(floor, start) for at, floor in _GROUPS.items() if at >= start}
+
+    def test_a_reset_log_has_no_groups(self, log: Log) -> None:
+        _with_groups(log)
+        log.reset_to(4)
+        for number in range(4):
+            assert log.group_floor(4 + number) == 4 + number
+            append(log, 1, epoch=3)
+
+    @pytest.mark.parametrize("how", ["clean", "process", "power"])
+    @pytest.mark.parametrize("end", [8, 10, 17, 19])
+    def test_another_life_knows_the_groups(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending, end: int) -> None:
+        _with_groups(log)
+        log.truncate_to(end)
+        flush(log)
+        mine = {batch.producer_id for batch in stored_batches(log) if batch.extension}
+        writers = {one: _recent(log, one) for one in mine}
+        for _ in range(2):
+            lives.end(how)
+            found = lives.open().get(FIRST)
+            assert found is not None
+            assert _floors(found) == {at: floor for at, floor in _GROUPS.items() if at <= end}
+            assert {one: _recent(found, one) for one in mine} == writers
+            assert len(found.producers) == len([one for one in writers.values() if one])
+
+    @pytest.mark.parametrize("place", sorted(_GROUPS))
+    def test_the_table_of_writers_is_cut_back_with_the_log(self, log: Log, place: int) -> None:
+        _with_groups(log)
+        mine = {batch.base_offset: batch.producer_id for batch in stored_batches(log) if batch.extension}
+        log.truncate_to(place)
+        expected = {2: [base for base in (7, 13) if base < place], 9: [base for base in (10,) if base < place], 15: []}
+        for base, bases in expected.items():
+            writer = log.producers.get(mine[base])
+            assert ([] if writer is None else [w.base_offset for w in writer.recent]) == bases
 
     # ----------------------------------------------------------------------------------------------- taking away
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from replog.config import TopicConfig
-from replog.errors import LogClosed, UsageError
+from replog.errors import LogClosed, LogCorrupt, UsageError
 from replog.model import PartitionId
 from replog.ports import Log, LogDirectory, LogStart
 from replog.testing.log_samples import FIRST, SECOND, SMALL, TOPIC_ID, Ending, Lives, append, batch_of, entries_of, flush, shown
@@ -140,6 +140,36 @@ class LogDirectoryContract:
         assert reset.producers.forgetful
         append(reset, 2, epoch=4)
         assert len(shown(reset)) == 2
+
+    def test_what_is_put_aside_is_read_piece_by_piece(self, directory: LogDirectory) -> None:
+        staging = directory.staging
+        bodies = [bytes([n]) * (n * 700) for n in range(1, 9)]
+        for n, body in enumerate(bodies):
+            assert staging.put(1, body) == n
+            assert staging.put(2, body[::-1] + b"2") == n
+        buffer = bytearray(b"in a buffer")
+        assert staging.put(3, memoryview(buffer)) == 0  # type: ignore[arg-type]
+        buffer[:] = b"used again."
+        assert [staging.read(1, n) for n in (7, 0, 3, 3)] == [bodies[n] for n in (7, 0, 3, 3)]
+        staging.drop(1)
+        staging.drop(1)
+        staging.drop(99)
+        assert [staging.read(2, n) for n in range(8)] == [body[::-1] + b"2" for body in bodies]
+        assert staging.read(3, 0) == b"in a buffer"
+        assert staging.put(1, b"anew") == 0
+        assert staging.read(1, 0) == b"anew"
+
+    @pytest.mark.parametrize("how", ["clean", "process", "power"])
+    def test_nothing_that_was_put_aside_outlives_its_directory(self, lives: Lives, directory: LogDirectory, how: Ending) -> None:
+        for stage in range(5):
+            directory.staging.put(stage, b"earlier")
+        lives.end(how)
+        staging = lives.open().staging
+        for stage in (3, 4, 5):
+            with pytest.raises(LogCorrupt):
+                staging.read(stage, 0)
+            assert staging.put(stage, b"now") == 0
+            assert staging.read(stage, 0) == b"now"
 
     @pytest.mark.parametrize("how", ["clean", "process", "power"])
     def test_quarantine_takes_a_log_out_of_service(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from replog.config import BrokerConfig, TopicConfig
+from replog.marks import WriterMark, marked
 from replog.model import PartitionId
 from replog.ports import Log, LogDirectory
 from replog.records import Record, RecordBatch, decode_records, encode_records
@@ -18,6 +19,7 @@ __all__ = [
     "Ending",
     "Lives",
     "append",
+    "append_group",
     "batch_of",
     "entries_of",
     "flush",
@@ -59,6 +61,21 @@ def append(log: Log, values: Sequence[str] | int = 1, *, epoch: int = 0, **optio
     batch.stamp(log.identity, log.end_offset, epoch)
     log.append(batch)
     return batch
+
+
+def append_group(
+    log: Log, *sizes: int, key: str = "w", version: int = 1, epoch: int = 0, at_ms: int = 1_000, whole: bool = True
+) -> list[RecordBatch]:
+    """Append batches of so many records as one group of marked work; `whole`: the last one ends it."""
+    made: list[RecordBatch] = []
+    start = log.end_offset
+    for number, size in enumerate(sizes, 1):
+        mark = WriterMark(key, version, log.end_offset - start)
+        batch = RecordBatch(marked(batch_of(size, at_ms=at_ms).body, mark, is_last=whole and number == len(sizes)))
+        batch.stamp(log.identity, log.end_offset, epoch)
+        log.append(batch)
+        made.append(batch)
+    return made
 
 
 def stored_batches(log: Log, offset: int | None = None, limit: int | None = None, max_bytes: int = 1 << 20) -> list[RecordBatch]:

@@ -6,26 +6,25 @@ from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 
-from replog.broker.broker import Broker
-from replog.broker.waiting import WaitingAppend
+from replog.broker.appending import Appending
 from replog.log.memory import MemoryLog
+from replog.messages import ProduceEntry
 from replog.model import ACKS_LEADER
-from replog.partition.partition import Partition
 
 __all__ = ["MUTANTS"]
 
 
 def answers_with_the_end(patch: Patch) -> None:
     """An append under acks=1 is answered with the end of the log as it is by then."""
-    acknowledge = Broker._acknowledge
+    append_one = Appending._append
 
-    def mutant(self: Broker, partition: Partition, append: WaitingAppend) -> Any:
-        answered = acknowledge(self, partition, append)
-        if answered is not None and not answered.error and append.acks == ACKS_LEADER:
-            answered.base_offset = partition.log.end_offset - 1
+    def mutant(self: Appending, sender: Any, entry: ProduceEntry, acks: int, timeout_ms: int, now_ms: int) -> Any:
+        answered = append_one(self, sender, entry, acks, timeout_ms, now_ms)
+        if answered is not None and not answered.error and acks == ACKS_LEADER:
+            answered.base_offset = self._partitions[entry.partition].log.end_offset - 1
         return answered
 
-    patch.setattr(Broker, "_acknowledge", mutant)
+    patch.setattr(Appending, "_append", mutant)
 
 
 def finds_the_next_time(patch: Patch) -> None:

@@ -8,6 +8,7 @@ from tests.simulation.mutants import (
     controllers,
     followers,
     found,
+    groups,
     isr,
     leaderships,
     lives,
@@ -37,15 +38,14 @@ _SUBJECTS = (
     reshapes,
     reassignments,
     leaderships,
+    groups,
 )
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 
 MUTANTS: tuple[Mutant, ...] = tuple(
     sorted((mutant for subject in _SUBJECTS for mutant in subject.MUTANTS), key=lambda one: (_ORDER[one.number[0]], one.number))
 )
-PENDING: tuple[Pending, ...] = (
-    Pending("P-104", "a zombie writer of Spark appends its rows again", "the Spark connector"),
-)
+PENDING: tuple[Pending, ...] = ()
 EQUIVALENT: tuple[Equivalent, ...] = (*controllers.EQUIVALENT, *commands.EQUIVALENT)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 
-from replog.broker.broker import Broker
+from replog.broker.appending import Appending
 from replog.broker.waiting import answer
 from replog.errors import Code
 from replog.log.log import FileLog
@@ -38,10 +38,10 @@ def learns_no_producers(patch: Patch) -> None:
 
 def answers_repetitions_at_once(patch: Patch) -> None:
     """A repetition is confirmed although its original is not committed yet."""
-    append = Broker._append
+    append = Appending._append
 
-    def mutant(self: Broker, sender: Any, entry: Any, acks: int, timeout_ms: int, now_ms: int) -> ProducedEntry | None:
-        partition = self.partitions.get(entry.partition)
+    def mutant(self: Appending, sender: Any, entry: Any, acks: int, timeout_ms: int, now_ms: int) -> ProducedEntry | None:
+        partition = self._partitions.get(entry.partition)
         end = -1 if partition is None else partition.log.end_offset
         answered = append(self, sender, entry, acks, timeout_ms, now_ms)
         if answered is not None or partition is None or acks != ACKS_ALL or partition.log.end_offset != end:
@@ -52,7 +52,7 @@ def answers_repetitions_at_once(patch: Patch) -> None:
         self._waiting.count -= 1
         return answer(partition, entry.request, Code.NONE, parked.base_offset)
 
-    patch.setattr(Broker, "_append", mutant)
+    patch.setattr(Appending, "_append", mutant)
 
 
 def compares_sequences_alone(patch: Patch) -> None:

@@ -93,10 +93,10 @@ def test_expiry_goes_by_the_time_of_the_batches() -> None:
     table = ProducerTable(10)
     table.record(header((1, 0, 0), 0, at_ms=100))
     table.record(header((2, 0, 0), 1, at_ms=200))
-    table.expire(100)
+    table.expire(100, 0)
     assert len(table) == 2
     assert not table.forgetful
-    table.expire(101)
+    table.expire(101, 0)
     assert table.get(1) is None
     assert table.forgetful
 
@@ -105,7 +105,7 @@ def test_a_snapshot_is_the_table() -> None:
     table = ProducerTable(10)
     for offset in range(8):
         table.record(header((offset % 3, 1, offset // 3), offset, at_ms=offset))
-    table.expire(6)
+    table.expire(6, 0)
     again = ProducerTable(10)
     again.load(table.snapshot())
     assert again.snapshot() == table.snapshot()

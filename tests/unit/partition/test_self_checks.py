@@ -161,5 +161,5 @@ def test_a_broker_checks_itself_only_if_it_is_told_to(self_checks: bool) -> None
             running.tell(append)
     else:
         assert running.tell(append)
-        assert running.broker._handlers[Produce] == running.broker.on_produce
+        assert running.broker._handlers[Produce] == running.broker._appending.on_produce
     assert not BrokerConfig().self_checks

@@ -25,8 +25,8 @@ BETWEEN_BROKERS = {
     m.ReplicaStatesAnswer: TO, m.ControlledShutdown: TO, m.ControlledShutdownAnswer: FROM,
     m.LeaderAndIsr: FROM, m.StopReplica: FROM, m.UpdateMetadata: FROM, m.ReplicaStates: FROM, m.AlterIsrAnswer: FROM, m.AdminAnswer: FROM,
 }  # fmt: skip
-OF_CLIENTS = {m.Produce, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin}
-TO_CLIENTS = {m.Produced, m.Fetched, m.ListedOffsets, m.Epochs, m.ClusterView, m.AdminAnswer}
+OF_CLIENTS = {m.Produce, m.Stage, m.Publish, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin}
+TO_CLIENTS = {m.Produced, m.Published, m.Fetched, m.ListedOffsets, m.Epochs, m.ClusterView, m.AdminAnswer}
 
 
 def every() -> dict[type[Any], Any]:

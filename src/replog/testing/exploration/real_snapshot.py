@@ -9,6 +9,7 @@ left out, and why that is right:
   from where they are stored, and every flush token is gone;
 - the segments of the log, which retention alone looks at, and its producers, of which there are none;
 - what a follower was told of the high watermark, which decides when it tells of a flush: nobody flushes here;
+- groups of batches: nobody publishes here;
 - what the broker hangs on a partition (`sessions`): nobody waits between two steps. `waiting` is kept as it is, a tuple.
 
 Nobody is 0 here: brokers are numbered from 1.
@@ -192,6 +193,7 @@ def freeze(partition: Partition, now_ms: int = NOW_MS) -> Frozen:
 
 
 def _freeze_leading(leading: Leading, now_ms: int) -> Frozen:
+    assert not leading.group_open, "nobody publishes here"
     return (
         leading.leader_epoch,
         leading.partition_epoch,
@@ -267,6 +269,9 @@ def _thaw_leading(frozen: Frozen, partition: Partition, setting: Setting) -> Lea
     leading.leader_epoch = leader_epoch
     leading.partition_epoch = partition_epoch
     leading.epoch_start = epoch_start
+    leading.group_open = False
+    leading.newest_group = (epoch_start, epoch_start)
+    leading.newest_group = (leading.epoch_start, leading.epoch_start)
     leading.high_watermark = high_watermark
     leading.recovering = bool(recovering)
     leading.assignment = setting.assignment

@@ -22,6 +22,7 @@ One event per line of JSON: `{time, process, type, f, key, value}`, in the order
 - `assign` ok: the process goes on reading `key` from elsewhere; the next poll need not follow on the last. Its value: the offset, or null.
 - `crash` ok: the process lost its positions. No key, no value.
 - `trim` ok: the log of `key` may start at offset `value` from now on (retention). Written before it can have happened.
+- `control` ok: offset `value` of `key` holds no record: a broker has written something of its own there. Before anybody reads past it.
 
 The first line may instead hold the settings: `{"type": "settings", "idempotent": true, "stale_reads": false}` (see `Settings`).
 """
@@ -161,12 +162,18 @@ class Poll(_Call):
 
 
 class Mark:
-    """Something that happened to a process or a partition at one moment: assign, crash or trim."""
+    """Something that happened to a process or a partition at one moment: assign, crash, trim or control."""
 
     __slots__ = ("f", "key", "process", "rank", "time", "value")
 
     def __init__(
-        self, rank: int, time: float, process: str, f: Literal["assign", "crash", "trim"], key: str = "", value: int | None = None
+        self,
+        rank: int,
+        time: float,
+        process: str,
+        f: Literal["assign", "crash", "trim", "control"],
+        key: str = "",
+        value: int | None = None,
     ) -> None:
         self.rank = rank
         self.time = time

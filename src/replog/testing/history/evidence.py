@@ -42,6 +42,9 @@ class Evidence:
         self.trims: list[tuple[int, int]] = []
         """(rank, start from then on), in order."""
 
+        self.controls: set[int] = set()
+        """Offsets without a record."""
+
     def start(self, rank: int) -> int:
         """Where the log may start for an answer that came at `rank`."""
         return max((start for since, start in self.trims if since < rank), default=0)
@@ -166,6 +169,8 @@ def gather(history: History) -> dict[str, Evidence]:
     for mark in history.marks:
         if mark.f == "trim" and mark.value is not None:
             found.setdefault(mark.key, Evidence(mark.key)).trims.append((mark.rank, mark.value))
+        elif mark.f == "control" and mark.value is not None:
+            found.setdefault(mark.key, Evidence(mark.key)).controls.add(mark.value)
     for evidence in found.values():
         evidence.sends.sort(key=lambda send: send.invoked)
         evidence.polls.sort(key=lambda poll: poll.completed)

@@ -124,7 +124,7 @@ class _Reading:
                 self._end(event, process, f, kind)
             else:
                 raise ValueError(f"type is {kind!r}")
-        elif f in ("assign", "crash", "trim"):
+        elif f in ("assign", "crash", "trim", "control"):
             if kind != "ok":
                 raise ValueError(f"{f} is one event, of type ok, not {kind!r}")
             self._mark(event, process, f)
@@ -194,7 +194,9 @@ class _Reading:
         if f == "assign":
             self.history.assign(process, key, value)
         elif value is None:
-            raise TypeError("value is missing: where the log may start")
+            raise TypeError("value is missing: where the log may start, or where there is no record")
+        elif f == "control":
+            self.history.control(key, value, process)
         else:
             self.history.trim(key, value, process)
 

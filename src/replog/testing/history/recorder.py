@@ -68,7 +68,11 @@ class History:
         """The log may start at `start` from now on. To be called before it does."""
         self._mark(process, "trim", key, start)
 
-    def _mark(self, process: str, f: Literal["assign", "crash", "trim"], key: str, value: int | None) -> None:
+    def control(self, key: str, offset: int, process: str = "broker") -> None:
+        """No record is at `offset`, but something of a broker's own. To be called before anybody can read past it."""
+        self._mark(process, "control", key, offset)
+
+    def _mark(self, process: str, f: Literal["assign", "crash", "trim", "control"], key: str, value: int | None) -> None:
         rank = self._rank()
         self.marks.append(Mark(rank, rank if self._clock is None else self._clock(), process, f, key, value))
 

@@ -8,6 +8,7 @@ from attrs import define
 
 from replog.broker.offsets import EARLIEST, LATEST
 from replog.errors import UsageError
+from replog.marks import WriterMark, framing
 from replog.messages import (
     Epochs,
     EpochsEntry,
@@ -21,10 +22,14 @@ from replog.messages import (
     Produce,
     Produced,
     ProduceEntry,
+    Publish,
+    Published,
+    Stage,
+    StagedAttempt,
 )
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, PartitionId
 from replog.partition.partition import Partition
-from replog.records import RecordBatch, decode_records, encode_records
+from replog.records import RecordBatch, decode_records, encode_records, encode_values
 from replog.testing.scenario.names import Command, code_name, letter, milliseconds
 from replog.testing.scenario.play import CLIENT, Play
 
@@ -53,10 +58,12 @@ class _Asked:
     identity: PartitionId
     acks: int = 0
     offset: int = 0
+    is_once: bool = False
+    """What another attempt has stored may be acknowledged instead."""
 
 
 class Client:
-    """Speaks for the commands `append`, `read`, `latest` and their like."""
+    """Speaks for the commands `append`, `once`, `stage`, `publish`, `read`, `latest` and their like."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -95,6 +102,32 @@ class Client:
         command.words.clear()
         self._play.hand_over(to, CLIENT, Produce(acks, timeout_ms, entries))
 
+    def once(self, to: int, identity: PartitionId, command: Command) -> None:
+        """`once A m0+m1 writer=w version=1 [timeout=30s]`: one batch, unless that version is there."""
+        text, mark = command.word("the records"), WriterMark(command.take("writer", "w"), command.number("version", 1))
+        values = [record.encode() for record in text.split("+")]
+        body = encode_values(values, now_ms=self._play.clock.wall_ms(), **framing(mark))
+        entry = ProduceEntry(self._number(_Asked(text, identity, ACKS_ALL, is_once=True)), identity, body)
+        self._play.hand_over(to, CLIENT, Produce(ACKS_ALL, milliseconds(command.take("timeout", "30s")), [entry]))
+
+    def stage(self, to: int, identity: PartitionId, command: Command) -> None:
+        """`stage A m0+m1 m2 attempt=a writer=w version=1 [number=0]`: a piece per word, put aside."""
+        writer, version, attempt = command.take("writer", "w"), command.number("version", 1), command.take("attempt", "a")
+        for number, text in enumerate(command.words, command.number("number", 0)):
+            body = encode_values([record.encode() for record in text.split("+")], now_ms=self._play.clock.wall_ms())
+            entry = ProduceEntry(self._number(_Asked(f"{attempt}.{number}", identity)), identity, body)
+            self._play.hand_over(to, CLIENT, Stage(writer, version, attempt, number, entry))
+        command.words.clear()
+
+    def publish(self, to: int, identity: PartitionId, command: Command) -> None:
+        """`publish A a:2 b:1 writer=w version=1 [timeout=30s]`: two pieces of attempt a, one of b."""
+        writer, version = command.take("writer", "w"), command.number("version", 1)
+        attempts = [StagedAttempt(name, int(pieces)) for name, _, pieces in (text.partition(":") for text in command.words)]
+        number = self._number(_Asked(f"publication of {'+'.join(command.words)}", identity))
+        command.words.clear()
+        timeout_ms = milliseconds(command.take("timeout", "30s"))
+        self._play.hand_over(to, CLIENT, Publish(number, identity, writer, version, timeout_ms, attempts))
+
     def read(self, to: int, identity: PartitionId, offset: int, *, leader_epoch: int, wait_ms: int) -> None:
         """Fetch as a client does."""
         number = self._number(_Asked("read", identity, offset=offset))
@@ -120,6 +153,8 @@ class Client:
             case Produced():
                 for entry in message.entries:
                     self._produced(self._asked[entry.request], entry.error, entry.base_offset, entry.leader)
+            case Published():
+                self._published(self._asked[message.request], message)
             case Fetched():
                 self._fetched(sender, message)
             case ListedOffsets():
@@ -139,10 +174,20 @@ class Client:
             hint = f", try {letter(leader)}" if leader >= 0 else ""
             self._play.say(f"{asked.label}: {code_name(error)}{hint}")
             return
-        self._play.say(f"{asked.label} acknowledged at {base_offset}")
-        if asked.acks == ACKS_ALL:
+        self._play.say(f"{asked.label} acknowledged at {base_offset}" if base_offset >= 0 else f"{asked.label}: later work is there")
+        if asked.acks == ACKS_ALL and not asked.is_once:
             for number, record in enumerate(asked.label.split("+")):
                 self.acknowledged[asked.identity, base_offset + number] = record
+
+    def _published(self, asked: _Asked, answer: Published) -> None:
+        if answer.error:
+            self._play.say(f"{asked.label}: {code_name(answer.error)}")
+        elif answer.end_offset < 0:
+            self._play.say(f"{asked.label} is put aside")
+        elif answer.base_offset < 0:
+            self._play.say(f"{asked.label}: later work is there")
+        else:
+            self._play.say(f"{asked.label} is done: {answer.base_offset} to {answer.end_offset}")
 
     def _fetched(self, sender: int, message: Fetched) -> None:
         asked = self._asked[message.request]

@@ -57,17 +57,33 @@ class MemoryDisks(Disks):
         return made
 
 
+class _Disk(MemoryFs):
+    """What a dead process had open is closed; what it has sent may still be on its way, and is given back later."""
+
+    _dead = 0
+
+    def kill(self) -> None:
+        """As `MemoryFs.kill`."""
+        super().kill()
+        self._dead = self._next_fd
+
+    def close(self, fd: int) -> None:
+        """As `Fs.close`."""
+        if fd > self._dead:
+            super().close(fd)
+
+
 class FileDisks(Disks):
     """`FileLogDirectory`, each on a disk of its own that keeps nothing it was not told to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._disks: dict[str, MemoryFs] = {}
+        self._disks: dict[str, _Disk] = {}
         self._directories: dict[str, FileLogDirectory] = {}
 
     def new(self, place: str, *, replaced: bool = False) -> LogDirectory:
         """A new disk: nothing there says that there was another."""
-        disk = self._disks[place] = MemoryFs()
+        disk = self._disks[place] = _Disk()
         self._made += 1
         for _ in range(self._made):
             disk.random_bytes(16)  # no two directories have one id

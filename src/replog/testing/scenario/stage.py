@@ -1,8 +1,9 @@
 """A stage of brokers whose controller is the script itself: every message can be held, every answer chosen.
 
 Commands: `brokers A B C min_isr=2 flush=os lag=30s` begins; `state ...` stores and sends a partition's
-state; `append`, `read`, `latest`, `epoch-end` are a client; `run`, `deliver`, `hold`, `release`, `drop`, `repeat`, `cut`, `heal` are
-the network; `advance` is time; `crash`, `start`, `disk` are the machines; `answer`, `decide`, `stop`, `fence` are the controller.
+state; `append`, `once`, `stage`, `publish`, `read`, `latest`, `epoch-end` are a client; `run`, `deliver`, `hold`, `release`, `drop`,
+`repeat`, `cut`, `heal` are the network; `advance` is time; `crash`, `start`, `disk` are the machines; `answer`, `decide`, `stop`,
+`fence` are the controller.
 """
 
 from __future__ import annotations
@@ -55,8 +56,13 @@ class Stage(CommonCommands):
     def do_brokers(self, command: Command) -> None:
         """Begin: these brokers run, registered in life 1; nobody leads or follows anything."""
         lag_ms = milliseconds(command.take("lag", "30s"))
-        fetch_bytes = command.number("fetch", 1 << 20)
-        self.config = BrokerConfig(replica_lag_ms_max=lag_ms, fetch_partition_bytes_max=fetch_bytes, retention_check_ms=10**12)
+        fetch_bytes, slice_bytes = command.number("fetch", 1 << 20), command.number("slice", 1 << 20)
+        self.config = BrokerConfig(
+            replica_lag_ms_max=lag_ms,
+            fetch_partition_bytes_max=fetch_bytes,
+            publish_slice_bytes=slice_bytes,
+            retention_check_ms=10**12,
+        )
         config: dict[str, Any] = {"min_isr": command.number("min_isr", 1), "flush": command.take("flush", "os")}
         self.disks.limits = self.config
         ids = tuple(map(broker_id, command.words))
@@ -204,6 +210,21 @@ class Stage(CommonCommands):
         """See `Client.append`."""
         to, identity = broker_id(command.word("the broker")), self.of(command)
         self.client.append(to, identity, command)
+
+    def do_once(self, command: Command) -> None:
+        """See `Client.once`."""
+        to, identity = broker_id(command.word("the broker")), self.of(command)
+        self.client.once(to, identity, command)
+
+    def do_stage(self, command: Command) -> None:
+        """See `Client.stage`."""
+        to, identity = broker_id(command.word("the broker")), self.of(command)
+        self.client.stage(to, identity, command)
+
+    def do_publish(self, command: Command) -> None:
+        """See `Client.publish`."""
+        to, identity = broker_id(command.word("the broker")), self.of(command)
+        self.client.publish(to, identity, command)
 
     def do_read(self, command: Command) -> None:
         """`read A 0 [epoch=1] [wait=500ms]`: what a client gets there, and below which high watermark."""

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replog.errors import ReplogError
 from replog.log.files import OS
-from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produced, StopReplica
-from replog.model import Address, PartitionId, PartitionState
+from replog.marks import WriterMark, marked, writer_id
+from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produced, Publish, Published, Stage, StopReplica
+from replog.model import ACKS_ALL, Address, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.ports import Log, Slice
-from replog.records import BadBatch, BatchHeader, read_header
+from replog.records import CONTROL_BIT, BadBatch, BatchHeader, read_header
 from replog.testing.disk import SimulatedDisk
 from replog.testing.simulator.books import Books
-from replog.testing.simulator.invariants import INVARIANTS, Asked, Headers, Invariant, NothingIsDropped
+from replog.testing.simulator.clients import TOPIC
+from replog.testing.simulator.invariants import INVARIANTS, Asked, Claim, Headers, Invariant, NothingIsDropped
 from replog.testing.simulator.ledger import Copy, Ledger
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ class Checks:
         """Of the partitions that there are. Those that were deleted are in `closed`."""
         self.closed: dict[PartitionId, Ledger] = self._books.closed
         self._asked: dict[Address, dict[int, Asked]] = {}
+        self._claims: dict[Address, dict[int, Claim]] = {}
+        self._pieces: dict[tuple[PartitionId, str, int, str, int], bytes] = {}
+        """(partition, writer, version, attempt, number) -> what was put aside, wherever that arrived."""
+        self._told: set[tuple[PartitionId, str, int, tuple[tuple[str, int], ...]]] = set()
+        """Publications that were asked for."""
         self._looks: dict[int, int] = {}
         self._disks: dict[int, tuple[str, object]] = {}
         """Broker -> which directory it has, and on which disk."""
@@ -62,6 +69,7 @@ class Checks:
         self._said = _overriding(made, "said")
         self._shipped = _overriding(made, "shipped")
         self._produced = _overriding(made, "produced")
+        self._published = _overriding(made, "published")
         self._shown = _overriding(made, "shown")
         self._listed = _overriding(made, "listed")
         self._passed = _overriding(made, "passed")
@@ -154,14 +162,20 @@ class Checks:
         """Bring a mirror up to date, and say what is new and what is gone."""
 
         def batch(copy: Copy, header: BatchHeader) -> None:
+            if header.attributes & CONTROL_BIT and ledger.topic == TOPIC:
+                self._world.marks.hit("a leader says again what a writer had done")
+                for offset in range(header.base_offset, header.end_offset):
+                    self._world.history.control(f"{TOPIC}/{ledger.identity.partition}", offset)
             for look in self._batch:
                 look(ledger, copy, header)
 
-        same = copy.log is log
+        same, was_open = copy.log is log, bool(copy.entries) and copy.entries[-1].is_open
         with _observing(node):
             parted = copy.follow(log, batch)
         if parted is not None and same:
             self._world.marks.cut(ledger, parted)
+            if was_open:
+                self._world.marks.hit("a group that has not come whole is cut")
             for cut in self._cut:
                 cut(ledger, copy, parted)
 
@@ -257,6 +271,31 @@ class Checks:
             for sought in self._sought:
                 sought(question)
 
+    def staged(self, sender: Address, message: Stage) -> None:
+        """A broker gets a piece of work to put aside."""
+        entry = message.entry
+        self._claims.setdefault(sender, {})[entry.request] = Claim(writer_id(message.writer), message.version)
+        self._pieces.setdefault((entry.partition, message.writer, message.version, message.attempt, message.number), entry.body)
+
+    def claimed(self, sender: Address, message: Publish) -> None:
+        """A broker is asked to publish: from now on all these pieces, in this order, may be stored."""
+        self._claims.setdefault(sender, {})[message.request] = Claim(writer_id(message.writer), message.version)
+        ledger, work = self.ledger(message.partition), (message.partition, message.writer, message.version)
+        whole = (*work, tuple((one.attempt, one.pieces) for one in message.attempts))
+        if whole in self._told:
+            return
+        self._told.add(whole)
+        bodies = [self._pieces.get((*work, one.attempt, number)) for one in message.attempts for number in range(one.pieces)]
+        into = 0
+        for number, body in enumerate(bodies, 1):
+            if body is None:
+                break
+            made = marked(body, WriterMark(message.writer, message.version, into), is_last=number == len(bodies))
+            question = Asked(ledger, ACKS_ALL, made)
+            into += question.count
+            for sought in self._sought:
+                sought(question)
+
     def registered(self, broker_id: int, broker_epoch: int) -> None:
         """A process has learned its broker epoch; the store knew it before."""
         for registered in self._registered:
@@ -271,6 +310,8 @@ class Checks:
             self._sent_fetched(node, to, message)
         elif kind is Produced:
             self._sent_produced(node, to, message)
+        elif kind is Published:
+            self._sent_published(node, to, message)
         elif kind is ListedOffsets:
             partitions = node.broker.partitions if node.broker is not None else {}
             for entry in message.entries:
@@ -308,6 +349,14 @@ class Checks:
                 partition = node.broker.partitions.get(question.ledger.identity)
                 for produced in self._produced:
                     produced(question.ledger, partition, entry, question)
+
+    def _sent_published(self, node: Node, to: Address, message: Published) -> None:
+        claim = self._claims.get(to, {}).get(message.request)
+        assert node.broker is not None
+        if claim is not None and not message.error and message.end_offset >= 0:
+            partition = node.broker.partitions.get(message.partition)
+            for published in self._published:
+                published(self.ledger(message.partition), partition, message, claim)
 
     # --------------------------------------------------------------------------------------------------- occasions: store
 

@@ -10,11 +10,12 @@ from attrs import define, evolve, frozen
 from replog.client.batches import Batch
 from replog.client.core import ClientCore
 from replog.client.fetching import FetchOp
+from replog.client.once import AppendOnceOp, PublishOp, StageOp
 from replog.client.operations import AT_EARLIEST, AdminOp, OffsetOp, Operation
 from replog.client.results import Fetch as FetchResult
 from replog.client.writer import Writer
 from replog.errors import ReplogError
-from replog.messages import Disconnected, ListedOffset
+from replog.messages import Disconnected, ListedOffset, Published
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.testing.clock import SeededIds
 from replog.testing.history.events import Poll
@@ -145,6 +146,37 @@ class SimulatedClient:
             assert batch.queue.identity is not None
             self.acknowledged.append(Acknowledged(batch.queue.identity, batch.base_offset, list(values)))
         return batch.base_offset
+
+    async def append_once(self, topic: str, partition: int, body: bytes) -> tuple[PartitionId, int]:
+        """Append a batch that bears the mark of its writer (`replog.marks.framing`), unless its version, or a later one, is there. Where it
+        is, or what was stored first (-1: gone, or later). Raises what `Cluster.append_once` raises."""
+        op = AppendOnceOp(topic, partition, body, self.world.now_ms + self.core.config.delivery_timeout_ms)
+        await self.run(op)
+        assert op.place is not None
+        return op.place.identity, op.result
+
+    async def stage(self, topic: str, partition: int, body: bytes, *, writer: str, version: int, attempt: str, number: int) -> bool:
+        """Put a batch aside; False if this work is done already. Raises what `Cluster.stage` raises."""
+        deadline_ms = self.world.now_ms + self.core.config.delivery_timeout_ms
+        work: dict[str, Any] = {"writer": writer, "version": version, "attempt": attempt, "number": number}
+        said: Published = await self.run(StageOp(topic, partition, deadline_ms, body=body, **work))
+        return said.end_offset < 0
+
+    async def publish(
+        self, topic: str, partition: int, attempts: Sequence[tuple[str, int]], *, writer: str, version: int
+    ) -> tuple[PartitionId, int, int]:
+        """Append all that these attempts, (name, number of pieces) each, have put aside; which log it is in, and from where to where
+        (-1: gone, or later). Raises what `Cluster.publish` raises."""
+        deadline_ms = self.world.now_ms + self.core.config.delivery_timeout_ms
+        op = PublishOp(topic, partition, deadline_ms, writer=writer, version=version, attempts=attempts)
+        said: Published = await self.run(op)
+        return said.partition, said.base_offset, said.end_offset
+
+    async def run(self, op: Operation) -> Any:
+        """Do any operation of the client; its result, or what it raises."""
+        self.submit(op)
+        await self._done(op)
+        return op.result
 
     async def fetch(
         self,

@@ -134,6 +134,8 @@ def _compare(world: World, ledger: Ledger, start: int, values: dict[int, bytes |
     if start > ledger.removed:
         raise Violation("readable", f"{where} is said to start at {start}, retention has removed nothing from {ledger.removed} on")
     end = max(values, default=start - 1) + 1
+    while end < committed and ledger.entries[end].is_control:
+        end += 1
     if end < committed:
         raise Violation("readable", f"{where} is committed to {committed}, and read from {start} to {end}")
     for client in world.clients.values():

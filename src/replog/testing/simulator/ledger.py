@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from replog.errors import LogCorrupt, LogDamaged
+from replog.marks import version_of
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Log
-from replog.records import BadBatch, BatchHeader, RecordBatch, read_header
+from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
 __all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation"]
 
@@ -31,6 +32,14 @@ class Entry(NamedTuple):
     producer_id: int
     producer_epoch: int
     sequence: int
+    into: int = -1
+    """Of a record that a writer has marked: how many of its group come before it; else -1."""
+    version: int = -1
+    """Of the work that such a record belongs to."""
+    is_open: bool = False
+    """Whether more batches of its group follow."""
+    is_control: bool = False
+    """Whether no client sent it: a leader has said again what a writer had done (design, section 8)."""
 
 
 NEVER_SEEN: Final = Entry(-1, -1, -1, -1, -1, -1)
@@ -83,6 +92,21 @@ class Ledger:
         return max(len(self.entries), self.hidden)
 
 
+def _into(view: memoryview, at: int) -> int:
+    """How far into its group the marked batch begins that is at `at`."""
+    return int.from_bytes(view[at + HEADER_BYTES : at + HEADER_BYTES + 8], "little")
+
+
+def _entries(header: BatchHeader, into: int) -> list[Entry]:
+    """What stands for the records of a batch; `into` is -1 for one that no writer has marked."""
+    what = header.leader_epoch, header.header_crc, header.payload_crc, header.producer_id, header.producer_epoch
+    first = header.base_sequence
+    if into < 0:
+        return [Entry(*what, first + n if first >= 0 else -1) for n in range(header.count)]
+    mark = version_of(header), bool(header.attributes & GROUP_OPEN_BIT), bool(header.attributes & CONTROL_BIT)
+    return [Entry(*what, first + n, into + n, *mark) for n in range(header.count)]
+
+
 def _nothing(copy: Copy, header: BatchHeader) -> None:
     """Nobody looks."""
 
@@ -103,6 +127,7 @@ class Copy:
         "first",
         "generation",
         "high_watermark",
+        "into",
         "key",
         "leader_epoch",
         "led",
@@ -150,6 +175,8 @@ class Copy:
         self.wall_ms = 0
         """What the clock of its broker said when it was looked at last."""
         self.key: object = None
+        self.into = -1
+        """How far into its group the batch begins that is taken in now; -1 if no writer has marked it."""
 
     @property
     def end(self) -> int:
@@ -218,17 +245,14 @@ class Copy:
                 RecordBatch.parse(view, at)
                 if header.base_offset != self.end:
                     raise BadBatch(f"a batch at {header.base_offset} where {self.end} is expected")
+            into = self.into = _into(view, at) if header.extension_bytes else -1
             batch(self, header)
             if header.base_offset != self.end:  # S16 has said so; without it a mirror would be of nothing
                 raise Violation("S16", f"broker {self.broker}: a batch at {header.base_offset} where {self.end} is expected")
             if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
                 self.epochs.append((header.leader_epoch, header.base_offset))
             self.sizes.append((header.base_offset, header.length))
-            for n in range(header.count):
-                sequence = header.base_sequence + n if header.base_sequence >= 0 else -1
-                self.entries.append(
-                    Entry(header.leader_epoch, header.header_crc, header.payload_crc, header.producer_id, header.producer_epoch, sequence)
-                )
+            self.entries += _entries(header, into)
             at += header.length
 
     def bytes_from(self, offset: int) -> int:

@@ -181,7 +181,7 @@ class ProbesAreConfirmed(Promise):
         self._probes = [client.probe(one.identity.partition, one.topic) for client in world.clients.values() for one in ledgers]
 
     def limit_ms(self, shape: Shape) -> int:
-        return PROBE_MS
+        return PROBE_MS + shape.session_ms  # a disk that has lied is replaced now, and its broker comes back when its old session has ended
 
     def missing(self, world: World) -> Iterator[str]:
         for probe in self._probes:
@@ -192,7 +192,7 @@ class ProbesAreConfirmed(Promise):
         """Read them as well: again while there is nothing to read yet, for a leader that is new learns its watermark from its followers."""
         super().keep(world)
         client = next(iter(world.clients.values()))
-        deadline_ms = world.now_ms + PROBE_MS
+        deadline_ms = world.now_ms + self.limit_ms(world.plan.shape)
         unread = self._probes
         while unread:
             reads = []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.errors import error_name
-from replog.messages import AdminAnswer, AlterIsrAnswer, Fetched, LeaderAndIsrAnswer, Produced
+from replog.messages import AdminAnswer, AlterIsrAnswer, Fetched, LeaderAndIsrAnswer, Produced, Published
 from replog.model import PartitionState
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def _codes(message: Any) -> list[int]:
 
 _ANSWERS: Final[dict[type, Callable[[Any], list[int]]]] = {
     Produced: lambda message: [entry.error for entry in message.entries],
+    Published: lambda message: [message.error],
     Fetched: _codes,
     AlterIsrAnswer: _codes,
     LeaderAndIsrAnswer: lambda message: [message.error],

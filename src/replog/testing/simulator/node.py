@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.controller.executor import ControllerExecutor
-from replog.messages import Admin, Disconnected, Produce, Registered
+from replog.messages import Admin, Disconnected, Produce, Publish, Registered, Stage
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, Outbox, SessionChanged
 from replog.testing.clock import SeededIds
@@ -62,6 +62,7 @@ class Node:
         """Whether anything has ever happened to its disk."""
         self._chance = stream(seed, f"node {broker_id}")
         self._outcomes = stream(seed, f"outcomes of flushes {broker_id}")
+        self._turns = stream(seed, f"slices {broker_id}")
 
     @property
     def directory(self) -> LogDirectory:
@@ -298,6 +299,10 @@ class Node:
         world.trace_message(address, sender, message)
         if isinstance(message, Produce):
             world.checks.asked(sender, message)
+        elif isinstance(message, Stage):
+            world.checks.staged(sender, message)
+        elif isinstance(message, Publish):
+            world.checks.claimed(sender, message)
         elif isinstance(message, Admin):
             self._hear_wish(address, sender, message)
         elif isinstance(message, Registered):
@@ -331,15 +336,24 @@ class Node:
             if wake is None or due < wake:
                 self._wakes[address] = due
                 late = self._chance.randint(0, 500) if self.slow["starve"] else 0
+                if address == self.broker_id and self._slices(due):
+                    late += self._turns.randint(0, world.plan.shape.slice_ms)
                 self._soon(self.clock.delay_until(due, world.now_ms) + late, self._wake, address, due)
 
     def _wake(self, address: Address, due_ms: int) -> None:
         if self._wakes.get(address) == due_ms:
             del self._wakes[address]
+            sliced = address == self.broker_id and self._slices(due_ms)
             self._tick(address)
+            if sliced:
+                return  # the next slice is due at once
             again = self._wakes.get(address)
             if again is not None and again <= due_ms:  # a driver would spin
                 raise Violation("S21", f"{address} was woken at its deadline of {due_ms} ms, and still has one at {again}")
+
+    def _slices(self, due_ms: int) -> bool:
+        """Whether it is the next slice of a publication that is due then."""
+        return self.broker is not None and self.broker._publishing.due_ms == due_ms
 
     def _drain(self, address: Address, actor: Actor) -> None:
         outbox, world = actor.outbox, self.world

@@ -77,10 +77,19 @@ class Shape:
     """0: nothing is removed by age."""
     flush_heard_ms: int = 0
     """What has been flushed is heard of up to so much later: between the two the log may have changed."""
+    slice_bytes: int = 0
+    """Of a publication so much is appended in one turn; 0: as much as usual."""
+    slice_ms: int = 0
+    """Between two turns of a publication pass up to so many ms more, if nothing else happens."""
+    stage_ms: int = 0
+    """What is put aside is kept so long; 0: as long as usual."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
+        usual = BrokerConfig()
         return BrokerConfig(
+            publish_slice_bytes=self.slice_bytes or usual.publish_slice_bytes,
+            stage_expiry_ms=self.stage_ms or usual.stage_expiry_ms,
             replica_lag_ms_max=self.lag_ms,
             fetch_wait_ms=self.fetch_wait_ms,
             fetch_timeout_ms=self.fetch_wait_ms + 1_000,
@@ -172,6 +181,7 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, retention_ms=_age(stream(seed, "retention by age")))
     if "flush_heard_ms" not in shape_given:
         shape = evolve(shape, flush_heard_ms=_heard(stream(seed, "outcomes of flushes")))
+    shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
@@ -246,6 +256,15 @@ def _heard(chance: random.Random) -> int:
     return late_ms if drawn else 0
 
 
+def _slices(chance: random.Random) -> dict[str, Any]:
+    """How publications go on: mostly in many turns; and how long what is put aside is kept: mostly for longer than a run."""
+    return {
+        "slice_bytes": chance.choice((1, 1, 400, 2_000)),
+        "slice_ms": chance.choice((0, 20, 200)),
+        "stage_ms": chance.choice((0, 0, 0, 700, 5_000)),
+    }
+
+
 def _shape(chance: random.Random) -> Shape:
     brokers = chance.choice((3, 3, 3, 3, 4, 5, 1, 2, 7))
     replicas = chance.choice([n for n in (3, 3, 3, 5, 4, 2, 1) if n <= brokers])
@@ -278,7 +297,7 @@ def _shape(chance: random.Random) -> Shape:
         self_checks=chance.random() < 0.2,
     )
     # What is drawn last leaves all that was drawn before as it was: so do workloads that were added later.
-    for name, share in (("offsets", 0.3), ("reassign", 0.25), ("reshape", 0.25), ("lead", 0.25), ("restored", 0.2)):
+    for name, share in (("offsets", 0.3), ("reassign", 0.25), ("reshape", 0.25), ("lead", 0.25), ("restored", 0.2), ("once", 0.3)):
         if chance.random() < share:
             shape = evolve(shape, workloads=(*shape.workloads, name))
     return shape

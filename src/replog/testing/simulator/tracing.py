@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from replog.messages import AlterIsr, AlterIsrAnswer, Fetch, Fetched, FetchedEntry, LeaderAndIsr, Produce, Produced
+from replog.messages import (
+    AlterIsr,
+    AlterIsrAnswer,
+    Fetch,
+    Fetched,
+    FetchedEntry,
+    LeaderAndIsr,
+    Produce,
+    Produced,
+    Publish,
+    Published,
+    Stage,
+)
 from replog.model import Address
 from replog.ports import StoreResult, WatchFired
 
@@ -31,6 +43,15 @@ def message_text(message: Any) -> str:
             return f"{name} acks {message.acks} {[(e.request, e.partition.partition, len(e.body)) for e in message.entries]}"
         case Produced():
             return f"{name} {[(e.request, e.error, e.base_offset) for e in message.entries]}"
+        case Stage():
+            work = f"{message.writer} v{message.version} {message.attempt}.{message.number}"
+            return f"{name} {message.entry.request} {message.entry.partition.partition} {work} {len(message.entry.body)}"
+        case Publish():
+            attempts = [(one.attempt, one.pieces) for one in message.attempts]
+            return f"{name} {message.request} {message.partition.partition} {message.writer} v{message.version} {attempts}"
+        case Published():
+            place = message.base_offset, message.end_offset
+            return f"{name} {message.request} {message.partition.partition} {message.error} {place}"
         case LeaderAndIsr():
             states = [(e.partition.partition, e.state.leader, e.state.leader_epoch, e.state.isr) for e in message.entries]
             return f"{name} {message.notice}{' complete' if message.complete else ''} c{message.controller_epoch} {states}"

@@ -46,10 +46,10 @@ _BROKERS: Final[dict[type[Any], _Rule]] = {
 }
 """Between brokers."""
 
-_CLIENTS: Final = frozenset({m.Produce, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin})
+_CLIENTS: Final = frozenset({m.Produce, m.Stage, m.Publish, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin})
 """From a client to a broker."""
 
-_ANSWERS: Final = frozenset({m.Produced, m.Fetched, m.ListedOffsets, m.Epochs, m.ClusterView, m.AdminAnswer})
+_ANSWERS: Final = frozenset({m.Produced, m.Published, m.Fetched, m.ListedOffsets, m.Epochs, m.ClusterView, m.AdminAnswer})
 """From a broker to a client."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -607,6 +608,21 @@ def test_retention_excuses_only_what_came_after_it() -> None:
     poll(history, 3, "d", process="s")
     history.trim(K, 3)
     assert check(history).counts == {"poll-skip": 1}
+
+
+@pytest.mark.parametrize(("controls", "gaps"), [((), 1), ((1,), 1), ((1, 2), 0), ((0, 1, 2, 3), 0), ((2, 3), 1)])
+def test_where_a_broker_has_written_there_is_no_record(controls: tuple[int, ...], gaps: int, tmp_path: Path) -> None:
+    history = History()
+    send(history, "a", 0)
+    send(history, "b", 3)
+    for offset in controls:
+        history.control(K, offset)
+    history.control("another", 1)
+    history.control("another", 2)
+    history.invoke_poll("c", K, 0, final=True).ok([(0, "a"), (3, "b")], 4)
+    history.to_jsonl(tmp_path / "history")
+    for one in (history, History.from_jsonl(tmp_path / "history")):
+        assert check(one).counts.get("offset-gap", 0) == gaps
 
 
 def test_a_report_names_offsets_processes_and_times() -> None:

@@ -33,6 +33,7 @@ S22   after a failed flush nothing is confirmed; one from before a cut     I18
       proves nothing of what came after it
 S23   logs start where retention lets them, and nowhere else               I10
 S24   replicas leave by reassignment once the target is in sync            I23
+S25   readers see a group whole or not at all                              I17
 ====  ===================================================================  ==================
 
 Of the rest of PROTOCOL.md's list, I9 (who may be in an ISR) and I20 (producer tables) are held by S2, S3 and S17 as far
@@ -42,7 +43,7 @@ as they have effects; I24 and I25 are about unclean election, which no run has y
 from __future__ import annotations
 
 from replog.testing.simulator.invariants.appends import AnsweredIsStored, NothingIsInvented
-from replog.testing.simulator.invariants.base import Asked, Copies, Headers, Invariant
+from replog.testing.simulator.invariants.base import Asked, Claim, Copies, Headers, Invariant
 from replog.testing.simulator.invariants.commits import (
     CandidatesAreComplete,
     CandidatesAreDurable,
@@ -60,6 +61,7 @@ from replog.testing.simulator.invariants.copies import (
     OffsetsAreInOrder,
 )
 from replog.testing.simulator.invariants.epochs import EpochsNeverGoBack, LeadersNeverGoBack, OldMessagesChangeNothing, OneLeaderPerEpoch
+from replog.testing.simulator.invariants.groups import DoneIsCommitted, GroupsAreWhole, VersionsGrow
 from replog.testing.simulator.invariants.readers import AcknowledgedIsCommitted, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
 from replog.testing.simulator.invariants.starts import StartsAreEarned
 from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, FlushesProveWhatTheyWrote, NothingIsDropped
@@ -76,14 +78,17 @@ __all__ = [
     "CandidatesAreComplete",
     "CandidatesAreDurable",
     "CandidatesAreNeverCut",
+    "Claim",
     "CommittedNeverChanges",
     "Copies",
+    "DoneIsCommitted",
     "EnoughAreCounted",
     "EpochTablesFollow",
     "EpochsNeverGoBack",
     "FailedDisksConfirmNothing",
     "FlushesProveWhatTheyWrote",
     "FollowersBelieveCommitted",
+    "GroupsAreWhole",
     "Headers",
     "Invariant",
     "LeadersAreComplete",
@@ -104,6 +109,7 @@ __all__ = [
     "ReadersSeeCommitted",
     "StartsAreEarned",
     "StatesAreSound",
+    "VersionsGrow",
 ]
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -119,8 +125,11 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EnoughAreCounted,
     CommittedNeverChanges,
     NothingTwice,
+    VersionsGrow,
     NothingIsInvented,
     AnsweredIsStored,
+    GroupsAreWhole,
+    DoneIsCommitted,
     FollowersBelieveCommitted,
     CandidatesAreNeverCut,
     CandidatesAreComplete,

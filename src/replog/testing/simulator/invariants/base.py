@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from replog.messages import FetchedEntry, ListedOffset, ProducedEntry
+from replog.marks import version_of
+from replog.messages import FetchedEntry, ListedOffset, ProducedEntry, Published
 from replog.model import Address, PartitionState
 from replog.partition.partition import Partition
 from replog.records import BatchHeader, RecordBatch
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from replog.ports import Slice
     from replog.testing.simulator.node import Node
 
-__all__ = ["Asked", "Copies", "Headers", "Invariant"]
+__all__ = ["Asked", "Claim", "Copies", "Headers", "Invariant"]
 
 Copies = Mapping[int, Copy]
 """Broker -> the mirror of its copy of one partition."""
@@ -27,7 +28,7 @@ Headers = list[BatchHeader] | str
 class Asked:
     """One entry of a Produce, as a client sent it."""
 
-    __slots__ = ("acks", "count", "ledger", "length", "newest_ms", "payload_crc", "producer_epoch", "producer_id", "sequence")
+    __slots__ = ("acks", "count", "ledger", "length", "newest_ms", "payload_crc", "producer_epoch", "producer_id", "sequence", "version")
 
     def __init__(self, ledger: Ledger, acks: int, body: bytes) -> None:
         batch = RecordBatch(body)
@@ -41,6 +42,16 @@ class Asked:
         self.producer_id = batch.producer_id
         self.producer_epoch = batch.producer_epoch
         self.sequence = batch.base_sequence
+        self.version = version_of(batch) if batch.extension_bytes else -1
+        """Of the work, if a writer has marked it."""
+
+
+class Claim(NamedTuple):
+    """Some work of a writer that a client puts aside, or wants to be published."""
+
+    producer_id: int
+    """What stands for the writer."""
+    version: int
 
 
 class Invariant:
@@ -109,6 +120,9 @@ class Invariant:
 
     def produced(self, ledger: Ledger, partition: Partition | None, entry: ProducedEntry, asked: Asked) -> None:
         """A broker confirms an append to a client; it may have dropped the partition meanwhile."""
+
+    def published(self, ledger: Ledger, partition: Partition | None, answer: Published, claim: Claim) -> None:
+        """A broker tells a client that some work is done, and where it is."""
 
     def shown(self, reader: Address, ledger: Ledger, partition: Partition | None, entry: FetchedEntry, found: Sequence[Headers]) -> None:
         """A broker answers a client's fetch of one partition without an error. `found` are the headers of each slice."""

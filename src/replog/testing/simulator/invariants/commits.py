@@ -189,7 +189,7 @@ class NothingTwice(Invariant):
         offsets = self._offsets.setdefault(ledger, {})
         for offset in range(self._seen.get(ledger, 0), ledger.end):
             entry = ledger.entries[offset]
-            if entry.producer_id < 0:
+            if entry.producer_id < 0 or entry.into >= 0:
                 continue
             writer = (entry.producer_id, entry.producer_epoch)
             expected = ledger.sequences.get(writer, 0)

@@ -106,8 +106,10 @@ class OldMessagesChangeNothing(Invariant):
     def __init__(self) -> None:
         self._lives: dict[int, tuple[int, int, int]] = {}
         """Broker -> (life, its broker epoch, newest controller epoch that commanded it)."""
-        self._told: tuple[str, dict[PartitionId, object]] | None = None
+        self._told: tuple[str, dict[PartitionId, Any]] | None = None
         """What is being handled, and how partitions were before it; None if it may change anything."""
+        self._grown: set[PartitionId] = set()
+        """Of them, those whose leader has appended meanwhile what nobody sent just now."""
 
     def received(self, node: Node, sender: Address, message: Any) -> None:
         """Note what must stay as it is."""
@@ -153,16 +155,24 @@ class OldMessagesChangeNothing(Invariant):
             return [e.partition for e in message.entries if (p := partitions.get(e.partition)) and -1 <= e.leader_epoch < p.leader_epoch]
         return []
 
+    def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
+        """A leader appends by itself: the next slice of a publication, or what a writer had done. It bears a mark."""
+        if self._told is not None and partition.leading is not None and copy.entries and copy.entries[-1].into >= 0:
+            self._grown.add(ledger.identity)
+
     def handled(self, node: Node) -> None:
         """Compare."""
         if self._told is None:
             return
         (what, before), self._told = self._told, None
+        grown, self._grown = self._grown, set()
         broker = node.broker
         assert broker is not None
         for identity, state in before.items():
             partition = broker.partitions.get(identity)
             after = _state(partition)
+            if identity in grown and state is not None and after is not None:
+                state, after = (_but_for_growth(one) for one in (state, after))
             if after != state and (partition is None or not partition.failed):  # a disk fails when it likes
                 self.broken(f"broker {node.broker_id}, partition {identity!r}: {what} is old, and changes {state} to {after}")
 
@@ -178,7 +188,15 @@ def _is_older(state: PartitionState, partition: Partition) -> bool:
     return state.leader_epoch < partition.leader_epoch or state.partition_epoch < partition.partition_epoch
 
 
-def _state(partition: Partition | None) -> object:
+def _but_for_growth(state: Any) -> Any:
+    return (*state[:_WATERMARK], *state[_END + 1 :])
+
+
+_WATERMARK, _END = 3, 4
+"""Where they are in a state."""
+
+
+def _state(partition: Partition | None) -> Any:
     """All of a partition that messages change; not how a proposal stands, which leaders change by themselves."""
     if partition is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replog.messages import Flushed, Produced
+from replog.messages import Flushed, Produced, Published
 from replog.model import Address
 from replog.ports import FlushDone, Log
 from replog.testing.simulator.invariants.base import Invariant
@@ -60,6 +60,9 @@ class FailedDisksConfirmNothing(Invariant):
             confirmed = [entry.request for entry in message.entries if not entry.error]
             if confirmed:
                 self.broken(f"broker {node.broker_id} confirms requests {confirmed} of {to} after a flush has failed")
+        elif isinstance(message, Published):
+            if not message.error and message.end_offset >= 0:
+                self.broken(f"broker {node.broker_id} calls request {message.request} of {to} done after a flush has failed")
         elif isinstance(message, Flushed):
             ends = [(entry.partition, entry.flushed_end) for entry in message.entries]
             self.broken(f"broker {node.broker_id} reports flushed ends {ends} after a flush has failed")

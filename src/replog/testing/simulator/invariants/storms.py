@@ -29,6 +29,7 @@ LIMITS: Final[dict[str, int]] = {
     "gaps among the notices applied": 500,
     "notices that a broker has not confirmed": 500,
     "wishes under way": 1_000,
+    "works put aside": 1_000,
     "events to come": 10_000,
 }
 """What may wait at one broker (the last: in the whole run): several times what the busiest runs have."""
@@ -70,6 +71,7 @@ class BuffersAreBounded(Invariant):
         yield "proposals under way", len(broker._proposals._requests)
         yield "gaps among the notices applied", broker._commands.gaps
         yield "wishes under way", len(broker._forwarding._under_way)
+        yield "works put aside", len(broker._publishing.stages._works)
         if controller is not None and controller.is_controller:
             for count in controller.unacknowledged.values():
                 yield "notices that a broker has not confirmed", count

@@ -1,0 +1,116 @@
+"""Appends of producers, as their leader: a batch is judged, appended, and acknowledged once it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from replog.broker.publishing import Publishing
+from replog.broker.sessions import Sessions
+from replog.broker.upkeep import Upkeep
+from replog.broker.waiting import WaitingAppend, WaitingAppends, answer, published
+from replog.config import BrokerConfig
+from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
+from replog.marks import check_mark
+from replog.messages import Produce, Produced, ProducedEntry, ProduceEntry
+from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
+from replog.partition.partition import Partition
+from replog.ports import Outbox, Staging
+from replog.records import BadBatch, RecordBatch
+
+__all__ = ["Appending"]
+
+
+class Appending:
+    """The way of records into the partitions that a broker leads."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        partitions: Mapping[PartitionId, Partition],
+        staging: Staging,
+        config: BrokerConfig,
+        *,
+        waiting: WaitingAppends,
+        upkeep: Upkeep,
+        sessions: Sessions,
+        unknown: Callable[[PartitionId], int],
+        moved: Callable[[Partition, int, int], None],
+        failed: Callable[[Partition, str], None],
+        event: Callable[..., None],
+    ) -> None:
+        self._outbox = outbox
+        self._partitions = partitions
+        self._config = config
+        self._waiting = waiting
+        self._upkeep = upkeep
+        self._sessions = sessions
+        self._unknown = unknown
+        self._moved = moved
+        self._failed = failed
+        self._event = event
+        self.publishing = Publishing(
+            outbox, partitions, staging, config, unknown=unknown, appended=self.grown, acknowledge=self._published, failed=failed
+        )
+
+    def on_produce(self, sender: Address, message: Produce, now_ms: int) -> None:
+        """Append each entry; answer what is decided, let the rest wait."""
+        acks = message.acks
+        done: list[ProducedEntry] = []
+        for entry in message.entries:
+            answered = self._append(sender, entry, acks, message.timeout_ms, now_ms)
+            if answered is not None and acks != ACKS_NONE:
+                done.append(answered)
+        if done:
+            self._outbox.messages.append((sender, Produced(done)))
+
+    def _append(self, sender: Address, entry: ProduceEntry, acks: int, timeout_ms: int, now_ms: int) -> ProducedEntry | None:
+        partition = self._partitions.get(entry.partition)
+        if partition is None:
+            return ProducedEntry(entry.request, self._unknown(entry.partition))
+        if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+            return ProducedEntry(entry.request, Code.INVALID_REQUIRED_ACKS)
+        if partition.leading is None:
+            return answer(partition, entry.request, Code.STORAGE_ERROR if partition.failed else Code.NOT_LEADER_OR_FOLLOWER)
+        before = partition.high_watermark
+        try:
+            batch = RecordBatch(entry.body)
+            batch.check_body(length_max=partition.config.max_batch_bytes, records_max=self._config.batch_records_max)
+            if batch.extension_bytes:
+                check_mark(batch)
+            error, base, end = partition.append(batch, acks, now_ms)
+        except BadBatch as problem:
+            return ProducedEntry(entry.request, problem.code)
+        except LogFull as problem:
+            self._event("log_full", partition=repr(partition), problem=str(problem))
+            return ProducedEntry(entry.request, Code.LOG_DIRECTORY_FULL)
+        except (LogDamaged, LogCorrupt) as problem:
+            self._failed(partition, str(problem))
+            return ProducedEntry(entry.request, Code.STORAGE_ERROR)
+        if error:
+            return answer(partition, entry.request, error)
+        self.grown(partition, before, now_ms)
+        append = WaitingAppend(sender, entry.request, acks, base, end, now_ms + timeout_ms)
+        counts = self._counts(partition, append)
+        if acks == ACKS_NONE or (not counts and self._waiting.park(partition, append)):
+            return None
+        return answer(partition, entry.request, Code.NONE if counts else Code.REQUEST_TIMED_OUT, base)
+
+    def grown(self, partition: Partition, before: int, now_ms: int) -> None:
+        """A log that is led here has grown; its high watermark was at `before`."""
+        self._upkeep.appended(partition)
+        self._sessions.appended(partition)
+        if partition.high_watermark != before:
+            self._moved(partition, before, now_ms)
+
+    def _counts(self, partition: Partition, append: WaitingAppend) -> bool:
+        """Whether it is as safe as was asked for. A duplicate waits like its original (P-103)."""
+        if append.acks == ACKS_ALL:
+            return partition.high_watermark >= append.end_offset
+        return partition.config.flush != "ack" or partition.log.flushed_end >= append.end_offset
+
+    def _published(self, partition: Partition, append: WaitingAppend) -> None:
+        """A group is in the log: its writer is answered once it counts."""
+        counts = self._counts(partition, append)
+        if counts or not self._waiting.park(partition, append):
+            said = published(partition, append, Code.NONE if counts else Code.REQUEST_TIMED_OUT)
+            self._outbox.messages.append((append.client, said))

@@ -1,0 +1,239 @@
+"""Work that was put aside becomes a group of batches in the log: readers see all of it or nothing (design, section 8).
+
+A group of any size goes in slices, one a turn, so that nothing else waits for it; appends to its partition do, because nothing may
+come in between. Whoever stops leading stops publishing: the next leader cuts what has not come whole, and has nothing put aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+from attrs import define, field
+
+from replog.broker.staging import Piece, Stages
+from replog.broker.waiting import WaitingAppend
+from replog.config import BrokerConfig
+from replog.errors import Code, LogCorrupt, LogDamaged, LogFull, UsageError
+from replog.marks import MARK_BYTES_MAX, PIECES_MAX, WriterMark, check_writer, marked, writer_id
+from replog.messages import Publish, Published, Stage
+from replog.model import ACKS_ALL, Address, PartitionId
+from replog.partition.partition import Partition
+from replog.ports import Outbox, Staging
+from replog.records import BadBatch, RecordBatch
+
+__all__ = ["Publishing"]
+
+_FULL_RETRY_MS: Final = 1_000
+"""A group that a full disk has interrupted goes on so much later: it cannot be taken back."""
+
+
+@define
+class _Publication:
+    """A group on its way into the log of one leadership."""
+
+    leader_epoch: int
+    work: tuple[PartitionId, str]
+    version: int
+    pieces: list[Piece]
+    waiting: list[WaitingAppend] = field(factory=list)
+    ends: list[int] = field(init=False)
+    """How far into the group each piece reaches."""
+    next: int = 0
+    group_offset: int = 0
+    base_offset: int = -1
+    not_before_ms: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.ends = list(accumulate(piece.records for piece in self.pieces))
+
+
+class Publishing:
+    """Stages and publications of one broker."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        partitions: Mapping[PartitionId, Partition],
+        staging: Staging,
+        config: BrokerConfig,
+        *,
+        unknown: Callable[[PartitionId], int],
+        appended: Callable[[Partition, int, int], None],
+        acknowledge: Callable[[Partition, WaitingAppend], None],
+        failed: Callable[[Partition, str], None],
+    ) -> None:
+        self._outbox = outbox
+        self._partitions = partitions
+        self._config = config
+        self._unknown = unknown
+        self._appended = appended
+        self._acknowledge = acknowledge
+        self._failed = failed
+        self.stages = Stages(staging, config)
+        self._under_way: dict[PartitionId, _Publication] = {}
+        self._expire_ms = 0
+        self.due_ms: int | None = None
+        """When the next slice is; None if nothing is being published."""
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def on_stage(self, sender: Address, message: Stage, now_ms: int) -> None:
+        """Put a piece aside, as the leader."""
+        entry = message.entry
+        answer = Published(entry.request, entry.partition)
+        partition, answer.error = self._led(entry.partition)
+        if partition is not None:
+            self._stage(partition, message, answer, now_ms)
+        self._outbox.messages.append((sender, answer))
+
+    def _stage(self, partition: Partition, message: Stage, answer: Published, now_ms: int) -> None:
+        entry = message.entry
+        try:
+            check_writer(message.writer, message.version)
+            if not 0 <= message.number < PIECES_MAX or len(message.attempt) > 255:
+                raise BadBatch(f"piece {message.number} of attempt {message.attempt!r:.40}", Code.INVALID_RECORD)
+            batch = RecordBatch(entry.body)
+            length_max = partition.config.max_batch_bytes - MARK_BYTES_MAX
+            batch.check_body(length_max=length_max, records_max=self._config.batch_records_max)
+            if batch.extension_bytes or batch.producer_id >= 0:
+                raise BadBatch("a staged piece has no producer, and no mark of its own", Code.INVALID_RECORD)
+        except BadBatch as problem:
+            answer.error = problem.code
+            return
+        except UsageError:
+            answer.error = Code.INVALID_REQUEST
+            return
+        known = partition.published(writer_id(message.writer), message.version)
+        if known is not None and known.end_offset <= partition.high_watermark:  # else it may yet be lost, and be wanted again
+            answer.base_offset, answer.end_offset = known.base_offset, known.end_offset
+            return
+        work = (entry.partition, message.writer)
+        answer.error = self.stages.put(work, message.version, message.attempt, message.number, entry.body, batch.count, now_ms)
+
+    def on_publish(self, sender: Address, message: Publish, now_ms: int) -> None:
+        """Begin a group, or wait for it."""
+        partition, error = self._led(message.partition)
+        if partition is not None:
+            error = self._publish(partition, sender, message, now_ms)
+        if error:
+            self._outbox.messages.append((sender, Published(message.request, message.partition, error)))
+
+    def _publish(self, partition: Partition, sender: Address, message: Publish, now_ms: int) -> int:
+        try:
+            check_writer(message.writer, message.version)
+        except UsageError:
+            return Code.INVALID_REQUEST
+        work, version = (message.partition, message.writer), message.version
+        waits = WaitingAppend(sender, message.request, ACKS_ALL, -1, -1, now_ms + message.timeout_ms, is_publication=True)
+        assert partition.leading is not None
+        if not partition.leading.has_enough_replicas:
+            return Code.NOT_ENOUGH_REPLICAS
+        known = partition.published(writer_id(message.writer), version)
+        if known is not None:
+            waits.base_offset, waits.end_offset = known.base_offset, known.end_offset
+            self.stages.done(work, version)
+            self._acknowledge(partition, waits)
+            return Code.NONE
+        under_way = self._under_way.get(message.partition)
+        if under_way is not None and under_way.leader_epoch == partition.leader_epoch:
+            if (under_way.work, under_way.version) != (work, version):
+                return Code.QUOTA_EXCEEDED  # one at a time
+            under_way.waiting.append(waits)
+            return Code.NONE
+        if under_way is not None:
+            self._refuse(message.partition, under_way, Code.NOT_LEADER_OR_FOLLOWER)  # of an earlier leadership
+            del self._under_way[message.partition]
+        pieces = self.stages.find(work, version, message.attempts)
+        if not pieces:
+            return Code.UNKNOWN_STAGE
+        self._under_way[message.partition] = _Publication(partition.leader_epoch, work, version, pieces, [waits])
+        self.due_ms = now_ms
+        return Code.NONE
+
+    def _led(self, identity: PartitionId) -> tuple[Partition | None, int]:
+        partition = self._partitions.get(identity)
+        if partition is None:
+            return None, self._unknown(identity)
+        if partition.leading is None:
+            return None, Code.STORAGE_ERROR if partition.failed else Code.NOT_LEADER_OR_FOLLOWER
+        return partition, Code.NONE
+
+    # ----------------------------------------------------------------------------------------------------------- turns
+
+    def run(self, now_ms: int) -> None:
+        """One slice of each group that is under way."""
+        for identity, publication in list(self._under_way.items()):
+            partition = self._partitions.get(identity)
+            if partition is None or partition.leading is None or partition.leader_epoch != publication.leader_epoch:
+                del self._under_way[identity]
+                self._refuse(identity, publication, Code.NOT_LEADER_OR_FOLLOWER)
+            elif now_ms >= publication.not_before_ms:
+                self._go_on(partition, publication, now_ms)
+        self.due_ms = min((one.not_before_ms for one in self._under_way.values()), default=None)
+
+    def expire(self, now_ms: int) -> None:
+        """Now and then, drop what is of no use any more."""
+        if now_ms >= self._expire_ms:
+            self._expire_ms = now_ms + max(1, self._config.stage_expiry_ms // 10)
+            wanted = {publication.work for publication in self._under_way.values()}
+            self.stages.expire(now_ms, lambda identity: self._led(identity)[0] is not None, wanted)
+        for identity, publication in self._under_way.items():
+            for waits in [one for one in publication.waiting if one.deadline_ms <= now_ms]:
+                publication.waiting.remove(waits)
+                self._outbox.messages.append((waits.client, Published(waits.request, identity, Code.REQUEST_TIMED_OUT)))
+
+    def _go_on(self, partition: Partition, publication: _Publication, now_ms: int) -> None:
+        log, before = partition.log, partition.high_watermark
+        end = log.end_offset
+        if publication.group_offset == 0:  # nothing of it is there: others may have come before it, also the writer itself
+            known = partition.published(writer_id(publication.work[1]), publication.version)
+            if known is not None:
+                return self._finish(partition, publication, known.base_offset, known.end_offset)
+            publication.base_offset = end
+        try:
+            batches = list(self._slice(publication))
+            partition.publish(batches, now_ms)
+        except LogFull:
+            publication.not_before_ms = now_ms + _FULL_RETRY_MS
+        except (LogDamaged, LogCorrupt, BadBatch) as problem:
+            return self._give_up(partition, publication, problem)
+        publication.group_offset += log.end_offset - end
+        while publication.next < len(publication.pieces) and publication.ends[publication.next] <= publication.group_offset:
+            publication.next += 1
+        self._appended(partition, before, now_ms)
+        if publication.next == len(publication.pieces):
+            self._finish(partition, publication, publication.base_offset, log.end_offset)
+
+    def _finish(self, partition: Partition, publication: _Publication, base: int, end: int) -> None:
+        """This version, or a later one, is in the log: whoever waits is answered once it counts."""
+        del self._under_way[partition.identity]
+        self.stages.done(publication.work, publication.version)
+        for waits in publication.waiting:
+            waits.base_offset, waits.end_offset = base, end
+            self._acknowledge(partition, waits)
+
+    def _give_up(self, partition: Partition, publication: _Publication, problem: Exception) -> None:
+        """What was put aside, or the log, cannot be read or written. What is there of the group, only another leader can take back."""
+        del self._under_way[partition.identity]
+        self.stages.done(publication.work, publication.version)  # else the same pieces would be taken for those that are here
+        self._refuse(partition.identity, publication, Code.UNKNOWN_STAGE if publication.next == 0 else Code.STORAGE_ERROR)
+        if publication.next or isinstance(problem, LogDamaged):
+            self._failed(partition, str(problem))
+
+    def _slice(self, publication: _Publication) -> Iterator[RecordBatch]:
+        """The next batches: at least one."""
+        size, group_offset, key = 0, publication.group_offset, publication.work[1]
+        for at in range(publication.next, len(publication.pieces)):
+            piece = publication.pieces[at]
+            size += piece.size
+            if size > self._config.publish_slice_bytes and at > publication.next:
+                return
+            mark = WriterMark(key, publication.version, group_offset)
+            yield RecordBatch(marked(self.stages.read(piece), mark, is_last=at == len(publication.pieces) - 1))
+            group_offset += piece.records
+
+    def _refuse(self, identity: PartitionId, publication: _Publication, error: int) -> None:
+        for waits in publication.waiting:
+            self._outbox.messages.append((waits.client, Published(waits.request, identity, error)))

@@ -1,0 +1,100 @@
+"""Work that is run again is stored once: the operations behind `append_once`, `stage` and `publish` (design, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from replog.client.operations import PartitionOp
+from replog.errors import Code
+from replog.messages import Produce, ProducedEntry, ProduceEntry, Publish, Published, Stage, StagedAttempt
+from replog.model import ACKS_ALL, PartitionId
+
+if TYPE_CHECKING:
+    from replog.client.core import ClientCore
+
+__all__ = ["AppendOnceOp", "PublishOp", "StageOp"]
+
+
+class AppendOnceOp(PartitionOp):
+    """One batch that bears the mark of its writer. Result: its base offset, or that of what was stored under its version; -1 if that is
+    gone. However often it is sent, it is stored once, so that no answer leaves doubt for long."""
+
+    def __init__(self, topic: str, partition: int, body: bytes, deadline_ms: int) -> None:
+        super().__init__("an append", topic, partition, deadline_ms)
+        self._body = body
+
+    def message(self, core: ClientCore) -> Produce:
+        """To be acknowledged by all in-sync replicas."""
+        assert self.place is not None
+        return Produce(ACKS_ALL, core.config.request_timeout_ms, [ProduceEntry(self.request, self.place.identity, self._body)])
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """The offset, or why there is none."""
+        if not isinstance(answer, ProducedEntry):
+            return Code.UNKNOWN_SERVER_ERROR
+        if answer.error == Code.NONE:
+            self.finish(answer.base_offset)
+        return answer.error
+
+
+class _PublishedOp(PartitionOp):
+    """What is answered by a Published. Result: that."""
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """Done, or why not."""
+        if not isinstance(answer, Published):
+            return Code.UNKNOWN_SERVER_ERROR
+        if answer.error == Code.NONE:
+            self.finish(answer)
+        return answer.error
+
+
+class StageOp(_PublishedOp):
+    """Put one piece aside with the leader."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        deadline_ms: int,
+        *,
+        writer: str,
+        version: int,
+        attempt: str,
+        number: int,
+        body: bytes,
+        expected: PartitionId | None = None,
+    ) -> None:
+        super().__init__(f"a stage of version {version} of writer {writer!r}", topic, partition, deadline_ms, expected)
+        self._piece = (writer, version, attempt, number)
+        self._body = body
+
+    def message(self, core: ClientCore) -> Stage:
+        """The piece; the same again is no other one."""
+        assert self.place is not None
+        return Stage(*self._piece, ProduceEntry(self.request, self.place.identity, self._body))
+
+
+class PublishOp(_PublishedOp):
+    """Have the leader append everything that was put aside, or find that it is there."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        deadline_ms: int,
+        *,
+        writer: str,
+        version: int,
+        attempts: Sequence[tuple[str, int]],
+        expected: PartitionId | None = None,
+    ) -> None:
+        super().__init__(f"the publication of version {version} of writer {writer!r}", topic, partition, deadline_ms, expected)
+        self._work = (writer, version)
+        self._attempts = [StagedAttempt(attempt, pieces) for attempt, pieces in attempts]
+
+    def message(self, core: ClientCore) -> Publish:
+        """All of it."""
+        assert self.place is not None
+        return Publish(self.request, self.place.identity, *self._work, core.config.request_timeout_ms, self._attempts)

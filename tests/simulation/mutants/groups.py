@@ -1,0 +1,190 @@
+"""Bugs of work that is run again: groups that are seen in part, versions that are forgotten, attempts that are mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from tests.simulation.mutants.entry import Mutant, Patch
+
+from replog.broker.publishing import Publishing
+from replog.broker.staging import Piece, Stages
+from replog.log.base import StoredLog
+from replog.log.memory import MemoryLogDirectory
+from replog.log.producers import MARKED, Producer, ProducerTable
+from replog.partition import following as following_module
+from replog.partition import partition as partition_module
+from replog.partition.leading import Leading
+from replog.partition.partition import Appended, Partition
+from replog.ports import Log
+
+__all__ = ["MUTANTS"]
+
+
+def shows_half_a_group(patch: Patch) -> None:
+    """A leader counts the batches of a group one by one."""
+    patch.setattr(Leading, "_whole", lambda self, target: target)
+
+
+def follows_half_a_group(patch: Patch) -> None:
+    """A follower counts what it has of a group, if the leader counts all of it."""
+    patch.setattr(following_module, "whole_below", lambda log, offset: offset)
+
+
+def leaves_open_groups(patch: Patch) -> None:
+    """A new leader leaves what another one had begun to publish."""
+    lead = Partition._lead
+
+    def mutant(self: Partition, *given: Any) -> None:
+        with Patch.context() as inside:
+            inside.setattr(StoredLog, "group_floor", lambda log, offset: offset)
+            lead(self, *given)
+
+    patch.setattr(Partition, "_lead", mutant)
+
+
+def repeats_equal_versions(patch: Patch) -> None:
+    """Only the same version is taken for done, not an earlier one."""
+    judge = partition_module.judge_version
+
+    def mutant(log: Log, producer_id: int, version: int) -> Any:
+        found = judge(log, producer_id, version)
+        return found if found is not None and found.base_sequence == version else None
+
+    patch.setattr(partition_module, "judge_version", mutant)
+
+
+def knows_no_versions(patch: Patch) -> None:
+    """A leftover attempt is stored although another one has won (P-104)."""
+    patch.setattr(partition_module, "judge_version", lambda log, producer_id, version: None)
+
+
+def forgets_versions_at_a_restart(patch: Patch) -> None:
+    """A restart finds out about producers, and not about writers that mark their work."""
+    reopened = MemoryLogDirectory.reopened
+
+    def mutant(self: MemoryLogDirectory) -> MemoryLogDirectory:
+        found = reopened(self)
+        for identity in found.identities():
+            table = found.get(identity).producers  # type: ignore[union-attr]
+            for one in table.producers():  # type: ignore[attr-defined]
+                if one.producer_epoch == MARKED:
+                    del table._producers[one.producer_id]  # type: ignore[attr-defined]
+        return found
+
+    patch.setattr(MemoryLogDirectory, "reopened", mutant)
+
+
+def keeps_versions_that_are_cut(patch: Patch) -> None:
+    """A truncation takes the work, and leaves the version."""
+    truncate = ProducerTable.truncate
+
+    def mutant(self: ProducerTable, offset: int) -> dict[int, Producer]:
+        before = {one.producer_id: (one, one.recent) for one in self.producers() if one.producer_epoch == MARKED}
+        cut = truncate(self, offset)
+        for key, (one, recent) in before.items():
+            if cut.pop(key, None) is not None:
+                one.recent = recent
+                self._put(one)
+        return cut
+
+    patch.setattr(ProducerTable, "truncate", mutant)
+
+
+def publishes_what_there_is(patch: Patch) -> None:
+    """A piece that is missing is left out."""
+
+    def mutant(self: Stages, work: Any, version: int, wanted: Sequence[Any]) -> list[Piece] | None:
+        attempts = self._works.get(work, {})
+        known = [(attempts.get((version, one.attempt)), one) for one in wanted]
+        return [have.pieces[n] for have, one in known if have is not None for n in range(one.pieces) if n in have.pieces]
+
+    patch.setattr(Stages, "find", mutant)
+
+
+def mixes_attempts(patch: Patch) -> None:
+    """Pieces of two attempts at one version are taken for pieces of one."""
+    put, find = Stages.put, Stages.find
+
+    def mixed(self: Stages, work: Any, version: int, attempt: str, *given: Any) -> int:
+        return put(self, work, version, "", *given)
+
+    def mutant(self: Stages, work: Any, version: int, wanted: Sequence[Any]) -> list[Piece] | None:
+        return find(self, work, version, [attrs.evolve(one, attempt="") for one in wanted])
+
+    patch.setattr(Stages, "put", mixed)
+    patch.setattr(Stages, "find", mutant)
+
+
+def appends_between(patch: Patch) -> None:
+    """An append is taken while a group is under way."""
+    append = Partition.append
+
+    def mutant(self: Partition, *given: Any) -> Appended:
+        leading = self.leading
+        is_open = leading is not None and leading.group_open
+        if leading is not None:
+            leading.group_open = False
+        try:
+            return append(self, *given)
+        finally:
+            if leading is not None:
+                leading.group_open = is_open
+
+    patch.setattr(Partition, "append", mutant)
+
+
+def calls_uncommitted_work_done(patch: Patch) -> None:
+    """A task that puts work aside hears that it is done as soon as the leader has it: it may yet be lost."""
+    stage = Publishing._stage
+
+    def mutant(self: Publishing, partition: Partition, *given: Any) -> None:
+        watermark = partition.high_watermark
+        partition.high_watermark = partition.log.end_offset
+        try:
+            stage(self, partition, *given)
+        finally:
+            partition.high_watermark = watermark
+
+    patch.setattr(Publishing, "_stage", mutant)
+
+
+def lets_retention_forget(patch: Patch) -> None:
+    """Retention takes the last mention of a writer."""
+
+    def mutant(self: Partition, wall_ms: int, now_ms: int) -> bool:
+        self.log.retain(wall_ms, self.high_watermark)
+        return True
+
+    patch.setattr(Partition, "retain", mutant)
+
+
+ONCE: dict[str, Any] = {
+    "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 2, "files": False, "workloads": ("append", "once"),
+    "retention_bytes": 0, "retention_ms": 0, "think_ms": 60, "slice_bytes": 1, "slice_ms": 20, "stage_ms": 0,
+}
+LEADERS: dict[str, Any] = {"only": ("kill", "expire", "churn", "isolate"), **ONCE}
+MUTANTS = (
+    Mutant(
+        "P-104", "a leftover attempt of a task is stored again", "ECOSYSTEM 2.2, 2.3", knows_no_versions,
+        ("S17",), ONCE, scenarios=("P-104",),
+    ),
+    Mutant("X50", "a leader's high watermark is inside a group", "own", shows_half_a_group, ("S25",), ONCE),
+    Mutant("X51", "a follower's high watermark is inside a group", "own", follows_half_a_group, ("S25",), ONCE),
+    Mutant("X52", "a new leader does not cut what another had begun", "own", leaves_open_groups, ("S25",), {**LEADERS, "slice_ms": 200}),
+    Mutant("X53", "an earlier version than the last is stored", "own", repeats_equal_versions, ("S17",), ONCE),
+    Mutant(
+        "X54", "a restart forgets versions", "own", forgets_versions_at_a_restart,
+        ("S17",), {**ONCE, "only": ("kill_all", "kill", "rolling")},
+    ),
+    Mutant("X55", "a truncation leaves versions", "own", keeps_versions_that_are_cut, ("S12", "S17"), LEADERS),
+    Mutant("X56", "a piece that is missing is left out", "own", publishes_what_there_is, ("S17", "once"), {**LEADERS, "drop": 0.2}),
+    Mutant("X57", "two attempts are mixed", "own", mixes_attempts, ("S17", "S12", "once"), ONCE),
+    Mutant("X58", "an append comes between the batches of a group", "own", appends_between, ("S25",), ONCE),
+    Mutant("X59", "what is not committed is called done", "P-103", calls_uncommitted_work_done, ("S12",), ONCE),
+    Mutant(
+        "X60", "retention forgets versions", "own", lets_retention_forget,
+        ("S17",), {**ONCE, "only": ("kill_all", "kill", "rolling"), "retention_bytes": 4_096, "segment_bytes": 256},
+    ),
+)

@@ -1,0 +1,159 @@
+"""What is put aside: how much of it, for how long, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replog.broker.staging import Stages
+from replog.config import BrokerConfig
+from replog.errors import Code, LogDamaged, LogFull
+from replog.log.staging import MemoryStaging
+from replog.messages import StagedAttempt
+from replog.model import PartitionId
+
+P, Q = (PartitionId(bytes(16), n, 0) for n in (0, 1))
+W = (P, "w")
+PIECE, ATTEMPT = 256, 4096
+
+
+class Kept(MemoryStaging):
+    """Fails when it is told to."""
+
+    error: type[Exception] | None = None
+
+    def put(self, stage: int, body: bytes) -> int:
+        if self.error is not None:
+            raise self.error("told to")
+        return super().put(stage, body)
+
+
+def stages(**config: Any) -> tuple[Stages, Kept]:
+    staging = Kept()
+    return Stages(staging, BrokerConfig(**config)), staging
+
+
+def put(made: Stages, number: int = 0, *, work: Any = W, version: int = 1, attempt: str = "a", size: int = 100, now_ms: int = 0) -> int:
+    return made.put(work, version, attempt, number, bytes(size), 3, now_ms)
+
+
+def found(made: Stages, *wanted: tuple[str, int], work: Any = W, version: int = 1) -> int | None:
+    """How many pieces."""
+    pieces = made.find(work, version, [StagedAttempt(*one) for one in wanted])
+    return None if pieces is None else len(pieces)
+
+
+def leads(identity: PartitionId) -> bool:
+    return identity == P
+
+
+def counted(made: Stages) -> int:
+    """What all of it should count for."""
+    attempts = [attempt for work in made._works.values() for attempt in work.values()]
+    return sum(ATTEMPT + sum(PIECE + piece.size for piece in attempt.pieces.values()) for attempt in attempts)
+
+
+def test_works_versions_and_attempts_are_kept_apart() -> None:
+    made, staging = stages()
+    for number, (work, version, attempt) in enumerate(
+        [(W, 1, "a"), (W, 1, "b"), (W, 2, "a"), ((P, "v"), 1, "a"), ((Q, "w"), 1, "a")], 1
+    ):
+        for at in range(number):
+            assert put(made, at, work=work, version=version, attempt=attempt) == 0
+    assert [found(made, ("a", 1)), found(made, ("b", 2)), found(made, ("a", 1), ("b", 2))] == [1, 2, 3]
+    assert found(made, ("a", 3), version=2) == 3
+    assert found(made, ("a", 4), work=(P, "v")) == 4
+    assert found(made, ("a", 5), work=(Q, "w")) == 5
+    assert found(made, ("a", 2)) is found(made, ("a", 1), ("c", 1)) is found(made, ("a", 1), work=(Q, "v")) is None
+    assert made.bytes == counted(made) == 15 * (100 + PIECE) + 5 * ATTEMPT
+    assert len(staging._stages) == 5
+
+
+def test_a_piece_that_comes_again_counts_once() -> None:
+    made, staging = stages()
+    for _ in range(3):
+        assert put(made, now_ms=50) == 0
+        assert put(made, 1, size=7) == 0
+    assert made.bytes == counted(made) == 107 + 2 * PIECE + ATTEMPT
+    assert [len(pieces) for pieces in staging._stages.values()] == [2]
+
+
+def test_the_limit_counts_bodies_pieces_and_attempts() -> None:
+    limit = 3 * (1_000 + PIECE) + 2 * ATTEMPT
+    made, staging = stages(stage_bytes_max=limit)
+    assert put(made, size=1_000) == put(made, size=1_000, attempt="b") == 0
+    assert put(made, 1, size=1_000) == Code.QUOTA_EXCEEDED, "as if it were another attempt: the last room is nobody's"
+    assert put(made, size=1_000) == 0, "what is here already needs no room"
+    assert put(made, work=(P, "another"), size=1_000) == Code.QUOTA_EXCEEDED
+    assert (len(made._works), len(staging._stages)) == (1, 2)
+    assert made.bytes == counted(made) <= limit
+    made.done(W, 1)
+    assert made.bytes == 0
+    assert put(made, size=1_000) == 0
+
+
+def test_nothing_at_all_is_a_limit_too() -> None:
+    made, staging = stages(stage_bytes_max=0)
+    assert put(made, size=0) == Code.QUOTA_EXCEEDED
+    assert (made.bytes, made._works, staging._stages) == (0, {}, {})
+
+
+@pytest.mark.parametrize(("error", "code"), [(LogFull, Code.LOG_DIRECTORY_FULL), (LogDamaged, Code.STORAGE_ERROR)])
+@pytest.mark.parametrize("before", range(3))
+def test_a_piece_that_cannot_be_kept_counts_for_nothing(error: type[Exception], code: int, before: int) -> None:
+    made, staging = stages()
+    for number in range(before):
+        put(made, number)
+    taken = made.bytes
+    staging.error = error
+    assert put(made, before) == code
+    assert put(made, work=(P, "v")) == code
+    assert made.bytes == taken == counted(made)
+    assert len(made._works) == (before > 0)
+    staging.error = None
+    assert put(made, before) == 0
+    assert found(made, ("a", before + 1)) == before + 1
+
+
+@pytest.mark.parametrize(("version", "left"), [(0, [1, 1, 2, 3]), (1, [2, 3]), (2, [3]), (3, []), (9, [])])
+def test_what_is_done_goes_with_all_that_came_before(version: int, left: list[int]) -> None:
+    made, staging = stages()
+    for attempt, of in (("a", 1), ("b", 1), ("a", 2), ("c", 3)):
+        put(made, version=of, attempt=attempt)
+    put(made, work=(P, "v"))
+    made.done(W, version)
+    made.done((Q, "nobody"), version)
+    assert sorted(of for of, _ in made._works.get(W, {})) == left
+    assert made.bytes == counted(made)
+    assert len(staging._stages) == len(left) + 1
+    assert found(made, ("a", 1), work=(P, "v")) == 1
+
+
+@pytest.mark.parametrize(("now_ms", "left"), [(1_000, "abc"), (1_001, "bc"), (1_500, "bc"), (1_501, "c"), (1_900, "c"), (1_901, "")])
+def test_what_nobody_touches_expires(now_ms: int, left: str) -> None:
+    made, staging = stages(stage_expiry_ms=1_000)
+    put(made, attempt="a")
+    put(made, attempt="b")
+    put(made, attempt="b", now_ms=500)  # again
+    put(made, attempt="c")
+    put(made, 1, attempt="c", now_ms=900)  # another
+    put(made, attempt="d", work=(Q, "w"), now_ms=5_000)
+    made.expire(now_ms, leads)
+    assert [attempt for attempt in "abcd" if any(attempt == one for work in made._works.values() for _, one in work)] == list(left)
+    assert len(staging._stages) == len(left)
+    assert made.bytes == counted(made)
+    if not left:
+        assert (made.bytes, made._works) == (0, {})
+
+
+def test_ten_thousand_stages() -> None:
+    made, staging = stages()
+    for number in range(10_000):
+        assert put(made, work=(P, f"writer {number % 100}"), attempt=f"{number}", now_ms=number) == 0
+    assert made.bytes == counted(made) == 10_000 * (100 + PIECE + ATTEMPT)
+    made.done((P, "writer 7"), 1)
+    made.expire(3_600_000 + 5_000, leads)
+    assert len(staging._stages) == 4_950
+    made.expire(3_600_000 + 10_000, leads)
+    assert (made.bytes, made._works, staging._stages) == (0, {}, {})
