@@ -121,7 +121,7 @@ class ArrowRows:
         if cells[0] is None:
             cells[0] = _run_of_cells(columns[0])
         for number, begin, end in runs:
-            for first, stop in self._cuts([run for run in cells if run is not None], begin, end):
+            for first, stop in self._cuts([run for run in cells if run is not None], begin, end, placement.cells_bytes):
                 # A piece of a shared buffer would keep the whole of it for as long as its batch is not full.
                 found = [None if run is None else run.cut(first, stop, copied=len(runs) > 1) for run in cells]
                 size = sum(len(piece) for piece in found if piece is not None)
@@ -140,10 +140,10 @@ class ArrowRows:
             chosen = self._keys.numbers(placement, key)
         return chosen if named is None else pc.coalesce(named, chosen)
 
-    def _cuts(self, runs: list[_Run], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    def _cuts(self, runs: list[_Run], begin: int, end: int, room: int) -> Iterator[tuple[int, int]]:
         """[first, stop) of pieces that are not too large, or have one row."""
         while begin < end:
-            most = sum(run.offsets[begin] for run in runs) + self._cells_bytes
+            most = sum(run.offsets[begin] for run in runs) + min(self._cells_bytes, room)
             stop = bisect_right(range(end + 1), most, begin + 1, key=lambda row: sum(run.offsets[row] for run in runs)) - 1
             stop = min(max(stop, begin + 1), begin + RECORDS_MAX, end)
             yield begin, stop

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from replog.errors import MessageTooLarge
 from replog.payload import Headers, _pack_headers
@@ -13,6 +14,9 @@ from replog.spark.rows import Chosen
 
 __all__ = ["placed"]
 
+_HEAD_BYTES: Final = 5
+"""What stands in front of a cell, at most."""
+
 
 def placed(chosen: Chosen, placement: Placement, place: Callable[[int], str], record_bytes_max: int) -> Iterator[Placed]:
     """The records, grouped by partition, in order within each. Raises MessageTooLarge and UnknownTopicOrPartition naming the row."""
@@ -21,13 +25,33 @@ def placed(chosen: Chosen, placement: Placement, place: Callable[[int], str], re
     if isinstance(groups, int):
         found = [Placed(placement.topic, groups, _cells(chosen.values, chosen.keys, blobs))]
     else:
-        found = []
-        for number, rows in groups.items():
-            columns = [None if column is None else [column[row] for row in rows] for column in (chosen.keys, blobs)]
-            found.append(Placed(placement.topic, number, _cells([chosen.values[row] for row in rows], *columns)))
+        found = [Placed(placement.topic, number, _of_rows(chosen, blobs, rows)) for number, rows in groups.items()]
     if any(one.cells.size > record_bytes_max for one in found):
         _check_sizes(chosen, place, record_bytes_max)
-    yield from found
+    for one, rows in zip(found, [range(len(chosen.values))] if isinstance(groups, int) else groups.values(), strict=True):
+        if one.cells.size <= placement.cells_bytes:
+            yield one
+        else:
+            for some in _cuts(chosen, blobs, rows, placement.cells_bytes):
+                yield Placed(one.topic, one.partition, _of_rows(chosen, blobs, some))
+
+
+def _of_rows(chosen: Chosen, blobs: list[bytes | None] | None, rows: Sequence[int]) -> Cells:
+    columns = [None if column is None else [column[row] for row in rows] for column in (chosen.keys, blobs)]
+    return _cells([chosen.values[row] for row in rows], *columns)
+
+
+def _cuts(chosen: Chosen, blobs: list[bytes | None] | None, rows: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
+    """Parts that have no more than `limit` bytes in cells, or one row."""
+    columns = [column for column in (chosen.values, chosen.keys, blobs) if column is not None]
+    begin = total = 0
+    for at, row in enumerate(rows):
+        size = sum(_HEAD_BYTES + len(column[row] or b"") for column in columns)
+        if at > begin and total + size > limit:
+            yield rows[begin:at]
+            begin, total = at, 0
+        total += size
+    yield rows[begin:]
 
 
 def _cells(values: list[bytes | None], keys: list[bytes | None] | None, blobs: list[bytes | None] | None) -> Cells:

@@ -17,7 +17,7 @@ from replog.spark.attempts import attempt
 from replog.spark.connections import Connection
 from replog.spark.delivery import Attempt, Guarantee, Sink, batch_bytes_of, check_guarantee, delivery_of
 from replog.spark.grouping import placed
-from replog.spark.placing import Topics, partitions_of
+from replog.spark.placing import Topics, partitions_of, room_in
 from replog.spark.rows import RowColumns, Selector
 from replog.spark.shipping import Shipped
 from replog.spark.telling import plainly
@@ -87,7 +87,9 @@ class PartitionWriter(Shipped):
 
     def _write(self, client: Client, mine: Attempt, rows: Iterator[Any]) -> None:
         config = client._core.config
-        topics = Topics(partial(partitions_of, client), partitioner=self._partitioner, task=mine.slice)
+        topics = Topics(
+            partial(partitions_of, client), partitioner=self._partitioner, task=mine.slice, room=partial(room_in, client)
+        )
         batch_bytes = batch_bytes_of(self._connection)
         delivery = delivery_of(self.guarantee, acks=self._acks, compression=self._compression, batch_bytes=batch_bytes)
         sink = delivery.begin(client, mine)

@@ -14,8 +14,9 @@ from attrs import define, field
 from replog.client.client import Client
 from replog.client.partitioner import PARTITIONERS, crc32_partition
 from replog.errors import Code, rejection
+from replog.spark.cells import BATCH_OVERHEAD
 
-__all__ = ["Placement", "Topics", "partitions_of"]
+__all__ = ["Placement", "Topics", "partitions_of", "room_in"]
 
 
 @define
@@ -29,6 +30,8 @@ class Placement:
     """Index into `numbers` from a key and their count."""
     task: int
     """Spark's number of the partition that the task writes."""
+    cells_bytes: int = 1 << 62
+    """Most that records which come together have in cells, unless it is a single one: what is more, no batch could hold."""
     _known: frozenset[int] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -60,11 +63,26 @@ def partitions_of(client: Client, topic: str) -> list[int]:
     return client.partitions_for(topic, timeout_s=client._core.config.request_timeout_ms / 1000)
 
 
+def room_in(client: Client, topic: str) -> int:
+    """Bytes of cells that one batch of this topic can hold."""
+    limit: int = client._core.view.batch_limit(topic)
+    return limit - BATCH_OVERHEAD
+
+
 class Topics:
     """The placements of one task, each looked up when its topic is first written to and kept until the task ends."""
 
-    def __init__(self, partitions_for: Callable[[str], Sequence[int]], *, partitioner: str, task: int) -> None:
+    def __init__(
+        self,
+        partitions_for: Callable[[str], Sequence[int]],
+        *,
+        partitioner: str,
+        task: int,
+        room: Callable[[str], int] = lambda topic: 1 << 62,
+    ) -> None:
+        """`room`: what a batch of a topic holds, in bytes of cells."""
         self._partitions_for = partitions_for
+        self._room = room
         self._choose = PARTITIONERS[partitioner]
         self._task = task
         self._found: dict[str, Placement] = {}
@@ -73,5 +91,5 @@ class Topics:
         """Raises UnknownTopicOrPartition naming the topics that exist."""
         found = self._found.get(topic)
         if found is None:
-            found = self._found[topic] = Placement(topic, self._partitions_for(topic), self._choose, self._task)
+            found = self._found[topic] = Placement(topic, self._partitions_for(topic), self._choose, self._task, max(1, self._room(topic)))
         return found

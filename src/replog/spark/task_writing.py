@@ -11,7 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from replog.spark.arrow_rows import ArrowRows
 from replog.spark.delivery import Attempt, Delivery, Written, batch_bytes_of, delivery_of
-from replog.spark.placing import Topics, partitions_of
+from replog.spark.placing import Topics, partitions_of, room_in
 
 if TYPE_CHECKING:
     from replog.spark.columns import WrittenColumns
@@ -38,7 +38,7 @@ def write_task(options: WriteOptions, at: WrittenColumns, mine: Attempt, batches
     with options.connection.explained() as client:
         config = client._core.config
         rows = ArrowRows(
-            Topics(partial(partitions_of, client), partitioner=options.partitioner, task=mine.slice),
+            Topics(partial(partitions_of, client), partitioner=options.partitioner, task=mine.slice, room=partial(room_in, client)),
             at,
             topic=options.topic,
             task=mine.slice,

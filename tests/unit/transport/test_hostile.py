@@ -459,7 +459,8 @@ def test_valid_frames_with_nonsense_inside(data: st.DataObject) -> None:
             one.socket.sendall(junk)
         one.socket.close()
         settle([broker], lambda: broker.open == 0 and bool(broker.events))
-        allowed = (m.Produce, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin) if not role else (m.Fetched,)
+        of_clients = (m.Produce, m.Stage, m.Publish, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin)
+        allowed = of_clients if not role else (m.Fetched,)
         assert all(isinstance(message, allowed) for message in broker.messages)
         assert broker.held == 0
     finally:
