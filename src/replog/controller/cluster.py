@@ -92,8 +92,6 @@ class Cluster:
     _by_broker: dict[int, dict[PartitionId, None]] = field(factory=dict)
     _broken: dict[PartitionId, dict[int, int]] = field(factory=dict)
     _roomless: dict[PartitionId, dict[int, int]] = field(factory=dict)
-    _unheard: dict[PartitionId, set[int]] = field(factory=dict)
-    """Partition -> brokers that were let in although what they had lost of it could not be stored: until a state names none of them."""
     _refused: dict[PartitionId, tuple[int, int]] = field(factory=dict)
     """Partition -> (partition epoch, number) of the newest proposal that was refused."""
 
@@ -142,8 +140,7 @@ class Cluster:
 
     def lossy(self, partition: PartitionId) -> list[int]:
         """Replicas that lost acknowledged records of this partition, as far as it has not been dealt with."""
-        unheard = self._unheard.get(partition, ())
-        return [b for b in self.replicas(partition) if self.is_broken(partition, b) or b in unheard or self._lost(partition, b)]
+        return [b for b in self.replicas(partition) if self.is_broken(partition, b) or self._lost(partition, b)]
 
     def _lost(self, partition: PartitionId, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
@@ -239,9 +236,6 @@ class Cluster:
                 self.brokers.pop(broker_id, None)
                 self.silences.pop(broker_id, None)
             case BrokerAdmitted(broker_id, admitted):
-                for partition in self.parked:  # what was lost of it has not been dealt with: nothing could be stored
-                    if broker_id in self.replicas(partition) and self._lost(partition, broker_id):
-                        self._unheard.setdefault(partition, set()).add(broker_id)
                 self.admitted[broker_id] = admitted
                 self._refence(broker_id)
             case AdmittedGone(broker_id):
@@ -252,8 +246,6 @@ class Cluster:
                 self._drop_topic(topic_id)
             case StateSet(partition, state):
                 self.states[partition] = state
-                if partition in self._unheard and self._unheard[partition].isdisjoint((*state.isr, *state.elr)):
-                    del self._unheard[partition]
             case StateGone(partition):
                 self.states.pop(partition, None)
                 self.due.pop(partition, None)
@@ -399,8 +391,7 @@ class Cluster:
                 self._forget(partition)
 
     def _forget(self, partition: PartitionId) -> None:
-        at = (self.states, self.due, self.parked, self.wishes, self.held, self._broken, self._roomless, self._unheard, self._refused)
-        for known in at:
+        for known in (self.states, self.due, self.parked, self.wishes, self.held, self._broken, self._roomless, self._refused):
             known.pop(partition, None)
         self.turns.put(partition, "", None)
 

@@ -58,7 +58,7 @@ def without(event: Event, aside: Step, failed: Failed, unreadable: Mapping[str, 
             found = {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
             out = {p for p, error in found.items() if tries >= TRIES_MAX or _is_refusal(error) or _is_unreadable(error, unreadable)}
             left = [one for one in proposal.entries if one.partition not in out]
-            return evolve(event, proposal=evolve(proposal, entries=left)) if out and left else None
+            return evolve(event, proposal=evolve(proposal, entries=left)) if out else None
         case _:
             return None
 

@@ -53,7 +53,7 @@ def test_a_second_signal_ends_it_now(tmp_path: Path) -> None:
         broker.send_signal(signal.SIGINT)
         broker.send_signal(signal.SIGTERM)
         broker.send_signal(signal.SIGCONT)
-        assert broker.wait(60) == 128 + signal.SIGTERM
+        assert broker.wait(60) in (128 + signal.SIGINT, 128 + signal.SIGTERM)  # the one that it found second: nobody promises which
     assert not (tmp_path / "b1" / "clean").exists()
 
 

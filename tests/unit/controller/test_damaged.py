@@ -345,22 +345,21 @@ def mend(world: World, path: str, value: bytes) -> None:
     world.advance(65_000)
 
 
-def test_a_broker_that_lost_its_disk_while_a_state_was_damaged_does_not_lead_when_that_is_mended() -> None:
-    """It was let in meanwhile, and what it had lost could not be stored."""
+def test_a_proposal_of_which_nothing_can_be_stored_is_answered_with_nothing() -> None:
+    """Rather than tried ten times, and told each time that its leader asks again."""
     world = World(4, reconcile_ms=30_000)
-    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
-    path = layout.partition_state_path("t", 0)
-    good = damage(world, path)
-    world.kill(3)
-    world.kill(2)
-    world.disks[3].clear()
-    world.start(3, directory="f" * 32, settle=True)
-    mend(world, path, good)
-    assert (world.state().leader, world.state().isr, world.state().elr) == (None, (), (2,))
-    world.start(2, settle=True)
-    assert world.state().leader == 2
-    world.propose(2, pid(t), [2, 3])
-    assert world.state().isr == (2, 3), "it has copied what it lost"
+    leader = next(b for b in (1, 2) if b != world.controller_id)
+    t = world.create(assignment={0: [leader, 3, 4]})
+    damage(world, layout.partition_state_path("t", 0))
+    node = world.nodes[leader]
+    for _ in range(3):
+        before, answers = len(world.commits), len(node.broker.answers)
+        world.propose(leader, pid(t), [leader, 4], settle=False)
+        world.settle()
+        (answer,) = node.broker.answers[answers:]
+        assert answer.entries == []
+        assert len(world.commits) - before <= 4
+    assert given_up(world) == []
 
 
 @pytest.mark.parametrize("what", ["topic", "state"])
