@@ -319,7 +319,7 @@ def test_a_client_that_says_it_is_a_replica(victim: Victim) -> None:
 def test_a_client_that_commands_or_answers_or_changes_an_isr(victim: Victim, route: int) -> None:
     """Whatever only brokers send each other closes the connection, on every route."""
     before = victim.client.describe(TOPIC).partitions
-    may = (m.Produce, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin)
+    may = (m.Produce, m.Stage, m.Publish, m.Fetch, m.ListOffsets, m.OffsetsForLeaderEpoch, m.Metadata, m.Admin)
     sent = 0
     for message in messages().values():
         if isinstance(message, may) and route == 0:
