@@ -5,6 +5,7 @@ started again. Its batches bear its key and a version that grows with each piece
 batches have their producer: the producer id is a hash of the key, epoch and sequence are the halves of the version. The extension
 holds the key itself, and how far into its group a batch begins.
 
+>>> from replog.records import encode_values
 >>> batch = RecordBatch(encode_values([b"a", b"b"], now_ms=0, **framing(WriterMark("job-1/0", version=7))))
 >>> mark_of(batch)
 WriterMark(key='job-1/0', version=7, group_offset=0)
@@ -21,7 +22,7 @@ from crc32c import crc32c
 
 from replog.errors import Code, UsageError
 from replog.payload import BadBatch, Framing
-from replog.records import BODY_HEADER, GROUP_OPEN_BIT, BatchHeader, RecordBatch, encode_values, sealed
+from replog.records import BODY_HEADER, GROUP_OPEN_BIT, BatchHeader, RecordBatch, sealed
 
 __all__ = [
     "KEY_BYTES_MAX",
@@ -31,7 +32,6 @@ __all__ = [
     "WriterMark",
     "check_mark",
     "check_writer",
-    "encode_values",
     "framing",
     "mark_of",
     "marked",

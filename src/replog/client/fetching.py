@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
@@ -14,7 +15,7 @@ from replog.records import BadBatch, Record, RecordBatch, decode_records
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
-__all__ = ["FetchOp"]
+__all__ = ["FetchOp", "committed_batches"]
 
 SLICE_MS_MAX: Final = 60_000
 """A broker is asked to hold a fetch for so long at most: a connection on which nothing moves for minutes is closed."""
@@ -181,20 +182,29 @@ class FetchOp(PartitionOp):
         assert self.place is not None
         records: list[Record] = []
         position, last_epoch = self.offset, self.last_epoch
-        for piece in entry.slices:
-            view = piece.view()
-            at = 0
-            while at < len(view):
-                batch = RecordBatch.parse(view, at, identity=self.place.identity)
-                at += batch.length
-                if batch.end_offset <= position:
-                    continue
-                if batch.base_offset > position:
-                    raise BadBatch(f"a batch at offset {batch.base_offset} where {position} is expected")
-                if batch.end_offset > entry.high_watermark:
-                    return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)
-                if not batch.is_control:
-                    found = decode_records(batch, self.topic, self.partition)
-                    records += found if batch.base_offset >= position else found[position - batch.base_offset :]
-                position, last_epoch = batch.end_offset, batch.leader_epoch
+        for batch in committed_batches(entry, self.place.identity):
+            if not batch.is_control:
+                found = decode_records(batch, self.topic, self.partition)
+                records += found if batch.base_offset >= position else found[position - batch.base_offset :]
+            position, last_epoch = batch.end_offset, batch.leader_epoch
         return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)
+
+
+def committed_batches(entry: FetchedEntry, identity: PartitionId) -> Iterator[RecordBatch]:
+    """The batches of an answer from its offset on (the first may begin below), control batches included, up to the high watermark. Each
+    is verified when it is its turn. Raises BadBatch."""
+    position = entry.offset
+    for piece in entry.slices:
+        view = piece.view()
+        at = 0
+        while at < len(view):
+            batch = RecordBatch.parse(view, at, identity=identity)
+            at += batch.length
+            if batch.end_offset <= position:
+                continue
+            if batch.base_offset > position:
+                raise BadBatch(f"a batch at offset {batch.base_offset} where {position} is expected")
+            if batch.end_offset > entry.high_watermark:
+                return
+            yield batch
+            position = batch.end_offset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from replog.client.operations import PartitionOp
 from replog.errors import Code
 from replog.messages import Produce, ProducedEntry, ProduceEntry, Publish, Published, Stage, StagedAttempt
-from replog.model import ACKS_ALL, PartitionId
+from replog.model import ACKS_ALL
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -64,9 +64,8 @@ class StageOp(_PublishedOp):
         attempt: str,
         number: int,
         body: bytes,
-        expected: PartitionId | None = None,
     ) -> None:
-        super().__init__(f"a stage of version {version} of writer {writer!r}", topic, partition, deadline_ms, expected)
+        super().__init__(f"a stage of version {version} of writer {writer!r}", topic, partition, deadline_ms)
         self._piece = (writer, version, attempt, number)
         self._body = body
 
@@ -88,9 +87,8 @@ class PublishOp(_PublishedOp):
         writer: str,
         version: int,
         attempts: Sequence[tuple[str, int]],
-        expected: PartitionId | None = None,
     ) -> None:
-        super().__init__(f"the publication of version {version} of writer {writer!r}", topic, partition, deadline_ms, expected)
+        super().__init__(f"the publication of version {version} of writer {writer!r}", topic, partition, deadline_ms)
         self._work = (writer, version)
         self._attempts = [StagedAttempt(attempt, pieces) for attempt, pieces in attempts]
 

@@ -55,8 +55,8 @@ def without(event: Event, aside: Step, failed: Failed, unreadable: Mapping[str, 
         case MovesDue() if aside.changes:
             return event
         case IsrProposed(_, proposal) if tries >= TOGETHER_MAX:
-            found = {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
-            out = {p for p, error in found.items() if tries >= TRIES_MAX or _is_refusal(error) or _is_unreadable(error, unreadable)}
+            is_last = tries >= TRIES_MAX
+            out = {p for p, error in _states(failed).items() if is_last or _is_refusal(error) or _is_unreadable(error, unreadable)}
             left = [one for one in proposal.entries if one.partition not in out]
             return evolve(event, proposal=evolve(proposal, entries=left)) if out else None
         case _:
@@ -66,8 +66,7 @@ def without(event: Event, aside: Step, failed: Failed, unreadable: Mapping[str, 
 def _parked(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], *, is_last: bool) -> Step:
     """Of the partitions that are due, and could not be stored on their own, those that wait: unless `is_last`, the store may only have
     changed meanwhile."""
-    found = {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
-    waits = {p: error for p, error in found.items() if p in cluster.due and (is_last or _is_refusal(error))}
+    waits = {p: error for p, error in _states(failed).items() if p in cluster.due and (is_last or _is_refusal(error))}
     told = _told("Recheck", {p: error for p, error in waits.items() if p not in cluster.parked}, unreadable)
     return Step(changes=(Parked(tuple(waits)),) if waits else (), told=told)
 
@@ -84,6 +83,11 @@ def _held(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], tries
             waits.update(dict.fromkeys(wished, error))
     told = _told("MovesDue", {p: error for p, error in waits.items() if p not in cluster.held}, unreadable)
     return Step(changes=(MovesHeld(tuple(waits)),) if waits else (), told=told)
+
+
+def _states(failed: Failed) -> dict[PartitionId, ReplogError]:
+    """The partitions whose states were not stored."""
+    return {change.partition: error for step, error in failed for change in step.changes if isinstance(change, StateSet)}
 
 
 def _is_refusal(error: ReplogError) -> bool:

@@ -180,11 +180,11 @@ def named_at(cluster: Cluster, path: str) -> PartitionId | None:
 
 
 def _put_away(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:
-    """Among those rejected. The partition is looked at again: its move may only have waited for what became of this wish."""
+    """Among those rejected."""
     piece, partition = rejected(controller, wish, refusal), named_at(controller.cluster, wish.path)
     if partition is None:
         return piece
-    return evolve(piece, changes=(*piece.changes, MoveWishGone(partition), Due((partition,))))
+    return evolve(piece, changes=(*piece.changes, MoveWishGone(partition)))
 
 
 # ----------------------------------------------------------------------------------------------------- carrying out
@@ -329,6 +329,7 @@ def _stored_topic(controller: Controller, topic_id: bytes, turns: Sequence[_Turn
     changes: list[Change] = [TopicSet(changed)]
     told: list[Told] = []
     stops: list[tuple[int, StopEntry]] = []
+    leaving = controller.cluster.leaving()
     for turn in turns:
         epoch = topics.TOPIC_GONE
         if turn.state is None:
@@ -339,7 +340,7 @@ def _stored_topic(controller: Controller, topic_id: bytes, turns: Sequence[_Turn
             changes += piece.changes
             told += piece.told
             epoch = turn.state.leader_epoch
-            if turn.state.leader is None or turn.state.leader in controller.cluster.leaving():
+            if turn.state.leader is None or turn.state.leader in leaving:
                 changes.append(Due((turn.partition,)))  # somebody else may lead by now
         ops += turn.ops
         changes += turn.changes

@@ -10,9 +10,9 @@ from replog.config import TopicConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, ReplogError, UsageError
 from replog.log.epochs import EpochTable
 from replog.log.files import OS
+from replog.log.marked import stored_mark
 from replog.log.producers import ProducerTable
 from replog.log.tail import Tail
-from replog.marks import mark_of
 from replog.model import PartitionId
 from replog.ports import Log, Slice
 from replog.records import GROUP_OPEN_BIT, BadBatch, BatchHeader, Record, RecordBatch, decode_records, encode_records
@@ -115,19 +115,8 @@ class StoredLog(Log):
             if offset == self.group_inside:
                 self.group_inside -= 1  # it was only feared to be inside one
             return offset
-        return max(header.base_offset - self._group_offset_of(header.base_offset), self.start_offset)
-
-    def _group_offset_of(self, base_offset: int) -> int:
-        """How far into its group the batch begins that is there. It is verified in full: what follows from this may be a truncation."""
-        slices = self.read(base_offset, self.end_offset, 1)
-        try:
-            mark = mark_of(RecordBatch.parse(slices[0].view(), identity=self.identity))
-        except BadBatch as bad:
-            raise LogCorrupt(f"log {self.identity!r} at offset {base_offset}: {bad}") from bad
-        finally:
-            for one in slices:
-                one.release()
-        return 0 if mark is None else mark.group_offset
+        mark = stored_mark(self, header.base_offset)  # in full: what follows from it may be a truncation
+        return max(header.base_offset - (0 if mark is None else mark.group_offset), self.start_offset)
 
     @abstractmethod
     def _header_of(self, offset: int) -> BatchHeader:

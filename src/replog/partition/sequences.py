@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from replog.errors import Code, LogCorrupt
+from replog.log.marked import stored_mark
 from replog.log.producers import MARKED
-from replog.marks import WriterMark, mark_of
+from replog.marks import WriterMark
 from replog.ports import Log, Writer
-from replog.records import BadBatch, RecordBatch
+from replog.records import RecordBatch
 
 __all__ = ["judge_sequence", "judge_version", "mark_at", "next_sequence", "start_of"]
 
@@ -68,15 +69,8 @@ def start_of(log: Log, written: Writer) -> int:
 
 
 def mark_at(log: Log, offset: int) -> WriterMark:
-    """The mark of the batch that begins there, which is verified in full. Raises LogCorrupt."""
-    slices = log.read(offset, log.end_offset, 1)
-    try:
-        mark = mark_of(RecordBatch.parse(slices[0].view(), identity=log.identity))
-    except BadBatch as bad:
-        raise LogCorrupt(f"log {log.identity!r} at offset {offset}: {bad}") from bad
-    finally:
-        for one in slices:
-            one.release()
+    """The mark of a writer's batch that begins there. Raises LogCorrupt."""
+    mark = stored_mark(log, offset)
     if mark is None:
         raise LogCorrupt(f"log {log.identity!r} at offset {offset}: a batch without the mark of its writer")
     return mark

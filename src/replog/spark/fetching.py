@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replog.client.fetching import FetchOp
+from replog.client.fetching import FetchOp, committed_batches
 from replog.client.results import Fetch as FetchResult
 from replog.errors import Code, LogTruncated, OffsetOutOfRange
 from replog.messages import EpochsResult, FetchedEntry
 from replog.model import Address
-from replog.records import BadBatch, RecordBatch
 from replog.spark.planning import OffsetRange
 
 if TYPE_CHECKING:
@@ -94,22 +93,11 @@ class RangeFetchOp(FetchOp):
         """Every batch verified; those that have nothing of [offset, end of the range), or are not committed, left out."""
         assert self.place is not None
         batches: list[Any] = []
-        position = self.offset
-        for piece in entry.slices:
-            view = piece.view()
-            at = 0
-            while at < len(view) and position < self._stop:
-                batch = RecordBatch.parse(view, at, identity=self.place.identity)
-                at += batch.length
-                if batch.end_offset <= position:
-                    continue
-                if batch.base_offset > position:
-                    raise BadBatch(f"a batch at offset {batch.base_offset} where {position} is expected")
-                if batch.end_offset > entry.high_watermark:
-                    return FetchResult(batches, position, self.last_epoch, leader_epoch, entry.high_watermark)
-                if not batch.is_control:
-                    batches.append(batch)
-                position = batch.end_offset
+        position, found = self.offset, committed_batches(entry, self.place.identity)
+        while position < self._stop and (batch := next(found, None)) is not None:
+            if not batch.is_control:
+                batches.append(batch)
+            position = batch.end_offset
         return FetchResult(batches, position, self.last_epoch, leader_epoch, entry.high_watermark)
 
 
