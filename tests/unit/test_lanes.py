@@ -54,3 +54,57 @@ def test_a_failure_is_reported_and_the_other_lanes_still_run(
     assert lanes.main(["sound"]) == 0
     with pytest.raises(SystemExit, match="no lane 'soud'; lanes are: broken, sound"):
         lanes.main(["soud"])
+
+
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_fails_once():
+    seen = Path(__file__).with_suffix(".seen")
+    there = seen.exists()
+    seen.touch()
+    assert there
+
+def test_sound():
+    pass
+"""
+
+
+@pytest.fixture
+def processes_lane(lanes: ModuleType, tmp_path: Path) -> Any:
+    """A lane whose tests are the caller's: `write(name, text)` adds a file."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "tests").mkdir()
+    return lanes.Lane("real", (("pytest", "-q", "-c", str(tmp_path / "pytest.ini")),), (str(tmp_path / "tests"),), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "copies", "expected"),
+    [
+        (FAILS_ONCE, 1, "real passed at its second run"),
+        (FAILS_ONCE, 5, "real FAILED"),  # so many are no standstill
+        ("def test_never():\n    assert False\n", 1, "real FAILED"),
+        ("import no_such_module\n", 1, "real FAILED"),
+    ],
+    ids=["once", "many", "always", "no test at all"],
+)
+def test_real_processes_get_a_second_look(
+    lanes: ModuleType,
+    processes_lane: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    text: str,
+    copies: int,
+    expected: str,
+) -> None:
+    for number in range(copies):
+        (tmp_path / "tests" / f"test_number_{number}.py").write_text(text)
+    monkeypatch.setattr(lanes, "LANES", (processes_lane,))
+    monkeypatch.setattr(lanes, "ROOT", tmp_path)
+    status = lanes.main([])
+    summary = capfd.readouterr().out.partition("\nlane ")[2]
+    word, *rest = [line.strip() for line in summary.splitlines()[1:-1]]
+    told = " ".join([word.split()[0], word.split()[-1], *(line.partition(":")[0] for line in rest)])
+    assert (told, status) == (expected, 1 if "FAILED" in expected else 0)
+    assert all("test_number_0.py::test_fails_once" in line for line in rest)
