@@ -70,14 +70,14 @@ class Session:
 
     def append(self) -> None:
         value = self.next()
-        self.cluster.append("t", 0, [value], timeout_s=5)
+        self.cluster.append("t", 0, [value], timeout_s=30)
         self.acknowledged.append(value)
 
     def produce(self) -> None:
         values = [self.next() for _ in range(3)]
         deliveries = [self.producer.send("t", value) for value in values]
         for value, delivery in zip(values, deliveries, strict=True):
-            delivery.result(timeout_s=5)
+            delivery.result(timeout_s=30)
             self.acknowledged.append(value)
 
     def read(self) -> None:
@@ -92,7 +92,7 @@ class Session:
     def come_back(self) -> None:
         for broker in (1, 2, 3):
             if broker not in self.cluster.brokers:
-                self.cluster.start_broker(broker, timeout_s=5)
+                self.cluster.start_broker(broker, timeout_s=30)
 
     def create_and_delete(self) -> None:
         self.cluster.create_topic("other", partitions=2, exist_ok=True)
@@ -104,7 +104,7 @@ class Session:
         self.come_back()
         if "other" in self.cluster.topics():
             with contextlib.suppress(UnknownTopicOrPartition):  # its deletion had begun
-                self.cluster.delete_topic("other", timeout_s=5)
+                self.cluster.delete_topic("other", timeout_s=30)
 
     def check(self, cluster: replog.Cluster | None = None) -> None:
         """Everything acknowledged is there once, in order; what was interrupted is there once or not at all."""
