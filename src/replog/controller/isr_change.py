@@ -62,12 +62,12 @@ def _refusal(
 
 
 def _eligible(broker: int, epoch: int, state: PartitionState, brokers: Mapping[int, BrokerInfo]) -> bool:
-    """Registered, unfenced, not draining, and of the same life as its fetches (KIP-841, KIP-903).
+    """Registered, unfenced, of the same life as its fetches, and not draining unless it is a member (KIP-841, KIP-903).
 
-    A draining leader stays until it can be replaced: by those that it lets in.
+    Draining members stay until they can be replaced: by those that this lets in.
     """
     info = brokers.get(broker)
-    if info is None or info.fenced or (info.draining and broker != state.leader):
+    if info is None or info.fenced or (info.draining and broker not in state.isr):
         return False
     if epoch == -1:
         return broker in state.isr  # a member from which no fetch came yet: if it died, the partition epoch has moved

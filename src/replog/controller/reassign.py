@@ -340,7 +340,7 @@ def _stored_topic(controller: Controller, topic_id: bytes, turns: Sequence[_Turn
             changes += piece.changes
             told += piece.told
             epoch = turn.state.leader_epoch
-            if turn.state.leader is None or turn.state.leader in leaving:
+            if turn.state.leader is None or not leaving.isdisjoint(turn.state.isr):
                 changes.append(Due((turn.partition,)))  # somebody else may lead by now
         ops += turn.ops
         changes += turn.changes

@@ -206,6 +206,51 @@ def test_two_that_leave_at_once_share_what_nobody_else_can_lead():
     assert world.state(2).leader == 1
 
 
+@pytest.mark.parametrize("min_isr", [1, 2])
+def test_two_members_that_drain_keep_nobody_out_and_leave_once_somebody_stays(min_isr):
+    world = World(5)
+    topic = world.create(assignment={0: [2, 3, 4, 5]}, config={"min_isr": min_isr})
+    world.propose(2, pid(topic), [2, 3])
+    for broker in (2, 3):
+        world.admin("drain", broker=broker, settle=False)
+    world.settle()
+    assert (world.state().leader, world.state().isr) == (2, (2, 3)), "nobody else can be in sync"
+    assert world.propose(2, pid(topic), [2, 3, 4]).error == Code.NONE
+    state = world.state()
+    assert (state.leader, state.isr) == (4, (4,))
+    assert state.elr == ((2, 3) if min_isr == 2 else ()), "below min ISR those who left are still complete"
+    assert world.propose(4, pid(topic), [4, 3]).error == Code.INELIGIBLE_REPLICA, "whoever has left does not come back"
+    assert world.propose(4, pid(topic), [4, 5]).error == Code.NONE
+    assert (world.state().isr, world.state().elr) == ((4, 5), ())
+    for broker in (2, 3):
+        assert world.admin("drain", broker=broker).result["remaining"] == []
+
+
+def test_two_members_that_drain_let_go_of_one_that_lags():
+    """Else its place holds the high watermark as long as they drain."""
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
+    for broker in (2, 3, 4):
+        world.admin("drain", broker=broker, settle=False)
+    world.settle()
+    assert world.state().isr == (2, 3, 4)
+    assert world.propose(2, pid(topic), [2, 3]).error == Code.NONE
+    assert world.state().isr == (2, 3)
+
+
+def test_a_member_that_drains_leaves_also_with_the_end_of_a_move():
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.admin("reassign", partitions=[["t", 0, [3, 4]]])
+    for broker in (2, 3):
+        world.admin("drain", broker=broker, settle=False)
+    world.settle()
+    assert (world.state().leader, world.state().isr) == (2, (2, 3))
+    world.propose(2, pid(topic), [2, 3, 4])
+    assert world.leader._term.cluster.replicas(pid(topic)) == (3, 4)
+    assert (world.state().leader, world.state().isr) == (4, (4,))
+
+
 def test_new_topics_are_put_elsewhere_while_a_broker_drains():
     world = World(3)
     world.admin("drain", broker=2)
