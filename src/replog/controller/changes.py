@@ -334,6 +334,8 @@ class Parked:
     """The state of these partitions cannot be stored now: they are decided again at the next `reconcile`, or when they are due anew."""
 
     partitions: tuple[PartitionId, ...]
+    is_refused: bool = False
+    """The store refuses what is to be written, as opposed to: what is there cannot be read."""
 
 
 @frozen

@@ -86,8 +86,9 @@ class Cluster:
     moving: dict[PartitionId, None] = field(factory=dict)
     """Partitions that are being reassigned."""
     due: dict[PartitionId, None] = field(factory=dict)
-    parked: dict[PartitionId, None] = field(factory=dict)
-    """Partitions whose state could not be stored: they wait, unless they are due again."""
+    parked: dict[PartitionId, bool] = field(factory=dict)
+    """Partitions whose state could not be stored, and whether the store has refused it (else what is there is damaged, and nothing can be
+    stored over it): they wait, unless they are due again."""
     partitions_total: int = 0
     _by_broker: dict[int, dict[PartitionId, None]] = field(factory=dict)
     _broken: dict[PartitionId, dict[int, int]] = field(factory=dict)
@@ -245,6 +246,8 @@ class Cluster:
             case TopicGone(topic_id):
                 self._drop_topic(topic_id)
             case StateSet(partition, state):
+                if partition in self.parked and self.states.get(partition) != state:
+                    self.due[partition] = None
                 self.states[partition] = state
             case StateGone(partition):
                 self.states.pop(partition, None)
@@ -255,10 +258,14 @@ class Cluster:
                 self.due.update(dict.fromkeys(partitions))
             case Settled(partitions):
                 _drop(self.due, partitions)
-                _drop(self.parked, partitions)
-            case Parked(partitions):
+                for partition in partitions:
+                    if self.parked.pop(partition, None) is not None:
+                        self._take_turn(partition)
+            case Parked(partitions, is_refused):
                 _drop(self.due, partitions)
-                self.parked.update(dict.fromkeys(partitions))
+                self.parked.update(dict.fromkeys(partitions, is_refused))
+                for partition in partitions:
+                    self._take_turn(partition)
             case _:
                 self._apply_record(change)
 
@@ -405,7 +412,8 @@ class Cluster:
         if partition is None:
             return
         wish, topic = self.wishes.get(partition), self.topic_of(partition)
-        if wish is None or topic is None or partition.topic_id in self.deletions or self.held.get(partition):
+        waits = self.held.get(partition) or self.parked.get(partition)
+        if wish is None or topic is None or partition.topic_id in self.deletions or waits:
             self.turns.put(partition, "", None)
         else:
             is_stuck = self.is_stuck(wish.path, wish.version, wish.created)

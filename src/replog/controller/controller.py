@@ -144,15 +144,18 @@ class Controller:
             if state is not None and not choice.ask and choice.loss is None and reassign.completes(cluster, partition, state):
                 if len(arrived) < reassign.MOVES_MAX:  # else it stays due
                     arrived[partition] = state
+            elif choice.state is None and choice.ask:
+                asks.append(Ask(partition, cluster.states[partition].leader_epoch, choice.ask))
             elif choice.state is None:
                 same.append(partition)
             else:
                 piece = self.store_state(partition, cluster.topics[partition.topic_id], choice.state, choice.loss)
-                pieces.append(evolve(piece, changes=(*piece.changes, Settled((partition,)))))
-            if choice.ask:
-                epoch = (choice.state or cluster.states[partition]).leader_epoch
-                asks.append(Ask(partition, epoch, choice.ask))
+                settled = () if choice.ask else (Settled((partition,)),)
+                pieces.append(evolve(piece, changes=(*piece.changes, *settled)))
         pieces += reassign.completions(self, arrived)[0]  # they stay due: there may be more to decide
+        if pieces:  # nobody is asked if one of them is not stored: those stay due, and have their turn by themselves
+            asks.clear()
+        same += [ask.partition for ask in asks]
         steps = pack(self.guard, pieces)
         if same:
             steps = (*steps, Step(changes=(Settled(tuple(same)),)))
@@ -340,7 +343,10 @@ class Controller:
         if broker is None or broker.info.broker_epoch != event.broker_epoch:
             return Decision()
         steps: list[Step] = []
-        if not cluster.is_admitted(event.broker_id):
+        later: tuple[Event, ...] = ()
+        if not cluster.is_admitted(event.broker_id) and self._is_to_wait(event.broker_id):
+            later = (evolve(event, strays=(), removals=()),)
+        elif not cluster.is_admitted(event.broker_id):
             steps += pack(self.guard, [self._admit(event.broker_id)])
         else:  # admitted by a commit whose outcome nobody heard: what follows from it is still to be done
             due = tuple(p for p in cluster.on_broker(event.broker_id) if self.leaderless(p))
@@ -349,7 +355,13 @@ class Controller:
         if stops or told:
             steps.append(Step(stops=stops, told=told))
         gone = [CopiesGone(event.broker_id, t) for t in event.removals if t in cluster.removed and t not in stray_topics]
-        return Decision(tuple(steps), after=tuple(gone))
+        return Decision(tuple(steps), after=tuple(gone), later=later)
+
+    def _is_to_wait(self, broker_id: int) -> bool:
+        """Whether a broker has lost records of a partition whose state the store refuses: let in, it would count as complete there."""
+        cluster = self.cluster
+        waits = (p for p, is_refused in cluster.parked.items() if is_refused and self.concerns(p, broker_id))
+        return any(broker_id in cluster.lossy(p) for p in waits)
 
     def _admit(self, broker_id: int) -> Piece:
         cluster = self.cluster

@@ -57,6 +57,8 @@ class Decision:
     answers: tuple[tuple[Address, Any], ...] = ()
     asks: tuple[Ask, ...] = ()
     after: tuple[Event, ...] = ()
+    later: tuple[Event, ...] = ()
+    """To be decided again with the next `reconcile`, or once a partition that was parked is so no more."""
     doubt: tuple[PartitionId, ...] = ()
     """A leader knows newer states of these than this controller: it must look again, at its own epoch too (P-66)."""
 

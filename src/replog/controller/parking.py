@@ -1,6 +1,8 @@
 """Partitions whose state, or whose move, could not be stored, for another reason than a lost race: too large, no space, damage in the way.
 
 They wait for the next `reconcile`, or until something about them changes: whoever tried them at once again would do nothing else.
+The state in the store is then an old one, and the one that was refused may be what says who is complete. So nothing that follows from the
+old one is decided meanwhile: no move of the partition begins, ends or is cancelled, and no broker that has lost records of it is let in.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from attrs import evolve
 from replog.controller.changes import MovesHeld, MoveWishGone, Parked, StateSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Step
-from replog.controller.events import Event, IsrProposed, MovesDue, Recheck
+from replog.controller.events import Event, IsrProposed, LastKnownAnswered, MovesDue, Recheck
 from replog.controller.refusal import why_given_up
 from replog.errors import ReplogError
 from replog.metadata import layout
@@ -41,6 +43,8 @@ def waiting(cluster: Cluster, event: Event, failed: Failed, unreadable: Mapping[
             return _parked(cluster, failed, unreadable, is_last=tries >= TRIES_MAX)
         case MovesDue() if tries:  # else what is unreadable may have been mended meanwhile
             return _held(cluster, failed, unreadable, tries)
+        case LastKnownAnswered(partition) if tries >= TRIES_MAX:
+            return Step(changes=(Parked((partition,), is_refused=True),))  # they are asked again: answers are soon out of date
         case _:
             return Step()
 
@@ -68,7 +72,7 @@ def _parked(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], *, 
     changed meanwhile."""
     waits = {p: error for p, error in _states(failed).items() if p in cluster.due and (is_last or _is_refusal(error))}
     told = _told("Recheck", {p: error for p, error in waits.items() if p not in cluster.parked}, unreadable)
-    return Step(changes=(Parked(tuple(waits)),) if waits else (), told=told)
+    return Step(changes=(Parked(tuple(waits), is_refused=True),) if waits else (), told=told)
 
 
 def _held(cluster: Cluster, failed: Failed, unreadable: Mapping[str, str], tries: int) -> Step:

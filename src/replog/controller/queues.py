@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from attrs import define, field
 
 from replog.controller.events import (
+    BrokerAcknowledged,
+    CopiesGone,
     DeletionsSeen,
     Event,
     FinishDeletion,
+    LastKnownAnswered,
     MovesDue,
     Recheck,
     RejectionsSeen,
@@ -23,6 +26,10 @@ from replog.controller.events import (
 from replog.metadata.layout import DELETE_TOPICS
 
 __all__ = ["Queued", "Queues", "row_of"]
+
+
+_REPEATED = FinishDeletion | BrokerAcknowledged | CopiesGone | LastKnownAnswered
+"""What is tried again with each `reconcile`, until it is stored."""
 
 
 @define(eq=False)
@@ -52,8 +59,10 @@ class Queues:
     background: deque[Queued] = field(factory=deque)
     _finishing: set[bytes] = field(factory=set)
     """Ids of topics whose FinishDeletion waits."""
-    _given_up: set[bytes] = field(factory=set)
-    """And of those whose last one was given up."""
+    _given_up: set[Event] = field(factory=set)
+    """What was given up when it was tried last."""
+    _later: dict[Event, None] = field(factory=dict)
+    """What waits for `resume`."""
     _in_vain: dict[str, int] = field(factory=dict)
     rechecking: bool = False
     """Whether a Recheck waits: in turn with other urgent events, so that neither waits for all of the other."""
@@ -100,15 +109,28 @@ class Queues:
         return max(queued.tries, self._in_vain.get(row_of(queued.event), 0))
 
     def forgive(self) -> None:
-        """Every row may be tried again."""
+        """Every row may be tried again, and whatever was put off."""
         self._in_vain.clear()
+        self.resume()
+
+    def put_off(self, events: Iterable[Event]) -> None:
+        """Nobody else will ask for these again: they wait for `resume`."""
+        self._later.update(dict.fromkeys(events))
+
+    def resume(self) -> None:
+        """Ask for what was put off."""
+        later, self._later = self._later, {}
+        for event in later:
+            self.ask(event)
 
     def given_up(self, event: Event) -> bool:
-        """An event could not be stored. Whether people are to be told: not of a deletion that is tried again with each `reconcile`, nor of
+        """An event could not be stored. Whether people are to be told: once of what is tried again with each `reconcile`, and not of
         rechecks, whose partitions are told one by one."""
-        if isinstance(event, FinishDeletion):
-            is_news = event.topic_id not in self._given_up
-            self._given_up.add(event.topic_id)
+        if isinstance(event, BrokerAcknowledged | CopiesGone):
+            self.put_off((event,))
+        if isinstance(event, _REPEATED):
+            is_news = event not in self._given_up
+            self._given_up.add(event)
             return is_news
         return not isinstance(event, Recheck)
 
@@ -122,8 +144,8 @@ class Queues:
             self.rechecking = False
         elif isinstance(queued.event, FinishDeletion):
             self._finishing.discard(queued.event.topic_id)
-            if stored:
-                self._given_up.discard(queued.event.topic_id)
+        if stored and isinstance(queued.event, _REPEATED):
+            self._given_up.discard(queued.event)
 
     @staticmethod
     def _looks_at(row: str, queued: Queued) -> bool:

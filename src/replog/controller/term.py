@@ -273,10 +273,11 @@ class Term:
 
     def _applied(self, step: Step) -> None:
         altered = [c.topic for c in step.changes if isinstance(c, TopicSet) and self.cluster.is_altered(c.topic)]
-        moving = len(self.cluster.moving)
+        moving, parked = len(self.cluster.moving), len(self.cluster.parked)
         self.controller.apply(step)
-        if len(self.cluster.moving) < moving:
-            self.ask(MovesDue())  # there is room for those that wait, whichever way these have ended
+        if len(self.cluster.moving) < moving or len(self.cluster.parked) < parked:
+            self.ask(MovesDue())  # there is room for those that wait, whichever way these have ended; or one need not wait any more
+            self._queues.resume()
         for topic in altered:
             for partition in topic.identities():
                 self.outboxes.note(partition, self.cluster.replicas(partition))
@@ -314,6 +315,7 @@ class Term:
             self._ask_replicas()
         for following in decision.after:
             self.ask(following)
+        self._queues.put_off(decision.later)
         for partition in decision.doubt:
             topic = self.cluster.topics[partition.topic_id]
             self._unsure[layout.partition_state_path(topic.topic, partition.partition)] = None
@@ -388,8 +390,7 @@ class Term:
             return
         roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
         if box.answered(message.notice, roomless, self._now_ms):
-            strays = tuple(message.strays)
-            self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, strays, box.take_removals()))
+            self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, tuple(message.strays), box.take_removals()))
         failed = tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR)
         if failed:
             self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
@@ -476,8 +477,7 @@ class Term:
         self._listen()
         if self.balance.is_due(self._now_ms):
             self.ask(BalanceDue())
-        deadline = self.last_known.deadline_ms(self._config.ack_timeout_ms)
-        if deadline is not None and deadline <= self._now_ms:
+        if (asking := self.last_known.deadline_ms(self._config.ack_timeout_ms)) is not None and asking <= self._now_ms:
             self._ask_replicas()
 
     def _listen(self, answering: BrokerOutbox | None = None) -> None:
@@ -489,9 +489,8 @@ class Term:
 
     def deadline_ms(self) -> int | None:
         """When `run_timers` has something to do."""
-        asking = self.last_known.deadline_ms(self._config.ack_timeout_ms)
-        deadlines = (self.outboxes.deadline_ms(), asking, self.balance.deadline_ms(self._now_ms))
-        return min((d for d in deadlines if d is not None), default=None)
+        asking, balance = self.last_known.deadline_ms(self._config.ack_timeout_ms), self.balance.deadline_ms(self._now_ms)
+        return min((d for d in (self.outboxes.deadline_ms(), asking, balance) if d is not None), default=None)
 
     def resign(self) -> None:
         """Tell everyone who waits for an answer to look for another controller."""
