@@ -45,6 +45,7 @@ from replog.controller.changes import (
 )
 from replog.controller.election import effective_min_isr
 from replog.controller.turns import Turns, urgency
+from replog.metadata import layout
 from replog.metadata.judgements import LossRecord
 from replog.model import BrokerInfo, PartitionId, PartitionState
 
@@ -89,6 +90,9 @@ class Cluster:
     parked: dict[PartitionId, bool] = field(factory=dict)
     """Partitions whose state could not be stored, and whether the store has refused it (else what is there is damaged, and nothing can be
     stored over it): they wait, unless they are due again."""
+    vanished: dict[PartitionId, None] = field(factory=dict)
+    """Partitions whose state somebody has removed, perhaps with their topic: they have had one, so they get no first one, and wait until it
+    is put back."""
     partitions_total: int = 0
     _by_broker: dict[int, dict[PartitionId, None]] = field(factory=dict)
     _broken: dict[PartitionId, dict[int, int]] = field(factory=dict)
@@ -223,7 +227,12 @@ class Cluster:
 
     def uninitialised(self, topic: Topic) -> list[PartitionId]:
         """Partitions of a topic that have no state yet."""
-        return [p for p in topic.identities() if p not in self.states]
+        return [p for p in topic.identities() if p not in self.states and p not in self.vanished]
+
+    def vanished_paths(self) -> list[str]:
+        """Where to look whether states that somebody has removed are back."""
+        known = ((self.topic_of(p), p.partition) for p in self.vanished)
+        return [layout.partition_state_path(topic.topic, number) for topic, number in known if topic is not None]
 
     # ---- the only mutator
 
@@ -244,13 +253,19 @@ class Cluster:
             case TopicSet(topic):
                 self._set_topic(topic)
             case TopicGone(topic_id):
+                had = [p for p in self._identities(topic_id) if p in self.states or p in self.vanished]
                 self._drop_topic(topic_id)
+                if topic_id not in self.deletions:
+                    self.vanished.update(dict.fromkeys(had))
             case StateSet(partition, state):
                 if partition in self.parked and self.states.get(partition) != state:
                     self.due[partition] = None
                 self.states[partition] = state
+                self.vanished.pop(partition, None)
             case StateGone(partition):
-                self.states.pop(partition, None)
+                if self.states.pop(partition, None) is not None:
+                    self.vanished[partition] = None
+                    self._take_turn(partition)
                 self.due.pop(partition, None)
             case ReplicaBroken(partition, broker_id, epoch):
                 self._broken.setdefault(partition, {})[broker_id] = epoch
@@ -359,6 +374,9 @@ class Cluster:
             case _:
                 raise AssertionError(f"unknown change {change!r}")
 
+    def _identities(self, topic_id: bytes) -> Iterable[PartitionId]:
+        return self.topics[topic_id].identities() if topic_id in self.topics else ()
+
     def _refence(self, broker_id: int) -> None:
         broker, draining = self.brokers.get(broker_id), self.draining.get(broker_id)
         if broker is not None:
@@ -398,7 +416,8 @@ class Cluster:
                 self._forget(partition)
 
     def _forget(self, partition: PartitionId) -> None:
-        for known in (self.states, self.due, self.parked, self.wishes, self.held, self._broken, self._roomless, self._refused):
+        all_ = (self.states, self.due, self.parked, self.vanished, self.wishes, self.held, self._broken, self._roomless, self._refused)
+        for known in all_:
             known.pop(partition, None)
         self.turns.put(partition, "", None)
 
@@ -412,7 +431,7 @@ class Cluster:
         if partition is None:
             return
         wish, topic = self.wishes.get(partition), self.topic_of(partition)
-        waits = self.held.get(partition) or self.parked.get(partition)
+        waits = self.held.get(partition) or self.parked.get(partition) or partition in self.vanished
         if wish is None or topic is None or partition.topic_id in self.deletions or waits:
             self.turns.put(partition, "", None)
         else:

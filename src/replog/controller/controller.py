@@ -162,10 +162,10 @@ class Controller:
         return Decision(steps, asks=tuple(asks), after=(MovesDue(),) if arrived else ())
 
     def choose(self, partition: PartitionId) -> Choice:
-        """What the partition should be now; a topic that is being deleted is left alone."""
+        """What the partition should be now; a topic that is being deleted is left alone, and a state that somebody has removed."""
         cluster = self.cluster
         topic = cluster.topic_of(partition)
-        if topic is None or partition.topic_id in cluster.deletions:
+        if topic is None or partition.topic_id in cluster.deletions or partition in cluster.vanished:
             return Choice()
         state = cluster.states.get(partition)
         live = cluster.live(partition)

@@ -56,8 +56,6 @@ class TopicsSeen:
     """What the store already says about their partitions."""
     gone: tuple[bytes, ...] = ()
     """Ids of topics whose node has disappeared."""
-    again: frozenset[str] = frozenset()
-    """Names of those that could not be read before: they have missed whatever has happened meanwhile."""
 
 
 @frozen

@@ -154,7 +154,6 @@ class Reader:
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
-        again = frozenset(self._away(known))
         found = yield from self._children(layout.TOPICS)
         topics: list[Topic] = []
         kept: set[bytes] = set()
@@ -171,7 +170,7 @@ class Reader:
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
         stated = tuple(state for topic in readable for state in states[topic.topic_id])
-        return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept), again)
+        return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))
 
     def _states(self, topics: Sequence[Topic]) -> Script:
         """Topic id -> its (partition, state); a topic of which a state cannot be read is left out as a whole."""

@@ -162,9 +162,10 @@ class Term:
         if what == "brokers":
             decision = self.controller.decide((yield from self._reader.brokers()))
         elif what == "topics":
-            decision = self.controller.decide((yield from self._reader.topics(self.cluster)))
+            decision = self.controller.decide(seen := (yield from self._reader.topics(self.cluster)))
             if decision.steps:
                 yield from self._confirm()
+            self._looks.update(dict.fromkeys(WISHED if seen.topics else ()))  # what is wished about them may have waited
         else:
             wishes = yield from self._wishes(what)
             if wishes.wishes:
@@ -467,6 +468,7 @@ class Term:
         self._looks.update(dict.fromkeys(LOOKS))
         self._queues.forgive()
         self._applied(Step(changes=(NodesFreed(),)))
+        self._unsure.update(dict.fromkeys(self.cluster.vanished_paths()))
         if self.loaded:
             silent = self.outboxes.silent()
             self._send_view(self.views.still(), [b for b in sorted(self.cluster.brokers) if b not in silent])

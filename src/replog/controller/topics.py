@@ -230,7 +230,8 @@ def delete_topic(controller: Controller, event: AdminAsked) -> Decision:
 
 
 def topics_seen(controller: Controller, event: TopicsSeen) -> Decision:
-    """Take topics that the store has; where a partition has no state, and only there, it gets its first one."""
+    """Take topics that the store has. Their partitions are decided, also those that have a state: whoever is put back, by hand, has missed
+    what happened meanwhile."""
     steps: list[Step] = []
     for topic_id in event.gone:
         topic = controller.cluster.topics.get(topic_id)
@@ -240,9 +241,7 @@ def topics_seen(controller: Controller, event: TopicsSeen) -> Decision:
             steps.append(Step(changes=(TopicGone(topic_id),), stops=_stops(topic, delete=False), told=(told,)))
     changes: list[Change] = [TopicSet(topic) for topic in event.topics]
     changes += [StateSet(partition, state) for partition, state in event.states]
-    stated = {partition for partition, _ in event.states}
-    for topic in event.topics:
-        changes.append(Due(tuple(p for p in topic.identities() if p not in stated or topic.topic in event.again)))
+    changes += [Due(tuple(topic.identities())) for topic in event.topics]
     if event.topics:
         steps.append(Step(changes=tuple(changes)))
     return Decision(tuple(steps))

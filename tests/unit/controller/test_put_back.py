@@ -1,0 +1,121 @@
+"""What somebody has removed or damaged by hand, and writes back: it is decided again, and what was wished about it meanwhile runs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import World, pid
+
+from replog.metadata import layout
+from replog.metadata.wishes import encode_replicas
+from replog.ports import Create, Delete, Put
+
+TOPIC, STATE = layout.topic_path("t"), layout.partition_state_path("t", 0)
+
+
+def removed(world: World, *paths: str) -> dict[str, bytes]:
+    """Somebody removes these; what was there."""
+    good = {path: world.store.read(path).value for path in paths}
+    for path in paths:
+        world.store.session().commit([Delete(path)])
+    world.settle()
+    return good
+
+
+def put_back(world: World, good: dict[str, bytes]) -> None:
+    for path in sorted(good):
+        known = world.store.read(path)
+        world.store.session().commit([Create(path, good[path]) if known is None else Put(path, good[path], known.version)])
+        world.settle()
+
+
+BOTH = (STATE, TOPIC)
+
+
+@pytest.mark.parametrize(("away", "junk"), [((STATE,), ()), (BOTH, ()), (BOTH, (TOPIC,)), ((), (STATE,)), ((), (TOPIC,)), ((), BOTH)])
+def test_what_is_put_back_hears_of_who_died_meanwhile(away: tuple[str, ...], junk: tuple[str, ...]) -> None:
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    good = {path: world.store.read(path).value for path in {*away, *junk}}
+    removed(world, *away)
+    put_back(world, dict.fromkeys(junk, b"{"))
+    world.kill(2)
+    world.start(4, settle=True)  # who is let in has its leaderless partitions decided: this one has had a state
+    world.advance(35_000)
+    put_back(world, good)
+    world.advance(35_000)
+    assert (world.state().leader, world.state().isr) == (3, (3,))
+    assert pid(t) in world.disks[3]
+    assert world.leader._term.cluster.vanished == {}
+
+
+def test_a_partition_whose_state_was_removed_gets_no_first_one_and_does_not_move() -> None:
+    """Nobody knows any more who is complete."""
+    world = World(5, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3], 1: [2, 3]}, config={"min_isr": 1})
+    world.disks[3][pid(t)] = (0, 100)
+    good = removed(world, STATE)
+    world.kill(2)
+    assert world.state(1).leader == 3
+    for again in range(3):
+        world.kill(3)
+        world.start(3, settle=True)
+        assert world.admin("reassign", partitions=[["t", 0, [4 + again % 2]]]).result["errors"] == []
+        assert world.admin("add_partitions", name="t", total=3 + again).error == 0
+        world.advance(11_000)
+        assert (world.store.read(STATE), pid(t) in world.disks[3]) == (None, True)
+    put_back(world, good)
+    world.advance(11_000)
+    assert world.state().leader == 3
+    assert set(world.leader._term.cluster.replicas(pid(t))) == {2, 3, 4}
+    assert world.propose(3, pid(t), [3, 4]).error != 0
+    assert world.leader._term.cluster.replicas(pid(t)) == (4,)
+
+
+def test_what_was_wished_about_a_topic_that_is_put_back_runs_at_once() -> None:
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    good = removed(world, STATE, TOPIC)
+    world.drop_watches = True
+    world.store.session().commit([Create(layout.reassigned_path("t", 0), encode_replicas((3, 4)))])
+    world.drop_watches = False
+    world.store.session().commit([Create(TOPIC, good[TOPIC]), Create(STATE, good[STATE])])
+    world.settle()
+    assert world.leader._term.cluster.replicas(pid(t)) == (3, 4, 2)
+
+
+def test_a_move_that_is_wished_when_nobody_has_noticed_yet_that_the_state_is_gone_waits_too() -> None:
+    world = World(5, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.disks[3][pid(t)] = (0, 100)
+    good = removed(world, STATE)
+    assert world.admin("reassign", partitions=[["t", 0, [4]]]).result["errors"] == []
+    world.advance(11_000)
+    assert world.disks[3] == {pid(t): (0, 100)}
+    put_back(world, good)
+    world.advance(11_000)
+    assert world.leader._term.cluster.replicas(pid(t)) == (4, 2, 3)
+
+
+def test_a_topic_that_is_removed_after_its_state_comes_back_without_a_first_one() -> None:
+    world = World(5, reconcile_ms=10_000)
+    world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    good = removed(world, STATE)
+    world.kill(2)
+    good |= removed(world, TOPIC)
+    put_back(world, {TOPIC: good[TOPIC]})
+    world.advance(11_000)
+    assert world.store.read(STATE) is None
+    put_back(world, good)
+    world.advance(11_000)
+    assert (world.state().leader, world.state().isr) == (3, (3,))
+
+
+def test_a_topic_whose_state_was_removed_can_be_deleted_and_leaves_nothing_behind() -> None:
+    world = World(3)
+    world.create(assignment={0: [2, 3], 1: [2, 3]})
+    removed(world, STATE)
+    world.kill(2)
+    cluster = world.leader._term.cluster
+    assert len(cluster.vanished) == 1
+    world.admin("delete_topic", name="t")
+    assert (cluster.topics, cluster.vanished) == ({}, {})
