@@ -172,7 +172,7 @@ class Controller:
         replicas = moves.in_order_of_trust(topic.assignments[partition.partition])
         if state is None:
             return Choice(initial(replicas, live, cluster.leaving()))
-        return choose(
+        choice = choose(
             state,
             replicas=replicas,
             min_isr=cluster.min_isr(partition),
@@ -182,6 +182,11 @@ class Controller:
             unclean=topic.config.unclean_leader_election,
             joining=moves.joining(topic.assignments[partition.partition]),
         )
+        after = choice.state or state
+        if partition in cluster.parked and after.leader is not None and after.leader_epoch == state.leader_epoch:
+            # It may have gone and come back meanwhile: no life leads an epoch in which an earlier one may have written.
+            return evolve(choice, state=evolve(after, leader_epoch=state.leader_epoch + 1))
+        return choice
 
     def store_state(self, partition: PartitionId, topic: Topic, state: PartitionState, loss: Loss | None = None) -> Piece:
         """Write a partition's state over the one that is known; where none is known, only if there is none (S35)."""
@@ -358,10 +363,8 @@ class Controller:
         return Decision(tuple(steps), after=tuple(gone), later=later)
 
     def _is_to_wait(self, broker_id: int) -> bool:
-        """Whether a broker has lost records of a partition whose state the store refuses: let in, it would count as complete there."""
-        cluster = self.cluster
-        waits = (p for p, is_refused in cluster.parked.items() if is_refused and self.concerns(p, broker_id))
-        return any(broker_id in cluster.lossy(p) for p in waits)
+        """Whether the store refuses a state that follows from the end of the broker's last life: let in, it would go on from there."""
+        return any(is_refused and self.concerns(partition, broker_id) for partition, is_refused in self.cluster.parked.items())
 
     def _admit(self, broker_id: int) -> Piece:
         cluster = self.cluster

@@ -2,7 +2,7 @@
 
 They wait for the next `reconcile`, or until something about them changes: whoever tried them at once again would do nothing else.
 The state in the store is then an old one, and the one that was refused may be what says who is complete. So nothing that follows from the
-old one is decided meanwhile: no move of the partition begins, ends or is cancelled, and no broker that has lost records of it is let in.
+old one is decided meanwhile: no move of the partition begins, ends or is cancelled, and no new life of a broker that it names is let in.
 """
 
 from __future__ import annotations

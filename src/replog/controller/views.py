@@ -42,9 +42,16 @@ class Views:
         self._brokers: dict[int, None] = {}
 
     def notice(self, partition: PartitionId) -> PartitionNotice | None:
-        """What brokers are to know of a partition. Nothing of one that is being deleted: nobody gives it a new epoch any more."""
-        topic, state = self._cluster.topic_of(partition), self._cluster.states.get(partition)
-        if topic is None or state is None or partition.topic_id in self._cluster.deletions:
+        """What brokers are to know of a partition. Nothing of one that is being deleted: nobody gives it a new epoch any more.
+
+        Nor of one whose leader has yet to be let in: the state is of an earlier life of it, and another one could not be stored. It would
+        lead the same epoch again, perhaps without its records, and its followers would cut theirs.
+        """
+        cluster = self._cluster
+        topic, state = cluster.topic_of(partition), cluster.states.get(partition)
+        if topic is None or state is None or partition.topic_id in cluster.deletions:
+            return None
+        if state.leader in cluster.brokers and not cluster.is_admitted(state.leader):
             return None
         return PartitionNotice(partition, topic.topic, state, topic.assignments[partition.partition], topic.config)
 

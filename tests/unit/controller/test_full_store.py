@@ -12,7 +12,7 @@ from tests.unit.controller.test_parked import STEPS, given_up, refusing
 from replog.errors import Code, StoreFull
 from replog.messages import ReplicaStatesAnswer
 from replog.metadata import layout
-from replog.ports import Delete, LossReport, Op, StoreCall
+from replog.ports import Delete, LossReport, Op, Put, StoreCall
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +182,50 @@ def test_those_that_were_last_complete_are_asked_although_something_else_could_n
     refusing(world, layout.partition_state_path("u", 0), lambda: StoreFull("no room"))
     world.start(3, loss=lost, settle=True)
     assert (world.state().leader is None, world.state(0, "u").leader) == (False, None)
+
+
+@pytest.mark.parametrize("store", ["full", "of one node"])
+def test_a_leader_that_has_died_leads_no_more_under_the_state_that_could_not_be_replaced(store: str) -> None:
+    """Under its old epoch it would make those cut their logs who have what it has lost."""
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    mend = parked_without(world, 2, store=store)
+    assert (world.state().leader, world.state().leader_epoch) == (2, 0)
+    assert pid(t) not in world.nodes[2].broker.states
+    mend()
+    world.advance(11_000)
+    assert (world.state().leader, world.state().leader_epoch, world.state().isr) == (3, 1, (3,))
+    told = world.nodes[2].broker.states[pid(t)].state
+    assert (told.leader, told.leader_epoch) == (3, 1)
+
+
+def test_who_died_beside_a_state_that_is_refused_is_let_in_afterwards_also_without_a_loss() -> None:
+    """Each life leads another epoch."""
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    refused = refusing(world, layout.partition_state_path("t", 0), lambda: StoreFull("no room"))
+    world.bounce(2)
+    assert not world.leader._term.cluster.is_admitted(2)
+    assert pid(t) not in world.nodes[2].broker.states
+    refused.clear()
+    world.advance(11_000)
+    assert (world.state().leader, world.state().leader_epoch, world.state().isr) == (3, 1, (3,))
+    assert world.leader._term.cluster.is_admitted(2)
+
+
+def test_a_leader_that_came_back_while_its_state_was_damaged_leads_another_epoch() -> None:
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2]})
+    path = layout.partition_state_path("t", 0)
+    good = world.store.read(path)
+    world.store.session().commit([Put(path, b"{", good.version)])
+    world.bounce(2)
+    assert list(world.leader._term.cluster.parked) == [pid(t)]
+    assert world.leader._term.cluster.is_admitted(2)
+    assert pid(t) not in world.nodes[2].broker.states
+    world.store.session().commit([Put(path, good.value, good.version + 1)])
+    world.advance(11_000)
+    assert (world.state().leader, world.state().leader_epoch) == (2, 1)
+    assert world.nodes[2].broker.states[pid(t)].state.leader_epoch == 1
+    world.advance(11_000)
+    assert world.state().leader_epoch == 1, "once"
