@@ -261,7 +261,8 @@ class Cluster:
                 if partition in self.parked and self.states.get(partition) != state:
                     self.due[partition] = None
                 self.states[partition] = state
-                self.vanished.pop(partition, None)
+                if self.vanished.pop(partition, "") is None:
+                    self.parked[partition] = False  # it has missed what happened meanwhile
             case StateGone(partition):
                 if self.states.pop(partition, None) is not None:
                     self.vanished[partition] = None

@@ -139,7 +139,7 @@ class Term:
         self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
         yield from self._confirm()
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
-        self._applied(Step(changes=(Due(everything),)))
+        self._applied(Step(changes=(Settled(everything), Due(everything))))  # nobody is let in before that: nothing was missed
         for topic_id in sorted(self.cluster.deletions):
             self.ask(FinishDeletion(topic_id))
         self._looks.update(dict.fromkeys(WISHED))  # drops wishes that name no topic

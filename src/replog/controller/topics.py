@@ -19,6 +19,7 @@ from replog.controller.changes import (
     DeletionGone,
     DeletionSet,
     Due,
+    Parked,
     RemovedGone,
     RemovedSet,
     StateGone,
@@ -241,6 +242,7 @@ def topics_seen(controller: Controller, event: TopicsSeen) -> Decision:
             steps.append(Step(changes=(TopicGone(topic_id),), stops=_stops(topic, delete=False), told=(told,)))
     changes: list[Change] = [TopicSet(topic) for topic in event.topics]
     changes += [StateSet(partition, state) for partition, state in event.states]
+    changes.append(Parked(tuple(partition for partition, _ in event.states)))
     changes += [Due(tuple(topic.identities())) for topic in event.topics]
     if event.topics:
         steps.append(Step(changes=tuple(changes)))

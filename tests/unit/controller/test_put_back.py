@@ -48,6 +48,36 @@ def test_what_is_put_back_hears_of_who_died_meanwhile(away: tuple[str, ...], jun
     assert world.leader._term.cluster.vanished == {}
 
 
+@pytest.mark.parametrize("how", ["removed", "damaged"])
+def test_a_leader_that_has_died_while_its_topic_was_away_leads_another_epoch(how: str) -> None:
+    """Two records never have one epoch and offset: each life leads an epoch of its own."""
+    world = World(4, reconcile_ms=30_000)
+    t = world.create(assignment={0: [3]})
+    if how == "removed":
+        good = removed(world, *BOTH)
+    else:
+        good = {TOPIC: world.store.read(TOPIC).value}
+        put_back(world, {TOPIC: b"{"})
+        world.kill(1)
+        world.advance(5_000)
+    world.bounce(3)
+    assert world.leader._term.cluster.is_admitted(3)
+    put_back(world, good)
+    world.advance(65_000)
+    state = world.state()
+    assert (state.leader, state.leader_epoch, state.isr) == (3, 1, (3,))
+    assert world.nodes[3].broker.states[pid(t)].state == state
+
+
+def test_the_next_controller_costs_no_epoch_where_nothing_was_away() -> None:
+    world = World(4)
+    world.create(assignment={0: [3, 4]})
+    before, first = world.state(), world.controller_id
+    world.kill(first)
+    assert world.controller_id != first
+    assert world.state() == before
+
+
 def test_a_partition_whose_state_was_removed_gets_no_first_one_and_does_not_move() -> None:
     """Nobody knows any more who is complete."""
     world = World(5, reconcile_ms=10_000)
