@@ -21,7 +21,8 @@ from replog.model import Address
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
-    from replog.client.writer import PartitionQueue, Writer
+    from replog.client.queues import PartitionQueue
+from replog.client.writer import Writer
 
 __all__ = ["Absent", "TopicOp", "forget_gone"]
 

@@ -26,6 +26,7 @@ class Batch:
     is_read = False
     """See `Operation.is_read`."""
     __slots__ = (
+        "at_large",
         "base_offset",
         "body",
         "callbacks",
@@ -78,6 +79,8 @@ class Batch:
         self.led = False
         """Whether everything before it was settled when it was last sent."""
         self.uncertain = False
+        self.at_large = False
+        """Whether such a copy was sent with nothing unsettled before it. Any other copy is stored only if what was before it is."""
         self.last_code = 0
         self.done = False
         self.base_offset: int | None = None
@@ -123,6 +126,11 @@ class Batch:
     def seal(self) -> None:
         """No more records: the count is known, the producer's sequences can be given out."""
         self.count = len(self.values)
+
+    def doubt(self) -> None:
+        """Nobody knows what became of the copy that was sent last."""
+        self.uncertain = True
+        self.at_large = self.at_large or self.led
 
     @property
     def address(self) -> Address:

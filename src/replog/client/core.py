@@ -6,7 +6,7 @@ It is told messages and the time, and fills its outbox. Everything a client wait
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -15,10 +15,11 @@ from replog.client.absent import Absent, TopicOp, forget_gone
 from replog.client.batches import Batch
 from replog.client.groups import Produces, numbers_of
 from replog.client.operations import RETRIED, SAME_PLACE, Operation, PartitionOp
+from replog.client.queues import PartitionQueue
 from replog.client.timers import Timers
 from replog.client.unanswered import Unanswered
 from replog.client.view import NEWS, STALE, Place, View
-from replog.client.writer import PartitionQueue, Writer
+from replog.client.writer import Writer
 from replog.config import ClientConfig
 from replog.errors import Code, Unavailable, rejection
 from replog.messages import (
@@ -75,12 +76,12 @@ class ClientCore:
         self._timers: Timers[Waiter] = Timers()
         self._down: dict[Address, int] = {}
         """Addresses that were not reached or do not answer, and until when (ms) others are asked first."""
+        self.breaks: Counter[Address] = Counter()  # how often the connection to each was lost
         self.answered_metadata = -1
         """Highest number of a Metadata that was answered."""
         self.metadata_address: Address = None
         """Who was asked for metadata and has not answered; None: nobody."""
-        self._metadata_request = -1
-        self._metadata_wanted = -1
+        self._metadata_request = self._metadata_wanted = -1
         self._metadata_failures = 0
         self._metadata_at = 0
         """When to ask, or to give up on `metadata_address`."""
@@ -143,8 +144,7 @@ class ClientCore:
         for _, writer in sorted(self._writers.items()):
             writer.crash(unknown)
         self.outbox = Outbox()
-        serial = self.view.serial
-        self.view = View()
+        self.view, serial = View(), self.view.serial
         self.view.serial = serial + 1  # whoever remembers a route looks again
         self.metadata_address, self._metadata_at, self._metadata_failures, self.unreached = None, 0, 0, {}
 
@@ -291,8 +291,7 @@ class ClientCore:
             batches = queue.sendable(now_ms)
             place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
             if place is not None and place.leader is not None:
-                queue.relocate(place.identity)
-                if queue.leave_others(place):
+                if queue.moves_to(place):
                     batches = queue.sendable(now_ms)
                 self._stalled.pop(queue, None)
                 for batch in batches:
@@ -474,6 +473,7 @@ class ClientCore:
         """Requests under way there may be lost; others are asked first for a while. Nothing but reads is asked again if only they are."""
         if not only_reads:
             self._down[address] = now_ms + self.config.retry_backoff_ms_max
+            self.breaks[address] += 1
         for item in [one for one in self._requests.values() if one.address == address and only_reads <= one.is_read]:
             if isinstance(item, Operation):
                 self._unanswered(item, now_ms)

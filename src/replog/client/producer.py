@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from replog.client.arguments import check_list, check_timeout
 from replog.client.batches import Batch
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
-from replog.client.writer import PartitionQueue
+from replog.client.queues import PartitionQueue
 from replog.config import ClientConfig, check_partition_number, check_topic_name
 from replog.errors import Code, MessageTooLarge, Unavailable, UsageError, rejection
 from replog.model import ACKS_NONE

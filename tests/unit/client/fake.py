@@ -57,6 +57,8 @@ class FakePartition:
     """How many of the last records are above the high watermark."""
     enough_replicas: bool = True
     offset_available: bool = True
+    forgetful: bool = False
+    """Whether it may have forgotten producers: then one that it does not know may begin anywhere."""
 
     @property
     def end(self) -> int:
@@ -72,7 +74,7 @@ class FakePartition:
         if batch.producer_id < 0:
             return 0, -1
         if not mine:
-            return (0 if batch.base_sequence == 0 else Code.OUT_OF_ORDER_SEQUENCE), -1
+            return (0 if batch.base_sequence == 0 or self.forgetful else Code.OUT_OF_ORDER_SEQUENCE), -1
         epoch = mine[-1].producer_epoch
         if batch.producer_epoch < epoch:
             return Code.INVALID_PRODUCER_EPOCH, -1

@@ -115,7 +115,7 @@ def test_the_largest_batch_fits_a_frame_alone() -> None:
 
 
 def test_what_is_sent_again_after_a_lost_connection_leaves_in_messages_of_that_size() -> None:
-    """Batches that left one by one come back all at once, those of all producers of a client."""
+    """Batches that left one by one come back together, those of all producers of a client: the oldest of each, then the others."""
     cluster, driver, client = make({"t": 4})
     sent: list[Produce] = []
 
@@ -125,7 +125,8 @@ def test_what_is_sent_again_after_a_lost_connection_leaves_in_messages_of_that_s
 
     driver.filter = listen
     writers = [client.producer(batch_bytes=5 * MIB + 1_000, buffer_bytes=128 * MIB, compression=None) for _ in range(2)]
-    client.append("t", 0, ["x"])
+    for writer in writers:
+        writer.send("t", "x", partition=0).result()
     cluster.paused.add(1)
     value = bytes(5 * MIB)
     deliveries = [writer.send("t", value, partition=0) for _ in range(5) for writer in writers]
@@ -135,9 +136,9 @@ def test_what_is_sent_again_after_a_lost_connection_leaves_in_messages_of_that_s
     driver.core.receive(1, Disconnected(1), driver.now_ms())
     driver.pass_time(10_000)
     assert [delivery.exception() for delivery in deliveries] == [None] * 10
-    assert len(cluster.partition("t").log) == 11
+    assert len(cluster.partition("t").log) == 12
     assert sum(len(message.entries) for message in sent) == 10
-    assert [len(message.entries) for message in sent] == [3, 3, 3, 1]
+    assert [len(message.entries) for message in sent] == [2, 3, 1, 3, 1]
 
 
 @pytest.mark.parametrize(("idempotent", "delay_ms"), [(True, 0), (False, 0), (False, 50)])

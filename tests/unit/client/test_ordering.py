@@ -60,6 +60,8 @@ def run(seed: int) -> int:
         request_timeout_ms=rng.choice((500, 3_000, 30_000)),
         unanswered_ms=rng.choice((100, 400, 3_000)),
     )
+    for number in range(partitions):
+        cluster.partition("t", number).forgetful = seed % 2 == 1
     storm(cluster, driver, rng, partitions)
     producer = client.producer(linger_ms=rng.choice((0, 0, 30)), max_block_ms=600_000)
     sent = []

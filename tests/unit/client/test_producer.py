@@ -344,7 +344,7 @@ def test_a_dropped_producer_with_records_warns() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_an_interrupt_between_messages_loses_no_accounting(seed: int) -> None:
-    cluster, driver, client = make({"t": 2}, seed=seed, chaos=0.1)
+    cluster, driver, client = make({"t": 2}, seed=seed, chaos=0.1, delivery_timeout_ms=1_000_000)
     rng = random.Random(seed)
 
     def interrupt() -> None:

@@ -278,23 +278,25 @@ def test_a_new_batch_does_not_overtake_those_at_the_old_leader(answered: bool) -
     cluster, driver, client = make({"t": 1})
     client.topics()
     producer = client.producer()
+    producer.send("t", "before").result()
     cluster.paused = {1}
     early = [producer.send("t", "a"), producer.send("t", "b")]
     driver.run()
+    assert len(driver.held) == 2
     if answered:
         cluster._produced(1, -1, driver.held[0][4].entries[0])
     cluster.move("t", 0, 2)
     client.topics()
     net, before = Net(driver), driver.now_ms()
     late = producer.send("t", "c")
-    assert [delivery.result(60).offset for delivery in (*early, late)] == [0, 1, 2]
+    assert [delivery.result(60).offset for delivery in (*early, late)] == [1, 2, 3]
     assert driver.now_ms() == before
-    ((_, to, message),) = net.of(Produce)
-    assert to == 2
-    assert [RecordBatch(entry.body).base_sequence for entry in message.entries] == [0, 1, 2]
+    produces = net.of(Produce)
+    assert [to for _, to, _ in produces] == [2, 2]
+    assert [[RecordBatch(entry.body).base_sequence for entry in message.entries] for *_, message in produces] == [[1], [2, 3]]
     driver.resume()
     driver.pass_time(100_000)
-    assert cluster.partition("t").values() == [b"a", b"b", b"c"]
+    assert cluster.partition("t").values() == [b"before", b"a", b"b", b"c"]
 
 
 def test_news_that_come_by_the_way_move_at_once_what_is_in_doubt() -> None:
