@@ -139,10 +139,17 @@ class PartitionQueue:
                 room -= 1
             else:
                 return found
-        if room > 0 and not self.draining and self.open is not None and self.open.linger_at <= now_ms:
-            self.seal()
-            found.append(self.batches[-1])
+        if room > 0 and not self.draining:
+            found += self._seal_due(now_ms)
         return found
+
+    def _seal_due(self, now_ms: int) -> list[Batch]:
+        """The open batch, sealed, if it lingers no longer. One that has just been begun waits for its first record."""
+        batch = self.open
+        if batch is None or not batch.values or batch.linger_at > now_ms:
+            return []
+        self.seal()
+        return [batch]
 
     def _is_open(self, place: Place, now_ms: int) -> bool:
         idle = not self.batches or self.batches[0].sequence < 0
@@ -154,10 +161,7 @@ class PartitionQueue:
         if flying is not None and flying.leader == place.leader:
             return []
         waiting = next((batch for batch in self.batches if batch.flying is None), None)
-        if waiting is None and self.open is not None and self.open.linger_at <= now_ms:
-            waiting = self.open
-            self.seal()
-        return [waiting] if waiting is not None else []
+        return [waiting] if waiting is not None else self._seal_due(now_ms)
 
     def prepare(self, batch: Batch, identity: PartitionId) -> bool:
         """Give a batch its numbers and make its body. False: it could not be encoded, and has failed."""

@@ -50,6 +50,22 @@ def test_while_five_batches_are_under_way_records_join_the_next() -> None:
     assert [d.result().offset for d in deliveries] == list(range(1, 51))
 
 
+def test_a_batch_begun_while_answers_come_in_gets_its_record() -> None:
+    """Those before it have left room for another: it is not taken for a batch that is due before anything is in it."""
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(batch_bytes=64)
+    producer.send("t", f"{0:040}").result()
+    cluster.paused = {1}
+    deliveries = [producer.send("t", f"{n:040}") for n in range(1, 7)]
+    driver.resume()
+    deliveries.append(producer.send("t", f"{7:040}"))
+    producer.flush()
+    assert [delivery.result(1).offset for delivery in deliveries] == list(range(1, 8))
+    assert everything(cluster) == [b"%040d" % n for n in range(8)]
+    assert producer._writer.buffered == 0
+    producer.close()
+
+
 def test_linger_is_found_by_the_next_send_a_tick_a_result_or_a_flush() -> None:
     cluster, driver, client = make({"t": 1})
     producer = client.producer(linger_ms=100)
