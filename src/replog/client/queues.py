@@ -77,7 +77,7 @@ class PartitionQueue:
         self.window = Window()
         self.draining = ""
         self.gap = -1
-        """While draining: the ordinal of the last batch that left without being stored for certain."""
+        """While draining: the ordinal of the first batch that left without being stored for certain. It says nothing of those before it."""
         self.failures = 0
         self.retry_at = 0
         self.floor = -1
@@ -269,9 +269,10 @@ class PartitionQueue:
         """
         first = next((b for b in self.batches if b.sequence >= 0), None)
         waits = self.writer.acks == ACKS_ALL
-        if self.draining == REFUSED and (waits or not batch.at_large):
+        is_behind = self.draining and batch.ordinal > self.gap
+        if is_behind and self.draining == REFUSED and (waits or not batch.at_large):
             self._unsend(batch)
-        elif self.draining and batch is first:
+        elif is_behind and batch is first:
             self._unknown(batch, "an earlier one was given up or refused")
         elif batch.led and not batch.uncertain:
             self._gap(batch, REFUSED)
@@ -307,8 +308,8 @@ class PartitionQueue:
 
     def _gap(self, batch: Batch, why: str) -> None:
         if self.writer.idempotent:
+            self.gap = min(self.gap, batch.ordinal) if self.draining else batch.ordinal
             self.draining = UNKNOWN if self.draining == UNKNOWN else why
-            self.gap = max(self.gap, batch.ordinal)
 
     def _restart_when_drained(self) -> None:
         if self.draining and all(b.sequence < 0 for b in self.batches):

@@ -419,3 +419,30 @@ def test_acks_1_what_another_leader_took_in_spite_of_the_gap_is_not_stored_again
     assert partition.values() == [b"before"]
     producer._writer.failed.clear()
     producer.close()
+
+
+def test_acks_1_a_refused_batch_says_nothing_of_those_before_it() -> None:
+    """The third is refused, the second was stored without an answer: the next leader misses what was before it."""
+    cluster, driver, client = make({"t": 1}, request_timeout_ms=500)
+    producer = client.producer(acks=1, batch_bytes=64)
+    producer.send("t", "before").result()
+    split = Split(cluster)
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Produce):
+            return None
+        cluster.override = None
+        first, second, third = message.entries
+        stored = cluster._produced(broker, 1, first)
+        cluster._produced(broker, 1, second)
+        return [Produced([stored, ProducedEntry(third.request, Code.INVALID_RECORD)])]
+
+    cluster.override = override
+    sent = at_once(client, producer, [line(n) for n in range(3)])
+    split.lead(2)
+    client.topics()
+    errors = wait(driver, sent)
+    assert [type(error) for error in errors] == [type(None), Unavailable, InvalidRecord]
+    assert cluster.partition("t").values() == []
+    producer._writer.failed.clear()
+    producer.close()
