@@ -40,6 +40,7 @@ __all__ = [
     "InvalidReplicationFactor",
     "InvalidRequest",
     "InvalidRequiredAcks",
+    "InvalidTimestamp",
     "InvalidTopic",
     "InvalidUpdateVersion",
     "InvariantViolated",
@@ -273,6 +274,10 @@ class ClusterAuthorizationFailed(Rejected, code=31):
     """Not allowed for this role."""
 
 
+class InvalidTimestamp(Rejected, code=32):
+    """The mark of a writer was made too long ago, or in the future, by the clock of the partition's leader; nothing was stored."""
+
+
 class TopicAlreadyExists(Rejected, code=36):
     """A topic of that name exists."""
 
@@ -448,6 +453,7 @@ class Code:
     INVALID_REQUIRED_ACKS = 21
     TOPIC_AUTHORIZATION_FAILED = 29
     CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38

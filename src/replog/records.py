@@ -42,8 +42,10 @@ from replog.payload import BadBatch, Framing, Record, as_bytes, as_headers
 
 __all__ = [
     "BODY_HEADER",
+    "EXTENSION_FRONT",
     "FRONT_BYTES",
     "HEADER_BYTES",
+    "HEAD_BYTES",
     "MAGIC",
     "VERSION",
     "BadBatch",
@@ -72,6 +74,8 @@ BODY_HEADER: Final = Struct("<IHHIqqqii")
 _U32: Final = Struct("<I")
 FRONT_BYTES: Final = FRONT.size + 4
 HEADER_BYTES: Final = FRONT_BYTES + BODY_HEADER.size
+EXTENSION_FRONT: Final = 20
+HEAD_BYTES: Final = HEADER_BYTES + EXTENSION_FRONT  # so much is read for a header: the extension's front tells what a mark is worth
 
 CODEC_MASK: Final = 0b0000_0111
 CODEC_NONE: Final = 0
@@ -90,7 +94,7 @@ LENGTH_MAX: Final = 2**31 - 1
 
 
 class BatchHeader(NamedTuple):
-    """What the 92 bytes in front of a stored batch say, read without touching its payload."""
+    """What the 92 bytes in front of a stored batch say, and the front of its extension; read without touching its payload."""
 
     length: int
     identity: PartitionId
@@ -106,6 +110,8 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    extension_front: bytes = b""
+    """The first EXTENSION_FRONT bytes of the extension: `replog.marks` goes by them."""
 
     @property
     def end_offset(self) -> int:
@@ -208,6 +214,11 @@ class RecordBatch:
         return bytes(self.body[BODY_HEADER.size : BODY_HEADER.size + self.extension_bytes])
 
     @property
+    def extension_front(self) -> bytes:
+        """As of a `BatchHeader`."""
+        return self.extension[:EXTENSION_FRONT]
+
+    @property
     def payload(self) -> memoryview:
         """The (possibly compressed) records."""
         return memoryview(self.body)[BODY_HEADER.size + self.extension_bytes :]
@@ -280,8 +291,8 @@ def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
         raise BadBatch(f"batch format version {version}; this library reads {VERSION}")
     if length < HEADER_BYTES or base_offset < 0 or body[3] < 1 or body[2] > length - HEADER_BYTES:
         raise BadBatch(f"impossible batch header: length {length}, base offset {base_offset}, {body[3]} records")
-    identity = PartitionId(topic_id, partition, creation)
-    return BatchHeader(length, identity, base_offset, leader_epoch, header_crc, *body)
+    front = bytes(data[at + HEADER_BYTES : at + HEADER_BYTES + min(body[2], EXTENSION_FRONT)]) if body[2] else b""
+    return BatchHeader._make((length, PartitionId(topic_id, partition, creation), base_offset, leader_epoch, header_crc, *body, front))
 
 
 class MemorySlice:
@@ -401,8 +412,7 @@ def sealed(parts: list[columns.Buffer]) -> bytes:
 
 def with_producer(body: bytes | memoryview, *, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
     """The same records under another producer identity or sequence: a new body with a new checksum."""
-    fields = BODY_HEADER.unpack_from(body)
-    header = BODY_HEADER.pack(*fields[:6], producer_id, producer_epoch, base_sequence)
+    header = BODY_HEADER.pack(*BODY_HEADER.unpack_from(body)[:6], producer_id, producer_epoch, base_sequence)
     return sealed([header[4:], memoryview(body)[BODY_HEADER.size :]])
 
 
@@ -479,18 +489,8 @@ class BatchReader:
         """All records, with their place."""
         batch = self.batch
         offsets = range(batch.base_offset, batch.end_offset)
-        made = map(
-            columns.StoredRecord,
-            repeat(topic),
-            repeat(partition),
-            offsets,
-            self.timestamps_ms(),
-            self.keys(),
-            self.values(),
-            self.headers(),
-            repeat(batch.leader_epoch),
-        )
-        return list(made)
+        cells = repeat(partition), offsets, self.timestamps_ms(), self.keys(), self.values(), self.headers()
+        return list(map(columns.StoredRecord, repeat(topic), *cells, repeat(batch.leader_epoch)))
 
 
 def decode_records(

@@ -98,7 +98,7 @@ def messages() -> dict[str, Any]:
         m.ControlledShutdown(2, 2**40),
         m.ControlledShutdownAnswer(2, 2**40, 3, 11, 12, [P0], 7),
         m.Stage("job-1", 7, "attempt-3", 2, m.ProduceEntry(9, P0, b"the body of a batch")),
-        m.Publish(9, P0, "job-1", 7, 30_000, [m.StagedAttempt("attempt-3", 2), m.StagedAttempt("attempt-5", 1)]),
+        m.Publish(9, P0, "job-1", 7, 30_000, [m.StagedAttempt("attempt-3", 2), m.StagedAttempt("attempt-5", 1)], 1_000),
         m.Published(9, P0, 6, 40, 50),
         m.Handshake("c1", m.BROKER, 2, 3, 1, 1, 2, b"nonce", b"proof"),
         m.HandshakeAnswer(11, "another cluster", "c1", 3, 1, b"nonce", b"proof"),

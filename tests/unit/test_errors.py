@@ -25,6 +25,7 @@ TABLE = """
 21 InvalidRequiredAcks no
 29 TopicAuthorizationFailed no
 31 ClusterAuthorizationFailed no
+32 InvalidTimestamp no
 36 TopicAlreadyExists no
 37 InvalidPartitions no
 38 InvalidReplicationFactor no

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from tests.unit.broker.test_publishing import Desk
 
+from replog.codec import encode
 from replog.errors import Code, UsageError
 from replog.marks import (
+    ATTEMPTS_MAX,
     KEY_BYTES_MAX,
     MARK_BYTES_MAX,
     VERSION_MAX,
     WriterMark,
+    check_attempts,
     check_mark,
     check_writer,
     framing,
+    made_ms_of,
     mark_of,
     marked,
     version_of,
     writer_id,
 )
-from replog.messages import Produce, Produced, ProduceEntry
+from replog.messages import Produce, Produced, ProduceEntry, Publish, StagedAttempt
 from replog.model import ACKS_ALL, ACKS_NONE, PartitionId
 from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, BadBatch, RecordBatch, decode_records, encode_records, read_header
+from replog.transport.tcp.limits import TcpLimits
 
 PLAIN = encode_records(["a", "b"], now_ms=5)
 MINE = writer_id("w")
@@ -37,6 +44,18 @@ def body(**options: Any) -> bytes:
 def bears(**changes: Any) -> dict[str, Any]:
     """The framing of version 7 of writer "w", changed."""
     return {**framing(WriterMark("w", 7)), **changes}
+
+
+def forged(key: str, version: int = 7, group_offset: int = 0, made_ms: int = 0) -> dict[str, Any]:
+    """What `framing` would never make: with a right checksum."""
+    producer = writer_id(key), version >> 31, version & (2**31 - 1)
+    front = struct.pack("<Qq", group_offset, made_ms)
+    front += struct.pack("<I", crc32c(front + struct.pack("<qii", *producer)))
+    named = dict(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
+    return {**named, "extension": front + key.encode()}
+
+
+FRONT = bears()["extension"][:20]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +79,58 @@ def test_a_batch_says_what_it_was_given(key: str, version: int, group_offset: in
     batch.stamp(PLACE, 5, 1)
     assert version_of(read_header(batch.to_bytes())) == version
     assert len(batch.extension) <= MARK_BYTES_MAX
+
+
+@pytest.mark.parametrize("made_ms", [0, 1, 1_800_000_000_000, 2**53])
+def test_when_it_was_made_is_told_by_headers_alone(made_ms: int) -> None:
+    batch = RecordBatch(body(**framing(WriterMark("w" * 255, 7, 3, made_ms=made_ms))))
+    batch.stamp(PLACE, 5, 1)
+    header = read_header(batch.to_bytes()[:112])
+    assert made_ms_of(header) == made_ms_of(batch) == made_ms
+    with pytest.raises(BadBatch):
+        made_ms_of(read_header(batch.to_bytes()[:111]))
+
+
+@pytest.mark.parametrize("at", range(92, 112))
+def test_a_front_that_is_damaged_tells_nothing(at: int) -> None:
+    batch = RecordBatch(body(**bears()))
+    batch.stamp(PLACE, 5, 1)
+    stored = bytearray(batch.to_bytes())
+    stored[at] ^= 1
+    with pytest.raises(BadBatch, match="does not match its checksum"):
+        made_ms_of(read_header(stored))
+
+
+@pytest.mark.parametrize("made_ms", [-1, 2**53 + 1])
+def test_a_time_that_cannot_be_is_named(made_ms: int) -> None:
+    with pytest.raises(UsageError, match=f"the mark of writer 'w' was made at {made_ms} ms; allowed are 0 to 9007199254740992"):
+        framing(WriterMark("w", 1, made_ms=made_ms))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "says"),
+    [
+        ([], "attempts is empty"),
+        ([(f"{n}", 1) for n in range(ATTEMPTS_MAX + 1)], "attempts names 10001; one publication takes 10000"),
+        ([(f"{n:0200}", 1) for n in range(5_000)], "the names of 5000 attempts have 1000000 bytes; one publication takes 800000"),
+        ([("a", 1), ("b", 1), ("a", 1)], "attempt 'a' is given twice"),
+        ([("", 1)], "attempt '' has 0 bytes"),
+        ([("é" * 128, 1)], "has 256 bytes; allowed are 1 to 255"),
+        ([("\ud800", 1)], "is not valid Unicode"),
+        ([("a", 0)], "attempt 'a' has 0 pieces; allowed are 1 to 1000000"),
+        ([("a", 1_000_001)], "attempt 'a' has 1000001 pieces"),
+    ],
+)
+def test_what_cannot_be_published_is_named(attempts: list[tuple[str, int]], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_attempts(attempts)
+
+
+def test_the_longest_list_of_attempts_fits_into_a_message_of_a_client() -> None:
+    attempts = [(f"{n:080}", 1_000_000) for n in range(ATTEMPTS_MAX)]
+    check_attempts(attempts)
+    publish = Publish(2**60, PLACE, "w" * 255, 2**61, 2**31, [StagedAttempt(*one) for one in attempts], 2**53)
+    assert sum(map(len, encode(publish))) < TcpLimits().client_meta_bytes_max
 
 
 def test_a_batch_without_a_mark_has_none() -> None:
@@ -120,12 +191,19 @@ def test_damage_is_not_given_a_checksum_of_its_own(at: int) -> None:
     [
         ({"extension": b"1234567"}, "an extension of 7 bytes that is no writer's mark"),
         ({"extension": b"x"}, "an extension of 1 bytes"),
-        ({"extension": bytes(8)}, "the mark of writer '' under producer id"),
-        ({"extension": bytes(8), "producer_id": writer_id("")}, "the mark of writer '' under producer id"),
-        ({"extension": bytes(8) + b"\xff"}, "an extension of 9 bytes that is no writer's mark"),
-        ({"extension": bytes(8) + b"v"}, f"the mark of writer 'v' under producer id {MINE}"),
-        ({"extension": b"key:1, of some other use"}, "under producer id"),
-        ({"producer_id": MINE + 1}, "the mark of writer 'w' under producer id"),
+        ({"extension": FRONT}, "the mark of writer '', 0 bytes of at most 255, under producer id"),
+        ({"extension": FRONT + b"\xff"}, "an extension of 21 bytes that is no writer's mark"),
+        ({"extension": FRONT + b"v"}, f"the mark of writer 'v', 1 bytes of at most 255, under producer id {MINE}"),
+        ({"extension": FRONT[:-1] + b"\0w"}, "does not match its checksum"),
+        ({"extension": b"key:1, of some other use"}, "does not match its checksum"),
+        ({"producer_id": MINE + 1}, "does not match its checksum"),
+        ({"base_sequence": 8}, "does not match its checksum"),
+        ({"producer_epoch": 1}, "does not match its checksum"),
+        (forged("x" * 256), "the mark of writer 'x{78}.*, 256 bytes of at most 255"),
+        (forged("é" * 128), "256 bytes of at most 255"),
+        (forged("x" * 60_000), "60000 bytes of at most 255"),
+        (forged("w", made_ms=-1), "the mark of writer 'w' was made at -1 ms; allowed are 0 to 9007199254740992"),
+        (forged("w", made_ms=2**62), "was made at 4611686018427387904 ms"),
     ],
 )
 def test_what_is_no_mark_is_refused(changes: dict[str, Any], says: str) -> None:
@@ -149,6 +227,8 @@ def test_a_client_never_begins_inside_a_group() -> None:
         {"attributes": CONTROL_BIT},
         {"attributes": GROUP_OPEN_BIT | CONTROL_BIT},
         {"extension": b"another use"},
+        forged("x" * 256),
+        forged("w", made_ms=-1),
         {"extension": bytes(7)},
         {"extension": (5).to_bytes(8, "little") + b"w"},
         {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1},

@@ -10,7 +10,7 @@ from replog.broker.upkeep import Upkeep
 from replog.broker.waiting import WaitingAppend, WaitingAppends, answer, published
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
-from replog.marks import check_mark
+from replog.marks import check_mark, made_too_far
 from replog.messages import Produce, Produced, ProducedEntry, ProduceEntry
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.partition.partition import Partition
@@ -49,8 +49,11 @@ class Appending:
         self._failed = failed
         self._event = event
         self.publishing = Publishing(
-            outbox, partitions, staging, config, unknown=unknown, appended=self.grown, acknowledge=self._published, failed=failed
-        )
+            outbox, partitions, staging, config, unknown=unknown, appended=self.grown, acknowledge=self._published, failed=failed,
+            too_far=self._too_far,
+        )  # fmt: skip
+        self._forgetting: dict[PartitionId, Partition] = {}
+        """Led here, and have forgotten writers of which `tell_forgotten` has yet to tell."""
 
     def on_produce(self, sender: Address, message: Produce, now_ms: int) -> None:
         """Append each entry; answer what is decided, let the rest wait."""
@@ -75,8 +78,9 @@ class Appending:
         try:
             batch = RecordBatch(entry.body)
             batch.check_body(length_max=partition.config.max_batch_bytes, records_max=self._config.batch_records_max)
-            if batch.extension_bytes:
-                check_mark(batch)
+            mark = check_mark(batch) if batch.extension_bytes else None
+            if mark is not None and not partition.knows(batch) and self._too_far(partition, mark.key, mark.made_ms):
+                return ProducedEntry(entry.request, Code.INVALID_TIMESTAMP)
             error, base, end = partition.append(batch, acks, now_ms)
         except BadBatch as problem:
             return ProducedEntry(entry.request, problem.code)
@@ -89,11 +93,30 @@ class Appending:
         if error:
             return answer(partition, entry.request, error)
         self.grown(partition, before, now_ms)
+        if mark is not None and partition.log.producers.writers_forgotten:
+            self._forgetting[partition.identity] = partition
         append = WaitingAppend(sender, entry.request, acks, base, end, now_ms + timeout_ms)
         counts = self._counts(partition, append)
         if acks == ACKS_NONE or (not counts and self._waiting.park(partition, append)):
             return None
         return answer(partition, entry.request, Code.NONE if counts else Code.REQUEST_TIMED_OUT, base)
+
+    def _too_far(self, partition: Partition, writer: str, made_ms: int) -> bool:
+        """Whether new work of a writer cannot be stored, because by this broker's clock it was asked for too long ago, or too far ahead."""
+        wall_ms = self._upkeep.wall_ms
+        if not made_too_far(made_ms, wall_ms, self._config.writer_expiry_ms):
+            return False
+        if made_ms < wall_ms:
+            self._event("mark_too_old", partition=repr(partition), writer=writer, made_ms=made_ms, wall_ms=wall_ms)
+        return True
+
+    def tell_forgotten(self) -> None:
+        """Now and then: of which logs led here writers were forgotten since, because there were too many."""
+        for partition in self._forgetting.values():
+            table = partition.log.producers
+            self._event("writers_forgotten", partition=repr(partition), count=table.writers_forgotten, limit=self._config.producers_max)
+            table.writers_forgotten = 0
+        self._forgetting.clear()
 
     def grown(self, partition: Partition, before: int, now_ms: int) -> None:
         """A log that is led here has grown; its high watermark was at `before`."""
@@ -110,6 +133,8 @@ class Appending:
 
     def _published(self, partition: Partition, append: WaitingAppend) -> None:
         """A group is in the log: its writer is answered once it counts."""
+        if partition.log.producers.writers_forgotten:
+            self._forgetting[partition.identity] = partition
         counts = self._counts(partition, append)
         if counts or not self._waiting.park(partition, append):
             said = published(partition, append, Code.NONE if counts else Code.REQUEST_TIMED_OUT)

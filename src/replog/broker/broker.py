@@ -155,6 +155,7 @@ class Broker:
     def _timers(self, now_ms: int) -> None:
         self._waiting.expire(now_ms)
         self._publishing.expire(now_ms)
+        self._appending.tell_forgotten()
         if now_ms >= self._upkeep.lag_check_ms:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
@@ -193,8 +194,11 @@ class Broker:
             self._sessions.committed(partition)
             self._upkeep.committed(partition)
         leading = partition.leading
-        if leading is not None and leading.candidates:
-            self._proposals.consider(partition)
+        if leading is not None:
+            if leading.group_open:
+                self._publishing.look_again(partition.identity, now_ms)
+            if leading.candidates:
+                self._proposals.consider(partition)
 
     # ---------------------------------------------------------------------------------------------------------- fetch
 
@@ -321,6 +325,7 @@ class Broker:
             self._fetching.follow(partition)
             self._flush_reports.owe(partition)
         self._waiting.wake(partition)
+        self._publishing.look_again(identity, now_ms)
         if partition.leader_epoch > epoch:
             self._sessions.changed(partition)
         self._moved(partition, before, now_ms)

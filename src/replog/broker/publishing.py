@@ -16,7 +16,7 @@ from replog.broker.staging import Piece, Stages
 from replog.broker.waiting import WaitingAppend
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, LogFull, UsageError
-from replog.marks import MARK_BYTES_MAX, PIECES_MAX, WriterMark, check_writer, marked, writer_id
+from replog.marks import MARK_BYTES_MAX, PIECES_MAX, WriterMark, check_attempt, check_attempts, check_writer, marked, writer_id
 from replog.messages import Publish, Published, Stage
 from replog.model import ACKS_ALL, Address, PartitionId
 from replog.partition.partition import Partition
@@ -25,6 +25,8 @@ from replog.records import BadBatch, RecordBatch
 
 __all__ = ["Publishing"]
 
+_LOOK_AGAIN_MS: Final = 100
+"""Whether followers keep up is looked at whenever one has acknowledged, and after so long: a laggard holds a group for some time only."""
 _FULL_RETRY_MS: Final = 1_000
 """A group that a full disk has interrupted goes on so much later: it cannot be taken back."""
 
@@ -36,6 +38,7 @@ class _Publication:
     leader_epoch: int
     work: tuple[PartitionId, str]
     version: int
+    made_ms: int
     pieces: list[Piece]
     waiting: list[WaitingAppend] = field(factory=list)
     ends: list[int] = field(init=False)
@@ -44,6 +47,8 @@ class _Publication:
     group_offset: int = 0
     base_offset: int = -1
     not_before_ms: int = 0
+    is_held: bool = False
+    """Its next slice waits for followers."""
 
     def __attrs_post_init__(self) -> None:
         self.ends = list(accumulate(piece.records for piece in self.pieces))
@@ -63,6 +68,7 @@ class Publishing:
         appended: Callable[[Partition, int, int], None],
         acknowledge: Callable[[Partition, WaitingAppend], None],
         failed: Callable[[Partition, str], None],
+        too_far: Callable[[Partition, str, int], bool],
     ) -> None:
         self._outbox = outbox
         self._partitions = partitions
@@ -71,6 +77,7 @@ class Publishing:
         self._appended = appended
         self._acknowledge = acknowledge
         self._failed = failed
+        self._too_far = too_far
         self.stages = Stages(staging, config)
         self._under_way: dict[PartitionId, _Publication] = {}
         self._expire_ms = 0
@@ -92,7 +99,8 @@ class Publishing:
         entry = message.entry
         try:
             check_writer(message.writer, message.version)
-            if not 0 <= message.number < PIECES_MAX or len(message.attempt) > 255:
+            check_attempt(message.attempt)
+            if not 0 <= message.number < PIECES_MAX:
                 raise BadBatch(f"piece {message.number} of attempt {message.attempt!r:.40}", Code.INVALID_RECORD)
             batch = RecordBatch(entry.body)
             length_max = partition.config.max_batch_bytes - MARK_BYTES_MAX
@@ -123,9 +131,11 @@ class Publishing:
     def _publish(self, partition: Partition, sender: Address, message: Publish, now_ms: int) -> int:
         try:
             check_writer(message.writer, message.version)
+            check_attempts([(one.attempt, one.pieces) for one in message.attempts])
         except UsageError:
             return Code.INVALID_REQUEST
         work, version = (message.partition, message.writer), message.version
+        self.stages.touch(work, version, now_ms)  # whatever comes of it now, they are wanted
         waits = WaitingAppend(sender, message.request, ACKS_ALL, -1, -1, now_ms + message.timeout_ms, is_publication=True)
         assert partition.leading is not None
         if not partition.leading.has_enough_replicas:
@@ -145,10 +155,12 @@ class Publishing:
         if under_way is not None:
             self._refuse(message.partition, under_way, Code.NOT_LEADER_OR_FOLLOWER)  # of an earlier leadership
             del self._under_way[message.partition]
+        if self._too_far(partition, message.writer, message.made_ms):
+            return Code.INVALID_TIMESTAMP
         pieces = self.stages.find(work, version, message.attempts)
         if not pieces:
             return Code.UNKNOWN_STAGE
-        self._under_way[message.partition] = _Publication(partition.leader_epoch, work, version, pieces, [waits])
+        self._under_way[message.partition] = _Publication(partition.leader_epoch, work, version, message.made_ms, pieces, [waits])
         self.due_ms = now_ms
         return Code.NONE
 
@@ -184,7 +196,18 @@ class Publishing:
                 publication.waiting.remove(waits)
                 self._outbox.messages.append((waits.client, Published(waits.request, identity, Code.REQUEST_TIMED_OUT)))
 
+    def look_again(self, identity: PartitionId, now_ms: int) -> None:
+        """What a group waits for may have changed: a follower has come further, or others count now."""
+        publication = self._under_way.get(identity)
+        if publication is not None and publication.is_held:
+            publication.not_before_ms = self.due_ms = now_ms
+
     def _go_on(self, partition: Partition, publication: _Publication, now_ms: int) -> None:
+        assert partition.leading is not None
+        publication.is_held = not partition.leading.followers_keep_up(now_ms)
+        if publication.is_held:
+            publication.not_before_ms = now_ms + _LOOK_AGAIN_MS
+            return
         log, before = partition.log, partition.high_watermark
         end = log.end_offset
         if publication.group_offset == 0:  # nothing of it is there: others may have come before it, also the writer itself
@@ -230,7 +253,7 @@ class Publishing:
             size += piece.size
             if size > self._config.publish_slice_bytes and at > publication.next:
                 return
-            mark = WriterMark(key, publication.version, group_offset)
+            mark = WriterMark(key, publication.version, group_offset, made_ms=publication.made_ms)
             yield RecordBatch(marked(self.stages.read(piece), mark, is_last=at == len(publication.pieces) - 1))
             group_offset += piece.records
 

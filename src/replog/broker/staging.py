@@ -34,7 +34,6 @@ class Piece:
 @define
 class _Attempt:
     stage: int
-    touched_ms: int
     pieces: dict[int, Piece] = field(factory=dict)
 
     @property
@@ -47,22 +46,24 @@ _Work = tuple[PartitionId, str]
 
 
 class Stages:
-    """By partition and writer, version, and attempt. Bounded in bytes, and each attempt in time."""
+    """By partition and writer, version, and attempt. Bounded in bytes; and in time, all attempts at one version together: a task that was
+    done early is published with those that take long."""
 
     def __init__(self, staging: Staging, config: BrokerConfig) -> None:
         self._staging = staging
         self._config = config
         self._works: dict[_Work, dict[tuple[int, str], _Attempt]] = {}
+        self._touched_ms: dict[_Work, dict[int, int]] = {}
+        """Version -> when somebody last wanted something of it."""
         self._stage = 0
         self.bytes = 0
         """Put aside now."""
 
     def put(self, work: _Work, version: int, attempt: str, number: int, body: bytes, records: int, now_ms: int) -> int:
         """Take one piece, unless it is here already. Returns an error code."""
-        attempts = self._works.get(work, {})
-        known = attempts.get((version, attempt))
+        self.touch(work, version, now_ms)
+        known = self._works.get(work, {}).get((version, attempt))
         if known is not None and number in known.pieces:
-            known.touched_ms = now_ms
             return Code.NONE
         if self.bytes + len(body) + _PIECE_BYTES + _ATTEMPT_BYTES > self._config.stage_bytes_max:
             return Code.QUOTA_EXCEEDED  # until others have published, or expired
@@ -75,12 +76,18 @@ class Stages:
             return Code.STORAGE_ERROR
         if known is None:
             self._stage = stage
-            known = self._works.setdefault(work, {})[version, attempt] = _Attempt(stage, now_ms)
+            known = self._works.setdefault(work, {})[version, attempt] = _Attempt(stage)
+            self._touched_ms.setdefault(work, {})[version] = now_ms
             self.bytes += _ATTEMPT_BYTES
         known.pieces[number] = Piece(stage, place, len(body), records)
-        known.touched_ms = now_ms
         self.bytes += len(body) + _PIECE_BYTES
         return Code.NONE
+
+    def touch(self, work: _Work, version: int, now_ms: int) -> None:
+        """Something is put aside for this version, or it is to be published: nothing of it has been left behind."""
+        touched = self._touched_ms.get(work, {})
+        if version in touched:
+            touched[version] = now_ms
 
     def find(self, work: _Work, version: int, wanted: Sequence[StagedAttempt]) -> list[Piece] | None:
         """Every piece of these attempts, in order; None if one is missing."""
@@ -107,9 +114,8 @@ class Stages:
         """
         before_ms = now_ms - self._config.stage_expiry_ms
         for work, attempts in list(self._works.items()):
-            stays = leads(work[0])
-            is_due = work not in wanted
-            self._drop(work, [key for key, attempt in attempts.items() if (is_due and attempt.touched_ms < before_ms) or not stays])
+            stays, is_due, touched = leads(work[0]), work not in wanted, self._touched_ms[work]
+            self._drop(work, [key for key in attempts if (is_due and touched[key[0]] < before_ms) or not stays])
 
     def _drop(self, work: _Work, keys: Sequence[tuple[int, str]]) -> None:
         attempts = self._works.get(work)
@@ -120,4 +126,8 @@ class Stages:
             self.bytes -= attempt.bytes
             self._staging.drop(attempt.stage)
         if not attempts:
-            del self._works[work]
+            del self._works[work], self._touched_ms[work]
+            return
+        left, touched = {version for version, _ in attempts}, self._touched_ms[work]
+        for version in touched.keys() - left:
+            del touched[version]

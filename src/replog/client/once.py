@@ -86,13 +86,15 @@ class PublishOp(_PublishedOp):
         *,
         writer: str,
         version: int,
+        made_ms: int,
         attempts: Sequence[tuple[str, int]],
     ) -> None:
         super().__init__(f"the publication of version {version} of writer {writer!r}", topic, partition, deadline_ms)
         self._work = (writer, version)
+        self._made_ms = made_ms
         self._attempts = [StagedAttempt(attempt, pieces) for attempt, pieces in attempts]
 
     def message(self, core: ClientCore) -> Publish:
         """All of it."""
         assert self.place is not None
-        return Publish(self.request, self.place.identity, *self._work, core.config.request_timeout_ms, self._attempts)
+        return Publish(self.request, self.place.identity, *self._work, core.config.request_timeout_ms, self._attempts, self._made_ms)

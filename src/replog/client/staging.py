@@ -11,7 +11,7 @@ from replog.client.operations import Operation
 from replog.client.results import Receipt
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import UsageError
-from replog.marks import PIECES_MAX, WriterMark, check_writer, framing
+from replog.marks import PIECES_MAX, WriterMark, check_attempt, check_attempts, check_writer, framing
 from replog.messages import Published
 from replog.records import Framing, Record, encode_records
 
@@ -52,9 +52,10 @@ class Staging:
         """
         check_topic_name(topic)
         check_partition_number(partition)
-        mark: Framing = {**framing(WriterMark(writer, check_count("version", version, 0))), "compression": "lz4"}
+        wall_ms = self._driver.wall_ms()
+        mark: Framing = {**framing(WriterMark(writer, check_count("version", version, 0), made_ms=wall_ms)), "compression": "lz4"}
         made = _checked(records)
-        body = encode_records(made, now_ms=self._driver.wall_ms(), **mark)
+        body = encode_records(made, now_ms=wall_ms, **mark)
         base = self._do(AppendOnceOp(topic, partition, body, self._deadline(timeout_s)))
         return _receipt(topic, partition, base, len(made))
 
@@ -106,30 +107,20 @@ class Staging:
         check_topic_name(topic)
         check_partition_number(partition)
         check_writer(writer, check_count("version", version, 0))
-        op = PublishOp(topic, partition, self._deadline(timeout_s), writer=writer, version=version, attempts=_attempts(attempts))
+        work: dict[str, Any] = {"writer": writer, "version": version, "made_ms": self._driver.wall_ms()}
+        op = PublishOp(topic, partition, self._deadline(timeout_s), **work, attempts=_attempts(attempts))
         said: Published = self._do(op)
         return _receipt(topic, partition, said.base_offset, said.end_offset - said.base_offset)
 
 
-def check_attempt(attempt: object) -> str:
-    """The name of an attempt. Raises UsageError."""
-    if not isinstance(attempt, str) or not 1 <= len(attempt) <= 255:
-        raise UsageError(f"attempt is {attempt!r:.80}; it is a str of 1 to 255 characters")
-    return attempt
-
-
 def _attempts(given: object) -> list[tuple[str, int]]:
-    found: dict[str, int] = {}
+    found: list[tuple[str, int]] = []
     for one in check_list("attempts", given, "(attempt, number of pieces)"):
         if not isinstance(one, tuple | list) or len(one) != 2:
             raise UsageError(f"attempts has {one!r:.80}; each is (attempt, number of pieces)")
-        attempt = check_attempt(one[0])
-        if attempt in found:
-            raise UsageError(f"attempt {attempt!r:.80} is given twice; its records would be stored twice")
-        found[attempt] = check_count("pieces", one[1], 1, PIECES_MAX)
-    if not found:
-        raise UsageError("attempts is empty; there is nothing to publish")
-    return list(found.items())
+        found.append((check_attempt(one[0]), check_count("pieces", one[1], 1, PIECES_MAX)))
+    check_attempts(found)
+    return found
 
 
 def _checked(records: Records) -> list[Record | bytes | str | None]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from errno import ENOSPC
+from itertools import chain
 from operator import attrgetter
 from typing import Final, Self
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogCorrupt
 from replog.log.files import BUFFERS_MAX, OS, Fs, check_path
-from replog.log.producers import Producer
+from replog.log.producers import Cut, ProducerTable
 from replog.log.reading import batch_from_time, batch_holding, headers_from, load_index, slice_from
 from replog.log.recovery import LogState
 from replog.log.retention import expired, is_full
 from replog.log.segment import Segment
 from replog.log.segmented import SegmentedLog
-from replog.log.storage import Storage
+from replog.log.storage import Storage, read_summary
 from replog.model import PartitionId
 from replog.ports import Location, LossReport, Slice
 from replog.records import GROUP_OPEN_BIT, BadBatch, BatchHeader, RecordBatch
@@ -264,19 +265,38 @@ class FileLog(SegmentedLog):
         except (BadBatch, OSError) as error:
             raise LogCorrupt(f"log {self.identity!r}: {error}") from error
 
-    def _restore_producers(self, cut: dict[int, Producer]) -> None:
-        """Read the headers in front of the end of the log again, for these producers: as far back as their last batches may be."""
-        found: list[list[BatchHeader]] = []
-        scanned_from, budget = self.end_offset, _LOOK_BACK_BYTES
+    def _restore_producers(self, cut: Cut) -> None:
+        """Read the headers in front of the end of the log again, for these producers: as far back as their last batches may be.
+
+        For writers of whom nothing is left, as far as that takes: to the last segment whose end is known, or to the beginning. Headers
+        are looked at one by one, and none is kept.
+        """
+        found: list[tuple[Segment, int, int]] = []
+        scanned_from, budget, below = self.end_offset, _LOOK_BACK_BYTES if cut.producers else 0, None
+        unlimited = bool(cut.unknown)
         for segment in reversed(self._segments):
-            if budget <= 0 or segment.end_offset <= self.start_offset:
+            if (budget <= 0 and not unlimited) or segment.end_offset <= self.start_offset:
+                break
+            if unlimited and segment.sealed and (below := self._table_at_end(segment)) is not None:
                 break
             index = load_index(self._storage, self.identity, segment)
-            offset, position = index.last_within(max(0, segment.size - budget), segment.end_offset) or (segment.base_offset, 0)
-            found.append(list(headers_from(self._storage, self.identity, segment, position, offset)))
+            reach = segment.size if unlimited else budget
+            offset, position = index.last_within(max(0, segment.size - reach), segment.end_offset) or (segment.base_offset, 0)
+            found.append((segment, position, offset))
             scanned_from = offset
             budget -= segment.size
-        self.producers.restore(cut, scanned_from, (header for part in reversed(found) for header in part))
+        headers = chain.from_iterable(headers_from(self._storage, self.identity, *part) for part in reversed(found))
+        self.producers.restore(cut, scanned_from, headers, below)
+
+    def _table_at_end(self, segment: Segment) -> ProducerTable | None:
+        """What was known of producers and writers where a segment ends; None if that was not left beside it."""
+        fd = self._storage.files.descriptor(segment)
+        summary = read_summary(self._storage.fs, fd, segment, segment.end_offset, self.identity)
+        if summary is None:
+            return None
+        table = ProducerTable(self.producers.limit)
+        table.load(summary.producers)
+        return table
 
     def trim_to(self, offset: int) -> int:
         self._check_open()

@@ -3,21 +3,21 @@
 The table is a function of the log: it is recorded with each append, checked by nobody here (a follower stores what its
 leader accepted, KAFKA-6003), cut back with the log, and rebuilt from batch headers when the log is loaded.
 
-Writers that mark their batches with a version (`replog.marks`) are in the same table: what counts of them is the last batch of each
-piece of work.
+Writers that mark their batches with a version (`replog.marks`) have a table of their own, of the same length: of them the last batch of
+each piece of work counts, and no number of ordinary producers makes a log forget one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from replog.marks import version_of
+from replog.marks import made_ms_of, version_of
 from replog.ports import Writer
 from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, BatchHeader, RecordBatch
 
-__all__ = ["BATCHES_KEPT", "MARKED", "Producer", "ProducerTable"]
+__all__ = ["BATCHES_KEPT", "MARKED", "Cut", "Producer", "ProducerTable"]
 
 BATCHES_KEPT: Final = 5
 """Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
@@ -30,37 +30,68 @@ _as_writer: Final[Callable[[tuple[int, ...]], Writer]] = partial(tuple.__new__, 
 class Producer:
     """One producer: its epoch, and its last batches of that epoch, oldest first."""
 
-    __slots__ = ("producer_epoch", "producer_id", "recent")
+    __slots__ = ("is_whole", "producer_epoch", "producer_id", "recent")
 
-    def __init__(self, producer_id: int, producer_epoch: int, recent: Iterable[Writer] = ()) -> None:
+    def __init__(self, producer_id: int, producer_epoch: int, recent: Iterable[Writer] = (), *, is_whole: bool = False) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.recent: Sequence[Writer] = tuple(recent)
+        self.is_whole = is_whole
+        """Of a writer: there was never more than `recent`, so that nothing is in front of it."""
 
     def __repr__(self) -> str:
         return f"Producer({self.producer_id}, epoch {self.producer_epoch}, {list(self.recent)})"
 
 
+class Cut:
+    """Who has lost batches by a truncation, each with what is left."""
+
+    __slots__ = ("producers", "writers")
+
+    def __init__(self, producers: dict[int, Producer], writers: dict[int, Producer]) -> None:
+        self.producers = producers
+        self.writers = writers
+        """Those that mark their batches."""
+
+    def __bool__(self) -> bool:
+        return bool(self.producers or self.writers)
+
+    @property
+    def unknown(self) -> set[int]:
+        """Writers of whom nothing is left, and who have done more: their last work may be anywhere in front."""
+        return {key for key, one in self.writers.items() if not one.recent and not one.is_whole}
+
+    def holds(self, header: BatchHeader) -> bool:
+        """Whether a batch is of one of them."""
+        return header.producer_id in (self.writers if header.extension_bytes else self.producers)
+
+
 class ProducerTable:
     """Producer id -> Producer, in the order of their last appends: the one silent for longest comes first and goes first."""
 
-    __slots__ = ("_producers", "forgetful", "limit")
+    __slots__ = ("_producers", "_writers", "forgetful", "limit", "writers_forgotten")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """Most producers remembered."""
+        """Most producers remembered, and most writers that mark their batches."""
         self._producers: dict[int, Producer] | None = None  # most logs never see a producer id
+        self._writers: dict[int, Producer] | None = None
         self.forgetful = False
+        self.writers_forgotten = 0
 
     def __len__(self) -> int:
-        return len(self._producers) if self._producers else 0
+        return len(self._producers or ()) + len(self._writers or ())
 
     def get(self, producer_id: int) -> Producer | None:
         """What is known of a producer; None if it is unknown, or was forgotten."""
         return self._producers.get(producer_id) if self._producers else None
 
+    def writer(self, writer_id: int) -> Producer | None:
+        """What is known of a writer that marks its batches; None if it is unknown, or was forgotten."""
+        return self._writers.get(writer_id) if self._writers else None
+
     def record(self, batch: RecordBatch | BatchHeader) -> None:
-        """A stored batch of a producer (its id is not negative)."""
+        """A stored batch of a producer (its id is not negative). Raises BadBatch for a mark that is none."""
         if batch.extension_bytes:
             if not batch.attributes & GROUP_OPEN_BIT:
                 self._record_version(batch)
@@ -84,48 +115,52 @@ class ProducerTable:
             self.forgetful = True
 
     def _record_version(self, batch: RecordBatch | BatchHeader) -> None:
-        """The last batch of a marked piece of work: the version instead of sequences, and where it ends."""
-        if self._producers is None:
-            self._producers = {}
-        known = self._producers.pop(batch.producer_id, None)
-        recent = known.recent if known is not None and known.producer_epoch == MARKED else ()
+        """The last batch of a marked piece of work: the version instead of sequences, where it ends, and the time of the mark."""
+        writers = self._writers
+        if writers is None:
+            writers = self._writers = {}
+        made_ms, known = made_ms_of(batch), writers.pop(batch.producer_id, None)
         version = version_of(batch)
         end = batch.base_offset if batch.attributes & CONTROL_BIT else batch.base_offset + batch.count  # the work itself is elsewhere
-        written = _as_writer((version, end, batch.base_offset, batch.payload_crc, batch.max_timestamp_ms))
-        self._producers[batch.producer_id] = Producer(batch.producer_id, MARKED, (*recent[1 - BATCHES_KEPT :], written))
-        if len(self._producers) > self.limit:
-            del self._producers[next(iter(self._producers))]
-            self.forgetful = True
+        written = _as_writer((version, end, batch.base_offset, batch.payload_crc, made_ms))
+        recent = () if known is None else known.recent
+        is_whole = known is None or (known.is_whole and len(recent) < BATCHES_KEPT)
+        writers[batch.producer_id] = Producer(batch.producer_id, MARKED, (*recent[1 - BATCHES_KEPT :], written), is_whole=is_whole)
+        if len(writers) > self.limit:
+            del writers[next(iter(writers))]
+            self.writers_forgotten += 1
 
-    def truncate(self, offset: int) -> dict[int, Producer]:
-        """Forget batches at and above `offset`. Returns the producers that lost one: what they did before must be looked up again."""
-        if not self._producers:
-            return {}
-        cut = {key: one for key, one in self._producers.items() if one.recent[-1].base_offset >= offset}
-        for key, producer in cut.items():
-            del self._producers[key]
-            producer.recent = tuple(writer for writer in producer.recent if writer.base_offset < offset)
-        return cut
+    def truncate(self, offset: int) -> Cut:
+        """Forget batches at and above `offset`. Returns those that lost one: what they did before must be looked up again."""
+        return Cut(_cut(self._producers, offset), _cut(self._writers, offset))
 
-    def restore(self, cut: dict[int, Producer], scanned_from: int, headers: Iterable[BatchHeader]) -> None:
-        """Put back producers that `truncate` cut, given the headers of the log from `scanned_from` to its end.
+    def restore(self, cut: Cut, scanned_from: int, headers: Iterable[BatchHeader], below: ProducerTable | None = None) -> None:
+        """Put back those that `truncate` cut, given the headers of the log from `scanned_from` to its end; `below`: the table as it was at
+        `scanned_from`.
 
-        What they still know of batches below `scanned_from` is kept; everything else comes from the headers. Whoever
+        Without that, what they still know of batches below `scanned_from` is kept; everything else comes from the headers. Whoever
         appears in neither is forgotten.
         """
         again = ProducerTable(self.limit)
-        for key, producer in cut.items():
-            older = [writer for writer in producer.recent if writer.base_offset < scanned_from]
-            if older:
-                again._put(Producer(key, producer.producer_epoch, older))
+        for was, left, known in (
+            (cut.producers, _PRODUCERS, below._producers if below else None),
+            (cut.writers, _WRITERS, below._writers if below else None),
+        ):
+            for key, producer in was.items():
+                older = known.get(key) if known is not None else None
+                recent = [writer for writer in (older or producer).recent if writer.base_offset < scanned_from]
+                if recent:
+                    again._put(left, Producer(key, (older or producer).producer_epoch, recent))
         for header in headers:
-            if header.producer_id in cut:
+            if cut.holds(header):
                 again.record(header)
-        found = {**(self._producers or {}), **(again._producers or {})}
-        if scanned_from > 0 and any(key not in found for key in cut):
+        for key, writer in (again._writers or {}).items():
+            writer.is_whole = cut.writers[key].is_whole
+        if scanned_from > 0 and any(key not in (again._producers or {}) for key in cut.producers):
             self.forgetful = True
         # Their place among the others is where their last remaining batch is.
-        self._producers = dict(sorted(found.items(), key=lambda item: item[1].recent[-1].base_offset))
+        self._producers = _ordered(self._producers, again._producers)
+        self._writers = _ordered(self._writers, again._writers)
 
     def marked_outside(self, start: int, limit: int) -> list[Producer]:
         """Writers that mark their batches, of whom there is something below `start`, and nothing from there to `limit`."""
@@ -134,40 +169,76 @@ class ProducerTable:
             places = [written.base_offset for written in one.recent]
             return places[0] < start and not any(start <= place < limit for place in places)
 
-        return [one for one in (self._producers or {}).values() if one.producer_epoch == MARKED and is_outside(one)]
+        return [one for one in (self._writers or {}).values() if is_outside(one)]
 
     def expire(self, before_ms: int, marked_before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms` (wall clock), and writers that mark theirs after another time."""
-
-        def is_old(one: Producer) -> bool:
-            return one.recent[-1].timestamp_ms < (marked_before_ms if one.producer_epoch == MARKED else before_ms)
-
-        old = [key for key, one in (self._producers or {}).items() if is_old(one)]
-        for key in old:
-            assert self._producers is not None
-            del self._producers[key]
+        """Forget producers whose last batch is older than `before_ms` (wall clock), and writers whose last mark is older than another
+        time."""
+        if _expire(self._producers, before_ms):
             self.forgetful = True
+        _expire(self._writers, marked_before_ms)
 
     def clear(self) -> None:
-        """Forget every producer: the log starts anew."""
-        self._producers = None
+        """Forget every producer and writer: the log starts anew."""
+        self._producers = self._writers = None
 
     def snapshot(self) -> list[Any]:
-        """The table as plain values, for `load`."""
-        return [self.forgetful, [[p.producer_id, p.producer_epoch, [list(w) for w in p.recent]] for p in (self._producers or {}).values()]]
+        """The tables as plain values, for `load`."""
+
+        def plain(one: Producer) -> list[Any]:
+            return [one.producer_id, one.producer_epoch, one.is_whole, [list(writer) for writer in one.recent]]
+
+        return [self.forgetful, list(map(plain, self.producers())), list(map(plain, self.writers()))]
 
     def load(self, snapshot: Sequence[Any]) -> None:
         """Become what `snapshot` described."""
         self.clear()
-        self.forgetful, producers = bool(snapshot[0]), snapshot[1]
-        for producer_id, producer_epoch, recent in producers:
-            self._put(Producer(producer_id, producer_epoch, [Writer(*writer) for writer in recent]))
+        self.forgetful = bool(snapshot[0])
+        for which, table in ((_PRODUCERS, snapshot[1]), (_WRITERS, snapshot[2])):
+            for producer_id, producer_epoch, is_whole, recent in table:
+                made = Producer(producer_id, producer_epoch, [Writer(*writer) for writer in recent], is_whole=bool(is_whole))
+                self._put(which, made)
 
     def producers(self, among: Container[int] | None = None) -> list[Producer]:
         """All producers (or those `among`), the one silent for longest first."""
         return [one for one in (self._producers or {}).values() if among is None or one.producer_id in among]
 
-    def _put(self, producer: Producer) -> None:
-        if self._producers is None:
-            self._producers = {}
-        self._producers[producer.producer_id] = producer
+    def writers(self) -> list[Producer]:
+        """All writers that mark their batches, the one silent for longest first."""
+        return list((self._writers or {}).values())
+
+    def _put(self, which: str, producer: Producer) -> None:
+        table: dict[int, Producer] | None = getattr(self, which)
+        if table is None:
+            table = {}
+            setattr(self, which, table)
+        table[producer.producer_id] = producer
+
+
+_PRODUCERS: Final = "_producers"
+_WRITERS: Final = "_writers"
+
+
+def _cut(table: dict[int, Producer] | None, offset: int) -> dict[int, Producer]:
+    """Take out of a table whoever has a batch at or above `offset`; each with what it has below."""
+    cut = {key: one for key, one in (table or {}).items() if one.recent[-1].base_offset >= offset}
+    for key, producer in cut.items():
+        assert table is not None
+        del table[key]
+        producer.recent = tuple(writer for writer in producer.recent if writer.base_offset < offset)
+    return cut
+
+
+def _ordered(left: Mapping[int, Producer] | None, again: Mapping[int, Producer] | None) -> dict[int, Producer] | None:
+    """Both, in the order of their last batches."""
+    found = {**(left or {}), **(again or {})}
+    return dict(sorted(found.items(), key=lambda item: item[1].recent[-1].base_offset)) or None
+
+
+def _expire(table: dict[int, Producer] | None, before_ms: int) -> bool:
+    """Forget whose last batch is older; whether there was anybody."""
+    old = [key for key, one in (table or {}).items() if one.recent[-1].timestamp_ms < before_ms]
+    for key in old:
+        assert table is not None
+        del table[key]
+    return bool(old)

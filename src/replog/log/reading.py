@@ -11,7 +11,7 @@ from replog.log.scan import headers, steps
 from replog.log.segment import Segment, SparseIndex
 from replog.log.storage import Storage, read_summary
 from replog.model import PartitionId
-from replog.records import HEADER_BYTES, BadBatch, BatchHeader, read_header
+from replog.records import HEAD_BYTES, BadBatch, BatchHeader, read_header
 
 __all__ = ["batch_from_time", "batch_holding", "headers_from", "load_index", "slice_from"]
 
@@ -82,7 +82,7 @@ def batch_holding(storage: Storage, identity: PartitionId, segment: Segment, off
 
 def _header(storage: Storage, segment: Segment, position: int, base: int, offset: int, identity: PartitionId) -> BatchHeader:
     """The header of the batch that begins with `base`, holds `offset`, and does not reach beyond its segment. Raises BadBatch."""
-    header = read_header(storage.fs.pread(segment.fd, HEADER_BYTES, position))
+    header = read_header(storage.fs.pread(segment.fd, HEAD_BYTES, position))
     held = base <= offset < header.end_offset <= segment.end_offset  # the header's checksum does not cover the count
     if header.identity != identity or header.base_offset != base or not held:
         raise BadBatch(f"at position {position} is the batch at offset {header.base_offset} of log {header.identity!r}")

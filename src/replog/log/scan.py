@@ -7,8 +7,9 @@ from struct import Struct
 from typing import Final
 
 from replog.log.files import Fs
+from replog.marks import made_ms_of
 from replog.model import PartitionId
-from replog.records import HEADER_BYTES, MAGIC, BadBatch, BatchHeader, read_header
+from replog.records import HEAD_BYTES, HEADER_BYTES, MAGIC, BadBatch, BatchHeader, read_header
 
 __all__ = ["header_at", "headers", "steps", "valid_batch_follows"]
 
@@ -52,7 +53,9 @@ def headers(fs: Fs, fd: int, position: int, stop: int, offset: int, identity: Pa
 
 def header_at(fs: Fs, fd: int, position: int, base: int, end: int, identity: PartitionId) -> BatchHeader:
     """The verified header of the batch [base, end) of this very log at `position`. Raises BadBatch if another, or none, is there."""
-    header = read_header(fs.pread(fd, HEADER_BYTES, position))
+    header = read_header(fs.pread(fd, HEAD_BYTES, position))
+    if header.extension_bytes:
+        made_ms_of(header)  # nobody looks at the rest of the mark, and the header's checksum does not cover it
     if header.identity != identity or header.base_offset != base or header.end_offset != end:
         raise BadBatch(f"at position {position} is the batch at offset {header.base_offset} of log {header.identity!r}")
     return header

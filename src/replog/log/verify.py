@@ -16,7 +16,7 @@ from crc32c import crc32c
 from replog.log.files import Fs
 from replog.log.segment import Segment, SparseIndex
 from replog.model import PartitionId
-from replog.records import FRONT, FRONT_BYTES, HEADER_BYTES, MAGIC, VERSION, BatchHeader, read_header
+from replog.records import FRONT, FRONT_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, VERSION, BadBatch, BatchHeader, read_header
 
 __all__ = ["Stop", "Verifier"]
 
@@ -70,7 +70,7 @@ class Verifier:
         reason, torn = "", False
         while position < size:
             at = position - window_at
-            if at + HEADER_BYTES > filled:
+            if at + HEAD_BYTES > filled:
                 filled, window_at, at = self._fill(position), position, 0
                 if filled < HEADER_BYTES:
                     reason, torn = f"{size - position} bytes of a batch header", True
@@ -87,7 +87,7 @@ class Verifier:
             if log != packed or base != offset or batch_epoch < epoch or not count:
                 reason = f"offset {base} of log {PartitionId(*_LOG.unpack(log))!r}, epoch {batch_epoch}, after epoch {epoch}"
                 break
-            told = bytes(view[at : at + HEADER_BYTES]) if batch_epoch != epoch or producer_id >= 0 else None
+            told = bytes(view[at : at + HEAD_BYTES]) if batch_epoch != epoch or producer_id >= 0 else None
             if at + length <= filled:
                 crc = crc32c(view[at + _COVERED_AT : at + length])
             else:
@@ -97,7 +97,11 @@ class Verifier:
                 reason = "the batch does not match its payload checksum"
                 break
             if told is not None:
-                self._seen(read_header(told))
+                try:
+                    self._seen(read_header(told))
+                except BadBatch as bad:  # intact, and yet no leader ever wrote such a mark
+                    reason = str(bad)
+                    break
                 epoch = batch_epoch
             if position >= due:
                 add_offset(base)

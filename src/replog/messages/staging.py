@@ -44,6 +44,8 @@ class Publish:
     timeout_ms: int
     """How long the leader may wait for the in-sync replicas."""
     attempts: list[StagedAttempt]
+    made_ms: int
+    """When the client has asked for it (wall clock): `replog.marks.WriterMark`."""
 
 
 @define

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,7 +15,10 @@ from replog.partition.isr import CommitPolicy, Committed, InSyncCommit, IsrChang
 from replog.partition.replica import NEVER, UNKNOWN, Contact, Replica
 from replog.ports import EpochEnd, Log
 
-__all__ = ["NOT_APPLIED", "Leading"]
+__all__ = ["NOT_APPLIED", "SLICES_AHEAD", "Leading"]
+
+SLICES_AHEAD: Final = 4
+"""So many slices of a group are appended before those who are in sync have the first of them."""
 
 NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
 """Errors that prove a proposal was not stored and never will be: the only ones that let the leader take it back (PROTOCOL 4.3)."""
@@ -56,6 +60,7 @@ class Leading:
         "refused",
         "replicas",
         "retry_at_ms",
+        "slices",
     )
 
     def __init__(
@@ -84,6 +89,8 @@ class Leading:
         """Whether the last batch is one of a group that has yet to end."""
         self.newest_group = (log.end_offset, log.end_offset)
         """Where the last group that was published here begins, and how far it has come: so that no acknowledgement has to read the log."""
+        self.slices: deque[int] = deque(maxlen=SLICES_AHEAD)
+        """Where the last slices of that group end."""
         self.high_watermark = high_watermark
         self.durable = config.flush == "ack"
         self.retry_at_ms = 0
@@ -148,8 +155,21 @@ class Leading:
 
     def published(self, start: int, *, is_last: bool) -> None:
         """The log has grown by batches of a group, from `start` on; `is_last`: up to its end."""
+        if not self.group_open:
+            self.slices.clear()
+        self.slices.append(self.log.end_offset)
         self.newest_group = (self.newest_group[0] if self.group_open else start, self.log.end_offset)
         self.group_open = not is_last
+
+    def followers_keep_up(self, now_ms: int) -> bool:
+        """Whether more may be appended to the open group: not more than SLICES_AHEAD slices before followers that count have them.
+
+        Else a large publication would put them out of the ISR. Who is not in sync, or has lagged for so long that it will leave, holds
+        nothing.
+        """
+        if not self.group_open or len(self.slices) < SLICES_AHEAD:
+            return True
+        return all(replica.position >= self.slices[0] or self._lags(replica, now_ms) for replica in self.counted)
 
     def appended(self, old_end: int, now_ms: int) -> None:
         """The leader's log grows beyond `old_end`: followers that were equal no longer are."""

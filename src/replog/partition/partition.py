@@ -31,7 +31,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import Code, LogCorrupt, LogFull
+from replog.errors import Code, LogCorrupt
 from replog.marks import version_of
 from replog.messages import AlterIsrResult, FetchedEntry, FetchEntry, PartitionNotice
 from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
@@ -232,6 +232,10 @@ class Partition:
             self._advance(now_ms)
         return Appended(Code.NONE, base, base + batch.count)
 
+    def knows(self, batch: RecordBatch) -> bool:
+        """Whether the work of a marked batch is here, or later work of its writer."""
+        return judge_version(self.log, batch.producer_id, version_of(batch)) is not None
+
     def published(self, writer: int, version: int) -> Appended | None:
         """Where this work of a writer is, if it is here, as its leader; None if it is new."""
         written = judge_version(self.log, writer, version)
@@ -272,12 +276,10 @@ class Partition:
         elif are_said(outside, start):
             log.trim_to(outside[0].recent[-1].base_offset)  # so much stays, however old
             return True
-        elif leading is not None and not leading.group_open and (again := mentions(log, outside, start)):
-            try:
+        else:
+            log.retain(wall_ms, first_said(outside, self.high_watermark))  # so much forgets nobody, and takes no room to say
+            if leading is not None and not leading.group_open and (again := mentions(log, outside, start)):
                 self.publish(again, now_ms)
-            except LogFull:
-                log.retain(wall_ms, first_said(outside, self.high_watermark))  # so much forgets nobody
-                raise
         return not outside
 
     def acknowledge(

@@ -4,6 +4,7 @@ is left of the log must not forget it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from attrs import evolve
 
@@ -14,13 +15,17 @@ from replog.records import CONTROL_BIT, Framing, RecordBatch, encode_values
 
 __all__ = ["are_said", "first_said", "mentions"]
 
+_TURN: Final = 200
+"""So many writers are said again in one turn: the last batch of each is read for that."""
+
 
 def mentions(log: Log, outside: Sequence[ProducerState], start: int) -> list[RecordBatch]:
-    """A control batch for each of these writers of whom nothing is left from `start` on; others have yet to be committed.
+    """A control batch for each of these writers of whom nothing is left from `start` on, as many as one turn takes; others have yet to be
+    committed.
 
-    It bears the mark of the writer's last work, and its time: what is repeated expires no later. Raises LogCorrupt.
+    It bears the mark of the writer's last work, with its time: what is repeated expires no later. Raises LogCorrupt.
     """
-    return [_mention(log, writer) for writer in outside if writer.recent[-1].base_offset < start]
+    return [_mention(log, writer) for writer in [one for one in outside if one.recent[-1].base_offset < start][:_TURN]]
 
 
 def are_said(outside: Sequence[ProducerState], start: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from replog.errors import Code, LogCorrupt
 from replog.log.marked import stored_mark
-from replog.log.producers import MARKED
 from replog.marks import WriterMark
 from replog.ports import Log, Writer
 from replog.records import RecordBatch
@@ -51,8 +50,8 @@ def judge_version(log: Log, producer_id: int, version: int) -> Writer | None:
     A version below the last one is done too, or must never be: whoever comes with it is a leftover of an earlier attempt
     (PROTOCOL P-104). It is shown the last.
     """
-    known = log.producers.get(producer_id)
-    if known is None or known.producer_epoch != MARKED or not known.recent or known.recent[-1].base_sequence < version:
+    known = log.producers.writer(producer_id)
+    if known is None or not known.recent or known.recent[-1].base_sequence < version:
         return None
     return next((written for written in known.recent if written.base_sequence == version), known.recent[-1])
 

@@ -102,6 +102,7 @@ class Writer(NamedTuple):
     base_offset: int
     payload_crc: int
     timestamp_ms: int
+    """Of its newest record; of marked work, the time of the mark."""
 
 
 class ProducerState(Protocol):
@@ -119,7 +120,13 @@ class ProducerTable(Protocol):
     forgetful: bool
     """A producer may have been dropped (too many, or expired): not to know one no longer proves that it never wrote."""
 
+    writers_forgotten: int
+    """So many writers that mark their batches were dropped because there were too many, since somebody has set this to 0."""
+
     def get(self, producer_id: int) -> ProducerState | None: ...
+    def writer(self, writer_id: int) -> ProducerState | None:
+        """What is known of a writer that marks its batches."""
+
     def marked_outside(self, start: int, limit: int) -> Sequence[ProducerState]: ...
     def __len__(self) -> int: ...
 

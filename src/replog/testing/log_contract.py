@@ -59,7 +59,7 @@ def _with_groups(log: Log) -> None:
 
 def _recent(log: Log, producer_id: int) -> list[Writer]:
     """What is remembered of a writer."""
-    writer = log.producers.get(producer_id)
+    writer = log.producers.writer(producer_id)
     return [] if writer is None else list(writer.recent)
 
 
@@ -226,11 +226,11 @@ class LogContract(LogDirectoryContract):
     def test_the_last_batch_of_marked_work_is_known_under_its_version(self, log: Log) -> None:
         _with_groups(log)
         mine = {batch.base_offset: batch.producer_id for batch in stored_batches(log) if batch.extension}
-        writer = log.producers.get(mine[2])
+        writer = log.producers.writer(mine[2])
         assert writer is not None
         assert writer.producer_epoch == -1
         assert [(w.base_sequence, w.base_offset, w.last_sequence) for w in writer.recent] == [(7, 7, 8), (8, 13, 15)]
-        assert log.producers.get(mine[15]) is None, "its group has yet to end"
+        assert log.producers.writer(mine[15]) is None, "its group has yet to end"
 
     # ------------------------------------------------------------------------------------------------------ groups
 
@@ -297,7 +297,7 @@ class LogContract(LogDirectoryContract):
         log.truncate_to(place)
         expected = {2: [base for base in (7, 13) if base < place], 9: [base for base in (10,) if base < place], 15: []}
         for base, bases in expected.items():
-            writer = log.producers.get(mine[base])
+            writer = log.producers.writer(mine[base])
             assert ([] if writer is None else [w.base_offset for w in writer.recent]) == bases
 
     # ----------------------------------------------------------------------------------------------- taking away

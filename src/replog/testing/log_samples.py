@@ -64,13 +64,13 @@ def append(log: Log, values: Sequence[str] | int = 1, *, epoch: int = 0, **optio
 
 
 def append_group(
-    log: Log, *sizes: int, key: str = "w", version: int = 1, epoch: int = 0, at_ms: int = 1_000, whole: bool = True
+    log: Log, *sizes: int, key: str = "w", version: int = 1, epoch: int = 0, at_ms: int = 1_000, made_ms: int = 1_000, whole: bool = True
 ) -> list[RecordBatch]:
-    """Append batches of so many records as one group of marked work; `whole`: the last one ends it."""
+    """Append batches of so many records as one group of marked work, asked for at `made_ms`; `whole`: the last one ends it."""
     made: list[RecordBatch] = []
     start = log.end_offset
     for number, size in enumerate(sizes, 1):
-        mark = WriterMark(key, version, log.end_offset - start)
+        mark = WriterMark(key, version, log.end_offset - start, made_ms=made_ms)
         batch = RecordBatch(marked(batch_of(size, at_ms=at_ms).body, mark, is_last=whole and number == len(sizes)))
         batch.stamp(log.identity, log.end_offset, epoch)
         log.append(batch)

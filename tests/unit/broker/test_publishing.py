@@ -14,7 +14,7 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code
 from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
-from replog.marks import VERSION_MAX, WriterMark, framing, mark_of
+from replog.marks import PIECES_MAX, VERSION_MAX, WriterMark, framing, mark_of
 from replog.messages import (
     Fetch,
     FetchEntry,
@@ -122,17 +122,21 @@ class Desk:
             said += self.published(self.tell(Stage(writer, version, attempt, number, entry)))
         return said
 
-    def publish(self, *attempts: tuple[str, int], writer: str = "w", version: int = 7, timeout_ms: int = 60_000) -> Publish:
+    def publish(
+        self, *attempts: tuple[str, int], writer: str = "w", version: int = 7, timeout_ms: int = 60_000, made_ms: int | None = None
+    ) -> Publish:
         self.requests += 1
         listed = [StagedAttempt(*one) for one in attempts]
-        return Publish(self.requests, self.identity, writer, version, timeout_ms, listed)
+        made_ms = self.now_ms if made_ms is None else made_ms
+        return Publish(self.requests, self.identity, writer, version, timeout_ms, listed, made_ms)
 
     def append(self, *values: str, acks: int = ACKS_ALL, **options: Any) -> Produce:
         self.requests += 1
         return Produce(acks, 1_000, [ProduceEntry(self.requests, self.identity, body_of(*(values or ("other",)), **options))])
 
-    def once(self, version: int, writer: str = "w") -> Produce:
-        return self.append("once", **framing(WriterMark(writer, version)))
+    def once(self, version: int, writer: str = "w", made_ms: int | None = None) -> Produce:
+        mark = WriterMark(writer, version, made_ms=self.now_ms if made_ms is None else made_ms)
+        return self.append("once", **framing(mark))
 
     def fetch(self, offset: int, last: int = 0) -> None:
         """Broker 2 has what is below `offset`."""
@@ -261,8 +265,9 @@ def test_with_a_piece_missing_nothing_is_published(put: tuple[int, ...], asked: 
     desk = Desk()
     for number in put:
         desk.put(at=number)
-    assert results(desk.tell(desk.publish(asked))) == [(Code.UNKNOWN_STAGE, -1, -1)]
-    assert results(desk.tell(desk.publish())) == [(Code.UNKNOWN_STAGE, -1, -1)]
+    code = Code.UNKNOWN_STAGE if 0 < asked[1] <= PIECES_MAX else Code.INVALID_REQUEST
+    assert results(desk.tell(desk.publish(asked))) == [(code, -1, -1)]
+    assert results(desk.tell(desk.publish())) == [(Code.INVALID_REQUEST, -1, -1)]
     assert desk.ticks() == (0, [])
     assert desk.partition.log.end_offset == 0
 
@@ -767,7 +772,8 @@ def test_a_full_disk_takes_no_stages_and_says_so() -> None:
         ({"version": VERSION_MAX + 1}, Code.INVALID_REQUEST),
         ({"at": -1}, Code.INVALID_RECORD),
         ({"at": 1_000_000}, Code.INVALID_RECORD),
-        ({"attempt": "x" * 256}, Code.INVALID_RECORD),
+        ({"attempt": "x" * 256}, Code.INVALID_REQUEST),
+        ({"attempt": ""}, Code.INVALID_REQUEST),
         ({"body": b"too short"}, Code.CORRUPT_MESSAGE),
         ({"body": piece(0)[:-1] + b"!"}, Code.CORRUPT_MESSAGE),
         ({"body": body_of("x", producer_id=4, producer_epoch=0, base_sequence=0)}, Code.INVALID_RECORD),

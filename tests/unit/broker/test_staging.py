@@ -133,26 +133,61 @@ def test_what_is_done_goes_with_all_that_came_before(version: int, left: list[in
 @pytest.mark.parametrize(("now_ms", "left"), [(1_000, "abc"), (1_001, "bc"), (1_500, "bc"), (1_501, "c"), (1_900, "c"), (1_901, "")])
 def test_what_nobody_touches_expires(now_ms: int, left: str) -> None:
     made, staging = stages(stage_expiry_ms=1_000)
-    put(made, attempt="a")
-    put(made, attempt="b")
-    put(made, attempt="b", now_ms=500)  # again
-    put(made, attempt="c")
-    put(made, 1, attempt="c", now_ms=900)  # another
+    put(made, attempt="a", version=1)
+    put(made, attempt="b", version=2)
+    put(made, attempt="b", version=2, now_ms=500)  # again
+    put(made, attempt="c", version=3)
+    put(made, 1, attempt="c", version=3, now_ms=900)  # another
     put(made, attempt="d", work=(Q, "w"), now_ms=5_000)
     made.expire(now_ms, leads)
     assert [attempt for attempt in "abcd" if any(attempt == one for work in made._works.values() for _, one in work)] == list(left)
     assert len(staging._stages) == len(left)
+    assert made._touched_ms.keys() == made._works.keys()
+    assert [sorted(versions) for versions in made._touched_ms.values()] == [sorted({v for v, _ in work}) for work in made._works.values()]
     assert made.bytes == counted(made)
     if not left:
         assert (made.bytes, made._works) == (0, {})
 
 
+@pytest.mark.parametrize("how", ["another piece", "the same again", "another attempt", "no room", "a full disk", "publish"])
+def test_an_early_attempt_lives_as_long_as_anything_of_its_version_does(how: str) -> None:
+    """A task that was done at once waits for those that take hours."""
+    made, staging = stages(stage_expiry_ms=1_000, stage_bytes_max=50_000)
+    assert put(made, attempt="early") == 0
+    assert put(made, attempt="old", version=0) == 0
+    for now_ms in range(900, 9_000, 900):
+        if how in ("another piece", "the same again"):
+            put(made, how == "another piece", attempt="early", now_ms=now_ms)
+        elif how == "another attempt":
+            put(made, attempt="late", now_ms=now_ms)
+        elif how == "no room":
+            assert put(made, attempt="late", size=100_000, now_ms=now_ms) == Code.QUOTA_EXCEEDED
+        elif how == "a full disk":
+            staging.error = LogFull
+            put(made, attempt="late", now_ms=now_ms)
+        else:
+            made.touch(W, 1, now_ms)
+        made.expire(now_ms + 200, leads)
+        assert found(made, ("early", 1 + (how == "another piece")))
+    assert found(made, ("old", 1), version=0) is None
+    made.expire(now_ms + 1_001, leads)
+    assert (made.bytes, made._works, made._touched_ms) == (0, {}, {})
+
+
+def test_what_was_never_put_aside_is_not_kept_in_mind() -> None:
+    made, staging = stages()
+    staging.error = LogFull
+    put(made)
+    made.touch(W, 5, 1)
+    assert (made._works, made._touched_ms) == ({}, {})
+
+
 def test_ten_thousand_stages() -> None:
     made, staging = stages()
     for number in range(10_000):
-        assert put(made, work=(P, f"writer {number % 100}"), attempt=f"{number}", now_ms=number) == 0
+        assert put(made, work=(P, f"writer {number % 100}"), version=1 + number // 5_000, attempt=f"{number}", now_ms=number) == 0
     assert made.bytes == counted(made) == 10_000 * (100 + PIECE + ATTEMPT)
-    made.done((P, "writer 7"), 1)
+    made.done((P, "writer 7"), 2)
     made.expire(3_600_000 + 5_000, leads)
     assert len(staging._stages) == 4_950
     made.expire(3_600_000 + 10_000, leads)

@@ -48,7 +48,7 @@ def test_truncation_tells_whom_it_cut() -> None:
         table.record(header((offset % 2, 0, offset // 2), offset))
     table.record(header((7, 0, 0), 8))
     cut = table.truncate(7)
-    assert sorted(cut) == [1, 7]
+    assert sorted(cut.producers) == [1, 7]
     assert bases(table, 0) == [0, 2, 4, 6]
     assert table.get(1) is None
 

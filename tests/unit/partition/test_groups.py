@@ -448,6 +448,6 @@ def test_fetched_groups_keep_their_marks() -> None:
     entry.high_watermark = 4
     assert follower.following.take(entry, 0) == (Followed.APPENDED, 4)
     assert [one.to_bytes() for one in stored_batches(follower.log)] == [one.to_bytes() for one in made]
-    known = follower.log.producers.get(made[0].producer_id)
+    known = follower.log.producers.writer(made[0].producer_id)
     assert known is not None
     assert [(w.base_sequence, w.base_offset, w.last_sequence) for w in known.recent] == [(5, 2, 4)]

@@ -28,9 +28,9 @@ def once(version: int, *, key: str = "w", count: int = 1, at_ms: int = 0) -> Rec
     return RecordBatch(encode_records([f"{key}/{version}"] * count, now_ms=at_ms, **framing(WriterMark(key, version))))
 
 
-def header(version: int, offset: int, *, key: str = "w", count: int = 1, at_ms: int = 0, **more: Any) -> BatchHeader:
+def header(version: int, offset: int, *, key: str = "w", count: int = 1, made_ms: int = 0, **more: Any) -> BatchHeader:
     """Of a stored batch of marked work."""
-    made = RecordBatch(encode_records(["x"] * count, now_ms=at_ms, **{**framing(WriterMark(key, version)), **more}))
+    made = RecordBatch(encode_records(["x"] * count, now_ms=7, **{**framing(WriterMark(key, version, made_ms=made_ms)), **more}))
     made.stamp(IDENTITY, offset, 0)
     return read_header(made.to_bytes())
 
@@ -44,7 +44,7 @@ def producer(offset: int, producer_id: int = 9, *, at_ms: int = 0) -> BatchHeade
 
 def known(table: Any, key: str = "w") -> list[tuple[int, int, int]]:
     """(version, base of the last batch, end) of what is remembered of a writer."""
-    writer = table.get(writer_id(key))
+    writer = table.writer(writer_id(key))
     if writer is None:
         return []
     assert writer.producer_epoch == MARKED
@@ -123,11 +123,22 @@ def test_five_versions_are_remembered() -> None:
 
 
 def test_the_writer_silent_for_longest_is_forgotten_first() -> None:
-    table = table_of(header(1, 0, key="a"), producer(1), header(1, 2, key="b"), header(2, 3, key="a"), limit=3)
-    assert not table.forgetful
-    table.record(header(1, 4, key="c"))
-    assert [one.producer_id for one in table.producers()] == [writer_id("b"), writer_id("a"), writer_id("c")]
-    assert table.forgetful
+    table = table_of(header(1, 0, key="a"), producer(1), header(1, 2, key="b"), header(2, 3, key="a"), header(1, 4, key="c"), limit=3)
+    assert table.writers_forgotten == 0
+    table.record(header(1, 5, key="d"))
+    assert [one.producer_id for one in table.writers()] == [writer_id("a"), writer_id("c"), writer_id("d")]
+    assert table.writers_forgotten == 1
+    assert not table.forgetful, "that is about producers"
+
+
+def test_producers_and_writers_do_not_push_each_other_out() -> None:
+    table = table_of(header(1, 0, key="a"), *(producer(n, n) for n in range(1, 50)), limit=3)
+    assert known(table, "a") == [(1, 0, 1)]
+    assert [one.producer_id for one in table.producers()] == [47, 48, 49]
+    for number in range(50, 90):
+        table.record(header(1, number, key=f"{number}"))
+    assert [one.producer_id for one in table.producers()] == [47, 48, 49]
+    assert (len(table.writers()), table.writers_forgotten) == (3, 38)
 
 
 @pytest.mark.parametrize("cut", range(12))
@@ -161,14 +172,14 @@ def test_a_snapshot_has_the_versions() -> None:
 
 @pytest.mark.parametrize(("before", "marked_before", "left"), [(0, 0, 3), (201, 0, 2), (0, 201, 1), (0, 101, 2), (999, 999, 0)])
 def test_writers_expire_after_a_time_of_their_own(before: int, marked_before: int, left: int) -> None:
-    table = table_of(header(1, 0, at_ms=100), producer(1, at_ms=200), header(1, 2, key="v", at_ms=200))
+    table = table_of(header(1, 0, made_ms=100), producer(1, at_ms=200), header(1, 2, key="v", made_ms=200))
     table.expire(before, marked_before)
     assert len(table) == left
-    assert table.forgetful == (left < 3)
+    assert table.forgetful == (before > 200)
 
 
 def test_who_came_again_expires_later() -> None:
-    table = table_of(header(1, 0, at_ms=100), header(2, 1, at_ms=200))
+    table = table_of(header(1, 0, made_ms=100), header(2, 1, made_ms=200))
     table.expire(1_000, 150)
     assert known(table) == [(1, 0, 1), (2, 1, 2)]
 
@@ -291,7 +302,7 @@ def test_retention_says_the_last_work_of_a_writer_again_first() -> None:
     assert log.start_offset == 0
     (mention,) = [one for one in stored_batches(log, 124) if one.extension_bytes]
     assert mention.is_control
-    assert mark_of(mention) == WriterMark("w", 7), "it is a whole group of its own"
+    assert mark_of(mention) == WriterMark("w", 7, made_ms=1_000), "it is a whole group of its own"
     assert mention.attributes & CONTROL_BIT
     assert partition.retain(0, 0)
     assert log.start_offset > 4
@@ -361,7 +372,7 @@ def test_a_writer_is_said_again_as_often_as_it_takes_and_stays_where_it_is() -> 
 def test_a_mention_has_its_old_time_and_expires_no_later() -> None:
     limits = BrokerConfig(writer_expiry_ms=10_000)
     log = MemoryLog(IDENTITY, TopicConfig(segment_bytes=600), limits=limits)
-    append_group(log, 2, at_ms=5_000)
+    append_group(log, 2, at_ms=20, made_ms=5_000)
     for _ in range(60):
         append(log, 2, at_ms=14_000)
     partition = lead(log)

@@ -104,9 +104,10 @@ class Client:
 
     def once(self, to: int, identity: PartitionId, command: Command) -> None:
         """`once A m0+m1 writer=w version=1 [timeout=30s]`: one batch, unless that version is there."""
-        text, mark = command.word("the records"), WriterMark(command.take("writer", "w"), command.number("version", 1))
+        text, made_ms = command.word("the records"), self._play.clock.wall_ms()
+        mark = WriterMark(command.take("writer", "w"), command.number("version", 1), made_ms=made_ms)
         values = [record.encode() for record in text.split("+")]
-        body = encode_values(values, now_ms=self._play.clock.wall_ms(), **framing(mark))
+        body = encode_values(values, now_ms=made_ms, **framing(mark))
         entry = ProduceEntry(self._number(_Asked(text, identity, ACKS_ALL, is_once=True)), identity, body)
         self._play.hand_over(to, CLIENT, Produce(ACKS_ALL, milliseconds(command.take("timeout", "30s")), [entry]))
 
@@ -126,7 +127,7 @@ class Client:
         number = self._number(_Asked(f"publication of {'+'.join(command.words)}", identity))
         command.words.clear()
         timeout_ms = milliseconds(command.take("timeout", "30s"))
-        self._play.hand_over(to, CLIENT, Publish(number, identity, writer, version, timeout_ms, attempts))
+        self._play.hand_over(to, CLIENT, Publish(number, identity, writer, version, timeout_ms, attempts, self._play.clock.wall_ms()))
 
     def read(self, to: int, identity: PartitionId, offset: int, *, leader_epoch: int, wait_ms: int) -> None:
         """Fetch as a client does."""

@@ -44,7 +44,7 @@ class Checks:
         self._claims: dict[Address, dict[int, Claim]] = {}
         self._pieces: dict[tuple[PartitionId, str, int, str, int], bytes] = {}
         """(partition, writer, version, attempt, number) -> what was put aside, wherever that arrived."""
-        self._told: set[tuple[PartitionId, str, int, tuple[tuple[str, int], ...]]] = set()
+        self._told: set[tuple[PartitionId, str, int, int, tuple[tuple[str, int], ...]]] = set()
         """Publications that were asked for."""
         self._looks: dict[int, int] = {}
         self._disks: dict[int, tuple[str, object]] = {}
@@ -281,7 +281,7 @@ class Checks:
         """A broker is asked to publish: from now on all these pieces, in this order, may be stored."""
         self._claims.setdefault(sender, {})[message.request] = Claim(writer_id(message.writer), message.version)
         ledger, work = self.ledger(message.partition), (message.partition, message.writer, message.version)
-        whole = (*work, tuple((one.attempt, one.pieces) for one in message.attempts))
+        whole = (*work, message.made_ms, tuple((one.attempt, one.pieces) for one in message.attempts))
         if whole in self._told:
             return
         self._told.add(whole)
@@ -290,7 +290,7 @@ class Checks:
         for number, body in enumerate(bodies, 1):
             if body is None:
                 break
-            made = marked(body, WriterMark(message.writer, message.version, into), is_last=number == len(bodies))
+            made = marked(body, WriterMark(message.writer, message.version, into, made_ms=message.made_ms), is_last=number == len(bodies))
             question = Asked(ledger, ACKS_ALL, made)
             into += question.count
             for sought in self._sought:

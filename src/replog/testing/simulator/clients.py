@@ -168,7 +168,8 @@ class SimulatedClient:
         """Append all that these attempts, (name, number of pieces) each, have put aside; which log it is in, and from where to where
         (-1: gone, or later). Raises what `Cluster.publish` raises."""
         deadline_ms = self.world.now_ms + self.core.config.delivery_timeout_ms
-        op = PublishOp(topic, partition, deadline_ms, writer=writer, version=version, attempts=attempts)
+        work: dict[str, Any] = {"writer": writer, "version": version, "made_ms": self.world.wall_ms}
+        op = PublishOp(topic, partition, deadline_ms, **work, attempts=attempts)
         said: Published = await self.run(op)
         return said.partition, said.base_offset, said.end_offset
 

@@ -91,7 +91,7 @@ class Once(Workload):
             client.world.marks.hit("a leftover attempt appends")
         attempt = self._made(client, partition, work, 1)
         values = [row.encode() for row in attempt.rows]
-        body = encode_values(values, now_ms=client.world.wall_ms, **framing(WriterMark(*work)))
+        body = encode_values(values, now_ms=self._time_of_rows(client), **framing(WriterMark(*work, made_ms=client.world.wall_ms)))
         self._possible.setdefault((partition, work), []).append(attempt.rows)
         try:
             identity, base = await client.append_once(TOPIC, partition, body)
@@ -189,10 +189,15 @@ class Once(Workload):
         for number in range(pieces):
             made = [f"{_KIND}{work[0]}|{work[1]}|{name}|{number}.{n}" for n in range(chance.choice((1, 1, 3)))]
             rows += made
-            bodies.append(encode_values([row.encode() for row in made], now_ms=client.world.wall_ms))
+            bodies.append(encode_values([row.encode() for row in made], now_ms=self._time_of_rows(client)))
         key = f"{TOPIC}/{partition}"
         client.world.history.invoke_send(f"once {name}", key, [text_of(row.encode()) for row in rows]).info()
         return _Attempt(name, bodies, rows)
+
+    def _time_of_rows(self, client: SimulatedClient) -> int:
+        """Now; or long ago, or in the future: how long versions are remembered has nothing to do with it."""
+        chance, wall_ms = client.chance, client.world.wall_ms
+        return chance.choice((wall_ms, wall_ms, wall_ms, 5, wall_ms + 10**11))
 
     # ------------------------------------------------------------------------------------------------------------ judging
 
