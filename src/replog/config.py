@@ -218,14 +218,14 @@ class BrokerConfig:
     index_interval_bytes: int = field(default=16 * KIB, validator=_whole(1, 2**31 - 1))
     """At most one index entry per this many bytes of log."""
     producers_max: int = field(default=10_000, validator=_whole(1, 10_000_000))
-    """Writers remembered per partition; the one silent for longest is forgotten first."""
+    """Producers remembered per partition, and writers whose work has versions; of each the one silent for longest is forgotten first."""
     producer_expiry_ms: int = field(default=24 * 3_600_000, validator=_whole(1, _MAX64))
     writer_expiry_ms: int = field(default=7 * 24 * 3_600_000, validator=_whole(1, _MAX64))
-    """The same for writers whose work has versions (`append_once`, `publish`): work that is repeated later than this is stored twice."""
+    """A version of a writer (`append_once`, `publish`) is remembered so long after the call; repeated later it is stored twice."""
     stage_bytes_max: int = field(default=4 << 30, validator=_whole(0, _MAX64))
     """Most that is put aside on this broker to be published later, all of it together; on disk, below the data folder."""
     stage_expiry_ms: int = field(default=3_600_000, validator=_whole(1, _MAX64))
-    """What was put aside and not touched for so long is dropped."""
+    """What was put aside is dropped when nothing of its version was staged, or asked to be published, for so long."""
     publish_slice_bytes: int = field(default=4 * MIB, validator=_whole(1, 2**31 - 1))
     """Of a publication so much is appended before whatever else has come gets its turn; one batch always is."""
     waiting_appends_max: int = field(default=100_000, validator=_whole(1, 10_000_000))

@@ -50,7 +50,7 @@ class Appending:
         self._event = event
         self.publishing = Publishing(
             outbox, partitions, staging, config, unknown=unknown, appended=self.grown, acknowledge=self._published, failed=failed,
-            too_far=self._too_far,
+            too_far=self._too_far, full=self._full,
         )  # fmt: skip
         self._forgetting: dict[PartitionId, Partition] = {}
         """Led here, and have forgotten writers of which `tell_forgotten` has yet to tell."""
@@ -100,6 +100,11 @@ class Appending:
         if acks == ACKS_NONE or (not counts and self._waiting.park(partition, append)):
             return None
         return answer(partition, entry.request, Code.NONE if counts else Code.REQUEST_TIMED_OUT, base)
+
+    def _full(self, partition: Partition, problem: str) -> None:
+        """A group waits for room, and everything else in its partition for the group: retention need not wait as well."""
+        self._event("log_full", partition=repr(partition), problem=problem)
+        self._upkeep.retain_soon()
 
     def _too_far(self, partition: Partition, writer: str, made_ms: int) -> bool:
         """Whether new work of a writer cannot be stored, because by this broker's clock it was asked for too long ago, or too far ahead."""

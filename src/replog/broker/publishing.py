@@ -69,6 +69,7 @@ class Publishing:
         acknowledge: Callable[[Partition, WaitingAppend], None],
         failed: Callable[[Partition, str], None],
         too_far: Callable[[Partition, str, int], bool],
+        full: Callable[[Partition, str], None],
     ) -> None:
         self._outbox = outbox
         self._partitions = partitions
@@ -78,6 +79,7 @@ class Publishing:
         self._acknowledge = acknowledge
         self._failed = failed
         self._too_far = too_far
+        self._full = full
         self.stages = Stages(staging, config)
         self._under_way: dict[PartitionId, _Publication] = {}
         self._expire_ms = 0
@@ -218,8 +220,9 @@ class Publishing:
         try:
             batches = list(self._slice(publication))
             partition.publish(batches, now_ms)
-        except LogFull:
+        except LogFull as problem:
             publication.not_before_ms = now_ms + _FULL_RETRY_MS
+            self._full(partition, str(problem))
         except (LogDamaged, LogCorrupt, BadBatch) as problem:
             return self._give_up(partition, publication, problem)
         publication.group_offset += log.end_offset - end

@@ -182,6 +182,11 @@ class Upkeep:
         moved, self._moved = list(self._moved.values()), {}
         return moved
 
+    def retain_soon(self) -> None:
+        """A disk is full: retention is due with the next timers."""
+        if self._retention_ms is not None:
+            self._retention_ms = min(self._retention_ms, self.next_ms)
+
     def register(self, broker_epoch: int) -> None:
         """The controller has dealt with what was lost here. Raises LogDamaged, or LogFull: then it is noted at the next checkpoint."""
         self._unregistered = broker_epoch

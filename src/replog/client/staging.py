@@ -27,7 +27,7 @@ class Staging:
     """What a `Client` can do for work that is repeated.
 
     A writer is whoever does the same work again under the same name; each piece of its work has a version, which grows. The leader of
-    a partition keeps the last version of each writer, as a function of the log, for `producer_expiry_ms` at least.
+    a partition keeps the last version of each writer, as a function of the log, for `writer_expiry_ms` after the call.
     """
 
     _driver: Driver
@@ -47,8 +47,8 @@ class Staging:
         in-sync replicas either way.
 
         The receipt is that of the first time; its offsets are None if that is gone, or was a later version. Raises UsageError, naming
-        value and limit, MessageTooLarge if the records do not fit into one batch (then `stage` and `publish`), or TimedOut: asked
-        again, with any client, it is stored once.
+        value and limit, MessageTooLarge if the records do not fit into one batch (then `stage` and `publish`), InvalidTimestamp if the
+        clock here is far from the leader's, or TimedOut: asked again, with any client, it is stored once.
         """
         check_topic_name(topic)
         check_partition_number(partition)
@@ -102,7 +102,7 @@ class Staging:
         nothing, however much it is. Whatever else was staged for this version is dropped.
 
         A version that was published already, or an earlier one, is done: its first receipt comes back, without offsets if they are
-        gone. Raises UnknownStage if not all of it is with the leader: stage it again.
+        gone. Raises UnknownStage if not all of it is with the leader: stage it again; or InvalidTimestamp like `append_once`.
         """
         check_topic_name(topic)
         check_partition_number(partition)

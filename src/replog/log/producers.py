@@ -165,11 +165,12 @@ class ProducerTable:
     def marked_outside(self, start: int, limit: int) -> list[Producer]:
         """Writers that mark their batches, of whom there is something below `start`, and nothing from there to `limit`."""
 
-        def is_outside(one: Producer) -> bool:
-            places = [written.base_offset for written in one.recent]
-            return places[0] < start and not any(start <= place < limit for place in places)
+        def is_outside(recent: Sequence[Writer]) -> bool:
+            if recent[0].base_offset >= start or start <= recent[-1].base_offset < limit:  # of thousands most are like that
+                return False
+            return not any(start <= written.base_offset < limit for written in recent)
 
-        return [one for one in (self._writers or {}).values() if is_outside(one)]
+        return [one for one in (self._writers or {}).values() if is_outside(one.recent)]
 
     def expire(self, before_ms: int, marked_before_ms: int) -> None:
         """Forget producers whose last batch is older than `before_ms` (wall clock), and writers whose last mark is older than another
@@ -186,7 +187,7 @@ class ProducerTable:
         """The tables as plain values, for `load`."""
 
         def plain(one: Producer) -> list[Any]:
-            return [one.producer_id, one.producer_epoch, one.is_whole, [list(writer) for writer in one.recent]]
+            return [one.producer_id, one.producer_epoch, one.is_whole, one.recent]
 
         return [self.forgetful, list(map(plain, self.producers())), list(map(plain, self.writers()))]
 

@@ -8,11 +8,14 @@ from typing import Any
 import attrs
 from tests.simulation.mutants.entry import Mutant, Patch
 
+from replog import marks as marks_module
+from replog.broker import appending as appending_module
 from replog.broker.publishing import Publishing
 from replog.broker.staging import Piece, Stages
+from replog.log import producers as producers_module
 from replog.log.base import StoredLog
 from replog.log.memory import MemoryLogDirectory
-from replog.log.producers import MARKED, Producer, ProducerTable
+from replog.log.producers import Cut, ProducerTable
 from replog.partition import following as following_module
 from replog.partition import partition as partition_module
 from replog.partition.leading import Leading
@@ -68,9 +71,7 @@ def forgets_versions_at_a_restart(patch: Patch) -> None:
         found = reopened(self)
         for identity in found.identities():
             table = found.get(identity).producers  # type: ignore[union-attr]
-            for one in table.producers():  # type: ignore[attr-defined]
-                if one.producer_epoch == MARKED:
-                    del table._producers[one.producer_id]  # type: ignore[attr-defined]
+            table._writers = None  # type: ignore[attr-defined]
         return found
 
     patch.setattr(MemoryLogDirectory, "reopened", mutant)
@@ -80,13 +81,10 @@ def keeps_versions_that_are_cut(patch: Patch) -> None:
     """A truncation takes the work, and leaves the version."""
     truncate = ProducerTable.truncate
 
-    def mutant(self: ProducerTable, offset: int) -> dict[int, Producer]:
-        before = {one.producer_id: (one, one.recent) for one in self.producers() if one.producer_epoch == MARKED}
+    def mutant(self: ProducerTable, offset: int) -> Cut:
+        writers, self._writers = self._writers, None
         cut = truncate(self, offset)
-        for key, (one, recent) in before.items():
-            if cut.pop(key, None) is not None:
-                one.recent = recent
-                self._put(one)
+        self._writers = writers
         return cut
 
     patch.setattr(ProducerTable, "truncate", mutant)
@@ -160,6 +158,50 @@ def lets_retention_forget(patch: Patch) -> None:
     patch.setattr(Partition, "retain", mutant)
 
 
+def ages_by_records(patch: Patch) -> None:
+    """How long a version is remembered follows from the times of its records."""
+    patch.setattr(producers_module, "made_ms_of", lambda batch: batch.max_timestamp_ms)
+
+
+def forgets_what_was_pushed_out(patch: Patch) -> None:
+    """A truncation that takes all that is at hand of a writer takes all that it ever did."""
+    patch.setattr(Cut, "unknown", property(lambda self: set()))
+
+
+def takes_marks_of_any_time(patch: Patch) -> None:
+    """Work that was asked for so long ago that its version may be forgotten is stored."""
+    patch.setattr(appending_module, "made_too_far", lambda made_ms, wall_ms, expiry_ms: False)
+
+
+def takes_any_key(patch: Patch) -> None:
+    """Nobody looks at how long the key of a writer is: one day its leader cannot say it again."""
+    patch.setattr(marks_module, "MARK_BYTES_MAX", 1 << 16)
+
+
+def publishes_without_pause(patch: Patch) -> None:
+    """A leader appends a large group as fast as it can."""
+    patch.setattr(Leading, "followers_keep_up", lambda self, now_ms: True)
+
+
+def waits_for_laggards(patch: Patch) -> None:
+    """A follower that does not come holds a group for as long as it is in the ISR."""
+    patch.setattr(Leading, "_lags", lambda self, replica, now_ms: False)
+
+
+def expires_attempts_one_by_one(patch: Patch) -> None:
+    """A task that was done early loses what it has put aside while others of its version go on."""
+
+    def mutant(self: Stages, work: Any, version: int, now_ms: int) -> None:
+        pass
+
+    patch.setattr(Stages, "touch", mutant)
+
+
+def keeps_everything_inside_a_group(patch: Patch) -> None:
+    """Retention waits for the end of a group, for which a full disk has no room."""
+    patch.setattr(partition_module, "first_said", lambda outside, limit: 0)
+
+
 ONCE: dict[str, Any] = {
     "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 2, "files": False, "workloads": ("append", "once"),
     "retention_bytes": 0, "retention_ms": 0, "think_ms": 60, "slice_bytes": 1, "slice_ms": 20, "stage_ms": 0,
@@ -186,5 +228,37 @@ MUTANTS = (
     Mutant(
         "X60", "retention forgets versions", "own", lets_retention_forget,
         ("S17",), {**ONCE, "only": ("kill_all", "kill", "rolling"), "retention_bytes": 4_096, "segment_bytes": 256},
+    ),
+    Mutant(
+        "X61", "versions expire by the times of records", "own", ages_by_records,
+        tests=("tests/unit/broker/test_marks_refused.py::test_versions_are_remembered_by_when_they_were_asked_for_not_by_the_times_of_rows",),
+    ),
+    Mutant(
+        "X62", "a cut of all that is at hand of a writer forgets it", "own", forgets_what_was_pushed_out,
+        tests=("tests/unit/partition/test_tables.py::test_a_second_cut_finds_what_the_first_one_left_far_in_front",),
+    ),
+    Mutant(
+        "X63", "work is stored whose version may be forgotten", "KIP-937", takes_marks_of_any_time,
+        tests=("tests/unit/broker/test_marks_refused.py::test_what_is_done_is_answered_however_old_the_question",),
+    ),
+    Mutant(
+        "X64", "a key of any length is stored", "own", takes_any_key,
+        tests=("tests/unit/broker/test_marks_refused.py::test_a_mark_that_no_client_makes_costs_nothing",),
+    ),
+    Mutant(
+        "X65", "a publication does not wait for followers", "own", publishes_without_pause,
+        tests=("tests/unit/broker/test_pace.py::test_slices_wait_until_those_in_sync_have_the_ones_before",),
+    ),
+    Mutant(
+        "X66", "a publication waits for who has lagged for too long", "own", waits_for_laggards,
+        tests=("tests/unit/broker/test_pace.py::test_who_has_lagged_for_too_long_holds_nothing",),
+    ),
+    Mutant(
+        "X67", "attempts expire one by one", "own", expires_attempts_one_by_one,
+        tests=("tests/unit/broker/test_staging.py::test_an_early_attempt_lives_as_long_as_anything_of_its_version_does",),
+    ),
+    Mutant(
+        "X68", "retention stands still inside a group", "own", keeps_everything_inside_a_group,
+        tests=("tests/unit/partition/test_retention_of_work.py::test_a_full_disk_in_the_middle_of_a_group_is_freed_and_the_group_goes_on",),
     ),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from tests.unit.broker.test_publishing import Desk, pieces, results
 
+from replog.log.memory import MemoryLog
 from replog.partition.leading import SLICES_AHEAD
 
 COUNT = 12
@@ -128,3 +130,27 @@ def test_a_new_leadership_ends_what_waits() -> None:
     said = desk.lead(leader=2, epochs=(1, 1))
     assert [code for code, _, _ in results(said)] == [6]
     assert desk.broker._publishing.due_ms is None
+
+
+def test_a_full_disk_inside_a_group_is_freed_at_once() -> None:
+    """Everything in the partition waits for the group: not for minutes until retention is due."""
+    desk = desk_of(isr=(1,))
+    log = desk.partition.log
+    assert isinstance(log, MemoryLog)
+    log.config = desk.partition.config = evolve(log.config, segment_bytes=300, retention_bytes=1_000)
+    desk.tell(*(desk.append("x" * 200) for _ in range(10)))
+    desk.receive(desk.publish(("a", COUNT)))
+    desk.tick()
+    log.full = True
+    before = log.size_bytes
+    for _ in range(20):
+        desk.now_ms += 100
+        desk.tick()
+    assert log.end_offset == 12
+    assert log.size_bytes < before // 2
+    assert [event.name for event in desk.broker.outbox.events].count("log_full") in (1, 2, 3)
+    log.full = False
+    desk.now_ms += 1_000
+    poll(desk)
+    assert log.end_offset == 10 + 2 * COUNT
+    assert desk.partition.high_watermark == 10 + 2 * COUNT
