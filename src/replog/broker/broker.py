@@ -195,7 +195,7 @@ class Broker:
             self._upkeep.committed(partition)
         leading = partition.leading
         if leading is not None:
-            if leading.group_open:
+            if self._publishing.due_ms is not None:
                 self._publishing.look_again(partition.identity, now_ms)
             if leading.candidates:
                 self._proposals.consider(partition)

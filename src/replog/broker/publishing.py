@@ -199,7 +199,7 @@ class Publishing:
                 self._outbox.messages.append((waits.client, Published(waits.request, identity, Code.REQUEST_TIMED_OUT)))
 
     def look_again(self, identity: PartitionId, now_ms: int) -> None:
-        """What a group waits for may have changed: a follower has come further, or others count now."""
+        """What a publication waits for may have changed: a follower has come further, or others count now."""
         publication = self._under_way.get(identity)
         if publication is not None and publication.is_held:
             publication.not_before_ms = self.due_ms = now_ms

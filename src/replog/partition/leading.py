@@ -18,7 +18,7 @@ from replog.ports import EpochEnd, Log
 __all__ = ["NOT_APPLIED", "SLICES_AHEAD", "Leading"]
 
 SLICES_AHEAD: Final = 4
-"""So many slices of a group are appended before those who are in sync have the first of them."""
+"""So many slices of groups are appended before those who are in sync have the first of them."""
 
 NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
 """Errors that prove a proposal was not stored and never will be: the only ones that let the leader take it back (PROTOCOL 4.3)."""
@@ -90,7 +90,7 @@ class Leading:
         self.newest_group = (log.end_offset, log.end_offset)
         """Where the last group that was published here begins, and how far it has come: so that no acknowledgement has to read the log."""
         self.slices: deque[int] = deque(maxlen=SLICES_AHEAD)
-        """Where the last slices of that group end."""
+        """Where the last slices of that group, and of those before it, end."""
         self.high_watermark = high_watermark
         self.durable = config.flush == "ack"
         self.retry_at_ms = 0
@@ -155,19 +155,18 @@ class Leading:
 
     def published(self, start: int, *, is_last: bool) -> None:
         """The log has grown by batches of a group, from `start` on; `is_last`: up to its end."""
-        if not self.group_open:
-            self.slices.clear()
         self.slices.append(self.log.end_offset)
         self.newest_group = (self.newest_group[0] if self.group_open else start, self.log.end_offset)
         self.group_open = not is_last
 
     def followers_keep_up(self, now_ms: int) -> bool:
-        """Whether more may be appended to the open group: not more than SLICES_AHEAD slices before followers that count have them.
+        """Whether more may be published: not more than SLICES_AHEAD slices, of one group or of several, before followers that count have
+        them.
 
-        Else a large publication would put them out of the ISR. Who is not in sync, or has lagged for so long that it will leave, holds
+        Else large publications would put them out of the ISR. Who is not in sync, or has lagged for so long that it will leave, holds
         nothing.
         """
-        if not self.group_open or len(self.slices) < SLICES_AHEAD:
+        if len(self.slices) < SLICES_AHEAD:
             return True
         return all(replica.position >= self.slices[0] or self._lags(replica, now_ms) for replica in self.counted)
 

@@ -97,15 +97,22 @@ def test_who_leaves_the_isr_lets_go() -> None:
     assert desk.partition.high_watermark == 2 * COUNT
 
 
-def test_the_next_group_begins_without_waiting_for_the_last_one() -> None:
+def test_many_small_publications_keep_the_same_pace() -> None:
+    """Until then others may append: no group is open."""
     desk = desk_of()
-    desk.receive(desk.publish(("a", COUNT)))
-    for has in range(0, 2 * COUNT + 1, 2):
-        desk.fetch(has)
-        poll(desk, 3)
-    desk.put(3, version=8)
-    desk.receive(desk.publish(("a", 3), version=8))
-    assert poll(desk) == 2 * COUNT + 6
+    ends = []
+    for version in range(8, 8 + SLICES_AHEAD + 2):
+        desk.put(1, version=version)
+        desk.receive(desk.publish(("a", 1), version=version))
+        ends.append(poll(desk))
+        if version == 8 + SLICES_AHEAD:
+            assert results(desk.tell(desk.append("between", acks=1)))[0][0] == 0
+            desk.fetch(2)
+            ends.append(poll(desk))
+    full = 2 * SLICES_AHEAD
+    assert ends == [*range(2, full + 1, 2), full, full + 3, full + 3]
+    desk.fetch(4)
+    assert poll(desk) == full + 5
 
 
 def test_under_flush_ack_what_counts_is_flushed() -> None:
