@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 from tests.unit.broker.test_publishing import Desk, pieces, results
 
+from replog.errors import Code
 from replog.log.memory import MemoryLog
 from replog.partition.leading import SLICES_AHEAD
 
@@ -161,3 +162,21 @@ def test_a_full_disk_inside_a_group_is_freed_at_once() -> None:
     poll(desk)
     assert log.end_offset == 10 + 2 * COUNT
     assert desk.partition.high_watermark == 10 + 2 * COUNT
+
+
+def test_a_publication_that_has_to_wait_keeps_what_it_is_about() -> None:
+    """Its client asks again and again; meanwhile nobody stages anything."""
+    desk = Desk(stage_expiry_ms=10_000)
+    desk.put(2)
+    desk.put(COUNT, writer="v", attempt="b")
+    desk.tell(desk.publish(("b", COUNT), writer="v"))
+    for _ in range(5):
+        desk.now_ms += 4_000
+        desk.tick()
+        assert results(desk.tell(desk.publish(("a", 2)))) == [(Code.QUOTA_EXCEEDED, -1, -1)]
+        assert desk.broker._publishing.due_ms is not None
+    desk.ticks()
+    desk.now_ms += 4_000
+    desk.tick()
+    desk.receive(desk.publish(("a", 2)))
+    assert results(desk.ticks()[1]) == [(0, 2 * COUNT, 2 * COUNT + 4)]

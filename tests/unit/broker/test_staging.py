@@ -180,6 +180,10 @@ def test_what_was_never_put_aside_is_not_kept_in_mind() -> None:
     put(made)
     made.touch(W, 5, 1)
     assert (made._works, made._touched_ms) == ({}, {})
+    staging.error = None
+    put(made)
+    made.touch(W, 5, 1)
+    assert made._touched_ms == {W: {1: 0}}
 
 
 def test_ten_thousand_stages() -> None:
