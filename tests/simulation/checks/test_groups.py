@@ -324,7 +324,8 @@ def test_what_is_asked_to_be_published_is_known_before_it_is_stored() -> None:
     for number, piece in enumerate(pieces):
         world.checks.staged(client, Stage("w", 7, "a", number, ProduceEntry(number, identity, piece)))
     world.checks.claimed(client, Publish(9, identity, "w", 7, 100, [StagedAttempt("a", 2)], 5))
-    expected = stored(marked(pieces[0], WriterMark("w", 7), is_last=False), marked(pieces[1], WriterMark("w", 7, 2), is_last=True))
+    marks = [WriterMark("w", 7, into, made_ms=5) for into in (0, 2)]
+    expected = stored(marked(pieces[0], marks[0], is_last=False), marked(pieces[1], marks[1], is_last=True))
     assert rule._sent[book] == {(one.producer_id, one.producer_epoch, one.sequence, one.payload_crc) for one in expected.entries}
     world.checks.claimed(client, Publish(10, identity, "w", 8, 100, [StagedAttempt("a", 2)], 5))  # of which nothing was put aside
     assert len(rule._sent[book]) == 3
