@@ -22,9 +22,9 @@ from replog.errors import (
     UsageError,
     error_name,
 )
-from replog.marks import KEY_BYTES_MAX, VERSION_MAX, mark_of
+from replog.marks import KEY_BYTES_MAX, VERSION_MAX, made_ms_of, mark_of
 from replog.messages import Metadata, Produce, Produced, ProducedEntry, Publish, Published, Stage
-from replog.records import RecordBatch, decode_records, encode_records
+from replog.records import Record, RecordBatch, decode_records, encode_records
 
 WORK: dict[str, Any] = {"writer": "job/0", "version": 7}
 
@@ -165,6 +165,17 @@ def test_records_are_sent_as_they_were_given() -> None:
     mark = mark_of(batch)
     assert mark is not None
     assert (mark.key, mark.version) == ("é" * 127, VERSION_MAX)
+
+
+def test_work_bears_the_time_of_its_call_whatever_times_its_records_have() -> None:
+    desk, driver, client = leaders()
+    client.append_once("t", 0, [Record("old", timestamp_ms=5)], **WORK)
+    stage(client, 0, version=8)
+    client.publish("t", 0, [("a", 1)], writer="job/0", version=8)
+    appended, *_, published = [message for _, message in desk.asked]
+    batch = RecordBatch(appended.entries[0].body)
+    assert batch.max_timestamp_ms == 5
+    assert made_ms_of(batch) == published.made_ms == driver.wall_ms() > 10**12
 
 
 # -------------------------------------------------------------------------------------------------------- asked again, or not
