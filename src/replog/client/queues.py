@@ -21,7 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from replog.client.batches import Batch
-from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER
+from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER, batch_too_large
 from replog.client.window import Window
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, error_name, rejection
 from replog.messages import ProducedEntry
@@ -182,8 +182,7 @@ class PartitionQueue:
         length = FRONT_BYTES + len(batch.body or b"")
         if fresh and length > limit:
             batch.epoch = batch.sequence = -1
-            text = f"a batch of {length} bytes ({batch.count} records) is too large; the topic allows {limit} (max_batch_bytes)"
-            self.settle(batch, error=rejection(Code.MESSAGE_TOO_LARGE, text, topic=self.topic, partition=self.partition))
+            self.settle(batch, error=batch_too_large(length, batch.count, limit, self.topic, self.partition))
             return False
         if fresh and writer.idempotent:
             batch.ordinal = self.ordinal

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from replog.errors import Code
+from replog.errors import Code, Rejected, rejection
 
-__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER"]
+__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER", "batch_too_large"]
 
 GO_BACK: Final = frozenset(
     {
@@ -51,3 +51,9 @@ SAME_LEADER: Final = frozenset(
     }
 )
 """Refusals that do not put the leader in doubt: no need to ask for metadata."""
+
+
+def batch_too_large(length: int, records: int, limit: int, topic: str, partition: int) -> Rejected:
+    """The error for a batch that its topic would refuse: it is not sent."""
+    text = f"a batch of {length} bytes ({records} records) is too large; the topic allows {limit} (max_batch_bytes)"
+    return rejection(Code.MESSAGE_TOO_LARGE, text, topic=topic, partition=partition)

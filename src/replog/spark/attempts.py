@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from replog.spark.delivery import Attempt
 
-__all__ = ["attempt", "streaming_attempt"]
+__all__ = ["attempt", "in_a_task", "streaming_attempt"]
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
+
+
+def in_a_task() -> bool:
+    """Whether Spark runs this."""
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
 
 
 def attempt(writer: str, version: int) -> Attempt:

@@ -7,12 +7,12 @@ need not look at a record. That is what lets Arrow's columns become batches with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from msgpack import Packer
 
 from replog.payload import DIRECTORY, Buffer
-from replog.records import HEADER_BYTES, _frame
+from replog.records import HEADER_BYTES, Framing, _frame
 
 __all__ = ["BATCH_OVERHEAD", "NIL", "RECORDS_MAX", "Cells", "Placed", "array_header", "body_of", "packed"]
 
@@ -59,11 +59,7 @@ def body_of(
     several: Sequence[Cells],
     *,
     now_ms: int,
-    compression: Literal["lz4"] | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    extension: bytes = b"",
+    **framing: Unpack[Framing],
 ) -> bytes:
     """The batch body that holds all of these records, in order; all of them bear the time `now_ms` (wall clock)."""
     count = sum(cells.records for cells in several)
@@ -86,9 +82,5 @@ def body_of(
         count,
         now_ms,
         now_ms,
-        compression=compression,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        extension=extension,
+        **framing,
     )

@@ -18,14 +18,13 @@ from replog.client.arguments import parse_acks
 from replog.client.partitioner import PARTITIONERS
 from replog.config import ClientConfig, check_topic_name
 from replog.errors import UsageError
+from replog.model import ACKS_ALL
 from replog.spark.connections import Connection
+from replog.spark.delivery import GUARANTEES, Guarantee
+from replog.spark.guarantees import check_guarantee, check_identity
 from replog.spark.offsets import EARLIEST, LATEST, Bound, offsets_bound, parse_assignment, times_bound
 
-__all__ = ["GUARANTEES", "Guarantee", "ReadOptions", "Subscription", "WriteOptions", "include_headers"]
-
-Guarantee = Literal["exactly-once", "atomic", "at-least-once"]
-GUARANTEES: Final[tuple[Guarantee, ...]] = ("exactly-once", "atomic", "at-least-once")
-_AVAILABLE: Final = ("at-least-once",)
+__all__ = ["ReadOptions", "Subscription", "WriteOptions", "include_headers"]
 
 _BOTH: Final = ("includeHeaders", "replog.bootstrap.servers")
 _BATCH_READ: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
@@ -150,7 +149,7 @@ class WriteOptions:
     topic: str | None = None
     """Goes before the column `topic`."""
     guarantee: Guarantee = "exactly-once"
-    acks: int | Literal["all"] = "all"
+    acks: int = ACKS_ALL
     compression: Literal["lz4"] | None = "lz4"
     partitioner: Literal["crc32", "murmur2"] = "crc32"
     include_headers: bool = False
@@ -183,18 +182,13 @@ def include_headers(options: Mapping[str, Any]) -> bool:
 
 
 def _checked(options: WriteOptions) -> WriteOptions:
-    if (options.txn_app_id is None) != (options.txn_version is None):
-        given, missing = ("txnAppId", "txnVersion") if options.txn_version is None else ("txnVersion", "txnAppId")
-        raise UsageError(f"option {given} needs {missing} beside it: a run is told from another one by both")
-    if options.guarantee not in _AVAILABLE:
-        raise UsageError(f"deliveryGuarantee is {options.guarantee!r}; allowed is {', '.join(map(repr, _AVAILABLE))}")
-    if options.txn_app_id is not None and options.guarantee == "at-least-once":
-        raise UsageError("option txnAppId is for deliveryGuarantee 'exactly-once' and 'atomic'; at-least-once writes again all it is given")
+    check_guarantee("deliveryGuarantee", options.guarantee, "replog.acks", options.acks)
+    check_identity(("txnAppId", "txnVersion"), options.txn_app_id, options.txn_version, options.guarantee)
     return options
 
 
-def _acks(text: str) -> int | Literal["all"]:
-    return "all" if text in ("all", "-1") else parse_acks(int(text))
+def _acks(text: str) -> int:
+    return parse_acks("all" if text == "all" else int(text))
 
 
 # ---------------------------------------------------------------------------------------------------- what was given

@@ -13,10 +13,11 @@ from replog.client.client import Client
 from replog.client.partitioner import PARTITIONERS
 from replog.config import check_topic_name
 from replog.errors import UsageError
-from replog.spark.attempts import attempt
+from replog.spark.attempts import attempt, in_a_task
 from replog.spark.connections import Connection
-from replog.spark.delivery import Attempt, Guarantee, Sink, batch_bytes_of, check_guarantee, delivery_of
+from replog.spark.delivery import Attempt, Guarantee, Sink
 from replog.spark.grouping import placed
+from replog.spark.guarantees import batch_bytes_of, check_guarantee, check_identity, delivery_of
 from replog.spark.placing import Topics, partitions_of, room_in
 from replog.spark.rows import RowColumns, Selector
 from replog.spark.shipping import Shipped
@@ -31,10 +32,13 @@ ROWS_AT_ONCE: Final = 256
 class PartitionWriter(Shipped):
     """Writes the rows of each partition that it is called with to a topic::
 
-        df.foreachPartition(PartitionWriter("flights", bootstrap="host:9092", key="carrier", guarantee="at-least-once"))
+        df.foreachPartition(PartitionWriter("flights", bootstrap="host:9092", key="carrier"))
 
     Made on the driver, called on executors; it opens nothing before it is called, and shares the connections of its worker process. A
     call returns when everything is acknowledged as `acks` says, and raises what the cluster refused; then Spark runs the task again.
+
+    Each action on the driver is work of its own, whose tasks store their rows once: its id is drawn when this object is packed to be sent
+    to them. With `txn_app_id` and `txn_version` it is the same work whenever both are the same.
     """
 
     def __init__(
@@ -49,8 +53,8 @@ class PartitionWriter(Shipped):
         format: Literal["json", "msgpack"] = "json",
         acks: int | Literal["all"] = "all",
         guarantee: Guarantee = "exactly-once",
-        job_id: str | None = None,
-        version: int = 0,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
         partitioner: Literal["crc32", "murmur2"] = "crc32",
         compression: Literal["lz4"] | None = "lz4",
         batch_bytes: int | None = None,
@@ -60,36 +64,50 @@ class PartitionWriter(Shipped):
 
         Without `value` a row that is bytes or str is written as it is, any other one whole, as `format` says. A row goes to the
         partition it names, else to its key's, else all such rows of a task go to one. `config` (with `batch_bytes`) is a client's:
-        `ClientConfig`. `job_id` and `version` say that another run writes the same rows again. Raises UsageError naming the argument.
+        `ClientConfig`. `txn_app_id` and `txn_version`, which grows, say that another run writes the same rows again. Raises UsageError
+        naming the argument.
         """
         self.topic = check_topic_name(topic)
         self._columns = RowColumns(key, value, headers, partition, format)
         self._columns.check()
         check_choice("partitioner", partitioner, PARTITIONERS)
         self._partitioner = partitioner
-        self.guarantee = check_guarantee(guarantee, "guarantee")
-        if guarantee == "at-least-once" and (job_id is not None or version):
-            raise UsageError("job_id and version are for guarantee 'exactly-once' and 'atomic': at-least-once writes rows again")
-        self.job_id = uuid4().hex if job_id is None else _text("job_id", job_id)
-        self.version = check_count("version", version, 0)
+        self._acks = parse_acks(acks)
+        self.guarantee = check_guarantee("guarantee", guarantee, "acks", self._acks)
+        if self.guarantee == "atomic":
+            raise UsageError(
+                "guarantee 'atomic' needs a commit on the driver, which foreachPartition does not have: "
+                "write with df.write.format(\"replog\"), or with guarantee 'exactly-once'"
+            )
+        self.txn_app_id = None if txn_app_id is None else _text("txn_app_id", txn_app_id)
+        self.txn_version = None if txn_version is None else check_count("txn_version", txn_version, 0)
+        check_identity(("txn_app_id", "txn_version"), self.txn_app_id, self.txn_version, self.guarantee)
+        self._action: str | None = None
         settings = dict(config or {})
         if batch_bytes is not None:
             settings["batch_bytes"] = batch_bytes
         self._connection = Connection.of(bootstrap, settings)
-        self._acks = parse_acks(acks)
         self._compression = check_choice("compression", compression, ("lz4", None))
 
     @plainly
     def __call__(self, rows: Iterable[Any]) -> None:
         """Write one partition."""
         with self._connection.explained() as client:
-            self._write(client, attempt(self.job_id, self.version), iter(rows))
+            self._write(client, attempt(self._writer(), self.txn_version or 0), iter(rows))
+
+    def _packed_state(self) -> dict[str, Any]:
+        """One action's, however often it is unpacked; this object and its copies may be used for others."""
+        return {**self.__dict__, "_action": uuid4().hex}
+
+    def _writer(self) -> str:
+        """Whose work this is; outside of Spark, where nobody repeats a call, that of each call."""
+        if self.txn_app_id is not None:
+            return self.txn_app_id
+        return self._action if self._action is not None and in_a_task() else uuid4().hex
 
     def _write(self, client: Client, mine: Attempt, rows: Iterator[Any]) -> None:
         config = client._core.config
-        topics = Topics(
-            partial(partitions_of, client), partitioner=self._partitioner, task=mine.slice, room=partial(room_in, client)
-        )
+        topics = Topics(partial(partitions_of, client), partitioner=self._partitioner, task=mine.slice, room=partial(room_in, client))
         batch_bytes = batch_bytes_of(self._connection)
         delivery = delivery_of(self.guarantee, acks=self._acks, compression=self._compression, batch_bytes=batch_bytes)
         sink = delivery.begin(client, mine)

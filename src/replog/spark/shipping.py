@@ -33,9 +33,13 @@ def unpacked(module: str, name: str, packed: bytes) -> Any:
 class Shipped:
     """An object whose state is its `__dict__`."""
 
+    def _packed_state(self) -> dict[str, Any]:
+        """What travels."""
+        return self.__dict__
+
     def __reduce__(self) -> tuple[Any, ...]:
         from pyspark import cloudpickle
 
         cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-        packed = cloudpickle.dumps(self.__dict__)  # type: ignore[no-untyped-call]
+        packed = cloudpickle.dumps(self._packed_state())  # type: ignore[no-untyped-call]
         return unpacked, (type(self).__module__, type(self).__qualname__, packed)

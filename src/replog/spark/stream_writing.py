@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from replog.errors import UsageError
 from replog.spark.attempts import streaming_attempt
 from replog.spark.columns import check_written_schema
 from replog.spark.shipping import Shipped
@@ -26,6 +27,11 @@ class StreamWriting(Shipped, DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         """`overwrite` says that the output mode is `complete`: as Spark's Kafka connector does, each result is appended whole."""
+        if options.txn_app_id is not None:
+            raise UsageError(
+                "txnAppId and txnVersion are for batches: a stream is told from others by its query id, which its checkpoint keeps, and "
+                "its micro-batches by their ids; under a name of your own a new checkpoint would begin with ids that count as written"
+            )
         self._columns = check_written_schema(schema, has_topic=options.topic is not None)
         self._options = options
 

@@ -10,7 +10,8 @@ from attrs import frozen
 from pyspark.sql.datasource import WriterCommitMessage
 
 from replog.spark.arrow_rows import ArrowRows
-from replog.spark.delivery import Attempt, Delivery, Written, batch_bytes_of, delivery_of
+from replog.spark.delivery import Attempt, Delivery, Written
+from replog.spark.guarantees import batch_bytes_of, delivery_of
 from replog.spark.placing import Topics, partitions_of, room_in
 
 if TYPE_CHECKING:

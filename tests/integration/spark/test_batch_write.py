@@ -128,8 +128,8 @@ DRIVER: list[tuple[str, dict[str, Any], str]] = [
     ("cast(id as string) as vlaue", {}, "UsageError: there is a column 'vlaue', which is not known; did you mean 'value'"),
     ("cast(id as string) as text", {}, "UsageError: a column 'value' .string or binary. is required; there are 'text'"),
     (VALUES, {"acks": "all"}, "UsageError: unknown option 'acks'; did you mean replog.acks"),
-    (VALUES, {"deliveryGuarantee": None}, "UsageError: deliveryGuarantee is 'exactly-once'; allowed is 'at-least-once'"),
-    (VALUES, {"deliveryGuarantee": "atomic"}, "UsageError: deliveryGuarantee is 'atomic'; allowed is 'at-least-once'"),
+    (VALUES, {"deliveryGuarantee": None, "replog.acks": 1}, "UsageError: replog.acks is 1; exactly-once needs 'all'"),
+    (VALUES, {"deliveryGuarantee": "atomic", "txnAppId": "j"}, "UsageError: txnAppId needs txnVersion beside it"),
     (
         VALUES,
         {"replog.bootstrap.servers": "127.0.0.1:9", "replog.request.timeout.ms": 200},

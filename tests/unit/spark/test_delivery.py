@@ -12,11 +12,14 @@ import pytest
 
 import replog
 from replog.errors import MessageTooLarge, NotEnoughReplicas, UnknownTopicOrPartition, UsageError
-from replog.spark import appending, delivery
+from replog.spark import appending, filling
 from replog.spark.appending import Appender
+from replog.spark.at_least_once import AtLeastOnce
 from replog.spark.cells import Cells, Placed, packed
 from replog.spark.connections import Connection
-from replog.spark.delivery import BATCH_BYTES, GUARANTEES, AtLeastOnce, Attempt, Sink, Written, batch_bytes_of, check_guarantee, delivery_of
+from replog.spark.delivery import GUARANTEES, Attempt, Sink, Written
+from replog.spark.filling import Filling
+from replog.spark.guarantees import BATCH_BYTES, batch_bytes_of, check_guarantee, delivery_of
 
 MINE = Attempt("job", 0, 3, 17)
 
@@ -47,7 +50,7 @@ def values(cluster: replog.Cluster, topic: str) -> list[bytes | None]:
     return [record.value for record in cluster.read(topic)]
 
 
-def begun(cluster: replog.Cluster, *, batch_bytes: int = 1 << 20, acks: Any = "all") -> Sink:
+def begun(cluster: replog.Cluster, *, batch_bytes: int = 1 << 20, acks: Any = -1) -> Sink:
     return delivery_of("at-least-once", acks=acks, compression=None, batch_bytes=batch_bytes).begin(cluster, MINE)
 
 
@@ -70,7 +73,7 @@ def test_a_record_larger_than_a_batch_goes_alone(cluster: replog.Cluster) -> Non
 
 
 def test_a_batch_has_a_bounded_number_of_records(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "RECORDS_MAX", 5)
+    monkeypatch.setattr(filling, "RECORDS_MAX", 5)
     sink = begun(cluster)
     for _ in range(4):
         sink.add(some(b"a", b"b"))
@@ -89,10 +92,10 @@ def test_a_topic_that_allows_less_gets_smaller_batches(cluster: replog.Cluster) 
 
 def test_open_batches_together_are_bounded(cluster: replog.Cluster) -> None:
     mine = AtLeastOnce(-1, None, 1 << 20).begin(cluster, MINE)
-    mine._open_bytes_max = 250
+    mine._filling = Filling(2_500)  # four records, with what is around them
     for number in range(30):
         mine.add(some(b"x" * 98, partition=0 if number < 20 else number % 3))
-        assert sum(one.size for one in mine._open.values()) == mine._open_bytes <= 250
+        assert sum(one.weight for one in mine._filling._open.values()) == mine._filling.bytes <= 2_500
     mine.finish()
     assert sum(sum(batches(cluster, "t", number)) for number in range(3)) == 30
 
@@ -101,7 +104,7 @@ def test_nothing_to_write(cluster: replog.Cluster) -> None:
     assert begun(cluster).finish() == Written(MINE, 0, ())
 
 
-@pytest.mark.parametrize("acks", [0, 1, "all"])
+@pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acknowledgements(cluster: replog.Cluster, acks: Any) -> None:
     sink = begun(cluster, acks=acks)
     sink.add(some(b"a"))
@@ -235,12 +238,14 @@ def test_a_client_that_is_closed(cluster: replog.Cluster) -> None:
 
 
 def test_guarantees() -> None:
-    assert check_guarantee("at-least-once", "guarantee") == "at-least-once"
-    for other in set(GUARANTEES) - {"at-least-once"}:
-        with pytest.raises(UsageError, match=f"guarantee is '{other}'; allowed is 'at-least-once'"):
-            check_guarantee(other, "guarantee")
+    for one in GUARANTEES:
+        assert check_guarantee("guarantee", one, "acks", -1) == one
+    assert check_guarantee("guarantee", "at-least-once", "acks", 0) == "at-least-once"
+    for one in ("exactly-once", "atomic"):
+        with pytest.raises(UsageError, match=f"acks is 1; {one} needs 'all'"):
+            check_guarantee("guarantee", one, "acks", 1)
     with pytest.raises(UsageError, match=r"deliveryGuarantee is 'at-lest-once'; .*did you mean 'at-least-once'"):
-        check_guarantee("at-lest-once", "deliveryGuarantee")
+        check_guarantee("deliveryGuarantee", "at-lest-once", "replog.acks", -1)
 
 
 def test_what_does_not_become_smaller_is_not_tried_for_a_while(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,14 +260,14 @@ def test_what_does_not_become_smaller_is_not_tried_for_a_while(cluster: replog.C
     small, large = b"x" * 2_000, bytes(n * n * 31 % 251 ^ n % 256 for n in range(256))
     for value, expected in ((large, [1] + [0] * 15 + [1] + [0] * 3), (small, [1] * 20)):
         tried.clear()
-        sink = delivery_of("at-least-once", acks="all", compression="lz4", batch_bytes=10).begin(cluster, MINE)
+        sink = delivery_of("at-least-once", acks=-1, compression="lz4", batch_bytes=10).begin(cluster, MINE)
         for _ in range(20):
             sink.add(some(value))
         sink.finish()
         assert tried == expected
     assert Counter(values(cluster, "t")) == {small: 20, large: 20}
     tried.clear()
-    sink = delivery_of("at-least-once", acks="all", compression=None, batch_bytes=10).begin(cluster, MINE)
+    sink = delivery_of("at-least-once", acks=-1, compression=None, batch_bytes=10).begin(cluster, MINE)
     sink.add(some(small))
     sink.finish()
     assert tried == [0]

@@ -65,7 +65,7 @@ def test_every_option_in_any_case() -> None:
     written = write(
         topic="t", includeHeaders="true", **{"replog.acks": "-1", "replog.partitioner": "murmur2", "replog.compression": "none"}
     )
-    assert (written.topic, written.include_headers, written.acks) == ("t", True, "all")
+    assert (written.topic, written.include_headers, written.acks) == ("t", True, -1)
     assert (written.partitioner, written.compression) == ("murmur2", None)
     assert write(**{"replog.acks": "1"}).acks == 1
     assert [include_headers(given) for given in ({}, {"INCLUDEHEADERS": "true"}, {"includeHeaders": "false"})] == [False, True, False]
@@ -141,10 +141,20 @@ def test_what_is_wrong_with_reading(options: dict[str, Any], streaming: bool, sa
     ("options", "says"),
     [
         ({"deliveryGuarantee": "exactly once"}, "deliveryGuarantee is 'exactly once'; allowed are .*; did you mean 'exactly-once'\\?"),
-        ({"txnAppId": "job"}, "option txnAppId needs txnVersion beside it"),
-        ({"txnVersion": "1"}, "option txnVersion needs txnAppId beside it"),
+        ({"txnAppId": "job"}, "txnAppId needs txnVersion beside it"),
+        ({"txnVersion": "1"}, "txnVersion needs txnAppId beside it"),
         ({"txnAppId": "job", "txnVersion": "-1"}, "option txnVersion is -1; allowed are 0 to"),
-        ({"txnAppId": "job", "txnVersion": "1"}, "txnAppId is for deliveryGuarantee 'exactly-once' and 'atomic'"),
+        ({"txnAppId": "job", "txnVersion": "1"}, "txnAppId is for 'exactly-once' and 'atomic'"),
+        (
+            {"txnAppId": "j" * 245, "txnVersion": "1", "deliveryGuarantee": "atomic"},
+            "txnAppId with the number .* has 256 bytes; allowed are 1 to 255",
+        ),
+        (
+            {"txnAppId": "job", "txnVersion": str(2**62), "deliveryGuarantee": "atomic"},
+            "txnVersion: version 4611686018427387904 of writer 'job/.*'; allowed are 0 to 4611686018427387903",
+        ),
+        ({"deliveryGuarantee": "exactly-once", "replog.acks": "1"}, "replog.acks is 1; exactly-once needs 'all'"),
+        ({"deliveryGuarantee": "atomic", "replog.acks": "0"}, "replog.acks is 0; atomic needs 'all'"),
         ({"subscribe": "t"}, "option subscribe is for reading, not for writing"),
         ({"topic": "a b"}, "topic name 'a b' has ' '"),
         ({"replog.acks": "2"}, "option replog.acks is '2'; allowed are 'all', '-1', '0', '1'"),

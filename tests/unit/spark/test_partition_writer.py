@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
@@ -15,9 +16,10 @@ from pyspark.sql import Row
 import replog
 from replog.client.partitioner import murmur2_partition
 from replog.errors import MessageTooLarge, UnknownTopicOrPartition, UsageError
-from replog.spark import PartitionWriter
+from replog.spark import PartitionWriter, partition_writer
+from replog.spark.at_least_once import AppendingSink
 from replog.spark.connections import close_clients
-from replog.spark.delivery import AppendingSink, Attempt
+from replog.spark.delivery import Attempt
 
 
 def writer(topic: str = "t", **how: Any) -> PartitionWriter:
@@ -124,15 +126,11 @@ def test_it_travels() -> None:
     made = writer(key=lambda row: row[:limit], config={"request_timeout_ms": 5_000}, batch_bytes=1_000)
     there = cloudpickle.loads(cloudpickle.dumps(made))
     assert there._columns.key("abcdef") == "abc"
-    assert (there.topic, there.job_id, there._connection, there._acks) == (made.topic, made.job_id, made._connection, made._acks)
+    assert (there.topic, there._connection, there._acks) == (made.topic, made._connection, made._acks)
     assert dict(there._connection.settings) == {"batch_bytes": 1_000, "request_timeout_ms": 5_000}
     plain = ForkingPickler.loads(bytes(ForkingPickler.dumps(writer(key="k"))))
     assert isinstance(plain, PartitionWriter)
     assert repr(plain) == "PartitionWriter('t', bootstrap='tcp://127.0.0.1:9', guarantee='at-least-once')"
-
-
-def test_each_has_a_job_of_its_own() -> None:
-    assert len({writer().job_id for _ in range(10)}) == 10
 
 
 @pytest.mark.parametrize(
@@ -142,16 +140,20 @@ def test_each_has_a_job_of_its_own() -> None:
         ({"bootstrap": "nobody"}, "nobody"),
         ({"key": 1.5}, "key is 1.5"),
         ({"format": "xml"}, "format is 'xml'; allowed are 'json', 'msgpack'"),
-        ({"acks": 2}, "acks is 2; allowed are 0, 1, \"all\""),
-        ({"guarantee": "exactly-once"}, "guarantee is 'exactly-once'; allowed is 'at-least-once'"),
+        ({"acks": 2}, 'acks is 2; allowed are 0, 1, "all"'),
+        ({"guarantee": "exactly-once", "acks": 1}, "acks is 1; exactly-once needs 'all'"),
+        ({"guarantee": "atomic"}, "guarantee 'atomic' needs a commit on the driver"),
         ({"guarantee": "once"}, "guarantee is 'once'"),
         ({"partitioner": "crc"}, "partitioner is 'crc'; allowed are 'crc32', 'murmur2'; did you mean 'crc32'"),
         ({"compression": "zstd"}, "compression is 'zstd'; allowed are 'lz4', None"),
         ({"batch_bytes": 1}, "batch_bytes is 1; allowed are 64 to"),
         ({"config": {"batch_byte": 1}}, "unknown configuration key 'batch_byte'; did you mean 'batch_bytes'"),
-        ({"job_id": "x"}, "job_id and version are for guarantee 'exactly-once' and 'atomic'"),
-        ({"version": 3}, "job_id and version are for guarantee 'exactly-once' and 'atomic'"),
-        ({"version": -1, "job_id": "x"}, "job_id and version are for"),
+        ({"txn_app_id": "x"}, "txn_app_id needs txn_version beside it"),
+        ({"txn_version": 3}, "txn_version needs txn_app_id beside it"),
+        ({"txn_app_id": "x", "txn_version": 3}, "txn_app_id is for 'exactly-once' and 'atomic'"),
+        ({"txn_app_id": "x", "txn_version": -1}, "txn_version is -1"),
+        ({"txn_app_id": "", "txn_version": 1}, "txn_app_id is ''"),
+        ({"txn_app_id": "j" * 245, "txn_version": 1, "guarantee": "exactly-once"}, "txn_app_id with the number .* allowed are 1 to 255"),
     ],
 )
 def test_what_it_refuses(how: dict[str, Any], said: str) -> None:
@@ -165,3 +167,29 @@ def test_a_cluster_that_nobody_reaches_is_named() -> None:
             writer(config={"request_timeout_ms": 200})([b"x"])
     finally:
         close_clients()
+
+
+def test_each_action_is_work_of_its_own_and_its_tasks_are_the_same(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_writer, "in_a_task", lambda: True)
+    made = writer(guarantee="exactly-once")
+    for one in (made, made, copy.copy(made), copy.deepcopy(made)):
+        packed = cloudpickle.dumps(one)
+        for _ in range(2):  # a task, and the task once more
+            there = cloudpickle.loads(packed)
+            there._write(cluster, Attempt(there._writer(), 0, 0, 0), iter([b"a", b"b"]))
+    assert len(list(cluster.read("t"))) == 4 * 2
+
+
+def test_a_name_makes_actions_the_same_work(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_writer, "in_a_task", lambda: True)
+    for version in (1, 1, 2, 1):
+        made = cloudpickle.loads(cloudpickle.dumps(writer(guarantee="exactly-once", txn_app_id="job", txn_version=version)))
+        made._write(cluster, Attempt(made._writer(), version, 0, 0), iter([b"%d" % version]))
+    assert [record.value for record in cluster.read("t")] == [b"1", b"2"]
+
+
+def test_calls_outside_of_spark_are_work_of_their_own(cluster: replog.Cluster) -> None:
+    there = copy.copy(writer(guarantee="exactly-once"))
+    for _ in range(2):
+        there._write(cluster, Attempt(there._writer(), 0, 0, 0), iter([b"a"]))
+    assert len(list(cluster.read("t"))) == 2

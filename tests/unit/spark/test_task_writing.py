@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 
 import replog
 from replog.errors import UnknownTopicOrPartition, UsageError
+from replog.spark.at_least_once import AppendingSink
 from replog.spark.batch_writing import BatchWriting
 from replog.spark.connections import close_clients
-from replog.spark.delivery import AppendingSink, Attempt, Written
+from replog.spark.delivery import Attempt, Written
 from replog.spark.options import WriteOptions
 from replog.spark.stream_writing import StreamWriting
 from replog.spark.task_writing import CommitMessage, write_task

@@ -15,11 +15,10 @@ from replog.errors import MessageTooLarge
 from replog.spark import PartitionWriter
 from replog.spark.columns import check_written_schema
 from replog.spark.connections import close_clients
-from replog.spark.delivery import Attempt
+from replog.spark.delivery import GUARANTEES, Attempt
 from replog.spark.options import WriteOptions
 from replog.spark.task_writing import delivery_for, write_task
 
-GUARANTEES = ("at-least-once",)
 LIMIT = 100_000
 
 
@@ -41,7 +40,7 @@ def written(cluster: replog.Cluster) -> list[tuple[Any, Any]]:
     return sorted((record.key, record.value) for record in cluster.read("t"))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("keys", [True, False])
 @pytest.mark.parametrize(("count", "size"), [(300, 1_000), (20, 60_000), (10_000, 20)])
 def test_rows_of_python(cluster: replog.Cluster, guarantee: Any, keys: bool, count: int, size: int) -> None:
@@ -64,7 +63,7 @@ def test_rows_of_arrow(cluster: replog.Cluster, guarantee: str, count: int, size
     assert written(cluster) == sorted(given)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_a_row_that_no_batch_holds(cluster: replog.Cluster, guarantee: Any) -> None:
     writer = PartitionWriter("t", bootstrap=cluster.endpoints, value=1, guarantee=guarantee)
     with pytest.raises(MessageTooLarge, match="max_batch_bytes"):
