@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from attrs import evolve
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from replog.model import TopicPartition
+from replog.model import PartitionId, TopicPartition
 from replog.spark.columns import check_read_schema
 from replog.spark.losses import Losses
 from replog.spark.offsets import Positions
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchReading", "read_partition", "within"]
+__all__ = ["BatchReading", "read_partition", "tasks"]
+
+_NO_LOG: Final = PartitionId(b"", 0, 0)
+"""Of a task that has nothing to read."""
 
 
 class BatchReading(Shipped, DataSourceReader):
@@ -43,8 +47,7 @@ class BatchReading(Shipped, DataSourceReader):
         options.end.check_named(places)
         held = lookup.held(places)
         start, stop = lookup.resolved(options.start, held), lookup.resolved(options.end, held)
-        ranges = within(held, start, stop, Losses(fail=options.fail_on_data_loss))
-        return [InputPartition(one) for one in split(ranges, options.min_partitions, options.max_records_per_partition)]
+        return tasks(options, held, start, stop, Losses(fail=options.fail_on_data_loss))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -56,13 +59,36 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     from replog.spark.ranges import read_range
 
     one = partition.value
-    if one is not None:  # Spark makes a task of None where there is nothing to read
+    if one is not None:  # a task that has nothing to read any more; Spark makes one where there is none at all
         with in_a_sentence():
             yield from read_range(options, one)
 
 
-def within(held: Mapping[TopicPartition, Held], start: Positions, stop: Positions, losses: Losses) -> list[OffsetRange]:
-    """The ranges [start, stop) as far as they are held; what is not is a loss."""
+def tasks(
+    options: ReadOptions, held: Mapping[TopicPartition, Held], start: Positions, stop: Positions, losses: Losses
+) -> list[InputPartition]:
+    """The ranges [start, stop) of all places in `stop`, cut as the options say, each as far as it is held; what is not is a loss.
+
+    They are cut by their offsets alone, and a task of which nothing is held any more keeps its number, with nothing to read: what is
+    planned again is sliced as before, whatever retention has done in between, and a writer tells its slices by their numbers.
+    """
+    kept = {one.place: one for one in _within(held, start, stop, losses)}
+    whole = []
+    for place in sorted(stop):
+        identity, epoch = (held[place].identity, held[place].leader_epoch) if place in held else (_NO_LOG, -1)
+        whole.append(OffsetRange(place, identity, start[place], max(start[place], stop[place]), epoch))
+    pieces = split(whole, options.min_partitions, options.max_records_per_partition)
+    return [InputPartition(_clipped(piece, kept.get(piece.place))) for piece in pieces]
+
+
+def _clipped(piece: OffsetRange, kept: OffsetRange | None) -> OffsetRange | None:
+    if kept is None:
+        return None
+    first, last = max(piece.start, kept.start), min(piece.stop, kept.stop)
+    return evolve(piece, start=first, stop=last) if first < last else None
+
+
+def _within(held: Mapping[TopicPartition, Held], start: Positions, stop: Positions, losses: Losses) -> list[OffsetRange]:
     ranges = []
     for place in sorted(held):
         has, first, last = held[place], start[place], stop[place]

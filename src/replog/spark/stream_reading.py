@@ -18,12 +18,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from replog.errors import ReplogError
 from replog.model import PartitionId, TopicPartition
-from replog.spark.batch_reading import read_partition, within
+from replog.spark.batch_reading import read_partition, tasks
 from replog.spark.columns import check_read_schema
 from replog.spark.losses import Losses
 from replog.spark.offsets import Positions, from_offsets, to_offsets
 from replog.spark.options import ReadOptions
-from replog.spark.planning import by_bytes, by_records, split
+from replog.spark.planning import by_bytes, by_records
 from replog.spark.positions import Held, Lookup
 from replog.spark.sentences import in_a_sentence
 from replog.spark.shipping import Shipped
@@ -143,11 +143,9 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, stop = from_offsets(start), from_offsets(end)
         held = Lookup(self._options).held(sorted(stop))
         kept = {}
+        stop = {place: offset for place, offset in stop.items() if begin.get(place, offset) < offset}  # a new one: see `_latest`
         for place in sorted(stop):
-            has, seen = held.get(place), self._seen.get(place)
-            first = begin.get(place, has.start if has is not None else 0)
-            if first >= stop[place]:
-                continue
+            has, seen, first = held.get(place), self._seen.get(place), begin[place]
             if has is None:
                 self._losses.lost(place, first, stop[place], _GONE)
             elif seen is not None and seen.identity != has.identity:
@@ -155,10 +153,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             else:
                 # Under the epoch in which the end was looked up: if another one has begun since, tasks find out what that means.
                 kept[place] = has if seen is None else has._replace(leader_epoch=seen.leader_epoch)
-                begin[place] = first
         self._see(kept)
-        ranges = within(kept, begin, stop, self._losses)
-        return [InputPartition(one) for one in split(ranges, self._options.min_partitions, self._options.max_records_per_partition)]
+        return tasks(self._options, kept, begin, stop, self._losses)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -211,13 +207,19 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         return back
 
     def _latest(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> Positions:
-        """The ends of what there is, or of what this run is to read."""
+        """The ends of what there is, or of what this run is to read.
+
+        A partition that is new is in one micro-batch with nothing to read: so its beginning is in the checkpoint, and the next one is
+        planned in the same way however often.
+        """
         latest: Positions = {}
         for place, has in held.items():
-            if self._target is None:
+            if place not in begin and (self._target is None or place in self._target):
+                latest[place] = has.start
+            elif self._target is None:
                 latest[place] = has.latest
             elif place in self._target:
-                latest[place] = max(min(has.latest, self._target[place]), begin.get(place, 0))
+                latest[place] = max(min(has.latest, self._target[place]), begin[place])
             elif place in begin:
                 latest[place] = begin[place]
         return latest

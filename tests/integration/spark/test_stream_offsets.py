@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
-from tests.integration.spark.reading import LONG_AGO_MS, ROLLING, append, latest, micro_batch, recreated, stream, trimmed
+from tests.integration.spark.reading import LONG_AGO_MS, ROLLING, append, latest, micro_batch, recreated, rows, stream, trimmed
 
 import replog
 from replog.errors import UnknownTopicOrPartition, UsageError
@@ -122,7 +122,10 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(cluster: replog
     append(cluster, ["b"], topic="t1", partition=1)
     append(cluster, ["c"], topic="t22")
     append(cluster, ["d"], topic="t22x")
-    end = latest(reader, start)
+    empty = latest(reader, start)  # where they begin is in the checkpoint before anything of them is read
+    assert empty == {"t1": {"0": 1, "1": 0}, "t22": {"0": 0}}
+    assert micro_batch(reader, start, empty) == micro_batch(stream(servers, subscribePattern="t[0-9]+"), start, empty) == []
+    start, end = empty, latest(reader, empty)
     assert end == {"t1": {"0": 1, "1": 1}, "t22": {"0": 1}}
     assert values(micro_batch(reader, start, end)) == ["b", "c"]
     assert values(micro_batch(stream(servers, subscribePattern="t[0-9]+"), start, end)) == ["b", "c"]
@@ -256,6 +259,25 @@ def test_what_is_trimmed_before_it_is_read(cluster: replog.Cluster, servers: str
             reader.partitions(start, end)
     else:
         assert values(micro_batch(reader, start, end)) == ["kept"]
+
+
+def test_a_replay_is_sliced_as_before_whatever_is_gone(cluster: replog.Cluster, servers: str) -> None:
+    """A writer tells the slices of a micro-batch by their numbers."""
+    for topic in ("a", "b", "c"):
+        cluster.create_topic(topic, **ROLLING)
+        append(cluster, [f"{topic}{n}" for n in range(8)], topic=topic, timestamp_ms=LONG_AGO_MS if topic != "c" else None)
+    append(cluster, ["b8", "b9"], topic="b")
+    how = {"subscribe": "a,b,c", "startingOffsets": "earliest", "failOnDataLoss": False, "maxRecordsPerPartition": 3}
+    reader = stream(servers, **how)
+    start = reader.initialOffset()
+    end = latest(reader, start)
+    before = [values(rows(reader, [task])) for task in reader.partitions(start, end)]
+    assert trimmed(cluster, "b") == 8
+    cluster.delete_topic("a")
+    again = stream(servers, **how)
+    after = [values(rows(again, [task])) for task in again.partitions(start, end)]
+    assert before[3:] == [["b0", "b1"], ["b2", "b3", "b4"], ["b5", "b6"], ["b7", "b8", "b9"], *before[7:]]
+    assert after == [[], [], [], [], [], [], ["b8", "b9"], *before[7:]]
 
 
 def test_what_is_trimmed_after_it_was_read_is_no_loss(cluster: replog.Cluster, servers: str) -> None:
