@@ -12,9 +12,9 @@ from replog.errors import UsageError
 from replog.spark.attempts import attempt
 from replog.spark.columns import check_written_schema
 from replog.spark.placing import partitions_of
+from replog.spark.sentences import in_a_sentence
 from replog.spark.shipping import Shipped
 from replog.spark.task_writing import CommitMessage, delivery_for, messages_of, write_task
-from replog.spark.telling import plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -39,18 +39,18 @@ class BatchWriting(Shipped, DataSourceArrowWriter):
             with options.connection.explained() as client:
                 partitions_of(client, options.topic)
 
-    @plainly
+    @in_a_sentence()
     def write(self, iterator: Iterator[Any]) -> CommitMessage:
         """One task: its rows as Arrow batches."""
         return write_task(self._options, self._columns, attempt(self._writer, self._version), iterator)
 
-    @plainly
+    @in_a_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Every task has ended well."""
         with self._options.connection.explained() as client:
             delivery_for(self._options).commit(client, messages_of(messages), self._version)
 
-    @plainly
+    @in_a_sentence()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """A task has failed for good, the job was cancelled, or the commit failed: perhaps after it took effect."""
         with self._options.connection.explained() as client:

@@ -20,8 +20,8 @@ from replog.spark.grouping import placed
 from replog.spark.guarantees import batch_bytes_of, check_guarantee, check_identity, delivery_of
 from replog.spark.placing import Topics, partitions_of, room_in
 from replog.spark.rows import RowColumns, Selector
+from replog.spark.sentences import in_a_sentence
 from replog.spark.shipping import Shipped
-from replog.spark.telling import plainly
 
 __all__ = ["PartitionWriter"]
 
@@ -89,7 +89,7 @@ class PartitionWriter(Shipped):
         self._connection = Connection.of(bootstrap, settings)
         self._compression = check_choice("compression", compression, ("lz4", None))
 
-    @plainly
+    @in_a_sentence()
     def __call__(self, rows: Iterable[Any]) -> None:
         """Write one partition."""
         with self._connection.explained() as client:

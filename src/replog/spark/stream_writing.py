@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from replog.errors import UsageError
 from replog.spark.attempts import streaming_attempt
 from replog.spark.columns import check_written_schema
+from replog.spark.sentences import in_a_sentence
 from replog.spark.shipping import Shipped
 from replog.spark.task_writing import CommitMessage, delivery_for, messages_of, write_task
-from replog.spark.telling import plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,18 +35,18 @@ class StreamWriting(Shipped, DataSourceStreamArrowWriter):
         self._columns = check_written_schema(schema, has_topic=options.topic is not None)
         self._options = options
 
-    @plainly
+    @in_a_sentence()
     def write(self, iterator: Iterator[Any]) -> CommitMessage:
         """One task of one micro-batch: its rows as Arrow batches."""
         return write_task(self._options, self._columns, streaming_attempt(), iterator)
 
-    @plainly
+    @in_a_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Every task of this micro-batch has ended well. Comes again, with other messages, if Spark replays it."""
         with self._options.connection.explained() as client:
             delivery_for(self._options).commit(client, messages_of(messages), batchId)
 
-    @plainly
+    @in_a_sentence()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """The micro-batch has failed: perhaps only its commit, after it took effect."""
         with self._options.connection.explained() as client:

@@ -97,8 +97,8 @@ class _PublishOp(PublishOp):
             return super().refused(code)
         text = (
             f"{self.topic}-{self.partition}: what was put aside there is gone: the partition has another leader since, or stage_expiry_ms "
-            "has passed. Nothing of it was published there; what other partitions have stays. When it is run again, a task, a micro-batch, or "
-            "a job with the same txnAppId and txnVersion writes what is missing"
+            "has passed. Nothing of it was published there; what other partitions have stays. When it is run again, a task, a micro-batch, "
+            "or a job with the same txnAppId and txnVersion writes what is missing"
         )
         error = rejection(code, text, topic=self.topic, partition=self.partition)
         assert isinstance(error, UnknownStage)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,9 +88,41 @@ def test_a_task_that_fails_leaves_nothing_to_be_sent(cluster: replog.Cluster, mo
     assert list(cluster.read("t")) == []
 
 
-def test_errors_come_without_the_frames_they_passed_through(cluster: replog.Cluster) -> None:
+def test_errors_reach_the_driver_as_a_sentence(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", types.SimpleNamespace(__spec__=types.SimpleNamespace(name="pyspark.daemon")))
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     made = BatchWriting(options(cluster), SCHEMA, False)
     cluster.delete_topic("t")
-    with pytest.raises(UnknownTopicOrPartition) as told:
+    with pytest.raises(UnknownTopicOrPartition):
         made.write(iter([batch("a")]))
-    assert len(told.traceback) == 2  # this function's, and the last one
+    assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"
+
+
+def test_the_default_stores_a_job_once_however_often_its_tasks_run(cluster: replog.Cluster) -> None:
+    for _ in range(2):
+        made = BatchWriting(options(cluster, deliveryGuarantee="exactly-once"), SCHEMA, False)
+        for _ in range(2):  # a task, and the task once more
+            messages = [cloudpickle.loads(cloudpickle.dumps(made)).write(iter([batch("a", "b")]))]
+        made.commit(messages)
+    assert sorted(record.text() for record in cluster.read("t")) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "atomic"])
+def test_a_job_that_is_run_again_under_its_name(cluster: replog.Cluster, guarantee: str) -> None:
+    for version, text in ((7, "a"), (7, "a"), (8, "b"), (6, "c")):
+        named = options(cluster, deliveryGuarantee=guarantee, txnAppId="nightly", txnVersion=str(version))
+        made = BatchWriting(named, SCHEMA, False)
+        made.commit([made.write(iter([batch(text)]))])
+    assert [record.text() for record in cluster.read("t")] == ["a", "b"]
+
+
+def test_a_job_that_failed_leaves_nothing_under_atomic(cluster: replog.Cluster) -> None:
+    made = BatchWriting(options(cluster, deliveryGuarantee="atomic"), SCHEMA, False)
+    made.abort([made.write(iter([batch("a")])), None])
+    assert list(cluster.read("t")) == []
+
+
+def test_a_stream_takes_no_name_of_ours(cluster: replog.Cluster) -> None:
+    named = options(cluster, deliveryGuarantee="exactly-once", txnAppId="nightly", txnVersion="1")
+    with pytest.raises(UsageError, match="txnAppId and txnVersion are for batches: a stream is told from others by its query id"):
+        StreamWriting(named, SCHEMA, False)
