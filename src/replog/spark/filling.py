@@ -12,10 +12,7 @@ from replog.spark.delivery import Place
 __all__ = ["Filling", "Open", "counted"]
 
 _CELLS_BYTES: Final = 512
-"""What the objects around cells take, so that rows that come one by one do not take many times the memory they seem to."""
-_SMALL_BYTES: Final = 4_096
-_SMALL_MAX: Final = 64
-"""So many small pieces are laid end to end as one."""
+"""What the objects around a piece of cells take."""
 
 
 @define
@@ -26,22 +23,16 @@ class Open:
     records: int = 0
     size: int = 0
     """Bytes of cells."""
-    weight: int = 0
-    """Bytes of memory."""
-    _small: int = 0
-    """How many of the last `several` are small."""
 
-    def add(self, cells: Cells) -> None:
-        """At the end."""
-        self.several.append(cells)
-        self.records += cells.records
-        self.size += cells.size
-        self.weight += cells.size + _CELLS_BYTES
-        self._small = self._small + 1 if cells.size <= _SMALL_BYTES else 0
-        if self._small == _SMALL_MAX:
-            self.several[-_SMALL_MAX:] = [_joined(self.several[-_SMALL_MAX:])]
-            self.weight -= (_SMALL_MAX - 1) * _CELLS_BYTES
-            self._small = 0
+    @property
+    def weight(self) -> int:
+        """Bytes of memory."""
+        return self.size + _CELLS_BYTES * len(self.several)
+
+    def join(self) -> None:
+        """The same as one piece."""
+        if len(self.several) > 1:
+            self.several = [_joined(self.several)]
 
 
 class Filling:
@@ -50,6 +41,7 @@ class Filling:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._open: dict[Place, Open] = {}
+        self._pieces = 0
         self.bytes = 0
         """Held in open batches."""
 
@@ -66,11 +58,15 @@ class Filling:
             found = None
         if found is None:
             found = self._open[place] = Open()
-        before = found.weight
-        found.add(cells)
-        self.bytes += found.weight - before
+        found.several.append(cells)
+        found.records += cells.records
+        found.size += cells.size
+        self.bytes += cells.size + _CELLS_BYTES
+        self._pieces += 1
         if found.size >= limit:
             leaving.append(self._taken(place))
+        if self.bytes > self._bytes_max and self._pieces * _CELLS_BYTES > self._bytes_max // 4 and self._pieces > 2 * len(self._open):
+            self._join()
         while self.bytes > self._bytes_max:
             leaving.append(self._taken(max(self._open, key=lambda one: self._open[one].weight)))
         return leaving
@@ -82,7 +78,15 @@ class Filling:
     def _taken(self, place: Place) -> tuple[Place, Open]:
         found = self._open.pop(place)
         self.bytes -= found.weight
+        self._pieces -= len(found.several)
         return place, found
+
+    def _join(self) -> None:
+        """Rows that come one by one for many partitions take more memory around them than they have: lay them end to end."""
+        for found in self._open.values():
+            found.join()
+        self._pieces = len(self._open)
+        self.bytes = sum(found.weight for found in self._open.values())
 
 
 def counted(records: dict[Place, int]) -> tuple[tuple[str, int, int], ...]:

@@ -53,7 +53,7 @@ class Work:
     def append(self, place: Place, several: Sequence[Cells]) -> None:
         """All that this version has for a partition, as one batch."""
         body = self._body(place, several, 0, self._marked)
-        self._outstanding.start(AppendOnceOp(*place, body, self._deadline_ms()), len(body), lambda base: None)
+        self._outstanding.start(_AppendOp(*place, body, self._deadline_ms()), len(body), lambda base: None)
 
     def stage(self, place: Place, attempt: str, number: int, several: Sequence[Cells], done: Callable[[Place], None]) -> None:
         """Put one piece aside; `done` is called if the version turns out to be in the partition already."""
@@ -88,7 +88,24 @@ class Work:
         return self._client._driver.now_ms() + timeout_ms
 
 
-class _PublishOp(PublishOp):
+class _InTurn:
+    """A partition takes one publication at a time, and nothing else meanwhile: other tasks' are done soon, so the pauses stay short."""
+
+    failures: int
+
+    def answered(self, core: Any, answer: Any, now_ms: int) -> int:
+        """As it is."""
+        code: int = super().answered(core, answer, now_ms)  # type: ignore[misc]
+        if code == Code.QUOTA_EXCEEDED:
+            self.failures = min(self.failures, 1)
+        return code
+
+
+class _AppendOp(_InTurn, AppendOnceOp):
+    pass
+
+
+class _PublishOp(_InTurn, PublishOp):
     """The same, with what a job can do about it when pieces are gone."""
 
     def refused(self, code: int) -> Any:

@@ -12,10 +12,11 @@ import pytest
 
 import replog
 from replog.errors import MessageTooLarge, NotEnoughReplicas, UnknownTopicOrPartition, UsageError
+from replog.records import RecordBatch, decode_records
 from replog.spark import appending, filling
 from replog.spark.appending import Appender
 from replog.spark.at_least_once import AtLeastOnce
-from replog.spark.cells import Cells, Placed, packed
+from replog.spark.cells import Cells, Placed, body_of, packed
 from replog.spark.connections import Connection
 from replog.spark.delivery import GUARANTEES, Attempt, Sink, Written
 from replog.spark.filling import Filling
@@ -98,6 +99,34 @@ def test_open_batches_together_are_bounded(cluster: replog.Cluster) -> None:
         assert sum(one.weight for one in mine._filling._open.values()) == mine._filling.bytes <= 2_500
     mine.finish()
     assert sum(sum(batches(cluster, "t", number)) for number in range(3)) == 30
+
+
+def test_rows_that_come_one_by_one_do_not_weigh_more_than_they_are(cluster: replog.Cluster) -> None:
+    """Else two thousand rows of thirty bytes would fill a megabyte, and leave in batches of a few rows."""
+    filling = Filling(100_000)
+    left = []
+    for number in range(2_000):
+        left += filling.add(some(b"%030d" % number, partition=number % 20), 1 << 20)
+        assert filling.bytes <= 100_000
+    assert left == []
+    rest = filling.rest()
+    assert (filling.bytes, len(rest)) == (0, 20)
+    for (_, partition), found in rest:
+        batch = RecordBatch(body_of(found.several, now_ms=0))
+        assert [record.value for record in decode_records(batch)] == [b"%030d" % number for number in range(partition, 2_000, 20)]
+
+
+def test_pieces_with_and_without_keys_are_joined(cluster: replog.Cluster) -> None:
+    filling = Filling(10_000)
+    for number in range(30):
+        value = packed([b"%d" % number])
+        key = packed([b"k%d" % number]) if number % 3 else None
+        filling.add(Placed("t", 0, Cells(1, len(value) + len(key or b""), value, key)), 1 << 20)
+    ((_, found),) = filling.rest()
+    assert len(found.several) < 20
+    batch = RecordBatch(body_of(found.several, now_ms=0))
+    expected = [(b"%d" % number, b"k%d" % number if number % 3 else None) for number in range(30)]
+    assert [(record.value, record.key) for record in decode_records(batch)] == expected
 
 
 def test_nothing_to_write(cluster: replog.Cluster) -> None:

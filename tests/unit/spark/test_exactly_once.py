@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 import replog
-from replog.errors import MessageTooLarge, UnknownStage, UsageError
+from replog.errors import Code, MessageTooLarge, UnknownStage, UsageError
+from replog.messages import ProducedEntry, Published
+from replog.model import PartitionId
 from replog.spark.cells import Cells, Placed, packed
 from replog.spark.delivery import Attempt, Sink, Written
 from replog.spark.exactly_once import ExactlyOnce
+from replog.spark.work import _AppendOp, _PublishOp
 
 MINE = Attempt("job", 5, 3, 17)
 SMALL = 5_000
@@ -201,3 +204,14 @@ def test_a_client_that_is_closed(cluster: replog.Cluster) -> None:
     sink.abandon()
     with pytest.raises(UsageError, match="closed"):
         begun(cluster)
+
+
+def test_who_waits_for_another_publication_asks_again_soon() -> None:
+    """Its turn comes when that has been appended, however often it has asked."""
+    refused = ProducedEntry(1, Code.QUOTA_EXCEEDED), Published(1, PartitionId(b"", 0, 0), Code.QUOTA_EXCEEDED)
+    one, other = _AppendOp("t", 0, b"", 0), _PublishOp("t", 0, 0, writer="job/3", version=5, attempts=[("a", 1)])
+    core: Any = None
+    for _ in range(20):
+        assert one.answered(core, refused[0], 0) == other.answered(core, refused[1], 0) == Code.QUOTA_EXCEEDED
+        one.failures, other.failures = one.failures + 1, other.failures + 1  # as the core counts
+    assert one.failures == other.failures == 2
