@@ -128,7 +128,7 @@ def test_write(benchmark: Any, capsys: Any, tmp_path: Path, count: int) -> None:
         spark = stack.enter_context(spark_session(tmp_path))
         spark.dataSource.register(NoOp)
         frame = rows_of(spark, ROWS)
-        options = {"replog.bootstrap.servers": servers, "deliveryGuarantee": "at-least-once", "topic": "t"}
+        options = {"replog.bootstrap.servers": servers, "topic": "t"}
 
         def arrow(**more: str) -> None:
             frame.write.format("replog").mode("append").options(**options, **more).save()
@@ -136,16 +136,28 @@ def test_write(benchmark: Any, capsys: Any, tmp_path: Path, count: int) -> None:
         def arrow_plain() -> None:
             arrow(**{"replog.compression": "none"})
 
+        def arrow_at_least_once() -> None:
+            arrow(deliveryGuarantee="at-least-once")
+
+        def arrow_atomic() -> None:
+            arrow(deliveryGuarantee="atomic")
+
         def arrow_no_op() -> None:
             frame.write.format("no_op_arrow").mode("append").save()
 
         def rows() -> None:
-            frame.foreachPartition(PartitionWriter("t", bootstrap=servers, key="key", value="value", guarantee="at-least-once"))
+            frame.foreachPartition(PartitionWriter("t", bootstrap=servers, key="key", value="value"))
 
         def rows_no_op() -> None:
             frame.foreachPartition(no_op)
 
-        jobs = {"arrow": (arrow, arrow_no_op), "arrow, not compressed": (arrow_plain, arrow_no_op), "rows": (rows, rows_no_op)}
+        jobs = {
+            "arrow": (arrow, arrow_no_op),
+            "arrow, at least once": (arrow_at_least_once, arrow_no_op),
+            "arrow, atomic": (arrow_atomic, arrow_no_op),
+            "arrow, not compressed": (arrow_plain, arrow_no_op),
+            "rows": (rows, rows_no_op),
+        }
         for name, both in jobs.items():
             ours, other = (Watched(job, pids) for job in both)
             pairs = in_turns(ours, other, ROUNDS)
@@ -182,8 +194,8 @@ def test_memory_of_a_worker(benchmark: Any, capsys: Any, tmp_path: Path, door: s
         client = stack.enter_context(replog.connect(process.endpoint))
         client.create_topic("t", partitions=PARTITIONS, segment_bytes=64 << 20, retention_bytes=256 << 20)
         spark = stack.enter_context(spark_session(tmp_path))
-        options = {"replog.bootstrap.servers": process.endpoint, "deliveryGuarantee": "at-least-once", "topic": "t"}
-        writer = PartitionWriter("t", bootstrap=process.endpoint, key="key", value="value", guarantee="at-least-once")
+        options = {"replog.bootstrap.servers": process.endpoint, "topic": "t"}
+        writer = PartitionWriter("t", bootstrap=process.endpoint, key="key", value="value")
         figures = {}
         for name, count in (("few", MANY // 100), ("many", MANY)):
             columns = ("cast(id % 1000 as string) as key", "lpad(cast(id as string), 100, '0') as value")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import replog
-from replog.errors import Code, MessageTooLarge, UnknownStage, UsageError
+from replog.errors import Code, MessageTooLarge, NotEnoughReplicas, TimedOut, UnknownStage, UsageError
 from replog.messages import ProducedEntry, Published
 from replog.model import PartitionId
 from replog.spark.cells import Cells, Placed, packed
@@ -204,6 +204,25 @@ def test_a_client_that_is_closed(cluster: replog.Cluster) -> None:
     sink.abandon()
     with pytest.raises(UsageError, match="closed"):
         begun(cluster)
+
+
+def test_what_is_under_way_is_bounded() -> None:
+    """Whoever writes faster than brokers take it waits: here for good, because a copy is missing."""
+    config = {"buffer_bytes": 20_000, "max_record_bytes": 10_000, "delivery_timeout_ms": 300}
+    with replog.Cluster(brokers=2, client_config=config) as cluster:
+        cluster.create_topic("t", partitions=4, min_isr=2)
+        cluster.stop_broker(2)
+        work = begun(cluster)._work
+
+        def append_all() -> None:
+            for partition in range(4):
+                work.append(("t", partition), [some(b"x" * 5_000).cells])
+                assert work._outstanding.bytes <= 20_000
+
+        with pytest.raises((NotEnoughReplicas, TimedOut)):
+            append_all()
+        work.give_up()
+        assert work._outstanding.bytes == 0
 
 
 def test_who_waits_for_another_publication_asks_again_soon() -> None:
