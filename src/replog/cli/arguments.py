@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from replog.client.arguments import Acks, Position
 
-__all__ = ["acks", "broker_id", "count", "filled", "number", "position", "seconds", "setting", "settings", "store"]
+__all__ = ["acks", "broker_id", "count", "filled", "interval", "number", "position", "seconds", "setting", "settings", "store"]
 
 _BROKER_ID_MAX: Final = 2**31 - 1
+_INTERVAL_S_MIN: Final = 0.1
+_INTERVAL_S_MAX: Final = 86_400
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,19}\.[0-9]{1,19}")
 
 
@@ -60,6 +62,14 @@ def seconds(text: str) -> float:
         value = -1.0
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 up")
+    return value
+
+
+def interval(text: str) -> float:
+    """Seconds between two looks, or until the last one: from 0.1 to a day."""
+    value = seconds(text)
+    if not _INTERVAL_S_MIN <= value <= _INTERVAL_S_MAX:
+        raise argparse.ArgumentTypeError(f"{text} s; allowed are {_INTERVAL_S_MIN} to {_INTERVAL_S_MAX}")
     return value
 
 

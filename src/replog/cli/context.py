@@ -8,12 +8,13 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from attrs import define
+from attrs import define, field
 
 from replog.cli.output import Output
+from replog.cli.spoken import nearest
 from replog.client.client import Client
 from replog.config import ClientConfig
-from replog.errors import UsageError
+from replog.errors import Code, Rejected, UsageError
 
 __all__ = ["BOOTSTRAP", "Context"]
 
@@ -33,6 +34,8 @@ class Context:
     stdin: BinaryIO
     given: Client | None = None
     """A client to use instead of connecting; it stays its owner's."""
+    hint: str = field(default="", init=False)
+    """What may have been meant where a refusal is about a name that nobody knows."""
 
     @property
     def timeout_s(self) -> float | None:
@@ -49,6 +52,17 @@ class Context:
     @contextlib.contextmanager
     def client(self) -> Iterator[Client]:
         """A client of the cluster that --bootstrap names. Raises UsageError if nothing does."""
+        with self._opened() as client:
+            try:
+                yield client
+            except Rejected as refused:
+                if refused.code == Code.UNKNOWN_TOPIC_OR_PARTITION and refused.topic is not None:
+                    topics = client._core.view.topics
+                    self.hint = "" if refused.topic in topics else nearest(refused.topic, topics)
+                raise
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Client]:
         if self.given is not None:
             yield self.given
             return

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import BAD, OK, UNREACHABLE
+from replog.cli.troubles import WRONG, troubles
 from replog.client.client import Client
 from replog.client.results import BrokerDescription
 from replog.client.view import View
-from replog.config import default_min_isr
 from replog.errors import Unavailable
 
 __all__ = ["health", "judge"]
 
 _SHOWN: Final = 20
 _EVERY_S: Final = 1.0
-
-_TROUBLES: Final = {
-    "leaderless": "without a leader: nothing can be read or appended",
-    "under_min_isr": "with fewer replicas in sync than min_isr: acks=all is refused",
-    "under_replicated": "with fewer replicas in sync than they have",
-}
+"""Between two looks, unless --watch says otherwise."""
+_LAST_S: Final = 1.0
+"""What the last look takes at most, when the time is up: none at all would always say that nobody answers."""
 
 
 def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
@@ -36,7 +34,7 @@ def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
         for _, b in sorted(view.brokers.items())
     ]
     serving = {b.broker_id for b in brokers if not b.fenced}
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _TROUBLES}
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in WRONG}
     count, needed = 0, set[int]()
     for name, topic in sorted(view.topics.items()):
         for number in topic.numbers():
@@ -44,13 +42,9 @@ def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
             count += 1
             needed.update(p.replicas)
             place = {"topic": name, "partition": number, "leader": p.leader, "replicas": list(p.replicas), "isr": list(p.isr)}
-            min_isr = topic.config.min_isr or default_min_isr(len(p.replicas))
-            for kind, holds in (
-                ("leaderless", p.leader is None),
-                ("under_min_isr", len(p.isr) < min_isr),
-                ("under_replicated", len(p.isr) < len(p.replicas)),
-            ):
-                if holds:
+            wrong = troubles(p, topic.config.min_isr)
+            for kind in found:
+                if kind in wrong:
                     found[kind].append(place)
     missing = sorted(needed - serving)
     controller = view.controller if view.controller in serving else None
@@ -72,34 +66,46 @@ def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
 
 
 def health(context: Context) -> int:
-    """Look once; with --watch again and again, and say what has changed."""
+    """Look once; with --watch again and again, and say what has changed; with --exit-when-healthy or --within until it is healthy."""
     asked = context.arguments
-    if not asked.watch and not asked.exit_when_healthy:
+    if asked.watch is None and not asked.exit_when_healthy and asked.within is None:
         try:
             with context.client() as client:
-                return _look(context, client)[0]
+                return _look(context, client, context.timeout_s)[0]
         except Unavailable as nobody:
             context.output.note(f"replog: nobody answers: {nobody}")
             return UNREACHABLE
+    every_s = _EVERY_S if asked.watch is None else asked.watch
+    give_up = None if asked.within is None else time.monotonic() + asked.within
+    until_healthy = asked.exit_when_healthy or give_up is not None
     rest, last = threading.Event(), ""
     with context.client() as client:
         while True:
+            limit_s = None if give_up is None else max(_LAST_S, give_up - time.monotonic())
             try:
-                status, last = _look(context, client, last)
+                status, last = _look(context, client, _least(context.timeout_s, limit_s), last)
             except Unavailable as nobody:
                 status = UNREACHABLE
                 if last != str(nobody):
                     context.output.note(f"replog: nobody answers: {nobody}")
                 last = str(nobody)
             context.output.flush()
-            if status == OK and asked.exit_when_healthy:
+            if status == OK and until_healthy:
                 return OK
-            rest.wait(_EVERY_S)
+            left_s = None if give_up is None else give_up - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return status
+            rest.wait(_least(every_s, left_s))
 
 
-def _look(context: Context, client: Client, last: str = "") -> tuple[int, str]:
+def _least(*limits_s: float | None) -> float | None:
+    """The shortest of the times that are limited."""
+    return min((limit for limit in limits_s if limit is not None), default=None)
+
+
+def _look(context: Context, client: Client, timeout_s: float | None, last: str = "") -> tuple[int, str]:
     """Ask, and show the answer if it is another one than `last`: (exit status, the answer)."""
-    report = judge(client._view(context.timeout_s), context.arguments.brokers)
+    report = judge(client._view(timeout_s), context.arguments.brokers)
     if str(report) != last:
         if context.output.is_json:
             context.output.json(report)
@@ -118,7 +124,7 @@ def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
     if report["missing_brokers"]:
         context.output.line(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
     context.output.line(f"{report['topics']} topics, {report['partitions']} partitions")
-    for kind, meaning in _TROUBLES.items():
+    for kind, meaning in WRONG.items():
         places = [f"{p['topic']}-{p['partition']}" for p in report[kind]]
         if places:
             more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""

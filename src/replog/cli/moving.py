@@ -14,7 +14,7 @@ __all__ = ["NOTHING", "Tally", "bar", "missing", "watch"]
 
 NOTHING: Final = "nothing is being reassigned"
 _LOOK_S: Final = 1.0
-"""Between two looks."""
+"""Between two looks, unless the command says otherwise."""
 _WIDTH: Final = 20
 _WIDTHS: Final = (10, 60)
 """The shortest and the longest bar."""
@@ -58,7 +58,7 @@ def bar(share: float, width: int = _WIDTH) -> str:
     return f"[{'#' * full}{'.' * (width - full)}] {int(share * 100):3} %"
 
 
-def watch(context: Context, client: Client) -> None:
+def watch(context: Context, client: Client, every_s: float | None = None) -> None:
     """Show it again and again, until nothing is left: JSON each time, or a line whenever it is another."""
     output, tally, rest, last = context.output, Tally(), threading.Event(), ""
     try:
@@ -70,7 +70,7 @@ def watch(context: Context, client: Client) -> None:
             elif last != (last := tally.line(found)):
                 output.line(last)
             output.flush()
-            rest.wait(_LOOK_S)
+            rest.wait(_LOOK_S if every_s is None else every_s)
         if output.is_live:
             output.live(tally.line([], output.width))
     finally:

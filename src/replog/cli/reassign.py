@@ -123,8 +123,8 @@ def _returning(context: Context, client: Client, places: set[tuple[str, int]]) -
 def status(context: Context) -> int:
     """What is queued and under way, and how far the joining replicas are."""
     with context.client() as client:
-        if context.arguments.watch:
-            watch(context, client)
+        if context.arguments.watch is not None:
+            watch(context, client, context.arguments.watch)
             return OK
         _show(context, client.reassignments(timeout_s=context.timeout_s))
     return OK

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["cannot", "spoken"]
+from replog.errors import Code, Rejected, ReplogError, Unavailable
+
+__all__ = ["cannot", "nearest", "next_step", "spoken"]
 
 _WORDS: Final = (
     (re.compile(r"\bsay insecure=True"), "give --insecure"),
@@ -31,3 +35,31 @@ def cannot(problem: OSError) -> str:
     """What could not be done with which file, without numbers that only a program knows."""
     why = problem.strerror or spoken(str(problem))
     return why if problem.filename is None else f"{problem.filename}: {why}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question behind a name that nobody knows: whether the nearest known one was meant. Empty if none is near."""
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+_STEPS: Final = {
+    Code.LEADER_NOT_AVAILABLE: "replog explain {topic} says why",
+    Code.NOT_ENOUGH_REPLICAS: "replog explain {topic} says who is missing, and why",
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "replog explain {topic} says who is missing, and why",
+    Code.OFFSET_OUT_OF_RANGE: "replog topic describe {topic} says which offsets there are; --start earliest takes the first",
+    Code.REASSIGNMENT_IN_PROGRESS: "replog reassign status shows it, replog reassign cancel takes it back",
+    Code.BROKER_ID_NOT_REGISTERED: "replog health says which brokers there are",
+}
+_UNREACHED: Final = "see whether a broker runs there; --bootstrap names others, --timeout waits for longer"
+
+
+def next_step(problem: ReplogError) -> str:
+    """What somebody at a terminal may do about it; empty where the problem says so itself."""
+    if isinstance(problem, Unavailable):
+        return _UNREACHED
+    if not isinstance(problem, Rejected):
+        return ""
+    if problem.code == Code.UNKNOWN_TOPIC_OR_PARTITION and problem.partition is None:
+        return "replog topic list names the topics there are, replog topic create makes one"
+    return _STEPS.get(problem.code, "").format(topic=problem.topic or "TOPIC")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
+from attrs import evolve
+
 from replog.cli.context import Context
 from replog.cli.exits import OK
+from replog.cli.troubles import MEANINGS, troubles
+from replog.client.client import Client
 from replog.client.results import TopicDescription
+from replog.errors import UnknownTopicOrPartition
 
 __all__ = ["create", "delete", "describe", "list_topics"]
 
@@ -33,8 +41,9 @@ def list_topics(context: Context) -> int:
     for name in sorted(topics):
         partitions = topics[name].partitions.values()
         copies = max((len(p.replicas) for p in partitions), default=0)
-        lacking = sum(len(p.isr) < len(p.replicas) for p in partitions)
-        rows.append((name, len(partitions), copies, lacking, sum(p.leader is None for p in partitions)))
+        wrong = [troubles(p, topics[name].config.min_isr) for p in partitions]
+        counts = (sum(kind in found for found in wrong) for kind in ("under_replicated", "leaderless"))
+        rows.append((name, len(partitions), copies, *counts))
     head = ("topic", "partitions", "replicas", "under_replicated", "leaderless")
     if context.output.is_json:
         context.output.json([dict(zip(head, row, strict=True)) for row in rows])
@@ -46,14 +55,53 @@ def list_topics(context: Context) -> int:
 
 
 def describe(context: Context) -> int:
-    """One topic: leader, epoch, replicas, in-sync set and offsets of each partition."""
+    """A topic, or all of them: leader, epoch, replicas, in-sync set and offsets of each partition, or of those that are chosen."""
+    asked, output = context.arguments, context.output
+    kinds = [kind for kind in MEANINGS if getattr(asked, kind)]
     with context.client() as client:
-        show(context, client.describe(context.arguments.topic, timeout_s=context.timeout_s))
+        if asked.topic is not None:
+            found = [client.describe(asked.topic, timeout_s=context.timeout_s)]
+        else:
+            found = []
+            for name in _with_some(context, client, kinds):
+                with suppress(UnknownTopicOrPartition):  # deleted since
+                    found.append(client.describe(name, timeout_s=context.timeout_s))
+    chosen = [_chosen(topic, kinds) for topic in found]
+    if asked.topic is None:
+        chosen = [topic for topic in chosen if topic.partitions or not kinds]
+    if output.is_json:
+        output.json(chosen[0].to_dict() if asked.topic is not None else [topic.to_dict() for topic in chosen])
+        return OK
+    shown = [topic for topic in chosen if topic.partitions]
+    for at, topic in enumerate(shown):
+        if at:
+            output.line("")
+        show(context, topic, of=len(next(one.partitions for one in found if one.topic == topic.topic)))
+    if not shown:
+        output.note(f"no partition {' or '.join(MEANINGS[kind].partition(':')[0] for kind in kinds)}" if kinds else "there are no topics")
     return OK
 
 
-def show(context: Context, topic: TopicDescription) -> None:
-    """A topic, in the format asked for."""
+def _with_some(context: Context, client: Client, kinds: Sequence[str]) -> list[str]:
+    """The topics of which some partition is chosen, by name: the others are not asked for their offsets."""
+    topics = client._view(context.timeout_s).topics
+    return sorted(
+        name
+        for name, topic in topics.items()
+        if not kinds or any(troubles(p, topic.config.min_isr).intersection(kinds) for p in topic.partitions.values())
+    )
+
+
+def _chosen(topic: TopicDescription, kinds: Sequence[str]) -> TopicDescription:
+    """The topic with those of its partitions with one of these troubles; with all of them if none is named."""
+    if not kinds:
+        return topic
+    min_isr = topic.config.get("min_isr")
+    return evolve(topic, partitions=tuple(p for p in topic.partitions if troubles(p, min_isr).intersection(kinds)))
+
+
+def show(context: Context, topic: TopicDescription, *, of: int | None = None) -> None:
+    """A topic, in the format asked for; `of` how many partitions it has, if it is shown with some of them."""
     if context.output.is_json:
         context.output.json(topic.to_dict())
         return
@@ -64,7 +112,9 @@ def show(context: Context, topic: TopicDescription) -> None:
     ]
     config = "".join(f", {key}={value}" for key, value in sorted(topic.config.items()))
     count = len(topic.partitions)
-    context.output.table(head, rows, f"{topic.topic} ({count} partition{'' if count == 1 else 's'}{config})")
+    total = count if of is None else of
+    some = f"{count} of " if count < total else ""
+    context.output.table(head, rows, f"{topic.topic} ({some}{total} partition{'' if total == 1 else 's'}{config})")
 
 
 def delete(context: Context) -> int:

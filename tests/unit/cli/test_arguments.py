@@ -11,9 +11,9 @@ import pytest
 
 from replog.cli import arguments as parse
 from replog.cli import main
-from replog.cli.command import make_parser
 from replog.cli.context import Context
 from replog.cli.exits import exit_of
+from replog.cli.grammar import make_parser
 from replog.cli.output import Output
 from replog.errors import LogCorrupt, ReplogError, TimedOut, Unavailable, UsageError, rejection
 
@@ -25,6 +25,8 @@ from replog.errors import LogCorrupt, ReplogError, TimedOut, Unavailable, UsageE
         (parse.number, "0", 0),
         (parse.count, "7", 7),
         (parse.seconds, "0.5", 0.5),
+        (parse.interval, "0.1", 0.1),
+        (parse.interval, "86400", 86_400.0),
         (parse.acks, "all", "all"),
         (parse.acks, "-1", "all"),
         (parse.acks, "0", 0),
@@ -61,6 +63,8 @@ def test_taken(function: Any, text: str, value: object) -> None:
         (parse.number, "9" * 20, "999"),
         (parse.count, "0", "at least 1"),
         (parse.seconds, "nan", "nan"),
+        (parse.interval, "-1", "-1"),
+        (parse.interval, "inf", "0.1 to 86400"),
         (parse.seconds, "soon", "soon"),
         (parse.acks, "2", "0, 1, all"),
         (parse.position, "yesterday", "earliest, latest, an offset, or a time"),
@@ -96,11 +100,24 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "COMMAND"),
+        (["--format", "json"], "COMMAND"),
         (["frobnicate"], "frobnicate"),
+        (["tpoic", "list"], "'tpoic' is not one of broker, "),
+        (["tpoic", "list"], "; did you mean 'topic'?"),
+        (["topic", "descibe", "t"], "; did you mean 'describe'?"),
+        (["topic", "list", "--fromat", "json"], "unrecognized arguments: --fromat json; did you mean '--format'?"),
+        (["topic", "list", "--fromat=json"], "did you mean '--format'?"),
+        (["topic", "list", "x"], "replog topic list: error: unrecognized arguments: x\n"),
+        (["topic", "list", "--format", "jsn"], "'jsn' is not one of table, json; did you mean 'json'?"),
+        (["topic", "lst"], "next: replog topic --help\n"),
+        (["health", "--watch", "0"], "--watch: 0 s; allowed are 0.1 to 86400"),
+        (["health", "--within", "0"], "--within: 0 s; allowed are 0.1 to 86400"),
+        (["controller", "--watch", "0.09"], "--watch: 0.09 s; allowed are 0.1 to 86400"),
+        (["reassign", "status", "--watch", "86401"], "--watch: 86401 s; allowed are 0.1 to 86400"),
+        (["read", "t", "-e", "-f"], "-f/--follow: not allowed with argument -e/--exit"),
         (["topic"], "VERB"),
         (["read"], "topic"),
-        (["produce", "t", "-k", ""], "-k/--key-separator: '' is empty"),
+        (["produce", "t", "-k", ""], "-k/-K/--key-separator: '' is empty"),
         (["topic", "list", "-b", ""], "-b/--bootstrap: '' is empty"),
         (["read", "t", "--start", "soon"], "soon"),
         (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice"),

@@ -113,6 +113,28 @@ def test_watching_ends_when_it_is_healthy(monkeypatch: pytest.MonkeyPatch) -> No
     assert ran.lines[0] == "healthy: cluster c"
 
 
+@pytest.mark.parametrize("more", [(), ("--watch", "0.1"), ("--exit-when-healthy",)])
+def test_within_a_time_it_is_healthy_or_the_last_look_says_how_it_is(run: Run, cluster: replog.Cluster, more: tuple[str, ...]) -> None:
+    cluster.create_topic("t")
+    assert run("health", "--within", "60", *more).status == 0
+    cluster.kill_broker(3)
+    ill = run("health", "--within", "0.3", *more)
+    assert (ill.status, ill.stdout.count("NOT healthy"), ill.stderr) == (1, 1, "")
+
+
+def test_nobody_within_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.cli.health._EVERY_S", 0)
+
+    class Never(Nobody):
+        def _view(self, timeout_s: float | None) -> View:
+            assert timeout_s is not None
+            assert timeout_s <= 1
+            raise TimedOut("nobody there")
+
+    ran = run_with(Never(), "health", "--within", "0.1")  # type: ignore[arg-type]
+    assert (ran.status, ran.stdout, ran.stderr) == (2, "", "replog: nobody answers: nobody there\n")
+
+
 def test_an_interrupt_ends_it_with_130() -> None:
     stderr = io.StringIO()
     interrupted = Nobody(KeyboardInterrupt())  # type: ignore[arg-type]

@@ -48,6 +48,7 @@ def test_elect(run: Run, cluster: replog.Cluster) -> None:
     (("elect", "t:x"), 2, "'x' is not the number"),
     (("elect", "none"), 3, "unknown topic"),
     (("topic", "explain", "none"), 3, "unknown topic"),
+    (("explain", "none"), 3, "unknown topic"),
     (("topic", "explain", "t", "7"), 3, "has no partition 7; it has 2"),
     (("broker", "drain", "9"), 3, "registered are 1, 2, 3"),
     (("broker", "drain", "x"), 2, "not a whole number"),
@@ -80,8 +81,9 @@ def test_explain(run: Run, cluster: replog.Cluster) -> None:
     assert told.status == 0
     assert told.lines[0] == "Broker 2 leads t-0, in epoch 0."
     assert told.lines[2:] == ["In sync are brokers 2, 1, 3: 3 of 3 replicas; min_isr is 2.", "The leader has 1 record."]
+    assert run("explain", "t", "0") == told
     cluster.kill_broker(2)
-    both = run("topic", "explain", "t")
+    both = run("explain", "t")
     assert both.stdout.count("Broker 2 is not in sync: it is not registered") == 2
     assert "\n\nBroker 1 leads t-1" in both.stdout
     (plain,) = run("topic", "explain", "t", "1", "--format", "json").json

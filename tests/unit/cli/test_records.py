@@ -77,7 +77,17 @@ class Unread(io.BytesIO):
 def test_an_unknown_topic_is_refused_before_stdin_is_read(cluster: replog.Cluster) -> None:
     stderr = io.StringIO()
     assert main(["produce", "missing"], client=cluster, stdin=Unread(b"x\n"), stdout=io.BytesIO(), stderr=stderr) == 3
-    assert stderr.getvalue() == "replog: unknown topic 'missing'; there are no topics yet\n"
+    cause, step = stderr.getvalue().splitlines()
+    assert cause == "replog: unknown topic 'missing'; there are no topics yet"
+    assert step == "next: replog topic list names the topics there are, replog topic create makes one"
+
+
+def test_the_nearest_topic_is_named(run: Run, topic: str, cluster: replog.Cluster) -> None:
+    cluster.create_topic("orders")
+    told = run("read", "oders").stderr.splitlines()[0]
+    assert told == "replog: unknown topic 'oders'; known topics are orders, t; did you mean 'orders'?"
+    assert "did you mean" not in run("read", "zzz").stderr
+    assert "did you mean" not in run("read", "orders", "-p", "7").stderr
 
 
 class Slow(io.RawIOBase):
@@ -109,11 +119,13 @@ def test_read_shows_what_is_asked_for(run: Run, topic: str, cluster: replog.Clus
     cluster.append(topic, 0, [replog.Record("one", key="k"), replog.Record(None, key="gone"), "three"])
     cluster.append(topic, 1, ["four"])
     assert run("read", topic).stdout == "one\n\nthree\nfour\n"
-    assert run("read", topic, "--keys").stdout == "k\tone\ngone\t\n\tthree\n\tfour\n"
+    for keys in ("--keys", "-K"):
+        assert run("read", topic, keys, "-e").stdout == "k\tone\ngone\t\n\tthree\n\tfour\n"
     assert run("read", topic, "--offsets").lines == ["0\t0\tone", "0\t1\t", "0\t2\tthree", "1\t0\tfour"]
     assert run("read", topic, "--offsets", "--keys", "-p", "1").lines == ["1\t0\t\tfour"]
     assert run("read", topic, "-p", "1", "-p", "0", "-n", "2").stdout == "one\n\n"
     assert run("read", topic, "-n", "0").stdout == ""
+    assert run("read", topic, "-c", "1").stdout == "one\n"
     assert run("read", topic, "--start", "latest").stdout == ""
     assert run("read", topic, "-p", "0", "--start", "2").stdout == "three\n"
 

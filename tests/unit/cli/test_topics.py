@@ -91,3 +91,49 @@ def test_a_person_is_asked(cluster: replog.Cluster, words: tuple[str, ...], type
     assert ended == status
     assert cluster.topics() == ([] if status == 0 else ["orders"])
     assert ("0 records? Type the name" in stderr.getvalue()) == (not words)
+
+
+def test_all_topics_are_described_where_none_is_named(run: Run) -> None:
+    none = run("topic", "describe")
+    assert (none.status, none.stdout, none.stderr) == (0, "", "there are no topics\n")
+    one, two = (run("topic", "create", name, "-p", count).stdout for name, count in (("a", "1"), ("b", "2")))
+    assert run("topic", "describe").stdout == f"{one}\n{two}"
+    assert [topic["topic"] for topic in run("topic", "describe", "--format", "json").json] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("option", "down", "listed"),
+    [
+        ("--under-replicated", (3,), ["three-0", "three-1"]),
+        ("--under-replicated", (), []),
+        ("--at-min-isr", (3,), ["one-0", "three-0", "three-1"]),
+        ("--at-min-isr", (), ["one-0"]),
+        ("--under-min-isr", (3,), []),
+        ("--under-min-isr", (2, 3), ["three-0", "three-1"]),
+        ("--unavailable", (1,), ["one-0"]),
+        ("--leaderless", (1,), ["one-0"]),
+        ("--unavailable", (3,), []),
+    ],
+)
+def test_partitions_in_trouble(run: Run, cluster: replog.Cluster, option: str, down: tuple[int, ...], listed: list[str]) -> None:
+    cluster.create_topic("one", assignment={0: [1]})
+    cluster.create_topic("three", partitions=2, min_isr=2)
+    for broker in down:
+        cluster.kill_broker(broker)
+    asked = run("topic", "describe", option, "--format", "json")
+    assert asked.status == 0
+    assert [f"{topic['topic']}-{p['partition']}" for topic in asked.json for p in topic["partitions"]] == listed
+    within = [name for name in listed if name.startswith("three")]
+    plain = run("topic", "describe", "three", option, "--format", "json").json
+    assert [f"three-{p['partition']}" for p in plain["partitions"]] == within, "one topic is one object, whatever is left of it"
+    table = run("topic", "describe", option)
+    assert (table.stdout == "", table.stderr.startswith("no partition with")) == (not listed, not listed)
+
+
+def test_some_partitions_say_of_how_many(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2], 1: [2, 3], 2: [1, 3]}, min_isr=1)
+    cluster.kill_broker(3)
+    lacking = run("topic", "describe", "t", "--under-replicated")
+    assert (lacking.lines[0], [line.split()[0] for line in lacking.lines[2:]]) == ("t (2 of 3 partitions, min_isr=1)", ["1", "2"])
+    both = run("topic", "describe", "t", "--under-replicated", "--unavailable")
+    assert both.lines == lacking.lines, "any of them"
