@@ -77,6 +77,9 @@ def make_parser() -> argparse.ArgumentParser:
     command(commands, "controller", "controller:controller", "which broker decides, since which epoch").add_argument(
         "--watch", **_WATCH, help="go on, and tell each change and when it was seen"
     )
+    top = command(commands, "top", "rates:top", "how much is appended, by topic and by broker that leads")
+    top.add_argument("--interval", type=parse.interval, default=2.0, metavar="SECONDS", help="between two looks (default: %(default)g)")
+    top.add_argument("--once", action="store_true", help="end after two looks")
     _topic(noun("topic", "make, describe, change and delete topics"))
     _explain(command(commands, "explain", "leaders:explain", "why partitions are as they are, and what can be done"))
     _reassign(noun("reassign", "move partitions to other brokers"))

@@ -44,6 +44,11 @@ class Output:
         """Columns of the terminal that one line may take. The last one is left out: some terminals begin the next line there."""
         return max(shutil.get_terminal_size().columns - 1, 1)
 
+    @property
+    def height(self) -> int:
+        """Lines of the terminal."""
+        return shutil.get_terminal_size().lines
+
     def live(self, text: str) -> None:
         """A line in the place of the one before it, cut where the terminal ends. Raises OutputClosed or OutputFailed."""
         self.data(f"\r{text[: self.width].ljust(self.width)}".encode())
