@@ -68,7 +68,7 @@ def _run(place: str, context: Context) -> int:
     except ReplogError as problem:
         context.output.flush()
         context.output.note(f"replog: {spoken(str(problem))}{context.hint}")
-        if step := next_step(problem):
+        if step := next_step(problem, of=module):
             context.output.note(f"next: {step}")
         status = exit_of(problem)
         return UNREACHABLE if module == "health" and status > BAD else status

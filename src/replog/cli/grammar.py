@@ -87,6 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
     _produce(command(commands, "produce", "records:produce", "append a record for each line of stdin"))
     _read(command(commands, "read", "records:read", "print records"))
     _log(noun("log", "look at a broker's files"))
+    _store(noun("store", "look at the metadata store, without writing"))
     command(commands, "help", "overview:show", "the commands, on one screen")
     return parser
 
@@ -222,3 +223,15 @@ def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
         where = "a broker's data directory, one of its log folders, or the folder of a Cluster"
         parser.add_argument("folder", type=parse.filled, metavar="DIR", help=where)
         parser.add_argument("--topic", type=parse.filled, help="only this one")
+
+
+def _store(command: Callable[..., argparse.ArgumentParser]) -> None:
+    some = command("list", "stores:list_nodes", "the nodes below a path, with their values")
+    some.add_argument("-r", "--recursive", action="store_true", help="and what is below them")
+    one = command("get", "stores:get", "one node, with its value")
+    one.add_argument("--raw", action="store_true", help="just the bytes of the value, as they are")
+    for parser, optional in ((some, True), (one, False)):
+        more: dict[str, Any] = {"nargs": "?", "default": "/"} if optional else {}
+        parser.add_argument("path", metavar="PATH", help="such as /brokers/ids" + (" (default: /)" if optional else ""), **more)
+        where = "file://PATH or zookeeper://HOSTS/CHROOT, as its brokers were given it"
+        parser.add_argument("--store", type=parse.store, required=True, metavar="URL", help=where)

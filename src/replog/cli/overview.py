@@ -16,7 +16,7 @@ GROUPS: Final = {
     "cluster": ("broker", "health", "controller", "top"),
     "topics": ("topic", "explain", "reassign", "elect"),
     "records": ("produce", "read"),
-    "files": ("log",),
+    "files": ("log", "store"),
     "shell": ("help",),
 }
 """Which command is shown under which heading."""

@@ -54,10 +54,10 @@ _STEPS: Final = {
 _UNREACHED: Final = "see whether a broker runs there; --bootstrap names others, --timeout waits for longer"
 
 
-def next_step(problem: ReplogError) -> str:
-    """What somebody at a terminal may do about it; empty where the problem says so itself."""
+def next_step(problem: ReplogError, of: str = "") -> str:
+    """What somebody at a terminal may do about what a command in the module `of` raised; empty where the problem says so itself."""
     if isinstance(problem, Unavailable):
-        return _UNREACHED
+        return {"broker": "", "stores": "see whether the store is up; --timeout waits for longer"}.get(of, _UNREACHED)
     if not isinstance(problem, Rejected):
         return ""
     if problem.code == Code.UNKNOWN_TOPIC_OR_PARTITION and problem.partition is None:
