@@ -1,7 +1,8 @@
 """Reading the files of a stopped or running broker: without a lock, and without changing a byte.
 
-A broker may be appending, cutting and removing while this looks. So what is torn at the end of a log is no damage, and a
-log in which something seems damaged is read again until two readings agree.
+A broker may be appending, cutting and removing while this looks. So what is torn at the end of a log is no damage, and where
+something seems damaged the directory is looked at again, what it says of the log included, and the log is read again: damage is what
+two readings in a row find. What the disk does not give is told apart from damage, and keeps nothing else from being read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
 
 from attrs import define, field, frozen
 
@@ -18,6 +20,7 @@ from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, UsageError
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import read_file, unpack, unseal
+from replog.log.directory import FORMAT
 from replog.log.files import Fs
 from replog.log.loss import Life
 from replog.log.scan import valid_batch_follows
@@ -27,7 +30,7 @@ from replog.log.verify import Verifier
 from replog.model import PartitionId
 from replog.records import HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
-__all__ = ["Copy", "Damage", "Place", "Report", "batches", "examine", "find"]
+__all__ = ["Copy", "Damage", "Place", "Report", "Unread", "batches", "examine", "find", "size_of"]
 
 _FOLDER: Final = re.compile(r"([0-9a-f]{32})-([0-9]+)-([0-9]+)")
 _BROKER: Final = re.compile(r"broker-[1-9][0-9]*")
@@ -65,6 +68,21 @@ class Damage:
 
 
 @frozen
+class Unread:
+    """A file that the disk does not give: nobody knows whether it is intact."""
+
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.reason}"
+
+
+def _unread(file: str, problem: OSError) -> Unread:
+    return Unread(file, problem.strerror or str(problem))
+
+
+@frozen
 class Copy:
     """One log, and what its directory says of it."""
 
@@ -91,6 +109,17 @@ class Place:
     path: str
     copies: list[Copy] = field(factory=list)
     damages: list[Damage] = field(factory=list)
+    unread: list[Unread] = field(factory=list)
+    changing: bool = False
+    """No two looks agreed."""
+
+    def now(self, copy: Copy) -> Copy | None:
+        """A log as it is known here at this moment; None if it is not there any more: it was deleted."""
+        try:
+            copies = [one for place in find(self.path) for one in place.copies]
+        except UsageError:  # all of it has gone
+            return None
+        return next((one for one in copies if one.identity == copy.identity), None)
 
 
 class Part(NamedTuple):
@@ -114,6 +143,22 @@ class Report:
     damages: list[Damage] = field(factory=list)
     unfinished: Damage | None = None
     """An unfinished write at the very end: the next start of the broker cuts it off."""
+    unread: list[Unread] = field(factory=list)
+    gone: bool = False
+    """It was deleted while it was read."""
+    changing: bool = False
+    """Its broker changed it under every reading, so that no two agreed: not all of it is verified."""
+
+    @property
+    def state(self) -> str:
+        """In one word, or two."""
+        if self.damages:
+            return "DAMAGED"
+        if self.unread:
+            return "UNREADABLE"
+        if self.gone or self.changing:
+            return "deleted meanwhile" if self.gone else "changing"
+        return "intact" if self.unfinished is None else "unfinished write"
 
     @property
     def size(self) -> int:
@@ -173,34 +218,81 @@ def _alone(path: str, names: list[str]) -> Place:
 
 
 def _directory(path: str) -> Place:
-    """A data directory. The folders are listed first: whatever is made meanwhile is in the catalogue before it has one."""
+    """A data directory; again where something seems damaged, because a broker may have changed it meanwhile."""
+    return _standing(lambda: _look(path))
+
+
+_Seen = TypeVar("_Seen", Place, "Report")
+
+
+def _standing(look: Callable[[], _Seen]) -> _Seen:
+    """What a look finds, with those damages that the next one finds as well. If no two in a row agree on any, there are none."""
+    before: list[Damage] = []
+    for _ in range(_READINGS_MAX):
+        found = look()
+        stands = [damage for damage in found.damages if damage in before]
+        if stands or not found.damages:
+            found.damages = stands
+            return found
+        before = found.damages
+    found.damages, found.changing = [], True
+    return found
+
+
+def _look(path: str) -> Place:
+    """One look. The folders are listed first: whatever is made meanwhile is in the catalogue before it has one."""
     place = Place(path)
     try:
         folders = FS.listdir(f"{path}/logs")
     except FileNotFoundError:
         folders = []
+    except OSError as problem:
+        folders = []
+        place.unread.append(_unread(f"{path}/logs", problem))
+    _check_format(path, _plain(place, "meta"), missing=place)
     checkpoint = _plain(place, "checkpoint")
     clean = _plain(place, "clean")
     life = Life.from_plain(_plain(place, "life"))
-    if _plain(place, "meta") is None and not place.damages:
-        place.damages.append(Damage(f"{path}/meta", 0, "the file is missing"))
-    try:
-        catalogue = _Catalogue.load(FS, path)
-    except LogCorrupt as corrupt:
-        found = re.search(r"at byte ([0-9]+)", str(corrupt))
-        place.damages.append(Damage(f"{path}/catalogue", int(found[1]) if found else 0, str(corrupt)))
-        catalogue = _Catalogue(FS, path)
-        catalogue.quarantined = {_identity(name): 0 for name in folders if _FOLDER.fullmatch(name)}  # it cannot say what is in it
     flushed = {PartitionId(*entry[:3]): entry[5] for entry in checkpoint or ()}
     flushed |= {} if clean is None else {PartitionId(*entry[:3]): entry[3][1] for entry in clean[1]}
     power = clean is None and (life.flush_failed or life.boot_id != FS.boot_id())
-    for identity, entry in sorted(catalogue.live.items()):
-        place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, entry.topic, flushed.get(identity, 0), power))
+    known = [name for name in folders if _FOLDER.fullmatch(name)]
+    catalogue = _catalogue(place)
+    live = {identity: entry.topic for identity, entry in catalogue.live.items()} if catalogue else dict.fromkeys(map(_identity, known), "")
+    for identity, topic in sorted(live.items()):
+        place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, topic, flushed.get(identity, 0), power))
     for name in folders:
-        identity_of = _identity(name) if _FOLDER.fullmatch(name) else None
-        if identity_of not in catalogue.live and identity_of not in catalogue.quarantined:
+        identity_of = _identity(name) if name in known else None
+        if catalogue and identity_of not in live and identity_of not in catalogue.quarantined:
             place.damages.append(Damage(f"{path}/logs/{name}", 0, "a log that is in no entry of the catalogue"))
     return place
+
+
+def _check_format(path: str, meta: Any | None, *, missing: Place) -> None:
+    """UsageError for a directory of something else, or of a format that a newer version has written."""
+    file = f"{path}/meta"
+    if meta is None:
+        if file not in {one.file for one in missing.damages} | {one.file for one in missing.unread}:
+            missing.damages.append(Damage(file, 0, "the file is missing"))
+        return
+    if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
+        raise UsageError(f"{path} is no log directory: {file} is of another kind")
+    if meta["format"] > FORMAT:
+        newer = f"{path} has format {meta['format']}; this version of the library reads up to {FORMAT}"
+        raise UsageError(f"{newer}: look at it with the version whose broker writes it")
+
+
+def _catalogue(place: Place) -> Catalogue | None:
+    """Which logs there should be; None if it cannot say: then that is noted."""
+    file = f"{place.path}/catalogue"
+    try:
+        return _Catalogue.load(FS, place.path)
+    except LogCorrupt as corrupt:
+        found = re.search(r"at byte ([0-9]+)", str(corrupt))
+        place.damages.append(Damage(file, int(found[1]) if found else 0, str(corrupt)))
+    except OSError as problem:
+        place.unread.append(_unread(file, problem))
+    return None
 
 
 def _identity(name: str) -> PartitionId:
@@ -211,7 +303,11 @@ def _identity(name: str) -> PartitionId:
 def _plain(place: Place, name: str) -> Any | None:
     """The value of one of the small files of a directory; None if there is none, or if it is damaged: then that is noted."""
     path = f"{place.path}/{name}"
-    data = read_file(FS, path)
+    try:
+        data = read_file(FS, path)
+    except OSError as problem:
+        place.unread.append(_unread(path, problem))
+        return None
     payload = None if data is None else unseal(data)
     if data is not None and payload is None:
         place.damages.append(Damage(path, 0, f"its {len(data)} bytes do not match their checksum"))
@@ -221,25 +317,51 @@ def _plain(place: Place, name: str) -> Any | None:
 # ----------------------------------------------------------------------------------------------------------- examining
 
 
-def examine(copy: Copy) -> Report:
-    """Verify every byte of a log, until two readings agree if something is wrong."""
-    last: Report | None = None
-    for _ in range(_READINGS_MAX):
-        try:
-            report = _Reading(copy).run()
-        except FileNotFoundError:  # a segment has gone while we looked
-            continue
-        if not report.damages or (last is not None and report.damages == last.damages):
-            return report
-        last = report
-    return last or Report(copy, damages=[Damage(copy.folder, 0, "its files keep disappearing while they are read")])
+def examine(copy: Copy, now: Callable[[Copy], Copy | None] = lambda copy: copy, read: Callable[[int], None] | None = None) -> Report:
+    """Verify every byte of a log, until two readings in a row agree if something is wrong.
+
+    `now` says before each reading but the first what the directory says of the log then. `read` is told of bytes when they were read.
+    """
+    fs = FS if read is None else _Counting(read)
+    latest: Copy | None = copy
+    again = False
+
+    def look() -> Report:
+        nonlocal latest, again
+        latest = now(copy) if again else copy
+        again = True
+        if latest is None:
+            return Report(copy, gone=True)
+        for _ in range(_READINGS_MAX):
+            try:
+                return _Reading(latest, fs).run()
+            except FileNotFoundError:  # a segment has gone while we looked
+                if (latest := now(copy)) is None:
+                    return Report(copy, gone=True)
+        return Report(copy, damages=[Damage(copy.folder, 0, "its files keep disappearing while they are read")])
+
+    return _standing(look)
+
+
+class _Counting(ReadingFs):
+    """Says how much it has read."""
+
+    def __init__(self, read: Callable[[int], None]) -> None:
+        self._read = read
+
+    def preadv(self, fd: int, buffers: Any, offset: int, flags: int = 0, /) -> int:
+        """As the system's."""
+        got = os.preadv(fd, buffers, offset, flags)
+        self._read(got)
+        return got
 
 
 class _Reading:
     """One reading of one log."""
 
-    def __init__(self, copy: Copy) -> None:
+    def __init__(self, copy: Copy, fs: Fs) -> None:
         self.copy = copy
+        self.fs = fs
         self.report = Report(copy)
         self.epoch = -1
 
@@ -249,6 +371,9 @@ class _Reading:
             names = FS.listdir(copy.folder)
         except FileNotFoundError:
             names = []  # it is made with the first record
+        except OSError as problem:
+            report.unread.append(_unread(copy.folder, problem))
+            return report
         marker = self._marker(names)
         bases = sorted(base for name in names if (base := segment_base(name)) is not None)
         starts = [base for name in names if (base := segment_base(name, ".start")) is not None]
@@ -256,12 +381,12 @@ class _Reading:
             bases = []
         known = max([marker.start if marker is not None else 0, *starts, 0])
         report.start_offset = report.end_offset = max(known, bases[0] if bases else 0)
-        verifier = Verifier(FS, copy.identity, BrokerConfig().index_interval_bytes, self._seen)
+        verifier = Verifier(self.fs, copy.identity, BrokerConfig().index_interval_bytes, self._seen)
         flushed_end = copy.flushed_end if marker is None else min(copy.flushed_end, marker.recovery_max)
         end: int | None = None
         for base in bases:
             end = self._segment(verifier, base, end, flushed_end, is_last=base == bases[-1])
-        if report.end_offset < flushed_end and not report.damages:
+        if report.end_offset < flushed_end and not report.damages and not report.unread:
             last = report.parts[-1] if report.parts else Part(copy.folder, 0, 0, None)
             missing = f"records from offset {report.end_offset} to {flushed_end} were flushed, and are missing"
             report.damages.append(Damage(last.file, last.size, missing))
@@ -274,35 +399,50 @@ class _Reading:
         place = Place(self.copy.folder)
         value = _plain(place, "marker") if "marker" in names else None
         self.report.damages += place.damages
+        self.report.unread += place.unread
         return None if value is None else Marker(*value)
 
     def _segment(self, verifier: Verifier, base: int, end: int | None, flushed_end: int, *, is_last: bool) -> int | None:
         """Verify one file; returns where it ends, None if that is not known for damage."""
         report = self.report
         file = f"{self.copy.folder}/{segment_name(base)}"
-        fd = FS.open(file)
+        if end is not None and base != end:
+            report.damages.append(Damage(file, 0, f"it begins at offset {base}, and the segment before it ends at offset {end}"))
+        damage = None
         try:
-            if end is not None and base != end:
-                report.damages.append(Damage(file, 0, f"it begins at offset {base}, and the segment before it ends at offset {end}"))
-            stop = verifier.run(Segment(file, base), fd, os.fstat(fd).st_size, self.epoch)
-            damage = None
-            if stop.reason:
-                damage = Damage(file, stop.position, f"after offset {stop.offset}: {stop.reason}")
-                follows = valid_batch_follows(FS, fd, stop.position, stop.offset, self.copy.identity)
-                unfinished = stop.torn or self.copy.power
-                if is_last and unfinished and not follows and stop.offset >= flushed_end:
-                    report.unfinished = damage
-                else:
-                    report.damages.append(damage)
-        finally:
-            FS.close(fd)
+            fd = FS.open(file)
+            try:
+                stop = verifier.run(Segment(file, base), fd, os.fstat(fd).st_size, self.epoch)
+                if stop.reason:
+                    damage = Damage(file, stop.position, f"after offset {stop.offset}: {stop.reason}")
+                    follows = valid_batch_follows(FS, fd, stop.position, stop.offset, self.copy.identity)
+                    unfinished = stop.torn or self.copy.power
+                    if is_last and unfinished and not follows and stop.offset >= flushed_end:
+                        report.unfinished = damage
+                    else:
+                        report.damages.append(damage)
+            finally:
+                FS.close(fd)
+        except FileNotFoundError:
+            raise
+        except OSError as problem:
+            report.unread.append(_unread(file, problem))
+            report.end_offset = max(report.end_offset, base)
+            return None
         report.parts.append(Part(file, base, stop.position, damage))
         report.end_offset = max(report.end_offset, stop.offset)
         return None if damage is not None else stop.offset
 
 
+def size_of(copy: Copy) -> int:
+    """Bytes in the segment files of a log, about: nothing where that cannot be said now."""
+    with suppress(OSError):
+        return sum(FS.size(f"{copy.folder}/{name}") or 0 for name in FS.listdir(copy.folder) if segment_base(name) is not None)
+    return 0
+
+
 def batches(part: Part, told: Callable[[Damage], None]) -> Iterator[tuple[int, RecordBatch]]:
-    """(position, batch) of a part that was verified; `told` hears if it has changed since."""
+    """(position, batch) of a part that was verified; `told` hears if it has changed since. Raises OSError if it cannot be read now."""
     fd = FS.open(part.file)
     position = 0
     try:

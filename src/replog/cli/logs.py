@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from replog.cli.context import Context
-from replog.cli.copies import Copy, Damage, Place, Report, batches, examine, find
+from replog.cli.copies import Copy, Damage, Place, Report, Unread, batches, examine, find, size_of
 from replog.cli.exits import BAD, OK
+from replog.cli.progress import shown_progress
 from replog.cli.records import plain_record
 from replog.errors import UsageError
 from replog.payload import BadBatch
@@ -22,21 +23,25 @@ _HEAD: Final = ("file", "position", "offsets", "records", "epoch", "newest (UTC)
 
 
 def verify(context: Context) -> int:
-    """Every byte of every log against its checksums. Damaged places are named; then the exit status is 1."""
+    """Every byte of every log against its checksums. Damaged places, and files that cannot be read, are named; then the status is 1."""
     output = context.output
     places = _found(context)
-    reports: list[tuple[Place, Report]] = [(place, examine(copy)) for place in places for copy in _chosen(context, place)]
+    chosen = [(place, copy) for place in places for copy in _chosen(context, place)]
+    with shown_progress(output, lambda: sum(size_of(copy) for _, copy in chosen)) as read:
+        reports = [(place, examine(copy, place.now, read)) for place, copy in chosen]
     damages = [damage for place in places for damage in place.damages] + [damage for _, report in reports for damage in report.damages]
+    unread = [one for place in places for one in place.unread] + [one for _, report in reports for one in report.unread]
     if output.is_json:
         output.json({
-            "intact": not damages,
+            "intact": not damages and not unread,
             "logs": [_plain_report(report) for _, report in reports],
             "damages": [_plain_damage(damage) for damage in damages],
+            "unreadable": [_plain_unread(one) for one in unread],
         })
     else:
         head = ("directory", "log", "segments", "start", "end", "bytes", "state")
         rows = [
-            (place.path, report.copy.name, len(report.parts), report.start_offset, report.end_offset, report.size, _state(report))
+            (place.path, report.copy.name, len(report.parts), report.start_offset, report.end_offset, report.size, report.state)
             for place, report in reports
         ]
         if rows:
@@ -46,8 +51,12 @@ def verify(context: Context) -> int:
                 output.line(f"unfinished write (no damage; the next start cuts it off): {report.unfinished}")
         for damage in damages:
             output.line(f"DAMAGED: {damage}")
-        output.line(f"{len(reports)} logs, {f'damaged places: {len(damages)}' if damages else 'all intact'}")
-    return BAD if damages else OK
+        for one in unread:
+            output.line(f"UNREADABLE: {one}")
+        wrong = [f"damaged places: {len(damages)}"] if damages else []
+        wrong += [f"files that cannot be read: {len(unread)}"] if unread else []
+        output.line(f"{len(reports)} logs, {', '.join(wrong) or 'all intact'}")
+    return BAD if damages or unread else OK
 
 
 def dump(context: Context) -> int:
@@ -55,36 +64,53 @@ def dump(context: Context) -> int:
     places = _found(context)
     found = False
     for place in places:
-        for damage in place.damages:
-            found = True
-            _tell(context, damage)
+        found = _tell_all(context, [*place.damages, *place.unread]) or found
         for copy in _chosen(context, place):
-            found = _dump_one(context, copy) or found
+            found = _dump_one(context, place, copy) or found
     return BAD if found else OK
 
 
-def _dump_one(context: Context, copy: Copy) -> bool:
-    """One log; returns whether something in it is damaged."""
+def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
+    """One log; returns whether something in it is damaged or cannot be read."""
     output = context.output
-    report = examine(copy)
+    report = examine(copy, place.now)
     told: list[Damage] = []
+    changed: list[Damage] = []
+    unread = list(report.unread)
     if not output.is_json:
         output.line(f"{copy.name}: offsets {report.start_offset} to {report.end_offset}, {report.size} bytes, {copy.folder}")
         if report.parts:
             output.line(_columns(_HEAD))
     for part in report.parts:
-        for position, batch in batches(part, told.append):
-            _batch(context, copy, part.file, position, batch, told)
-        if part.damage is not None and part.damage != report.unfinished:
+        try:
+            for position, batch in batches(part, changed.append):
+                _batch(context, copy, part.file, position, batch, told)
+        except FileNotFoundError:  # trimmed since
+            changed.append(Damage(part.file, 0, "the file is not there any more"))
+        except OSError as problem:
+            unread.append(Unread(part.file, problem.strerror or str(problem)))
+        if part.damage in report.damages:
             told.append(part.damage)
         while told:
             _tell(context, told.pop(0))
-    for damage in report.damages:
-        if all(damage != part.damage for part in report.parts):
-            _tell(context, damage)
+    damages = [damage for damage in report.damages if all(damage != part.damage for part in report.parts)]
+    if changed:  # since it was verified: by its broker, or by the disk
+        again = examine(copy, place.now)
+        damages += [damage for damage in again.damages if damage not in report.damages]
+        unread += [one for one in again.unread if one not in unread]
+    _tell_all(context, [*damages, *unread])
+    if changed and not damages:
+        _tell_changed(context, changed[0])
     if report.unfinished is not None and not output.is_json:
         output.line(f"unfinished write (no damage; the next start cuts it off): {report.unfinished}")
-    return bool(report.damages)
+    return bool(report.damages or damages or unread)
+
+
+def _tell_changed(context: Context, change: Damage) -> None:
+    if context.output.is_json:
+        context.output.json({"changed": _plain_damage(change)})
+    else:
+        context.output.line(f"changed by its broker while it was shown, from here on: {change}")
 
 
 def _batch(context: Context, copy: Copy, file: str, position: int, batch: RecordBatch, told: list[Damage]) -> None:
@@ -132,7 +158,7 @@ def _found(context: Context) -> list[Place]:
     """Where the logs are. UsageError if --topic names none of them; a damaged catalogue may be why, so damages are told first."""
     folder, topic = context.arguments.folder, context.arguments.topic
     places = find(folder)
-    if topic is not None and not any(place.damages or _chosen(context, place) for place in places):
+    if topic is not None and not any(place.damages or place.unread or _chosen(context, place) for place in places):
         names = sorted({copy.topic for place in places for copy in place.copies if copy.topic})
         raise UsageError(f"no log of topic {topic!r} in {folder}; there are {', '.join(names) or 'none with a name'}")
     return places
@@ -143,15 +169,30 @@ def _chosen(context: Context, place: Place) -> list[Copy]:
     return [copy for copy in place.copies if topic is None or copy.topic == topic]
 
 
-def _tell(context: Context, damage: Damage) -> None:
-    if context.output.is_json:
-        context.output.json({"damage": _plain_damage(damage)})
+def _tell_all(context: Context, found: list[Damage | Unread]) -> bool:
+    for one in found:
+        _tell(context, one)
+    return bool(found)
+
+
+def _tell(context: Context, wrong: Damage | Unread) -> None:
+    if isinstance(wrong, Unread):
+        if context.output.is_json:
+            context.output.json({"unreadable": _plain_unread(wrong)})
+        else:
+            context.output.line(f"UNREADABLE: {wrong}")
+    elif context.output.is_json:
+        context.output.json({"damage": _plain_damage(wrong)})
     else:
-        context.output.line(f"DAMAGED: {damage}")
+        context.output.line(f"DAMAGED: {wrong}")
 
 
 def _plain_damage(damage: Damage) -> dict[str, Any]:
     return {"file": damage.file, "position": damage.position, "reason": damage.reason}
+
+
+def _plain_unread(one: Unread) -> dict[str, Any]:
+    return {"file": one.file, "reason": one.reason}
 
 
 def _plain_report(report: Report) -> dict[str, Any]:
@@ -165,13 +206,10 @@ def _plain_report(report: Report) -> dict[str, Any]:
         "start_offset": report.start_offset,
         "end_offset": report.end_offset,
         "bytes": report.size,
-        "intact": not report.damages,
+        "intact": report.state in ("intact", "unfinished write"),
+        "state": report.state,
         "unfinished": None if unfinished is None else _plain_damage(unfinished),
     }
-
-
-def _state(report: Report) -> str:
-    return "DAMAGED" if report.damages else "unfinished write" if report.unfinished is not None else "intact"
 
 
 def _time(timestamp_ms: int) -> str:

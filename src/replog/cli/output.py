@@ -89,6 +89,13 @@ class Output:
             self.line(title)
         self.line(aligned(head, cells) if drawn is None else drawn)
 
+    def passing(self, text: str) -> None:
+        """A line on stderr in the place of the one before, without an end; an empty one takes it away."""
+        try:
+            print(f"\r{text[: self.width].ljust(self.width)}\r{text[: self.width]}", end="", file=self.stderr, flush=True)
+        except OSError:
+            quieten(self.stderr)
+
     def note(self, text: str) -> None:
         """A line to stderr, for people; if nobody can be told there, nobody is."""
         try:
