@@ -26,7 +26,7 @@ exit status:
   2    the command is wrong, and nothing was done (health: nobody answers)
   3    the cluster refused
   4    nobody answered in time: it may or may not have happened
-  130  interrupted (broker: 128+N: ended at once by a second signal N)
+  130  interrupted (broker: 128+N: ended at once by a second signal N; demo: by the first)
 """
 
 

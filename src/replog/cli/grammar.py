@@ -68,6 +68,8 @@ def make_parser() -> argparse.ArgumentParser:
         verbs = commands.add_parser(name, help=text, description=text).add_subparsers(metavar="VERB", required=True)
         return lambda *words: command(verbs, *words)
 
+    demo = command(commands, "demo", "demo:demo", "three brokers in a temporary folder, one of them killed: nothing is lost")
+    demo.add_argument("--records", type=parse.count, default=1_000, metavar="N", help="written before, and after (default: %(default)s)")
     broker = command(commands, "broker", "broker:broker", "run a broker in this process; or drain one")
     _broker(broker)
     drain = command(broker.add_subparsers(metavar="VERB"), "drain", "leaders:drain", "move what a broker leads to others")

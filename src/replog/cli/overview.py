@@ -13,7 +13,7 @@ __all__ = ["COLUMNS", "GROUPS", "overview", "show", "verbs_of"]
 
 COLUMNS: Final = 80
 GROUPS: Final = {
-    "cluster": ("broker", "health", "controller", "top"),
+    "cluster": ("demo", "broker", "health", "controller", "top"),
     "topics": ("topic", "explain", "reassign", "elect"),
     "records": ("produce", "read"),
     "files": ("log", "store"),
