@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from replog.cli import arguments as parse
+from replog.cli.completion import SHELLS
 from replog.cli.context import BOOTSTRAP
 from replog.cli.exits import EXITS
 from replog.cli.spoken import nearest
@@ -90,6 +91,8 @@ def make_parser() -> argparse.ArgumentParser:
     _read(command(commands, "read", "records:read", "print records"))
     _log(noun("log", "look at a broker's files"))
     _store(noun("store", "look at the metadata store, without writing"))
+    shell = command(commands, "completion", "completion:completion", "a script that completes what is typed, for bash or zsh")
+    shell.add_argument("shell", choices=SHELLS, metavar="bash|zsh")
     command(commands, "help", "overview:show", "the commands, on one screen")
     return parser
 

@@ -17,7 +17,7 @@ GROUPS: Final = {
     "topics": ("topic", "explain", "reassign", "elect"),
     "records": ("produce", "read"),
     "files": ("log", "store"),
-    "shell": ("help",),
+    "shell": ("completion", "help"),
 }
 """Which command is shown under which heading."""
 _FIRST: Final = 9
