@@ -21,12 +21,12 @@ UNREACHABLE: Final = 2
 EXITS: Final = """\
 exit status:
   0    done
-  1    the answer is bad: damage was found, the cluster is not healthy, files cannot be
-       read, stdout cannot be written (broker: it could not go on)
+  1    the answer is bad: damage was found, the cluster is not healthy, files
+       cannot be read, stdout cannot be written (broker: it could not go on)
   2    the command is wrong, and nothing was done (health: nobody answers)
   3    the cluster refused
   4    nobody answered in time: it may or may not have happened
-  130  interrupted (broker: 128+N: ended at once by a second signal N; demo: by the first)
+  130  interrupted (demo: 128+N by signal N; broker: at once by a second one)
 """
 
 

@@ -11,6 +11,7 @@ from replog.cli.copies import Copy, Damage, Place, Report, Unread, batches, exam
 from replog.cli.exits import BAD, OK
 from replog.cli.progress import shown_progress
 from replog.cli.records import plain_record
+from replog.cli.spoken import nearest
 from replog.errors import UsageError
 from replog.payload import BadBatch
 from replog.records import RecordBatch, decode_records
@@ -160,7 +161,8 @@ def _found(context: Context) -> list[Place]:
     places = find(folder)
     if topic is not None and not any(place.damages or place.unread or _chosen(context, place) for place in places):
         names = sorted({copy.topic for place in places for copy in place.copies if copy.topic})
-        raise UsageError(f"no log of topic {topic!r} in {folder}; there are {', '.join(names) or 'none with a name'}")
+        there = ", ".join(names) or "none with a name"
+        raise UsageError(f"no log of topic {topic!r} in {folder}; there are {there}{nearest(topic, names)}")
     return places
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
+from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
 from replog.client.reassigning import Reassignment
 from replog.errors import ReplogError, UsageError
 
 __all__ = ["cancel", "execute", "generate", "status"]
+
+_BAR: Final = 8
+"""So that a row fits on a line of 80."""
 
 
 def generate(context: Context) -> int:
@@ -47,7 +51,9 @@ def _goal(one: Reassignment) -> tuple[int, ...]:
 def _check(what: str, named: Iterable[Any], known: Mapping[Any, Any]) -> None:
     for one in named:
         if one not in known:
-            raise UsageError(f"unknown {what} {one!r}; known are {', '.join(map(str, sorted(known))) or 'none'}")
+            names = list(map(str, sorted(known)))
+            hint = nearest(one, names) if isinstance(one, str) else ""
+            raise UsageError(f"unknown {what} {one!r}; known are {', '.join(names) or 'none'}{hint}")
 
 
 def execute(context: Context) -> int:
@@ -137,11 +143,8 @@ def _show(context: Context, found: list[Reassignment]) -> None:
     if not found:
         context.output.line(NOTHING)
         return
-    head = ("partition", "status", "replicas", "target", "adding", "removing", "progress", "offsets", "bytes")
-    rows = [
-        (f"{one.topic}-{one.partition}", _status(one), one.replicas, one.target, one.adding, one.removing, *_progress(one))
-        for one in found
-    ]
+    head = ("partition", "status", "target", "adding", "removing", "progress", "offsets", "bytes")
+    rows = [(f"{one.topic}-{one.partition}", _status(one), _goal(one), one.adding, one.removing, *_progress(one)) for one in found]
     moving = sum(one.status == "moving" for one in found)
     returning = sum(one.returning for one in found)
     back = f" ({returning} of them back)" if returning else ""
@@ -158,4 +161,4 @@ def _progress(one: Reassignment) -> tuple[str, int | None, int | None]:
     if lacks is None:
         return "-", None, None
     share, offsets, size = lacks
-    return bar(share), offsets, size
+    return bar(share, _BAR), offsets, size

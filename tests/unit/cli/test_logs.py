@@ -60,7 +60,7 @@ def test_a_topic_that_is_not_there_is_refused(data: Path, verb: str) -> None:
     """A typing error is no proof that anything is intact."""
     ran = look(verb, data, "--topic", "oders")
     assert (ran.status, ran.stdout) == (2, "")
-    assert ran.stderr == f"replog: no log of topic 'oders' in {data}; there are empty, orders, other\n"
+    assert ran.stderr == f"replog: no log of topic 'oders' in {data}; there are empty, orders, other; did you mean 'orders'?\n"
 
 
 def test_json(data: Path) -> None:
