@@ -63,7 +63,7 @@ def demo(context: Context) -> int:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """The first signal ends the story; while it is cleaned up behind it, no other one does."""
+    """The first signal ends the story; from then on no other one does anything: the process cleans up, and is at its end."""
     if threading.current_thread() is not threading.main_thread():  # signals are none of its business
         yield
         return
@@ -74,10 +74,14 @@ def _signals() -> Iterator[None]:
         raise _Ended(number)
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}
+    ended = False
     try:
         yield
+    except _Ended:
+        ended = True
+        raise
     finally:
-        for number, handler in before.items():
+        for number, handler in before.items() if not ended else ():
             signal.signal(number, handler)
 
 

@@ -108,6 +108,7 @@ def test_all_topics_are_described_where_none_is_named(run: Run) -> None:
         ("--under-replicated", (), []),
         ("--at-min-isr", (3,), ["one-0", "three-0", "three-1"]),
         ("--at-min-isr", (), ["one-0"]),
+        ("--at-min-isr", (2, 3), ["one-0"]),
         ("--under-min-isr", (3,), []),
         ("--under-min-isr", (2, 3), ["three-0", "three-1"]),
         ("--unavailable", (1,), ["one-0"]),
@@ -137,3 +138,10 @@ def test_some_partitions_say_of_how_many(run: Run, cluster: replog.Cluster) -> N
     assert (lacking.lines[0], [line.split()[0] for line in lacking.lines[2:]]) == ("t (2 of 3 partitions, min_isr=1)", ["1", "2"])
     both = run("topic", "describe", "t", "--under-replicated", "--unavailable")
     assert both.lines == lacking.lines, "any of them"
+
+
+def test_what_is_well_again_when_it_is_described_is_not_shown(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("t")
+    monkeypatch.setattr("replog.cli.topics._with_some", lambda context, client, kinds: ["t", "deleted"])
+    assert run("topic", "describe", "--under-replicated", "--format", "json").json == []
+    assert [topic["topic"] for topic in run("topic", "describe", "--format", "json").json] == ["t"]
