@@ -102,7 +102,7 @@ def test_defaults() -> None:
     [
         (["--format", "json"], "COMMAND"),
         (["frobnicate"], "frobnicate"),
-        (["tpoic", "list"], "'tpoic' is not one of broker, "),
+        (["tpoic", "list"], "'tpoic' is not one of demo, broker, "),
         (["tpoic", "list"], "; did you mean 'topic'?"),
         (["topic", "descibe", "t"], "; did you mean 'describe'?"),
         (["topic", "list", "--fromat", "json"], "unrecognized arguments: --fromat json; did you mean '--format'?"),
