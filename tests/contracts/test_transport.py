@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from tests.pages import python
 
 from replog.model import Address
 from replog.ports import Transport
@@ -152,3 +153,21 @@ class TestTcpTransport(TransportContract):
         while not done() and quiet < 20:  # loopback: 10 ms of silence each time mean that nothing is under way
             taken = [end.poll(0.01) for end in ends if isinstance(end, TcpTransport)]
             quiet = 0 if any(taken) else quiet + 1
+
+
+def of_the_guide() -> Any:
+    """The class that docs/writing-a-transport.md shows, made by running its block."""
+    names: dict[str, Any] = {}
+    code = next(code for _, code in python("docs/writing-a-transport.md") if "class Stutter" in code)
+    type(of_the_guide)(compile(code, "docs/writing-a-transport.md", "exec"), names)()
+    return names["Stutter"]
+
+
+class TestTransportOfTheGuide(TransportContract):
+    @pytest.fixture
+    def ends(self) -> tuple[Transport, Transport]:
+        wire = of_the_guide()(every=0)
+        return wire, wire
+
+    def pump(self, ends: tuple[Transport, Transport], done: Callable[[], bool]) -> None:
+        ends[0].deliver()  # type: ignore[attr-defined]

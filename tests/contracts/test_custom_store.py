@@ -1,0 +1,86 @@
+"""The store of the example keeps the contract, across processes too; and the example runs as printed."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from replog.errors import StoreCorrupt
+from replog.ports import Create, MetadataStore
+from replog.testing.eventually import eventually
+from replog.testing.store_contract import MetadataStoreContract, OpenSession
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_store.py"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("custom_store", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+JsonStore: Any = load().JsonStore
+
+
+class TestJsonStore(MetadataStoreContract):
+    @pytest.fixture
+    def open_session(self, tmp_path: Path) -> OpenSession:
+        return lambda: JsonStore(tmp_path / "meta")
+
+    def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
+        for store in stores:
+            store.poll()  # type: ignore[attr-defined]
+        eventually(done)
+
+    def end(self, store: MetadataStore, other: MetadataStore) -> None:
+        other.end_session(store.session_id)  # type: ignore[attr-defined]
+
+
+def test_a_session_ends_with_its_process(tmp_path: Path) -> None:
+    with JsonStore(tmp_path) as store:
+        store.commit([Create("/ids/kept", b"")])
+        code = (
+            "import custom_store, os, signal\n"
+            "from replog.ports import Create\n"
+            f"store = custom_store.JsonStore({str(tmp_path)!r})\n"
+            "store.commit([Create('/ids/1', b'', ephemeral=True)])\n"
+            "print('there', flush=True)\n"
+            "input()\n"
+        )
+        command = [sys.executable, "-c", code]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=EXAMPLE.parent) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"there\n"
+            assert store.list("/ids") == ["1", "kept"]
+            fired: list[str] = []
+            store.watch("/ids", fired.append)
+            child.kill()
+        eventually(lambda: fired == ["/ids"])
+        assert store.list("/ids") == ["kept"]
+
+
+def test_a_file_that_is_no_tree_is_named(tmp_path: Path) -> None:
+    JsonStore(tmp_path).close()
+    (tmp_path / "tree.json").write_text("{")
+    with pytest.raises(StoreCorrupt, match=r"tree\.json: it is no tree"):
+        JsonStore(tmp_path)
+
+
+@pytest.mark.processes
+def test_the_example_runs_as_printed() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", str(EXAMPLE)], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("101 records; broker ")
+    assert second.startswith("registered: ")
+    assert len(second.split(", ")) == 2
