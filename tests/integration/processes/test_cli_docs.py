@@ -64,7 +64,7 @@ def test_blocks_are_found() -> None:
     assert blocks("```sh\na\n```\n```text\nb\n```\n\n```sh\nc\n```\nd\n```text\ne\n```\n") == [("a\n", "b\n"), ("c\n", None)]
 
 
-@pytest.mark.parametrize("page", ["docs/cli.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/cli.md", "docs/quickstart.md", "README.md"])
 def test_page(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert blocks(text)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.pages import ROOT, blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
+PAGE = ROOT / "docs" / "spark.md"
 
 
 def test_the_guide_works(spark: SparkSession, servers: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
     names: dict[str, Any] = {"spark": spark, "servers": servers}
-    found = [(text.count("\n", 0, m.start()) + 1, m[1]) for m in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    found = blocks(text)
     assert len(found) >= 3
     for line, code in found:
         compiled = compile("\n" * line + code, str(PAGE), "exec")
