@@ -289,7 +289,6 @@ class JsonStore(MetadataStore):
         if self._life == "closed":
             raise UsageError(f"{self._session} is closed")
         with self._locked() as tree:
-            self._bury(tree)
             if self._session not in tree.sessions:
                 if self._life == "open":
                     self._life = "lost"

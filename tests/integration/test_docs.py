@@ -127,7 +127,8 @@ def strings_of_the_actors() -> frozenset[str]:
 
 def inline(text: str) -> list[str]:
     """All inline code of a page."""
-    return re.findall(r"`([^`\n]+)`", prose(text))
+    joined = re.sub(r"(?<!\n)\n(?![\n|#]|[-*] |\d+\. )", " ", prose(text))  # lines of a paragraph: code may go on in the next one
+    return re.findall(r"`([^`\n]+)`", joined)
 
 
 def unknown_names(text: str) -> list[str]:
