@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from replog.errors import StoreCorrupt
-from replog.ports import Create, MetadataStore
+from replog.ports import Create, Delete, MetadataStore
 from replog.testing.eventually import eventually
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
@@ -67,6 +67,23 @@ def test_a_session_ends_with_its_process(tmp_path: Path) -> None:
             child.kill()
         eventually(lambda: fired == ["/ids"])
         assert store.list("/ids") == ["kept"]
+
+
+def test_a_store_that_a_callback_closes_tells_nothing_more(tmp_path: Path) -> None:
+    with JsonStore(tmp_path) as other:
+        one = JsonStore(tmp_path)
+        told: list[str] = []
+
+        def changed(path: str) -> None:
+            told.append(path)
+            one.close()
+
+        other.commit([Create("/a", b""), Create("/b", b"")])
+        one.watch("/a", changed)
+        one.watch("/b", changed)
+        other.commit([Delete("/a"), Delete("/b")])
+        eventually(lambda: bool(told) and one._delivering.acquire(blocking=False))
+        assert told == ["/a"]
 
 
 def test_a_file_that_is_no_tree_is_named(tmp_path: Path) -> None:
