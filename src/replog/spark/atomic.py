@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from attrs import frozen
 
 from replog.client.client import Client
 from replog.errors import UsageError
+from replog.marks import ATTEMPTS_MAX
 from replog.spark.delivery import Attempt, Place, Written
 from replog.spark.exactly_once import PieceSink
 from replog.spark.filling import counted
 from replog.spark.work import Work, key_of_all
 
-__all__ = ["ATTEMPTS_MAX", "Atomic", "StagingSink"]
-
-ATTEMPTS_MAX: Final = 20_000
-"""Tasks whose output one publication may have: their names have to fit into one request (`TcpLimits.client_meta_bytes_max`)."""
+__all__ = ["Atomic", "StagingSink"]
 
 
 @frozen

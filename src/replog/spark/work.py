@@ -43,7 +43,7 @@ class Work:
         self._client = client
         self._key = key
         self._version = version
-        self._marked: Framing = framing(WriterMark(key, version))
+        framing(WriterMark(key, version, made_ms=self._wall_ms()))  # refuses names and versions before anything is sent
         self._compression = compression
         self._worth = Worth()
         self._outstanding = Outstanding(client)
@@ -52,7 +52,8 @@ class Work:
 
     def append(self, place: Place, several: Sequence[Cells]) -> None:
         """All that this version has for a partition, as one batch."""
-        body = self._body(place, several, 0, self._marked)
+        mark = WriterMark(self._key, self._version, made_ms=self._wall_ms())
+        body = self._body(place, several, 0, framing(mark))
         self._outstanding.start(_AppendOp(*place, body, self._deadline_ms()), len(body), lambda base: None)
 
     def stage(self, place: Place, attempt: str, number: int, several: Sequence[Cells], done: Callable[[Place], None]) -> None:
@@ -65,7 +66,8 @@ class Work:
     def publish(self, place: Place, attempts: Sequence[tuple[str, int]]) -> None:
         """(attempt, pieces) of each: in this order, seen whole or not at all."""
         deadline_ms = self._deadline_ms() + _PIECE_MS * sum(pieces for _, pieces in attempts)
-        op = _PublishOp(*place, deadline_ms, writer=self._key, version=self._version, attempts=attempts)
+        work = {"writer": self._key, "version": self._version, "made_ms": self._wall_ms()}
+        op = _PublishOp(*place, deadline_ms, **work, attempts=attempts)  # type: ignore[arg-type]
         self._outstanding.start(op, sum(len(name) for name, _ in attempts), lambda published: None)
 
     def _staged(self, place: Place, done: Callable[[Place], None], said: Published) -> None:
@@ -82,6 +84,10 @@ class Work:
         if length > limit:
             raise batch_too_large(length, sum(one.records for one in several), limit, *place)
         return body
+
+    def _wall_ms(self) -> int:
+        now: int = self._client._driver.wall_ms()
+        return now
 
     def _deadline_ms(self) -> int:
         timeout_ms: int = self._client._core.config.delivery_timeout_ms

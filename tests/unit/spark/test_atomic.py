@@ -9,6 +9,7 @@ import pytest
 
 import replog
 from replog.errors import TimedOut, UnknownStage, UsageError
+from replog.marks import ATTEMPTS_MAX
 from replog.spark import atomic
 from replog.spark.atomic import Atomic
 from replog.spark.cells import Cells, Placed, packed
@@ -112,7 +113,7 @@ def test_more_tasks_than_one_publication_takes(cluster: replog.Cluster, monkeypa
 def test_a_publication_of_as_many_tasks_as_are_allowed_fits_into_a_request() -> None:
     with replog.Cluster(brokers=1, listen="tcp://127.0.0.1:0") as cluster, replog.connect(cluster.endpoints) as client:
         cluster.create_topic("t")
-        names: list[tuple[str, int]] = [(f"{2**31 - 1 - n}-{n:016x}", 1_000_000) for n in range(atomic.ATTEMPTS_MAX)]
+        names: list[tuple[str, int]] = [(f"{2**31 - 1 - n}-{n:016x}", 1_000_000) for n in range(ATTEMPTS_MAX)]
         with pytest.raises(UnknownStage):  # they were looked for
             client.publish("t", 0, names, writer="j" * 255, version=2**62 - 1)
 
