@@ -59,7 +59,7 @@ PIECES_MAX: Final = 1_000_000
 """Most pieces of one attempt that are put aside."""
 ATTEMPT_BYTES_MAX: Final = 255
 """Longest name of an attempt, in UTF-8."""
-ATTEMPTS_MAX: Final = 20_000
+ATTEMPTS_MAX: Final = 10_000
 """Most attempts that one publication names."""
 ATTEMPTS_BYTES_MAX: Final = 800_000
 """Their names together, in UTF-8: brokers read 1 MiB of a client's message beside its batches."""

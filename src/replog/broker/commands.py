@@ -130,6 +130,8 @@ class Commands:
             for identity in [one for one in self.unmade if one not in named]:
                 self._wanted_no_more(identity, mark)
             answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
+            # Sent again, the notice leaves out what was deleted meanwhile; an earlier copy of it may come after this one.
+            self._remember_stops(answer.strays, mark)
         if message.complete or why != Code.LOG_DIRECTORY_FULL:
             self._applied.note(message.notice, complete=message.complete)
         return answer
@@ -174,12 +176,16 @@ class Commands:
                 going.append(entry.partition)
             # What cannot be put away (a full disk) is served no longer all the same.
             self._named.pop(entry.partition, None)
-            self._stopped[entry.partition] = max(mark, self._stopped.pop(entry.partition, mark))
+            self._remember_stops([entry.partition], mark)
             self._wanted_no_more(entry.partition, mark)
         error = put_away(going) if going else Code.NONE
         if error:
             answer.errors += [(identity, error) for identity in going]
-        while len(self._stopped) > _STOPS_REMEMBERED:
-            del self._stopped[next(iter(self._stopped))]
         self._applied.note(message.notice, complete=False)
         return answer
+
+    def _remember_stops(self, identities: list[PartitionId], mark: tuple[int, int]) -> None:
+        for identity in identities:
+            self._stopped[identity] = max(mark, self._stopped.pop(identity, mark))
+        while len(self._stopped) > _STOPS_REMEMBERED:
+            del self._stopped[next(iter(self._stopped))]

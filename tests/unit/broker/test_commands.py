@@ -238,6 +238,14 @@ def test_a_complete_notice_reports_what_it_did_not_name() -> None:
     assert to.on_leader_and_isr(told(2), lambda entry: 0).strays == []
 
 
+def test_an_earlier_copy_of_a_complete_notice_brings_back_nothing_that_a_later_one_left_out() -> None:
+    to = commands()
+    apply(to, told(0, complete=True, entries=[notice(1, 0, (1,))]))
+    assert to.on_leader_and_isr(told(0, complete=True), lambda entry: 0).strays == [IDENTITY]  # its topic was deleted in between
+    assert apply(to, told(0, complete=True, entries=[notice(1, 0, (1,))])) == []
+    assert apply(to, told(1, entries=[notice(1, 0, (1,))])) == [IDENTITY]  # assigned again, by a newer one
+
+
 def _rest() -> tuple[object, ...]:
     made = notice(1, 0, (1,))
     return made.topic, made.state, made.assignment, made.config

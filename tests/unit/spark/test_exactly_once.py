@@ -228,7 +228,7 @@ def test_what_is_under_way_is_bounded() -> None:
 def test_who_waits_for_another_publication_asks_again_soon() -> None:
     """Its turn comes when that has been appended, however often it has asked."""
     refused = ProducedEntry(1, Code.QUOTA_EXCEEDED), Published(1, PartitionId(b"", 0, 0), Code.QUOTA_EXCEEDED)
-    one, other = _AppendOp("t", 0, b"", 0), _PublishOp("t", 0, 0, writer="job/3", version=5, attempts=[("a", 1)])
+    one, other = _AppendOp("t", 0, b"", 0), _PublishOp("t", 0, 0, writer="job/3", version=5, made_ms=0, attempts=[("a", 1)])
     core: Any = None
     for _ in range(20):
         assert one.answered(core, refused[0], 0) == other.answered(core, refused[1], 0) == Code.QUOTA_EXCEEDED
