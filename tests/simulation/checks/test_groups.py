@@ -335,10 +335,7 @@ def test_what_is_asked_to_be_published_is_known_before_it_is_stored() -> None:
 @pytest.mark.parametrize("files", [False, True])
 def test_attempts_race_and_drivers_die_and_all_is_there_once(files: bool) -> None:
     given = {"brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 2, "clients": 2, "think_ms": 60, "retention_bytes": 0}
-    plan = draw(1, workloads=("once", "append"), slice_bytes=1, stage_ms=700, retention_ms=0, drop=0.01, files=files, **given)
-    found = run(1, plan=plan)
-    assert found.violation is None
-    for mark in (
+    missing = {
         "work is appended once",
         "work is published",
         "a version is replayed",
@@ -347,8 +344,15 @@ def test_attempts_race_and_drivers_die_and_all_is_there_once(files: bool) -> Non
         "a leftover driver begins",
         "what was put aside is gone",
         "what is put aside is done already",
-    ):
-        assert found.marks.get(mark), mark
+    }
+    for seed in range(1, 6):  # what one schedule does not come upon, another does
+        plan = draw(seed, workloads=("once", "append"), slice_bytes=1, stage_ms=700, retention_ms=0, drop=0.01, files=files, **given)
+        found = run(seed, plan=plan)
+        assert found.violation is None
+        missing -= {mark for mark, count in found.marks.items() if count}
+        if not missing:
+            break
+    assert not missing
 
 
 @pytest.mark.simulation
