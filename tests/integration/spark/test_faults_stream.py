@@ -1,0 +1,215 @@
+"""Streams whose tasks, commits, drivers and brokers fail: restarts from the checkpoint bring every row into the topic exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.integration.spark.brokers import Brokers, Row, differences, expected
+from tests.integration.spark.conftest import QUIET
+from tests.integration.spark.faults import Fault, Faults, faulty
+from tests.integration.spark.test_faults_batch import ALL, ATOMIC, COMMIT_FAULTS, PIECES, TASK_FAULTS, failures
+
+import replog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+PARTITIONS = 3
+EACH = 400
+"""Rows in each partition of the source."""
+ROWS = PARTITIONS * EACH
+BATCHES = 3
+
+GUARANTEES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "exactly once": ({}, {}),
+    "exactly once, in pieces": ({}, PIECES),
+    "atomic": (ATOMIC, PIECES),
+}
+"""Options of the query, and the topic's configuration."""
+
+Start = Callable[..., "StreamingQuery"]
+
+
+def filled(brokers: Brokers) -> str:
+    """A topic with rows to stream."""
+    topic = brokers.topic(partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        numbers = range(partition, ROWS, PARTITIONS)
+        brokers.client.append(topic, partition, [replog.Record(f"row {n}", key=f"k{n % 50}") for n in numbers])
+    return topic
+
+
+def streamed(spark: SparkSession, servers: str, source: str) -> DataFrame:
+    """The rows of a topic, in three micro-batches."""
+    reader = spark.readStream.format("replog").option("replog.bootstrap.servers", servers)
+    return reader.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=ROWS // BATCHES).load()
+
+
+@pytest.fixture
+def start(spark: SparkSession, brokers: Brokers, tmp_path: Path) -> Start:
+    """`start(frame, topic, faults, **options)`: a query that writes what is there; again from its checkpoint."""
+
+    def with_faults(frame: DataFrame, topic: str, faults: Faults, **options: Any) -> StreamingQuery:
+        spark.dataSource.register(faulty(faults))
+        writer = frame.select("key", "value").writeStream.format("faulty").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = writer.options(**{"replog.bootstrap.servers": brokers.servers, "topic": topic, **options})
+        return writer.trigger(availableNow=True).start()
+
+    return with_faults
+
+
+STREAM_FAULTS = {**TASK_FAULTS, **COMMIT_FAULTS}
+STREAM_FAULTS = {name: tuple(fault for fault in some if not fault.point.endswith("3")) for name, some in STREAM_FAULTS.items()}
+STREAM_FAULTS["all"] = (
+    *(fault for some in STREAM_FAULTS.values() for fault in some),
+    *(Fault(f"{fault.point} of 2") for fault in ALL if not fault.point.endswith("3")),
+)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("which", STREAM_FAULTS)
+def test_every_row_is_there_once(
+    spark: SparkSession, brokers: Brokers, start: Start, tmp_path: Path, which: str, guarantee: str
+) -> None:
+    """E7: a task is run again within its micro-batch; a commit that fails ends the query, and its restart replays the micro-batch."""
+    options, config = GUARANTEES[guarantee]
+    source, topic = filled(brokers), brokers.topic(**config)
+    wanted = STREAM_FAULTS[which]
+    faults = Faults(str(tmp_path), wanted)
+    frame = streamed(spark, brokers.servers, source)
+    if which == "all":
+        frame = frame.repartition(PARTITIONS, "key")
+    failed = failures(lambda: start(frame, topic, faults, **options).awaitTermination())
+    assert faults.struck() == len(wanted)
+    assert [re.findall("fault (.* commit[^\n]*)", error)[0] for error in failed] == [one.point for one in wanted if "commit" in one.point]
+    assert differences(brokers.rows(topic), expected(range(ROWS))) == {}
+
+
+KILLS = [(guarantee, f"{point} of 1") for guarantee in ("exactly once, in pieces", "atomic") for point in ("half way in 1", "written in 2")]
+KILLS += [("atomic", "before commit of 1"), ("atomic", "after commit of 1")]  # the other commits do nothing
+
+
+@pytest.mark.parametrize(("guarantee", "point"), KILLS)
+def test_a_broker_that_is_killed(
+    spark: SparkSession, mortal_brokers: Brokers, start: Start, tmp_path: Path, point: str, guarantee: str
+) -> None:
+    """It leads partitions of both topics, of the one that is read and the one that is written."""
+    options, config = GUARANTEES[guarantee]
+    source, topic = filled(mortal_brokers), mortal_brokers.topic(**config)
+    faults = Faults(str(tmp_path), (Fault(point, "kill", pid=mortal_brokers.leader(topic).pid),))
+    frame = streamed(spark, mortal_brokers.servers, source)
+    failed = failures(lambda: start(frame, topic, faults, **options, **mortal_brokers.option).awaitTermination())
+    assert faults.struck() == 1
+    if guarantee != "atomic" or point.startswith("after"):
+        assert failed == []
+    if point.startswith("before"):
+        assert [f"replog.errors.UnknownStage: {topic}-" in error for error in failed] == [True]
+    assert differences(mortal_brokers.rows(topic), expected(range(ROWS))) == {}
+
+
+@pytest.mark.parametrize("more", [{}, ATOMIC])
+def test_inside_foreach_batch(spark: SparkSession, brokers: Brokers, tmp_path: Path, more: dict[str, str]) -> None:
+    """E11: a function that raises after its writes is called again with the same micro-batch; names of its own make it one job."""
+    source, topic = filled(brokers), brokers.topic()
+    faults = Faults(str(tmp_path), (Fault("after the writes of 0"), Fault("after the writes of 1")))
+    options = {"replog.bootstrap.servers": brokers.servers, "topic": topic, "txnAppId": "stream", **more}
+
+    def write(frame: DataFrame, batch: int) -> None:
+        rows = frame.select("key", "value")
+        rows.write.format("replog").mode("append").options(**options, txnVersion=batch).save()
+        faults.at(f"after the writes of {batch}")
+
+    def run() -> None:
+        writer = streamed(spark, brokers.servers, source).writeStream.foreachBatch(write)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+
+    assert len(failures(run)) == 2
+    assert faults.struck() == 2
+    assert differences(brokers.rows(topic), expected(range(ROWS))) == {}
+
+
+# Two queries, one for each guarantee. A fault kills this process, Spark's Java and the commit's worker at once.
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from replog.spark import register
+from tests.integration.spark.faults import Fault, Faults, faulty
+from tests.integration.spark.test_faults_stream import streamed
+
+quiet, servers, source, plan, folder = json.loads(sys.argv[1])
+faults = Faults(folder, tuple(Fault(point, "kill group", pid=os.getpid()) for point in plan))
+builder = SparkSession.builder.master("local[2]")
+for key, value in quiet.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+register(spark)
+queries = []
+for topic, options in json.loads(sys.argv[2]).items():
+    name = options.pop("name")
+    mine = faults if options.pop("fails") else Faults(folder)
+    spark.dataSource.register(faulty(mine, name))
+    frame = streamed(spark, servers, source).select("key", "value")
+    writer = frame.writeStream.format(name).option("checkpointLocation", f"{folder}/{name}").option("topic", topic)
+    writer = writer.option("replog.bootstrap.servers", servers).options(**options)
+    queries.append(writer.trigger(availableNow=True).start())
+for query in queries:
+    query.awaitTermination()
+spark.stop()
+"""
+
+
+@pytest.mark.usefixtures("spark_environment")
+def test_a_driver_that_is_killed(brokers: Brokers, tmp_path: Path) -> None:
+    """Twice, each time in another query: in the middle of a task, and after a commit that Spark has not noted. The third run ends."""
+    source = filled(brokers)
+    plain, atomic = brokers.topic(**PIECES), brokers.topic(**PIECES)
+
+    def run(fails: str, *plan: str) -> subprocess.CompletedProcess[str]:
+        topics = {
+            topic: {"name": name, "fails": name == fails, "deliveryGuarantee": guarantee}
+            for topic, name, guarantee in ((plain, "plain", "exactly-once"), (atomic, "atomic", "atomic"))
+        }
+        about = json.dumps([QUIET, brokers.servers, source, plan, str(tmp_path)])
+        command = [sys.executable, "-c", SCRIPT, about, json.dumps(topics)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path)
+        try:
+            out, err = process.communicate(timeout=600)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    assert run("plain", "half way in 1 of 1").returncode == -signal.SIGKILL
+    assert run("atomic", "after commit of 2").returncode == -signal.SIGKILL
+    done = run("none")
+    assert done.returncode == 0, done.stderr
+    for topic in (plain, atomic):
+        assert differences(brokers.rows(topic), expected(range(ROWS))) == {}
+
+
+def test_what_is_written_is_read_by_another_query(spark: SparkSession, brokers: Brokers, start: Start, tmp_path: Path) -> None:
+    """From topic to topic to a table, with a commit that fails on the way."""
+    source, topic = filled(brokers), brokers.topic()
+    faults = Faults(str(tmp_path), (Fault("after commit of 1"),))
+    frame = streamed(spark, brokers.servers, source)
+    assert len(failures(lambda: start(frame, topic, faults).awaitTermination())) == 1
+    found: Counter[Row] = Counter()
+
+    def note(frame: DataFrame, batch: int) -> None:
+        found.update((bytes(row.key), bytes(row.value)) for row in frame.select("key", "value").collect())
+
+    writer = streamed(spark, brokers.servers, topic).writeStream.foreachBatch(note)
+    writer.option("checkpointLocation", str(tmp_path / "second")).trigger(availableNow=True).start().awaitTermination()
+    assert differences(found, expected(range(ROWS))) == {}
