@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 
 import replog
 from replog.spark import PartitionWriter
+from replog.spark.delivery import GUARANTEES, Guarantee
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,6 +149,10 @@ def test_write(benchmark: Any, capsys: Any, tmp_path: Path, count: int) -> None:
         def rows() -> None:
             frame.foreachPartition(PartitionWriter("t", bootstrap=servers, key="key", value="value"))
 
+        def rows_at_least_once() -> None:
+            writer = PartitionWriter("t", bootstrap=servers, key="key", value="value", guarantee="at-least-once")
+            frame.foreachPartition(writer)
+
         def rows_no_op() -> None:
             frame.foreachPartition(no_op)
 
@@ -157,6 +162,7 @@ def test_write(benchmark: Any, capsys: Any, tmp_path: Path, count: int) -> None:
             "arrow, atomic": (arrow_atomic, arrow_no_op),
             "arrow, not compressed": (arrow_plain, arrow_no_op),
             "rows": (rows, rows_no_op),
+            "rows, at least once": (rows_at_least_once, rows_no_op),
         }
         for name, both in jobs.items():
             ours, other = (Watched(job, pids) for job in both)
@@ -186,16 +192,18 @@ def peaks(kinds: dict[str, list[int]]) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("door", ["arrow", "rows"])
-def test_memory_of_a_worker(benchmark: Any, capsys: Any, tmp_path: Path, door: str) -> None:
+MEMORY: list[tuple[str, Guarantee]] = [("arrow", each) for each in GUARANTEES] + [("rows", "exactly-once"), ("rows", "at-least-once")]
+
+
+@pytest.mark.parametrize(("door", "guarantee"), MEMORY)
+def test_memory_of_a_worker(benchmark: Any, capsys: Any, tmp_path: Path, door: str, guarantee: Guarantee) -> None:
     """A partition of ten million rows through one task, against one of a hundredth: the most that a worker held."""
     with ExitStack() as stack:
         process = stack.enter_context(replog.BrokerProcess(1, data=tmp_path / "b1", store=f"file://{tmp_path / 'store.db'}"))
         client = stack.enter_context(replog.connect(process.endpoint))
         client.create_topic("t", partitions=PARTITIONS, segment_bytes=64 << 20, retention_bytes=256 << 20)
         spark = stack.enter_context(spark_session(tmp_path))
-        options = {"replog.bootstrap.servers": process.endpoint, "topic": "t"}
-        writer = PartitionWriter("t", bootstrap=process.endpoint, key="key", value="value")
+        options = {"replog.bootstrap.servers": process.endpoint, "deliveryGuarantee": guarantee, "topic": "t"}
         figures = {}
         for name, count in (("few", MANY // 100), ("many", MANY)):
             columns = ("cast(id % 1000 as string) as key", "lpad(cast(id as string), 100, '0') as value")
@@ -203,9 +211,9 @@ def test_memory_of_a_worker(benchmark: Any, capsys: Any, tmp_path: Path, door: s
             if door == "arrow":
                 frame.write.format("replog").mode("append").options(**options).save()
             else:
-                frame.foreachPartition(writer)
+                frame.foreachPartition(PartitionWriter("t", bootstrap=process.endpoint, key="key", value="value", guarantee=guarantee))
             figures[f"{name}_mib"] = max(peaks(kinds_of([process.pid or 0])))
         ends = [one.high_watermark or 0 for one in client.describe("t").partitions]
         assert sum(ends) == MANY // 100 + MANY
-    report(benchmark, capsys, f"memory of a worker, {door}", {**figures, "ratio": figures["many_mib"] / figures["few_mib"]})
+    report(benchmark, capsys, f"memory of a worker, {door}, {guarantee}", {**figures, "ratio": figures["many_mib"] / figures["few_mib"]})
     benchmark.pedantic(lambda: None, rounds=1)
