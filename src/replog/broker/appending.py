@@ -79,7 +79,7 @@ class Appending:
             batch = RecordBatch(entry.body)
             batch.check_body(length_max=partition.config.max_batch_bytes, records_max=self._config.batch_records_max)
             mark = check_mark(batch) if batch.extension_bytes else None
-            if mark is not None and not partition.knows(batch) and self._too_far(partition, mark.key, mark.made_ms):
+            if mark is not None and not partition.knows(batch) and self._too_far(partition, mark.key, mark.made_ms, now_ms):
                 return ProducedEntry(entry.request, Code.INVALID_TIMESTAMP)
             error, base, end = partition.append(batch, acks, now_ms)
         except BadBatch as problem:
@@ -106,9 +106,9 @@ class Appending:
         self._event("log_full", partition=repr(partition), problem=problem)
         self._upkeep.retain_soon()
 
-    def _too_far(self, partition: Partition, writer: str, made_ms: int) -> bool:
+    def _too_far(self, partition: Partition, writer: str, made_ms: int, now_ms: int) -> bool:
         """Whether new work of a writer cannot be stored, because by this broker's clock it was asked for too long ago, or too far ahead."""
-        wall_ms = self._upkeep.wall_ms
+        wall_ms = self._upkeep.wall_at(now_ms)
         if not made_too_far(made_ms, wall_ms, self._config.writer_expiry_ms):
             return False
         if made_ms < wall_ms:

@@ -130,7 +130,7 @@ class Broker:
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """End of a poll: answer what became ready, ask for more, run the timers that are due."""
         upkeep = self._upkeep
-        upkeep.wall_ms = wall_ms
+        upkeep.told(now_ms, wall_ms)
         due = self._publishing.due_ms
         if due is not None and now_ms >= due:
             self._publishing.run(now_ms)

@@ -16,7 +16,7 @@ from replog.broker.staging import Piece, Stages
 from replog.broker.waiting import WaitingAppend
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, LogFull, UsageError
-from replog.marks import MARK_BYTES_MAX, PIECES_MAX, WriterMark, check_attempt, check_attempts, check_writer, marked, writer_id
+from replog.marks import MARK_BYTES_MAX, PIECES_MAX, WriterMark, check_attempt, check_attempts, check_writer, framing, marked, writer_id
 from replog.messages import Publish, Published, Stage
 from replog.model import ACKS_ALL, Address, PartitionId
 from replog.partition.partition import Partition
@@ -68,7 +68,7 @@ class Publishing:
         appended: Callable[[Partition, int, int], None],
         acknowledge: Callable[[Partition, WaitingAppend], None],
         failed: Callable[[Partition, str], None],
-        too_far: Callable[[Partition, str, int], bool],
+        too_far: Callable[[Partition, str, int, int], bool],
         full: Callable[[Partition, str], None],
     ) -> None:
         self._outbox = outbox
@@ -132,7 +132,7 @@ class Publishing:
 
     def _publish(self, partition: Partition, sender: Address, message: Publish, now_ms: int) -> int:
         try:
-            check_writer(message.writer, message.version)
+            framing(WriterMark(message.writer, message.version, made_ms=message.made_ms))
             check_attempts([(one.attempt, one.pieces) for one in message.attempts])
         except UsageError:
             return Code.INVALID_REQUEST
@@ -157,7 +157,7 @@ class Publishing:
         if under_way is not None:
             self._refuse(message.partition, under_way, Code.NOT_LEADER_OR_FOLLOWER)  # of an earlier leadership
             del self._under_way[message.partition]
-        if self._too_far(partition, message.writer, message.made_ms):
+        if self._too_far(partition, message.writer, message.made_ms, now_ms):
             return Code.INVALID_TIMESTAMP
         pieces = self.stages.find(work, version, message.attempts)
         if not pieces:

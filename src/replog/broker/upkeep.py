@@ -32,7 +32,7 @@ class Upkeep:
         self._directory = directory
         self._partitions = partitions
         self._config = config
-        self.wall_ms = 0
+        self.wall_ms = self._told_ms = 0
         self.unflushed: dict[PartitionId, Partition] = {}
         """Appended to under flush "ack" or "interval" since their last flush was asked for."""
         self._flushing: dict[PartitionId, Log] = {}
@@ -62,6 +62,14 @@ class Upkeep:
         self._retention_ms: int | None = None
 
     # ----------------------------------------------------------------------------------------------------------- news
+
+    def told(self, now_ms: int, wall_ms: int) -> None:
+        """What both clocks say, at the end of a poll."""
+        self._told_ms, self.wall_ms = now_ms, wall_ms
+
+    def wall_at(self, now_ms: int) -> int:
+        """The wall clock within a poll: the last one may have been hours ago, if nobody has called an embedded broker meanwhile."""
+        return self.wall_ms + now_ms - self._told_ms
 
     def appended(self, partition: Partition) -> None:
         """The log has grown."""

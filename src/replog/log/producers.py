@@ -122,8 +122,10 @@ class ProducerTable:
         made_ms, known = made_ms_of(batch), writers.pop(batch.producer_id, None)
         version = version_of(batch)
         end = batch.base_offset if batch.attributes & CONTROL_BIT else batch.base_offset + batch.count  # the work itself is elsewhere
-        written = _as_writer((version, end, batch.base_offset, batch.payload_crc, made_ms))
         recent = () if known is None else known.recent
+        if recent:  # it stands for the versions before it as well, whatever the clock did meanwhile: none is forgotten before its time
+            made_ms = max(made_ms, recent[-1].timestamp_ms)
+        written = _as_writer((version, end, batch.base_offset, batch.payload_crc, made_ms))
         is_whole = known is None or (known.is_whole and len(recent) < BATCHES_KEPT)
         writers[batch.producer_id] = Producer(batch.producer_id, MARKED, (*recent[1 - BATCHES_KEPT :], written), is_whole=is_whole)
         if len(writers) > self.limit:

@@ -23,7 +23,7 @@ def mentions(log: Log, outside: Sequence[ProducerState], start: int) -> list[Rec
     """A control batch for each of these writers of whom nothing is left from `start` on, as many as one turn takes; others have yet to be
     committed.
 
-    It bears the mark of the writer's last work, with its time: what is repeated expires no later. Raises LogCorrupt.
+    It bears the mark of the writer's last work, with the latest time of its works: what is repeated expires no later. Raises LogCorrupt.
     """
     return [_mention(log, writer) for writer in [one for one in outside if one.recent[-1].base_offset < start][:_TURN]]
 
@@ -43,5 +43,5 @@ def first_said(outside: Sequence[ProducerState], limit: int) -> int:
 def _mention(log: Log, writer: ProducerState) -> RecordBatch:
     last = writer.recent[-1]
     mark = mark_at(log, last.base_offset)
-    bears: Framing = {**framing(evolve(mark, group_offset=0)), "attributes": CONTROL_BIT}
+    bears: Framing = {**framing(evolve(mark, group_offset=0, made_ms=last.timestamp_ms)), "attributes": CONTROL_BIT}
     return RecordBatch(encode_values([None], now_ms=last.timestamp_ms, **bears))

@@ -86,6 +86,41 @@ def test_what_is_done_is_answered_however_old_the_question() -> None:
     assert results(desk.tell(asked)) == REFUSED, "nobody knows any more whether it was stored: so it is not stored now"
 
 
+def test_hours_without_a_call_are_no_jump_of_the_clock() -> None:
+    """An embedded broker hears what time it is when a call is dealt with, and that may be the first one for long."""
+    desk = desk_of()
+    desk.now_ms += 2 * MADE_AHEAD_MS_MAX
+    assert results(desk.tell(desk.once(3))) == [(0, 0, -1)]
+    desk.put(1, version=4)
+    desk.now_ms += 2 * MADE_AHEAD_MS_MAX
+    desk.receive(desk.once(5, "v"), desk.publish(("a", 1), version=4))
+    assert Code.INVALID_TIMESTAMP not in [code for code, _, _ in results(desk.tick() + desk.ticks()[1])]
+    desk.now_ms += EXPIRY + 1
+    assert results(desk.tell(desk.once(6, made_ms=NOW))) == REFUSED
+
+
+def test_work_is_known_until_its_own_time_is_up_although_later_work_was_asked_for_by_a_slower_clock() -> None:
+    desk = desk_of()
+    asked = desk.once(7)
+    desk.tell(asked)
+    desk.tell(desk.once(8, made_ms=NOW - EXPIRY))
+    desk.now_ms += EXPIRY
+    desk.tick()
+    desk.partition.log.retained_start(desk.now_ms, 2)
+    assert results(desk.tell(asked)) == [(0, 0, -1)]
+    assert desk.partition.log.end_offset == 2
+
+
+@pytest.mark.parametrize("made_ms", [-1, -(2**63), 2**53 + 1, 2**63 - 1])
+def test_a_publication_with_a_time_that_is_none_is_refused_also_where_versions_are_kept_for_ever(made_ms: int) -> None:
+    desk = Desk(writer_expiry_ms=2**62)
+    desk.put(1)
+    assert results(desk.tell(desk.publish(("a", 1), made_ms=made_ms))) == [(Code.INVALID_REQUEST, -1, -1)]
+    desk.tell(desk.publish(("a", 1)))
+    desk.ticks()
+    assert desk.partition.log.end_offset == 2
+
+
 def test_the_time_of_a_group_is_that_of_its_publication() -> None:
     desk = desk_of()
     desk.put(3)

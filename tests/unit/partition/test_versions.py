@@ -184,6 +184,17 @@ def test_who_came_again_expires_later() -> None:
     assert known(table) == [(1, 0, 1), (2, 1, 2)]
 
 
+def test_an_older_time_of_later_work_makes_nobody_expire_sooner() -> None:
+    table = table_of(header(1, 0, made_ms=200), header(2, 1, made_ms=100))
+    again = table_of(header(1, 0, made_ms=200), header(2, 1, made_ms=100), header(3, 2, made_ms=50))
+    again.restore(again.truncate(2), 2, [])
+    for one in (table, again):
+        one.expire(0, 200)
+        assert known(one) == [(1, 0, 1), (2, 1, 2)]
+        one.expire(0, 201)
+        assert known(one) == []
+
+
 # ------------------------------------------------------------------------------------------------------------ the partition
 
 
@@ -382,6 +393,20 @@ def test_a_mention_has_its_old_time_and_expires_no_later() -> None:
     assert known(log.producers)
     partition.retain(15_001, 0)
     assert known(log.producers) == []
+
+
+def test_a_mention_has_the_latest_time_of_its_writer() -> None:
+    """It is all that is left of the writer in the next life."""
+    log = MemoryLog(IDENTITY, TopicConfig(segment_bytes=600))
+    for version, made_ms in ((1, 5_000), (2, 3_000)):
+        append_group(log, 2, at_ms=20, made_ms=made_ms, version=version)
+    for _ in range(60):
+        append(log, 2, at_ms=14_000)
+    partition = lead(log)
+    log.config = TopicConfig(segment_bytes=600, retention_bytes=1_000)
+    assert not partition.retain(15_000, 0)
+    said = [mark_of(one) for one in stored_batches(log) if one.attributes & CONTROL_BIT]
+    assert [(mark.version, mark.made_ms) for mark in said if mark is not None] == [(2, 5_000)]
 
 
 def test_a_copy_that_has_lost_what_was_said_trims_all_the_same() -> None:
