@@ -164,11 +164,14 @@ class Leading:
         them.
 
         Else large publications would put them out of the ISR. Who is not in sync, or has lagged for so long that it will leave, holds
-        nothing.
+        nothing; nor does who has all of it, and has yet to say how far its disk has come: without another append it never will.
         """
         if len(self.slices) < SLICES_AHEAD:
             return True
-        return all(replica.position >= self.slices[0] or self._lags(replica, now_ms) for replica in self.counted)
+        end, high_watermark = self.log.end_offset, self.high_watermark
+        return all(
+            one.position >= self.slices[0] or one.is_equal(end, high_watermark) or self._lags(one, now_ms) for one in self.counted
+        )
 
     def appended(self, old_end: int, now_ms: int) -> None:
         """The leader's log grows beyond `old_end`: followers that were equal no longer are."""

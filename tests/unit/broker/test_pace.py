@@ -98,6 +98,26 @@ def test_who_leaves_the_isr_lets_go() -> None:
     assert desk.partition.high_watermark == 2 * COUNT
 
 
+def test_publications_go_on_after_a_topic_was_altered_to_acknowledge_flushes() -> None:
+    """Who has everything that is committed reports no flush of it, and is not behind either."""
+    desk = desk_of()
+    desk.receive(desk.publish(("a", COUNT)))
+    for has in range(0, COUNT + 1, SLICES_AHEAD):
+        desk.fetch(2 * has)
+        poll(desk)
+    desk.fetch(2 * COUNT)
+    assert desk.partition.high_watermark == 2 * COUNT
+    desk.commands += 1
+    notice = desk.notice()
+    notice.entries[0] = evolve(notice.entries[0], config=evolve(notice.entries[0].config, flush="ack"))
+    desk.tell(notice, sender="controller")
+    desk.put(COUNT, version=8)
+    desk.receive(desk.publish(("a", COUNT), version=8))
+    poll(desk)
+    desk.now_ms += 200
+    assert poll(desk) == 2 * COUNT + 2, "the first slice: from then on there is something to flush, and to report"
+
+
 def test_many_small_publications_keep_the_same_pace() -> None:
     """Until then others may append: no group is open."""
     desk = desk_of()
