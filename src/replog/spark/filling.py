@@ -23,6 +23,25 @@ class Open:
     records: int = 0
     size: int = 0
     """Bytes of cells."""
+    keyless: int = 0
+    """Records that have come without the column `keys`."""
+    headless: int = 0
+    """... and without the column `headers`."""
+
+    def add(self, cells: Cells) -> None:
+        """These too."""
+        self.several.append(cells)
+        self.records += cells.records
+        self.size += cells.size
+        self.keyless += cells.records if cells.keys is None else 0
+        self.headless += cells.records if cells.headers is None else 0
+
+    def size_with(self, cells: Cells) -> int:
+        """Bytes of cells in a batch of these too: a column that only some have gets a nil for each of the others."""
+        records = self.records + cells.records
+        keyless = self.keyless + (cells.records if cells.keys is None else 0)
+        headless = self.headless + (cells.records if cells.headers is None else 0)
+        return self.size + cells.size + keyless % records + headless % records
 
     @property
     def weight(self) -> int:
@@ -53,14 +72,12 @@ class Filling:
         leaving: list[tuple[Place, Open]] = []
         place, cells = (placed.topic, placed.partition), placed.cells
         found = self._open.get(place)
-        if found is not None and (found.size + cells.size > limit or found.records + cells.records > RECORDS_MAX):
+        if found is not None and (found.size_with(cells) > limit or found.records + cells.records > RECORDS_MAX):
             leaving.append(self._taken(place))
             found = None
         if found is None:
             found = self._open[place] = Open()
-        found.several.append(cells)
-        found.records += cells.records
-        found.size += cells.size
+        found.add(cells)
         self.bytes += cells.size + _CELLS_BYTES
         self._pieces += 1
         if found.size >= limit:

@@ -13,9 +13,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import replog
 from replog.errors import MessageTooLarge
 from replog.spark import PartitionWriter
+from replog.spark.cells import Cells, Placed, packed
 from replog.spark.columns import check_written_schema
 from replog.spark.connections import close_clients
-from replog.spark.delivery import GUARANTEES, Attempt
+from replog.spark.delivery import GUARANTEES, Attempt, Guarantee
+from replog.spark.guarantees import delivery_of
 from replog.spark.options import WriteOptions
 from replog.spark.task_writing import delivery_for, write_task
 
@@ -68,3 +70,17 @@ def test_a_row_that_no_batch_holds(cluster: replog.Cluster, guarantee: Any) -> N
     writer = PartitionWriter("t", bootstrap=cluster.endpoints, value=1, guarantee=guarantee)
     with pytest.raises(MessageTooLarge, match="max_batch_bytes"):
         writer(rows(3, LIMIT))
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("first", [{}, {"keys": packed([b"k"] * 100)}, {"headers": packed([b"\x90"] * 100)}])
+def test_columns_that_only_some_rows_have(cluster: replog.Cluster, guarantee: Guarantee, first: dict[str, Any]) -> None:
+    """Each of the others gets a nil there, which counts: rows of few bytes would be too large a batch by a third."""
+    values = packed([b"x"] * 100)
+    others: list[dict[str, Any]] = [{}, {"keys": packed([b"k"] * 100), "headers": packed([b"\x90"] * 100)}]
+    delivery = delivery_of(guarantee, acks=-1, compression=None, batch_bytes=1 << 20)
+    sink = delivery.begin(cluster, Attempt("job", 0, 0, 0))
+    for columns in [first] * 250 + [others[n % 2] for n in range(250)]:
+        sink.add(Placed("t", 0, Cells(100, len(values) + sum(map(len, columns.values())), values, **columns)))
+    delivery.commit(cluster, [sink.finish()], 0)
+    assert len(list(cluster.read("t"))) == 50_000
