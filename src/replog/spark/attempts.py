@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from replog.errors import UsageError
 from replog.spark.delivery import Attempt
 
-__all__ = ["attempt", "in_a_task", "streaming_attempt"]
+__all__ = ["attempt", "only_once", "stage", "streaming_attempt"]
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
+_called: set[tuple[Attempt, str]] = set()
+"""The calls of the task that runs in this process, with their topics."""
 
 
-def in_a_task() -> bool:
-    """Whether Spark runs this."""
+def stage() -> int | None:
+    """Spark's number of the stage that runs here: its own in each action, and the same however often it is tried. None: Spark runs
+    nothing here."""
     from pyspark import TaskContext
 
-    return TaskContext.get() is not None
+    context = TaskContext.get()
+    return None if context is None else int(context.stageId())
+
+
+@contextmanager
+def only_once(mine: Attempt, topic: str) -> Iterator[None]:
+    """One call of a task for a topic, whose rows count as all that the task has for it under this name. Raises UsageError for another
+    one, unless the one before has failed."""
+    call = mine, topic
+    if call in _called:
+        raise UsageError(
+            f"one task has called a PartitionWriter for topic {topic!r} twice under one name: the rows of the second call would count as "
+            "those of the first, written again, and would be dropped. Give all rows of a task to one call, or make a writer for each "
+            "call on the driver, or write with guarantee 'at-least-once'"
+        )
+    _called.difference_update([one for one in _called if one[0].attempt != mine.attempt])
+    _called.add(call)
+    try:
+        yield
+    except BaseException:
+        _called.discard(call)
+        raise
 
 
 def attempt(writer: str, version: int) -> Attempt:

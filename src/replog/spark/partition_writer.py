@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal
@@ -13,7 +14,7 @@ from replog.client.client import Client
 from replog.client.partitioner import PARTITIONERS
 from replog.config import check_topic_name
 from replog.errors import UsageError
-from replog.spark.attempts import attempt, in_a_task
+from replog.spark.attempts import attempt, only_once, stage
 from replog.spark.connections import Connection
 from replog.spark.delivery import Attempt, Guarantee, Sink
 from replog.spark.grouping import placed
@@ -38,7 +39,8 @@ class PartitionWriter(Shipped):
     call returns when everything is acknowledged as `acks` says, and raises what the cluster refused; then Spark runs the task again.
 
     Each action on the driver is work of its own, whose tasks store their rows once: its id is drawn when this object is packed to be sent
-    to them. With `txn_app_id` and `txn_version` it is the same work whenever both are the same.
+    to them, and has the number of the action's stage behind it. So it is made on the driver, and a task calls it once. With `txn_app_id`
+    and `txn_version` it is the same work whenever both are the same.
     """
 
     def __init__(
@@ -93,17 +95,29 @@ class PartitionWriter(Shipped):
     def __call__(self, rows: Iterable[Any]) -> None:
         """Write one partition."""
         with self._connection.explained() as client:
-            self._write(client, attempt(self._writer(), self.txn_version or 0), iter(rows))
+            mine = attempt(self._writer(), self.txn_version or 0)
+            is_repeatable = self.guarantee == "at-least-once" or stage() is None
+            with nullcontext() if is_repeatable else only_once(mine, self.topic):
+                self._write(client, mine, iter(rows))
 
     def _packed_state(self) -> dict[str, Any]:
         """One action's, however often it is unpacked; this object and its copies may be used for others."""
-        return {**self.__dict__, "_action": uuid4().hex}
+        return self.__dict__ if stage() is not None else {**self.__dict__, "_action": uuid4().hex}
 
     def _writer(self) -> str:
-        """Whose work this is; outside of Spark, where nobody repeats a call, that of each call."""
+        """Whose work this is; outside of Spark, where nobody repeats a call, that of each call. Raises UsageError where a task that is run
+        again would have another name."""
         if self.txn_app_id is not None:
             return self.txn_app_id
-        return self._action if self._action is not None and in_a_task() else uuid4().hex
+        number = stage()
+        if number is None or self.guarantee == "at-least-once":
+            return uuid4().hex
+        if self._action is None:
+            raise UsageError(
+                f"this PartitionWriter for topic {self.topic!r} was made in a task: tried again, the task would write under another name, "
+                "and its rows twice. Make it on the driver, give it txn_app_id and txn_version, or guarantee 'at-least-once'"
+            )
+        return f"{self._action}-{number}"  # what was packed once, as in a broadcast, may serve several actions
 
     def _write(self, client: Client, mine: Attempt, rows: Iterator[Any]) -> None:
         config = client._core.config

@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import pytest
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import Row
 
 import replog
 from replog.client.partitioner import murmur2_partition
 from replog.errors import MessageTooLarge, UnknownTopicOrPartition, UsageError
-from replog.spark import PartitionWriter, partition_writer
+from replog.spark import PartitionWriter
 from replog.spark.at_least_once import AppendingSink
 from replog.spark.connections import close_clients
 from replog.spark.delivery import Attempt
@@ -169,23 +170,121 @@ def test_a_cluster_that_nobody_reaches_is_named() -> None:
         close_clients()
 
 
-def test_each_action_is_work_of_its_own_and_its_tasks_are_the_same(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_writer, "in_a_task", lambda: True)
-    made = writer(guarantee="exactly-once")
+class Task(NamedTuple):
+    """What Spark tells of the task that runs."""
+
+    stage: int = 4
+    task: int = 17
+
+    def stageId(self) -> int:
+        return self.stage
+
+    def partitionId(self) -> int:
+        return 0
+
+    def taskAttemptId(self) -> int:
+        return self.task
+
+
+def run(packed: bytes, rows: Any, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a worker of Spark does."""
+    with monkeypatch.context() as patched:
+        patched.setattr(TaskContext, "_taskContext", task)
+        cloudpickle.loads(packed)(rows)
+
+
+@pytest.fixture
+def reached() -> Iterator[replog.Cluster]:
+    with replog.Cluster(brokers=1, listen="tcp://127.0.0.1:0") as cluster:
+        cluster.create_topic("t", partitions=3)
+        yield cluster
+        close_clients()
+
+
+def once(cluster: replog.Cluster, **how: Any) -> PartitionWriter:
+    return writer(guarantee="exactly-once", bootstrap=cluster.endpoints, **how)
+
+
+def stored(cluster: replog.Cluster) -> list[bytes | None]:
+    return [record.value for record in cluster.read("t")]
+
+
+def test_each_action_is_work_of_its_own_and_its_tasks_are_the_same(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = once(reached)
     for one in (made, made, copy.copy(made), copy.deepcopy(made)):
         packed = cloudpickle.dumps(one)
-        for _ in range(2):  # a task, and the task once more
-            there = cloudpickle.loads(packed)
-            there._write(cluster, Attempt(there._writer(), 0, 0, 0), iter([b"a", b"b"]))
-    assert len(list(cluster.read("t"))) == 4 * 2
+        for attempt in range(2):  # a task, and the task once more
+            run(packed, [b"a", b"b"], Task(task=attempt), monkeypatch)
+    assert len(stored(reached)) == 4 * 2
 
 
-def test_a_name_makes_actions_the_same_work(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_writer, "in_a_task", lambda: True)
-    for version in (1, 1, 2, 1):
-        made = cloudpickle.loads(cloudpickle.dumps(writer(guarantee="exactly-once", txn_app_id="job", txn_version=version)))
-        made._write(cluster, Attempt(made._writer(), version, 0, 0), iter([b"%d" % version]))
-    assert [record.value for record in cluster.read("t")] == [b"1", b"2"]
+def test_actions_share_what_was_packed_once(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broadcast."""
+    packed = cloudpickle.dumps(once(reached))
+    for attempt, stage in enumerate((4, 4, 5, 5)):
+        run(packed, [b"%d" % stage], Task(stage, attempt), monkeypatch)
+    assert stored(reached) == [b"4", b"5"]
+
+
+def test_a_name_makes_actions_the_same_work(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for attempt, version in enumerate((1, 1, 2, 1)):
+        packed = cloudpickle.dumps(once(reached, txn_app_id="job", txn_version=version))
+        run(packed, [b"%d" % version], Task(stage=attempt, task=attempt), monkeypatch)
+    assert stored(reached) == [b"1", b"2"]
+
+
+def several(first: PartitionWriter, second: PartitionWriter) -> bytes:
+    def call(rows: list[Any]) -> None:
+        with pytest.raises(UsageError, match="is int"):
+            first([1])  # what has failed may be tried again
+        first(rows[:1])
+        second(rows[1:])
+
+    return cloudpickle.dumps(call)
+
+
+def test_a_second_call_of_a_task_is_refused(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows would count as those of the first one."""
+    made, named, again = once(reached), *(once(reached, txn_app_id="job", txn_version=1) for _ in range(2))
+    for packed in (several(made, made), several(named, again)):
+        with pytest.raises(UsageError, match="one task has called a PartitionWriter for topic 't' twice under one name"):
+            run(packed, [b"a", b"b"], Task(), monkeypatch)
+    assert stored(reached) == [b"a", b"a"]
+    later = once(reached, txn_app_id="job", txn_version=2)
+    for packed in (several(made, copy.copy(made)), several(later, once(reached, txn_app_id="job", txn_version=3))):
+        run(packed, [b"c", b"d"], Task(task=18), monkeypatch)
+    assert sorted(stored(reached)) == [b"a", b"a", b"c", b"c", b"d", b"d"]
+
+
+def test_a_task_may_call_as_often_as_it_likes_at_least_once(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = writer(bootstrap=reached.endpoints)
+    run(cloudpickle.dumps(lambda rows: [made([row]) for row in rows]), [b"a", b"b"], Task(), monkeypatch)
+    assert stored(reached) == [b"a", b"b"]
+
+
+def made_in_the_task(bootstrap: list[str], how: dict[str, Any], rows: list[bytes]) -> None:
+    PartitionWriter("t", bootstrap=bootstrap, **how)(rows)
+
+
+def test_what_is_made_in_a_task_needs_a_name(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt would write under another one."""
+    ways: list[dict[str, Any]] = [{}, {"txn_app_id": "job", "txn_version": 1}, {"guarantee": "at-least-once"}]
+    for how in ways:
+        packed = cloudpickle.dumps(partial(made_in_the_task, reached.endpoints, how))
+        if how:
+            run(packed, [b"a"], Task(), monkeypatch)
+        else:
+            with pytest.raises(UsageError, match="this PartitionWriter for topic 't' was made in a task"):
+                run(packed, [b"a"], Task(), monkeypatch)
+    assert stored(reached) == [b"a", b"a"]
+
+
+def test_a_copy_made_in_a_task_writes_under_the_same_name(reached: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = once(reached)
+    packed = cloudpickle.dumps(lambda rows: copy.copy(made)(rows))
+    for attempt in range(2):
+        run(packed, [b"a"], Task(task=attempt), monkeypatch)
+    assert stored(reached) == [b"a"]
 
 
 def test_calls_outside_of_spark_are_work_of_their_own(cluster: replog.Cluster) -> None:
