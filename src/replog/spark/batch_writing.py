@@ -35,14 +35,16 @@ class BatchWriting(Shipped, DataSourceArrowWriter):
         self._options = options
         self._writer = uuid4().hex if options.txn_app_id is None else options.txn_app_id
         self._version = options.txn_version or 0
+        self._partitions: dict[str, list[int]] = {}
+        """Of the topic as the job begins: a task that is run again sends no key elsewhere because partitions were added meanwhile."""
         if options.topic is not None:
             with options.connection.explained() as client:
-                partitions_of(client, options.topic)
+                self._partitions[options.topic] = partitions_of(client, options.topic)
 
     @in_a_sentence()
     def write(self, iterator: Iterator[Any]) -> CommitMessage:
         """One task: its rows as Arrow batches."""
-        return write_task(self._options, self._columns, attempt(self._writer, self._version), iterator)
+        return write_task(self._options, self._columns, attempt(self._writer, self._version), iterator, self._partitions)
 
     @in_a_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -34,12 +35,24 @@ def delivery_for(options: WriteOptions) -> Delivery:
     return delivery_of(options.guarantee, acks=options.acks, compression=options.compression, batch_bytes=batch_bytes)
 
 
-def write_task(options: WriteOptions, at: WrittenColumns, mine: Attempt, batches: Iterable[Any]) -> CommitMessage:
-    """Write the batches of one task, and wait until they are as safe as was asked for."""
+def write_task(
+    options: WriteOptions,
+    at: WrittenColumns,
+    mine: Attempt,
+    batches: Iterable[Any],
+    planned: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> CommitMessage:
+    """Write the batches of one task, and wait until they are as safe as was asked for. `planned`: the partitions of topics that the
+    driver has looked up for all tasks."""
     with options.connection.explained() as client:
+
+        def partitions_for(topic: str) -> Sequence[int]:
+            found = partitions_of(client, topic)  # asked all the same: with the answer comes what a batch may hold
+            return planned.get(topic, found)
+
         config = client._core.config
         rows = ArrowRows(
-            Topics(partial(partitions_of, client), partitioner=options.partitioner, task=mine.slice, room=partial(room_in, client)),
+            Topics(partitions_for, partitioner=options.partitioner, task=mine.slice, room=partial(room_in, client)),
             at,
             topic=options.topic,
             task=mine.slice,

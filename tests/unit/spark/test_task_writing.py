@@ -55,6 +55,19 @@ def test_a_batch_writer_is_one_job_wherever_it_travels(cluster: replog.Cluster) 
     assert [record.text() for record in cluster.read("t")] == ["a", "b", "c"]
 
 
+def test_partitions_that_are_added_during_a_job_move_no_key(cluster: replog.Cluster) -> None:
+    made = BatchWriting(options(cluster, deliveryGuarantee="exactly-once"), SCHEMA, False)
+    keys = [f"key-{n}".encode() for n in range(40)]
+    rows = pa.RecordBatch.from_arrays([pa.array([str(n) for n in range(40)]), pa.array(keys, pa.binary())], names=["value", "key"])
+    there = cloudpickle.dumps(made)
+    cloudpickle.loads(there).write(iter([rows]))
+    cluster.add_partitions("t", 5)
+    close_clients()  # the next attempt runs in another worker
+    cloudpickle.loads(there).write(iter([rows]))
+    assert sorted(int(record.text()) for record in cluster.read("t")) == list(range(40))
+    assert {record.partition for record in cluster.read("t")} == {0, 1}
+
+
 def test_what_a_batch_writer_refuses(cluster: replog.Cluster) -> None:
     with pytest.raises(UsageError, match=r"a log cannot be overwritten: write \.mode\(\"append\"\)"):
         BatchWriting(options(cluster), SCHEMA, True)
