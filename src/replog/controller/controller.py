@@ -141,7 +141,10 @@ class Controller:
         for partition in todo:
             choice = self.choose(partition)
             state = choice.state or cluster.states.get(partition)
-            if state is not None and not choice.ask and choice.loss is None and reassign.completes(cluster, partition, state):
+            if (first := self._first(partition, choice)) is not None:
+                piece = self.store_state(partition, cluster.topics[partition.topic_id], first)
+                pieces.append(evolve(piece, changes=(*piece.changes, Settled((partition,)), Due((partition,)))))
+            elif state is not None and not choice.ask and choice.loss is None and reassign.completes(cluster, partition, state):
                 if len(arrived) < reassign.MOVES_MAX:  # else it stays due
                     arrived[partition] = state
             elif choice.state is None and choice.ask:
@@ -161,7 +164,20 @@ class Controller:
             steps = (*steps, Step(changes=(Settled(tuple(same)),)))
         return Decision(steps, asks=tuple(asks), after=(MovesDue(),) if arrived else ())
 
-    def choose(self, partition: PartitionId) -> Choice:
+    def _first(self, partition: PartitionId, choice: Choice) -> PartitionState | None:
+        """What to store by itself, where the store has refused it together with more: with the record of a loss, or the end of a move.
+
+        It says who is complete. Whoever waits for that to be stored may be the one that makes an unclean election needless.
+        """
+        known = self.cluster.states.get(partition)
+        if known is None or not self.cluster.parked.get(partition):
+            return None
+        state = choice.state if choice.loss is None else self.choose(partition, cleanly=True).state
+        if state is None or evolve(state, leader_epoch=known.leader_epoch) == known:
+            return None
+        return state if choice.loss is not None or reassign.completes(self.cluster, partition, state) else None
+
+    def choose(self, partition: PartitionId, *, cleanly: bool = False) -> Choice:
         """What the partition should be now; a topic that is being deleted is left alone, and a state that somebody has removed."""
         cluster = self.cluster
         topic = cluster.topic_of(partition)
@@ -179,7 +195,7 @@ class Controller:
             live=live,
             lossy=cluster.lossy(partition),
             leaving=cluster.leaving(),
-            unclean=topic.config.unclean_leader_election,
+            unclean=topic.config.unclean_leader_election and not cleanly,
             joining=moves.joining(topic.assignments[partition.partition]),
         )
         after = choice.state or state
@@ -364,7 +380,14 @@ class Controller:
 
     def _is_to_wait(self, broker_id: int) -> bool:
         """Whether the store refuses a state that follows from the end of the broker's last life: let in, it would go on from there."""
-        return any(is_refused and self.concerns(partition, broker_id) for partition, is_refused in self.cluster.parked.items())
+        return any(is_refused and self._goes_on(partition, broker_id) for partition, is_refused in self.cluster.parked.items())
+
+    def _goes_on(self, partition: PartitionId, broker_id: int) -> bool:
+        """Whether the broker counts as complete in what is stored, and should not: of the ELR it may, unless it has lost records."""
+        state = self.cluster.states.get(partition)
+        if state is None:
+            return False
+        return broker_id in (state.leader, *state.isr) or (broker_id in state.elr and broker_id in self.cluster.lossy(partition))
 
     def _admit(self, broker_id: int) -> Piece:
         cluster = self.cluster

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from attrs import evolve
 from tests.unit.controller import harness
 from tests.unit.controller.harness import World, pid
 from tests.unit.controller.test_parked import STEPS, given_up, refusing
 
 from replog.errors import Code, StoreFull
 from replog.messages import ReplicaStatesAnswer
-from replog.metadata import layout
+from replog.metadata import judgements, layout
 from replog.ports import Delete, LossReport, Op, Put, StoreCall
 
 
@@ -229,3 +230,60 @@ def test_a_leader_that_came_back_while_its_state_was_damaged_leads_another_epoch
     assert world.nodes[2].broker.states[pid(t)].state.leader_epoch == 1
     world.advance(11_000)
     assert world.state().leader_epoch == 1, "once"
+
+
+def test_an_unclean_election_that_the_store_refuses_keeps_nobody_out_who_makes_it_needless() -> None:
+    """No new node fits, such as the record of a loss: the broker that is complete comes back, and leads also what it alone holds."""
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1, "unclean_leader_election": True})
+    world.create("u", assignment={0: [2]})
+    world.kill(3)
+    world.start(3, settle=True)
+    refusing(world, judgements.loss_path(t, 0), lambda: StoreFull("no room"))
+    world.kill(2)
+    assert world.leader._term.cluster.parked == {pid(t): True}
+    world.start(2, settle=True)
+    assert world.leader._term.cluster.is_admitted(2)
+    assert (world.state().leader, world.state().isr, world.state(0, "u").leader) == (2, (2,), 2)
+    assert world.state().leader_epoch == 2, "one for nobody, one for its new life"
+    assert world.leader._term.cluster.parked == {}
+
+
+def test_a_move_whose_end_is_refused_keeps_no_broker_out() -> None:
+    """The topic cannot be stored: what says that the broker is in sync no more is stored without it, once."""
+    world = World(5, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.admin("reassign", partitions=[["t", 0, [3, 4]]])
+    cluster = world.leader._term.cluster
+    wish = cluster.wishes[pid(t)]
+    cluster.apply(evolve(wish, target=(3, 5)))  # it waits for another wish, which is taken back
+    world.propose(2, pid(t), [2, 3, 4])
+    refused = refusing(world, layout.topic_path("t"), lambda: StoreFull("no room"))
+    cluster.apply(wish)
+    world.kill(2)
+    assert cluster.parked == {pid(t): True}
+    world.start(2, settle=True)
+    assert cluster.is_admitted(2)
+    assert (world.state().leader, world.state().isr) == (3, (3, 4))
+    epoch = world.state().leader_epoch
+    world.advance(35_000)
+    assert (world.state().leader_epoch, cluster.parked) == (epoch, {pid(t): True})
+    refused.clear()
+    world.advance(11_000)
+    assert cluster.replicas(pid(t)) == (3, 4)
+
+
+def test_who_counts_as_complete_beside_the_isr_and_has_lost_records_waits_too() -> None:
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
+    world.kill(3)
+    assert (world.state().isr, world.state().elr) == ((2,), (3,))
+    refused = refusing(world, layout.partition_state_path("t", 0), lambda: StoreFull("no room"))
+    world.disks[3].clear()
+    world.start(3, loss=LossReport("replaced"), directory="f" * 32, settle=True)
+    assert world.leader._term.cluster.parked == {pid(t): True}
+    assert not world.leader._term.cluster.is_admitted(3)
+    refused.clear()
+    world.advance(11_000)
+    assert world.leader._term.cluster.is_admitted(3)
+    assert world.state().elr == ()
