@@ -258,11 +258,14 @@ class Cluster:
                 if topic_id not in self.deletions:
                     self.vanished.update(dict.fromkeys(had))
             case StateSet(partition, state):
-                if partition in self.parked and self.states.get(partition) != state:
+                known = self.states.get(partition)
+                if partition in self.parked and known != state:
                     self.due[partition] = None
                 self.states[partition] = state
-                if self.vanished.pop(partition, "") is None:
+                is_older = known is not None and known.partition_epoch > state.partition_epoch  # removed and put back, unseen
+                if self.vanished.pop(partition, "") is None or is_older:
                     self.parked[partition] = False  # it has missed what happened meanwhile
+                    self.due[partition] = None
             case StateGone(partition):
                 if self.states.pop(partition, None) is not None:
                     self.vanished[partition] = None

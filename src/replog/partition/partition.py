@@ -127,9 +127,9 @@ class Partition:
             return Code.STORAGE_ERROR
         if state.leader_epoch < self.leader_epoch:
             return Code.FENCED_LEADER_EPOCH
-        if state.partition_epoch < self.partition_epoch:
-            return Code.INVALID_UPDATE_VERSION
         grew = state.leader_epoch > self.leader_epoch
+        if state.partition_epoch < self.partition_epoch and not grew:  # it counts anew in a node that was removed and put back by hand
+            return Code.INVALID_UPDATE_VERSION
         leads = state.leader == self.broker_id and self.broker_id in notice.assignment.replicas
         if leads and self.leading is None and not self._may_lead(state):
             return Code.FENCED_LEADER_EPOCH

@@ -97,7 +97,8 @@ class FakeBroker:
             if entry.partition in missing:
                 continue
             known = self.states.get(entry.partition)
-            if known is None or known.state.partition_epoch <= entry.state.partition_epoch:
+            epochs = entry.state.leader_epoch, entry.state.partition_epoch
+            if known is None or (known.state.leader_epoch, known.state.partition_epoch) <= epochs:
                 self.states[entry.partition] = entry
                 self.copies.setdefault(entry.partition, (-1, 0))
         if message.complete or not missing:

@@ -149,3 +149,22 @@ def test_a_topic_whose_state_was_removed_can_be_deleted_and_leaves_nothing_behin
     assert len(cluster.vanished) == 1
     world.admin("delete_topic", name="t")
     assert (cluster.topics, cluster.vanished) == ({}, {})
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_state_that_is_removed_and_put_back_reaches_a_leader_that_knows_later_ones(is_seen: bool) -> None:
+    """The node is another, and its versions begin anew: without a new leader epoch its replicas would hear nothing any more."""
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
+    for isr in ([2, 3], [2, 3, 4], [2, 3], [2, 3, 4]):
+        assert world.propose(2, pid(t), isr).error == 0
+    good = removed(world, STATE)
+    if is_seen:
+        assert world.propose(2, pid(t), [2, 3]).error != 0
+    put_back(world, good)
+    world.advance(11_000)
+    assert (world.propose(2, pid(t), [2, 3]).error != 0) is not is_seen, "whoever did not see it finds it out now"
+    assert world.propose(2, pid(t), [2, 4]).error == 0
+    state = world.state()
+    assert (state.leader, state.leader_epoch, state.isr) == (2, 1, (2, 4))
+    assert world.nodes[2].broker.states[pid(t)].state == state

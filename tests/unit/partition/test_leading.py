@@ -54,7 +54,7 @@ def test_a_broker_does_not_lead_an_epoch_again_of_which_it_has_records() -> None
 
 @pytest.mark.parametrize(
     ("epoch", "partition_epoch", "code"),
-    [(4, 9, Code.FENCED_LEADER_EPOCH), (5, 2, Code.INVALID_UPDATE_VERSION), (5, 3, 0), (5, 4, 0), (6, 4, 0)],
+    [(4, 9, Code.FENCED_LEADER_EPOCH), (5, 2, Code.INVALID_UPDATE_VERSION), (5, 3, 0), (5, 4, 0), (6, 4, 0), (6, 2, 0)],
 )
 def test_older_news_is_refused(epoch: int, partition_epoch: int, code: int) -> None:
     partition = partition_of(log_of())
