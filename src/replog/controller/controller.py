@@ -365,7 +365,7 @@ class Controller:
             return Decision()
         steps: list[Step] = []
         later: tuple[Event, ...] = ()
-        if not cluster.is_admitted(event.broker_id) and self._is_to_wait(event.broker_id):
+        if self.is_to_wait(event.broker_id):
             later = (evolve(event, strays=(), removals=()),)
         elif not cluster.is_admitted(event.broker_id):
             steps += pack(self.guard, [self._admit(event.broker_id)])
@@ -378,8 +378,10 @@ class Controller:
         gone = [CopiesGone(event.broker_id, t) for t in event.removals if t in cluster.removed and t not in stray_topics]
         return Decision(tuple(steps), after=tuple(gone), later=later)
 
-    def _is_to_wait(self, broker_id: int) -> bool:
+    def is_to_wait(self, broker_id: int) -> bool:
         """Whether the store refuses a state that follows from the end of the broker's last life: let in, it would go on from there."""
+        if self.cluster.is_admitted(broker_id):
+            return False
         return any(is_refused and self._goes_on(partition, broker_id) for partition, is_refused in self.cluster.parked.items())
 
     def _goes_on(self, partition: PartitionId, broker_id: int) -> bool:

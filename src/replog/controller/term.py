@@ -349,10 +349,11 @@ class Term:
         delta = self.views.delta()
         if delta is not None:
             self._send_view(delta, [b for b in sorted(self.cluster.brokers) if b not in silent])
-        if silent and not self.cluster.due:
-            for broker_id in silent:
+        # A broker takes the complete notice for a sign that what it lost has been dealt with, and reports it no more.
+        if not self.cluster.due and (ready := [b for b in silent if not self.controller.is_to_wait(b)]):
+            for broker_id in ready:
                 self._announce(broker_id)
-            self._send_view(self.views.complete(), silent)
+            self._send_view(self.views.complete(), ready)
 
     def _announce(self, broker_id: int) -> None:
         """The complete notice, once its partitions have been decided: all of them that have a state."""

@@ -11,7 +11,7 @@ from tests.unit.controller.harness import World, pid
 from tests.unit.controller.test_parked import STEPS, given_up, refusing
 
 from replog.errors import Code, StoreFull
-from replog.messages import ReplicaStatesAnswer
+from replog.messages import LeaderAndIsr, ReplicaStatesAnswer
 from replog.metadata import judgements, layout
 from replog.ports import Delete, LossReport, Op, Put, StoreCall
 
@@ -287,3 +287,17 @@ def test_who_counts_as_complete_beside_the_isr_and_has_lost_records_waits_too() 
     world.advance(11_000)
     assert world.leader._term.cluster.is_admitted(3)
     assert world.state().elr == ()
+
+
+def test_who_lost_records_is_not_told_that_this_was_dealt_with_before_it_was() -> None:
+    """A broker reports a loss until it has the complete notice: a restart before the state is stored must not hide it."""
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    refused = refusing(world, layout.partition_state_path("t", 0), lambda: StoreFull("no room"))
+    world.kill(3)
+    life = world.start(3, loss=LossReport("power", lossy=(pid(t),)), settle=True)
+    assert not any(isinstance(m, LeaderAndIsr) and m.complete for m in life.broker.received)
+    refused.clear()
+    world.advance(11_000)
+    assert any(isinstance(m, LeaderAndIsr) and m.complete for m in life.broker.received)
+    assert world.leader._term.cluster.is_admitted(3)
