@@ -169,4 +169,4 @@ def test_what_a_task_refuses_is_the_last_sentence(
         save(spark.range(10, 12, 1, 1).selectExpr(*columns), **{"topic": "t", **options})
     lines = [line for line in str(told.value).splitlines() if line.strip()]
     assert lines[-1] == f"replog.errors.{said}"
-    assert sum(line.lstrip().startswith("File") for line in lines) == 1
+    assert not [line for line in lines if line.lstrip().startswith("File")]
