@@ -73,11 +73,11 @@ def test_a_row_that_no_batch_holds(cluster: replog.Cluster, guarantee: Any) -> N
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("first", [{}, {"keys": packed([b"k"] * 100)}, {"headers": packed([b"\x90"] * 100)}])
+@pytest.mark.parametrize("first", [{}, {"keys": packed([b"k"] * 100)}, {"headers": packed([b""] * 100)}])
 def test_columns_that_only_some_rows_have(cluster: replog.Cluster, guarantee: Guarantee, first: dict[str, Any]) -> None:
     """Each of the others gets a nil there, which counts: rows of few bytes would be too large a batch by a third."""
     values = packed([b"x"] * 100)
-    others: list[dict[str, Any]] = [{}, {"keys": packed([b"k"] * 100), "headers": packed([b"\x90"] * 100)}]
+    others: list[dict[str, Any]] = [{}, {"keys": packed([b"k"] * 100), "headers": packed([b""] * 100)}]
     delivery = delivery_of(guarantee, acks=-1, compression=None, batch_bytes=1 << 20)
     sink = delivery.begin(cluster, Attempt("job", 0, 0, 0))
     for columns in [first] * 250 + [others[n % 2] for n in range(250)]:

@@ -345,9 +345,9 @@ class Node:
             del self._wakes[address]
             sliced = address == self.broker_id and self._slices(due_ms)
             self._tick(address)
-            if sliced:
-                return  # the next slice is due at once
             again = self._wakes.get(address)
+            if sliced or (again is not None and address == self.broker_id and self._slices(again)):
+                return  # the next slice is due at once
             if again is not None and again <= due_ms:  # a driver would spin
                 raise Violation("S21", f"{address} was woken at its deadline of {due_ms} ms, and still has one at {again}")
 
