@@ -7,6 +7,7 @@
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
 #   make faults SECONDS=120   kill, pause and stop real brokers under load for so long, over a file and over ZooKeeper
+#   make spark-faults     each fault in Spark by itself under each guarantee; make test tries all together, and each under one
 #   make fix               let ruff rewrite what it can (make test never writes)
 #   make clean             remove .venv, caches and demo data
 #
@@ -32,7 +33,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo spark-demo test bench sim sim-soak faults fix clean
+.PHONY: demo spark-demo test bench sim sim-soak faults spark-faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -54,6 +55,9 @@ sim-soak: .venv/.dev
 
 faults: .venv/.dev
 	@REPLOG_FAULT_SECONDS=$(SECONDS) $(PY) -m pytest tests/integration/processes/test_loop_of_faults.py -q
+
+spark-faults: .venv/.dev
+	@REPLOG_SPARK_FAULTS=1 $(PY) -m pytest tests/integration/spark/test_faults_batch.py tests/integration/spark/test_faults_stream.py -q
 
 fix: .venv/.dev
 	$(PY) -m ruff check --fix .

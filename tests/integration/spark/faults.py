@@ -23,8 +23,20 @@ from replog.testing.eventually import eventually
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+EVERY_PAIR = bool(os.environ.get("REPLOG_SPARK_FAULTS"))
+"""`make spark-faults`: each fault by itself under each guarantee. Otherwise all in one run under each, and each by itself under one."""
 HALF_WAY = 100
 WAIT_S = 120.0
+
+
+def pairs(faults: Iterable[str], ways: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Which faults to try in which ways; "all" of them are one run, in every way."""
+    every = list(ways)
+    return [
+        (which, way)
+        for number, which in enumerate(faults)
+        for way in (every if EVERY_PAIR or which == "all" else [every[number % len(every)]])
+    ]
 
 
 @frozen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.spark.brokers import Brokers, columns, differences, expected
-from tests.integration.spark.faults import Fault, Faults, FaultyRows, faulty
+from tests.integration.spark.faults import Fault, Faults, FaultyRows, faulty, pairs
 
 from replog.spark import PartitionWriter, register
 from replog.testing.eventually import eventually
@@ -74,8 +74,7 @@ def failures(job: Callable[[], None], most: int = 5) -> list[str]:
     raise AssertionError(f"{most} runs have failed: {failed}")
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("which", FAULTS)
+@pytest.mark.parametrize(("which", "guarantee"), pairs(FAULTS, GUARANTEES))
 def test_every_row_is_there_once(spark: SparkSession, brokers: Brokers, save: Save, tmp_path: Path, which: str, guarantee: str) -> None:
     """E1. A job whose commit failed is run again under the same names; one whose tasks failed is not."""
     options, config = GUARANTEES[guarantee]
@@ -90,8 +89,7 @@ def test_every_row_is_there_once(spark: SparkSession, brokers: Brokers, save: Sa
     assert differences(brokers.rows(topic), expected(range(ROWS))) == {}
 
 
-@pytest.mark.parametrize("pieces", [False, True])
-@pytest.mark.parametrize("which", [*TASK_FAULTS, "all"])
+@pytest.mark.parametrize(("which", "pieces"), pairs([*TASK_FAULTS, "all"], [False, True]))
 def test_every_row_of_foreach_partition(spark: SparkSession, brokers: Brokers, tmp_path: Path, which: str, pieces: bool) -> None:
     topic = brokers.topic(**PIECES if pieces else {})
     wanted = tuple(fault for fault in FAULTS[which] if not fault.point.endswith("commit"))

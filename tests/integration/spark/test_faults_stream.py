@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.spark.brokers import Brokers, Row, differences, expected
 from tests.integration.spark.conftest import QUIET
-from tests.integration.spark.faults import Fault, Faults, faulty
+from tests.integration.spark.faults import Fault, Faults, faulty, pairs
 from tests.integration.spark.test_faults_batch import ALL, ATOMIC, COMMIT_FAULTS, PIECES, TASK_FAULTS, failures
 
 import replog
@@ -77,8 +77,7 @@ STREAM_FAULTS["all"] = (
 )
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("which", STREAM_FAULTS)
+@pytest.mark.parametrize(("which", "guarantee"), pairs(STREAM_FAULTS, GUARANTEES))
 def test_every_row_is_there_once(
     spark: SparkSession, brokers: Brokers, start: Start, tmp_path: Path, which: str, guarantee: str
 ) -> None:
@@ -145,7 +144,7 @@ import json, os, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 from replog.spark import register
-from tests.integration.spark.faults import Fault, Faults, faulty
+from tests.integration.spark.faults import Fault, Faults, faulty, pairs
 from tests.integration.spark.test_faults_stream import streamed
 
 quiet, servers, source, plan, folder = json.loads(sys.argv[1])
