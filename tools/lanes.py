@@ -48,7 +48,7 @@ LANES = (
     Lane(
         "unit, contracts, doctests",
         ((*PYTEST, *PARALLEL, "--doctest-modules", "src"),),
-        ("tests/test_tidy.py", "tests/unit", "tests/contracts", "tests/typing"),
+        ("tests/test_tidy.py", "tests/unit", "tests/contracts", "tests/fuzz", "tests/typing"),
     ),
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),

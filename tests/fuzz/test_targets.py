@@ -1,0 +1,170 @@
+"""The part of the fuzzing that fits into `make test`; the rest is `python -m tests.fuzz` and `make fuzz`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fuzz import counting, structured, targets
+from tests.fuzz.mutating import Mutator, every_byte
+from tests.fuzz.targets import TARGETS, Target, frame_sealed
+
+from replog import messages as m
+from replog.codec import CodecError, encode
+from replog.testing.log_samples import FIRST, batch_of
+
+EXECUTIONS = {"directory": 150}
+EACH = 4_000
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_mutants_of_valid_bytes(name: str) -> None:
+    """Refused with the declared error, or the same again when encoded and decoded: nothing else, and not slowly."""
+    counting.count(name, EXECUTIONS.get(name, EACH), seed=20_260_101)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(max_examples=60)
+@given(data=st.binary(max_size=200))
+def test_any_bytes(name: str, data: bytes) -> None:
+    TARGETS[name].run(data)
+
+
+def small_frame() -> bytes:
+    """A whole frame with a list in it."""
+    return b"".join(encode(m.Flushed(2, 300, [m.FlushedEntry(FIRST, 4, 100)])))
+
+
+def small_segment() -> bytes:
+    """One batch."""
+    batch = batch_of(["a", "b"])
+    batch.stamp(FIRST, 0, 0)
+    return batch.to_bytes()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_every_byte_of_a_frame_with_every_value(sealed: bool) -> None:
+    frame = small_frame()
+    refused = 0
+    for data in every_byte(frame):
+        changed = bytearray(data)
+        if sealed:
+            frame_sealed(changed)
+        try:
+            targets.decode(bytes(changed))
+        except CodecError:
+            refused += 1
+        targets.frame(bytes(changed))
+    assert refused >= 255 * len(frame) * (0.2 if sealed else 1) - 255 * sealed - 255  # the byte that says between whom it goes may be any
+
+
+def test_every_byte_of_a_segment_with_every_value() -> None:
+    """Not one change of one bit is believed: recovery keeps nothing of it."""
+    segment = small_segment()
+    for data in every_byte(segment):
+        targets.segment(data)
+        stop = targets.Verifier(targets.BytesFs(data), FIRST, 100, lambda header: None).run(targets.Segment("s", 0), 1, len(data), -1)
+        assert (stop.position == 0) == (data != segment)
+
+
+def test_every_byte_of_a_segment_below_its_checksums() -> None:
+    for data in every_byte(small_segment()):
+        changed = bytearray(data)
+        targets.batches_in(changed)
+        targets.segment(bytes(changed))
+        targets.payload(bytes(changed[targets.FRONT_BYTES :]))
+
+
+@pytest.mark.parametrize("number", range(31))
+def test_values_of_messages_in_the_wrong_place(number: int) -> None:
+    frame = targets.frames()[number]
+    for seed in range(250):
+        targets.frame(structured.frame_with(frame, Random(f"{number} {seed}")))
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_values_of_the_store_in_the_wrong_place(number: int) -> None:
+    value = targets.store_values()[number]
+    for seed in range(600):
+        targets.store_value(structured.value_with(value, Random(f"{number} {seed}")))
+
+
+def test_every_message_and_every_value_of_the_store_is_among_the_samples() -> None:
+    assert len(targets.frames()) == 31 == len(targets.MESSAGE_TYPES)
+    assert len(targets.store_values()) == 12
+    for name, target in TARGETS.items():
+        assert target.seeds(), name
+
+
+# ------------------------------------------------------------------------------------------------ whether it would see anything
+
+
+def raises(data: bytes) -> None:
+    if data[:1] == b"\x07":
+        raise KeyError("not declared")
+
+
+def grows(data: bytes) -> None:
+    HELD.append(bytes(1 << 20) + data)
+
+
+def stands(data: bytes) -> None:
+    if data[:1] == b"\x07":
+        sum(range(20_000_000))
+
+
+HELD: list[bytes] = []
+
+
+@pytest.mark.parametrize(("decoder", "says"), [(raises, "KeyError"), (stands, "processor time"), (grows, "has grown by")])
+def test_a_decoder_that_does_what_it_must_not_is_found(decoder: object, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, "bad", Target(decoder, lambda: [b"\x00\x01\x02"]))  # type: ignore[arg-type]
+    if decoder is grows:  # in a process whose peak lies behind it nothing would be seen to grow
+        sizes = iter((0, counting.MEMORY_BYTES_MAX + 1))
+        monkeypatch.setattr(counting, "_resident", lambda: next(sizes))
+    with pytest.raises(counting.Finding, match=says):
+        counting.count("bad", 100 if decoder is grows else 3_000, seed=1)
+    HELD.clear()
+
+
+def test_a_decoder_that_believes_another_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = iter([m.Heartbeat(1, 1, 1, 1), m.Heartbeat(2, 1, 1, 1)])
+    monkeypatch.setattr(targets, "decode", lambda *_, **__: next(decoded))
+    with pytest.raises(AssertionError, match="another message"):
+        targets.frame(small_frame())
+
+
+@pytest.mark.parametrize(
+    ("lives", "says"), [([b"abc", b"abd"], "otherwise than by cutting"), ([b"abcde", b"abcd", b"abc", b"ab", b"a"], "again and again")]
+)
+def test_recovery_that_changes_more_each_time_is_found(lives: list[bytes], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter(lives + lives[-1:] * 5 if len(lives) == 2 else lives)
+    monkeypatch.setattr(targets, "_next_life", lambda disk: next(left))
+    with pytest.raises(AssertionError, match=says):
+        targets.directory(targets.directories()[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------------- the ledger
+
+
+def test_the_same_seed_makes_the_same_mutants() -> None:
+    first, again, other = (Mutator([b"seed" * 10, b"x"], seed) for seed in (1, 1, 2))
+    mutants = [first.next() for _ in range(100)]
+    assert mutants == [again.next() for _ in range(100)]
+    assert mutants != [other.next() for _ in range(100)]
+    assert len(set(mutants)) > 90
+
+
+def test_sums_of_the_ledger_are_of_one_version_of_the_code(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    one = counting.count("frame", 50, seed=counting.next_seed(ledger))
+    counting.append(one, ledger)
+    counting.append(counting.count("frame", 70, seed=counting.next_seed(ledger)), ledger)
+    ledger.write_text(ledger.read_text() + json.dumps(json.loads(ledger.read_text().splitlines()[0]) | {"code": "older"}) + "\n")
+    assert counting.tally(ledger)["frame"]["executions"] == 120
+    assert counting.tally(ledger, code="older")["frame"]["executions"] == 50
+    assert counting.next_seed(ledger) == 3
