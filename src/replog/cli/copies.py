@@ -19,10 +19,11 @@ from attrs import define, field, frozen
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, UsageError
 from replog.log.catalogue import Catalogue
-from replog.log.checkpoint import read_file, unpack, unseal
 from replog.log.directory import FORMAT
 from replog.log.files import Fs
 from replog.log.loss import Life
+from replog.log.repair.facts import CHECKPOINT, CLEAN, LIFE, claims_of, value_of
+from replog.log.repair.planning import is_unfinished
 from replog.log.scan import valid_batch_follows
 from replog.log.segment import Segment, segment_base, segment_name
 from replog.log.storage import Marker, folder_name
@@ -253,14 +254,13 @@ def _look(path: str) -> Place:
     checkpoint = _plain(place, "checkpoint")
     clean = _plain(place, "clean")
     life = Life.from_plain(_plain(place, "life"))
-    flushed = {PartitionId(*entry[:3]): entry[5] for entry in checkpoint or ()}
-    flushed |= {} if clean is None else {PartitionId(*entry[:3]): entry[3][1] for entry in clean[1]}
-    power = clean is None and (life.flush_failed or life.boot_id != FS.boot_id())
+    claims = claims_of(checkpoint, clean, life, FS.boot_id())
     known = [name for name in folders if _FOLDER.fullmatch(name)]
     catalogue = _catalogue(place)
     live = {identity: entry.topic for identity, entry in catalogue.live.items()} if catalogue else dict.fromkeys(map(_identity, known), "")
     for identity, topic in sorted(live.items()):
-        place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, topic, flushed.get(identity, 0), power))
+        flushed_end = claims.flushed_ends.get(identity, 0)
+        place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, topic, flushed_end, claims.power))
     for name in folders:
         identity_of = _identity(name) if name in known else None
         if catalogue and identity_of not in live and identity_of not in catalogue.quarantined:
@@ -300,18 +300,26 @@ def _identity(name: str) -> PartitionId:
     return PartitionId(bytes.fromhex(topic_id), int(partition), int(creation))
 
 
+_FITS: Final[dict[str, Callable[[Any], object]]] = {
+    CHECKPOINT: lambda value: claims_of(value, None, Life(), ""),
+    CLEAN: lambda value: claims_of(None, value, Life(), ""),
+    LIFE: Life.from_plain,
+    "marker": lambda value: Marker(*value),
+}
+"""What raises if the value of a small file is that of another."""
+
+
 def _plain(place: Place, name: str) -> Any | None:
     """The value of one of the small files of a directory; None if there is none, or if it is damaged: then that is noted."""
     path = f"{place.path}/{name}"
     try:
-        data = read_file(FS, path)
+        value, intact = value_of(FS, path, _FITS.get(name, lambda value: value))
+        if not intact:
+            place.damages.append(Damage(path, 0, f"its {FS.size(path)} bytes do not match their checksum"))
     except OSError as problem:
         place.unread.append(_unread(path, problem))
         return None
-    payload = None if data is None else unseal(data)
-    if data is not None and payload is None:
-        place.damages.append(Damage(path, 0, f"its {len(data)} bytes do not match their checksum"))
-    return None if payload is None else unpack(payload)
+    return value
 
 
 # ----------------------------------------------------------------------------------------------------------- examining
@@ -416,8 +424,8 @@ class _Reading:
                 if stop.reason:
                     damage = Damage(file, stop.position, f"after offset {stop.offset}: {stop.reason}")
                     follows = valid_batch_follows(FS, fd, stop.position, stop.offset, self.copy.identity)
-                    unfinished = stop.torn or self.copy.power
-                    if is_last and unfinished and not follows and stop.offset >= flushed_end:
+                    power = self.copy.power
+                    if is_unfinished(stop, is_last=is_last, power=power, follows=follows, flushed_end=flushed_end):
                         report.unfinished = damage
                     else:
                         report.damages.append(damage)

@@ -89,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     _elect(command(commands, "elect", "leaders:elect", "elect the preferred leaders of partitions"))
     _produce(command(commands, "produce", "records:produce", "append a record for each line of stdin"))
     _read(command(commands, "read", "records:read", "print records"))
-    _log(noun("log", "look at a broker's files"))
+    _log(noun("log", "look at a broker's files, and repair them"))
     _store(noun("store", "look at the metadata store, without writing"))
     shell = command(commands, "completion", "completion:completion", "a script that completes what is typed, for bash or zsh")
     shell.add_argument("shell", choices=SHELLS, metavar="bash|zsh")
@@ -228,6 +228,10 @@ def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
         where = "a broker's data directory, one of its log folders, or the folder of a Cluster"
         parser.add_argument("folder", type=parse.filled, metavar="DIR", help=where)
         parser.add_argument("--topic", type=parse.filled, help="only this one")
+    repair = command("repair", "repair:repair", "say what is damaged and would be cut off, of a broker that is stopped; with --yes, do it")
+    repair.add_argument("folder", type=parse.filled, metavar="DIR", help="a broker's data directory, or one of its log folders")
+    repair.add_argument("--yes", type=parse.filled, metavar="PLAN", help="do what was shown under this name, and nothing else")
+    repair.add_argument("--evidence", type=parse.filled, metavar="FOLDER", help="where what is cut is copied first (default: beside DIR)")
 
 
 def _store(command: Callable[..., argparse.ArgumentParser]) -> None:

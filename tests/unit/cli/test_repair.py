@@ -1,0 +1,237 @@
+"""`replog log repair`: it says what it would do, does just that, and refuses what it must not touch."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Ran, run_with
+
+import replog
+from replog.cli import main, progress
+from replog.log.directory import FileLogDirectory
+
+
+def repair(*words: object) -> Ran:
+    return run_with(None, "log", "repair", *map(str, words))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The data directory of a broker that was stopped, with one byte damaged in the middle of one of its two logs."""
+    with replog.Cluster(tmp_path / "data", brokers=1) as cluster:
+        cluster.create_topic("orders", segment_bytes=400)
+        for n in range(10):
+            cluster.append("orders", 0, [f"order {n} {'x' * 60}", replog.Record(f"two {n}", key="k")])
+        cluster.create_topic("other")
+        cluster.append("other", 0, ["x"])
+    data = tmp_path / "data" / "broker-1"
+    flip(middle_of(data), 200)
+    return data
+
+
+def middle_of(data: Path) -> Path:
+    """A segment with others in front of it and behind."""
+    return sorted(max((data / "logs").iterdir(), key=lambda log: len(list(log.glob("*.log")))).glob("*.log"))[2]
+
+
+def flip(file: Path, position: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[position] ^= 1
+    file.write_bytes(content)
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Everything in every file, when it was last written, and its mode; not the metadata store of the whole cluster."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
+    return {str(file): (file.read_bytes(), file.stat().st_mtime_ns, file.stat().st_mode) for file in files}
+
+
+def plan_in(ran: Ran) -> str:
+    return ran.stdout.split()[-1]
+
+
+def test_a_look_says_everything_and_changes_nothing(data: Path) -> None:
+    before = contents(data.parent)
+    ran = repair(data)
+    assert (ran.status, ran.stderr) == (1, "")
+    file = middle_of(data)
+    size = file.stat().st_size
+    later = sorted(file.parent.glob("*.log"))[3:]
+    plan = plan_in(ran)
+    text = ran.stdout.replace(f"{file.parent}/", "")
+    names = [one.name for one in later]
+    assert text.splitlines() == [
+        f"orders-0: {file.name} at position 134, after offset 10: the batch does not match its payload checksum",
+        "  stays  offsets 0 to 9 (10 records)",
+        f"  goes   {file.name}, bytes 134 to {size} ({size - 134})",
+        *(f"  goes   {name}, bytes 0 to {one.stat().st_size} ({one.stat().st_size})" for name, one in zip(names, later, strict=True)),
+        *(f"  goes   {name[:-4]}.index, which is made anew when it is needed" for name in [file.name, *names]),
+        "  lost   offsets 10 to 11 (2 records): damaged or missing",
+        "  lost   offsets 12 to 19 (8 records): intact, and behind the damage",
+        "1 other logs stay as they are",
+        "at its next start the broker reports a loss of: orders-0",
+        f"what goes is copied to {data}.repair-{plan}",
+        "usually better: wipe the folder, and let the broker copy everything from the others (docs/operations.md)",
+        f"nothing was changed; to do just this: replog log repair {data} --yes {plan}",
+    ]
+    assert contents(data.parent) == before
+
+
+def test_what_was_shown_is_done(data: Path) -> None:
+    shown = repair(data, "--format", "json").json
+    modes = {path: mode for path, (_, _, mode) in contents(data).items()}
+    ran = repair(data, "--yes", shown["plan"], "--format", "json")
+    assert (ran.status, ran.stderr) == (0, "")
+    assert ran.json == {**shown, "done": True}
+    assert run_with(None, "log", "verify", str(data)).status == 0
+    assert repair(data).lines == [f"{data}: nothing to repair"]
+    assert {path: mode for path, (_, _, mode) in contents(data).items()}.items() <= modes.items() | {
+        (str(middle_of(data).parent / "marker"), 0o100600)
+    }
+    evidence = Path(shown["evidence"])
+    assert evidence == data.parent / f"broker-1.repair-{shown['plan']}"
+    assert (evidence.stat().st_mode & 0o777, json.loads((evidence / "plan.json").read_text())["logs"]) == (0o700, shown["logs"])
+    with replog.Cluster(data.parent, brokers=1) as cluster:
+        assert [record.text() for record in cluster.read("other")] == ["x"]
+
+
+@pytest.mark.parametrize("plan", ["0123456789ab", "x"])
+def test_another_plan_than_the_one_that_holds_is_refused(data: Path, plan: str) -> None:
+    before = contents(data.parent)
+    ran = repair(data, "--yes", plan)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert ran.stderr.endswith(f" by now, not {plan}: the files have changed since. Nothing was done; look again\n")
+    assert contents(data.parent) == before
+
+
+def test_a_plan_from_before_the_broker_ran_again_is_refused(data: Path) -> None:
+    plan = plan_in(repair(data))
+    FileLogDirectory(data).close(clean=True)
+    before = contents(data.parent)
+    assert repair(data, "--yes", plan).status == 2
+    assert contents(data.parent) == before
+
+
+def test_one_log_by_its_folder(data: Path) -> None:
+    other = next(log for log in (data / "logs").iterdir() if log != middle_of(data).parent)
+    flip(other / f"{0:020d}.log", 80)
+    assert [log["log"] for log in repair(middle_of(data).parent, "--format", "json").json["logs"]] == ["orders-0"]
+    assert [log["log"] for log in repair(data, "--format", "json").json["logs"]] != ["orders-0"]
+
+
+def test_evidence_goes_where_it_is_told(data: Path, tmp_path: Path) -> None:
+    plan = plan_in(repair(data))
+    assert repair(data, "--yes", plan, "--evidence", tmp_path / "kept").status == 0
+    assert (tmp_path / "kept" / "plan.json").exists()
+
+
+def refused(says: str, *words: object, folder: Path) -> None:
+    before = contents(folder)
+    ran = repair(*words)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert contents(folder) == before
+
+
+def test_evidence_inside_is_refused(data: Path) -> None:
+    refused("is inside", data, "--evidence", data / "evidence", folder=data)
+
+
+@pytest.fixture
+def running(data: Path) -> Iterator[FileLogDirectory]:
+    """A broker's directory, open."""
+    directory = FileLogDirectory(data)
+    yield directory
+    directory.close(clean=False)
+
+
+def test_a_running_broker_is_refused_through_links_too(data: Path, tmp_path: Path, running: FileLogDirectory) -> None:
+    (tmp_path / "link").symlink_to(data)
+    (tmp_path / "log").symlink_to(middle_of(data).parent)
+    for path in (data, tmp_path / "link", tmp_path / "log", middle_of(data).parent, f"{data}/", f"{data}/logs/.."):
+        refused("is in use: stop its broker first", path, folder=data)
+        refused("is in use: stop its broker first", path, "--yes", "0123456789ab", folder=data)
+
+
+def test_a_copy_of_a_running_broker_is_refused(data: Path, tmp_path: Path, running: FileLogDirectory) -> None:
+    copy = shutil.copytree(data, tmp_path / "copy")
+    refused(f"{copy} is a copy of {data}, which process {os.getpid()} has open", copy, folder=copy)
+
+
+def test_a_copy_of_a_stopped_broker_is_repaired_and_told_from_a_clean_stop(data: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(data, tmp_path / "copy")
+    assert "do not serve from such a copy" not in repair(copy).stdout
+    (copy / "clean").unlink()
+    assert "the broker was not stopped but killed, or this is a copy that was taken while it ran" in repair(copy).stdout
+
+
+@pytest.mark.parametrize("place", ["logs", "lock", "log", "segment", "life"])
+def test_symbolic_links_inside_are_refused(data: Path, tmp_path: Path, place: str) -> None:
+    log = middle_of(data).parent
+    inside = {"logs": data / "logs", "lock": data / "lock", "log": log, "segment": middle_of(data), "life": data / "life"}[place]
+    inside.rename(tmp_path / "elsewhere")
+    inside.symlink_to(tmp_path / "elsewhere")
+    refused(f"{inside} is a symbolic link", data, folder=tmp_path)
+
+
+def test_what_is_no_file_is_refused(data: Path) -> None:
+    os.mkfifo(middle_of(data).parent / f"{10**6:020d}.log")
+    refused("is no regular file", data, folder=data)
+
+
+def test_a_file_with_another_name_is_refused(data: Path, tmp_path: Path) -> None:
+    """As a backup by hard links has it: its bytes would go as well."""
+    os.link(middle_of(data), tmp_path / "backup")
+    refused("has 2 names (hard links)", data, folder=data)
+
+
+def test_somebody_elses_files_are_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = os.stat(data).st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    refused(f"{data} belongs to user {owner}, and this is user {owner + 1}", data, folder=data)
+
+
+def test_several_brokers_and_a_log_without_one_are_refused(data: Path, tmp_path: Path) -> None:
+    refused("holds the folders of several brokers", data.parent, folder=data)
+    log = shutil.copytree(middle_of(data).parent, tmp_path / middle_of(data).parent.name)
+    refused("outside of a data directory", log, folder=log)
+    refused("there is no such folder", tmp_path / "nothing", folder=tmp_path)
+
+
+def test_a_plan_for_what_is_intact_is_refused(data: Path) -> None:
+    repair(data, "--yes", plan_in(repair(data)))
+    refused("there is nothing to repair", data, "--yes", "0123456789ab", folder=data)
+
+
+def test_a_damaged_catalogue_is_status_1(data: Path) -> None:
+    flip(data / "catalogue", 20)
+    before = contents(data)
+    ran = repair(data)
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "catalogue" in ran.stderr
+    assert contents(data) == before
+
+
+class Terminal(io.StringIO):
+    """As stderr of a person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_SILENT_S", 0)
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    plan = plan_in(repair(data))
+    for words in ((), ("--yes", plan)):
+        stderr = Terminal()
+        main(["log", "repair", str(data), *words], stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=stderr)
+        assert "MiB" in stderr.getvalue()
+        assert stderr.getvalue().rstrip(" ").endswith("\r")

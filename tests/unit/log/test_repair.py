@@ -1,0 +1,453 @@
+"""Repairing a directory: what is in front of the damage stays as it is, what goes was named, and a broker hears that it went."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from errno import ENOSPC
+from functools import cache
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_log, reopened, segments
+
+from replog.config import TopicConfig
+from replog.errors import LogCorrupt, UsageError
+from replog.log.checkpoint import seal
+from replog.log.log import FileLog
+from replog.log.repair import Plan, carry_out, plan_of
+from replog.log.segment import segment_base
+from replog.log.storage import Marker, place_marker
+from replog.model import PartitionId
+from replog.ports import LogStart
+from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, keep_all, keep_none, some
+from replog.testing.disk.ledger import Stored
+from replog.testing.disk.trial import content_of
+from replog.testing.log_contract import append, flush
+
+OTHER = IDENTITY._replace(partition=1)
+EVIDENCE = "/evidence"
+Batches = tuple[Stored, ...]
+
+
+def written(disk: MemoryFs, *, clean: bool = True, trim: int = 0, batches: int = 24) -> Batches:
+    """Two logs, one of several segments and epochs, flushed up to its last but two batches. Returns what that one holds."""
+    directory, log = open_log(disk)
+    (other,) = directory.create([LogStart(OTHER, "other", TopicConfig())])
+    append(other, ["kept", "kept"])
+    for number in range(batches):
+        append(log, [f"{number} {'x' * (number % 5 * 20)}", "y"][: 1 + number % 2], epoch=number // 6, producer=(7, 0, 10 * number))
+        if number == batches - 3:
+            flush(other)
+            flush(log)
+            directory.checkpoint()
+        if trim and number == batches // 2:
+            log.trim_to(trim)
+    content = content_of(log).batches
+    if clean:
+        directory.registered(5)
+        directory.close(clean=True)
+        disk.kill()
+    else:
+        kill(disk, directory)
+    return content
+
+
+@cache
+def prepared(clean: bool, trim: int) -> tuple[dict[str, bytes], Batches]:
+    """The files of such a directory."""
+    disk = MemoryFs()
+    content = written(disk, clean=clean, trim=trim)
+    return {f"/{path}": data for path, data in disk.snapshot().items()}, content
+
+
+def disk_with(files: dict[str, bytes]) -> MemoryFs:
+    return MemoryFs.holding(files, ["/d/quarantine", "/d/logs"])
+
+
+def repaired(disk: MemoryFs) -> Plan:
+    """Repair everything; the plan it was done by."""
+    plan = plan_of(disk, "/d")
+    if not plan.is_empty:
+        carry_out(disk, plan, f"{EVIDENCE}-{plan.name}")
+    return plan
+
+
+def flip(disk: MemoryFs, path: str, position: int) -> None:
+    disk.content(path)[position] ^= 1
+
+
+# ------------------------------------------------------------------------------------------------------------ any damage
+
+
+def damage(disk: MemoryFs, kind: str, chance: random.Random) -> None:
+    """Break something."""
+    files = segments(disk)
+    file = chance.choice(files)
+    data = disk.content(file)
+    if kind == "flip":
+        flip(disk, file, chance.randrange(len(data)))
+    elif kind == "cut short":
+        del data[chance.randrange(len(data)) :]
+    elif kind == "middle gone":
+        disk.unlink(chance.choice(files[1:-1]))
+    elif kind == "garbage behind":
+        data += chance.randbytes(chance.randrange(1, 200))
+    elif kind == "zeros":
+        at = chance.randrange(len(data))
+        data[at : at + 64] = bytes(len(data[at : at + 64]))
+    elif kind == "moved":
+        other = disk.content(chance.choice(files))
+        data[: len(other)] = other[: len(data)]
+    elif kind == "index":
+        disk.unlink(chance.choice([f"/{path}" for path in disk.paths(FOLDER) if path.endswith(".index")]))
+    elif kind == "checkpoint":
+        flip(disk, "/d/checkpoint", chance.randrange(len(disk.content("/d/checkpoint"))))
+    elif kind == "clean" and "d/clean" in disk.paths():
+        flip(disk, "/d/clean", chance.randrange(len(disk.content("/d/clean"))))
+    elif kind == "life":
+        flip(disk, "/d/life", chance.randrange(len(disk.content("/d/life"))))
+    elif kind == "marker":
+        place_marker(disk, FOLDER, Marker(-1, 10**6))
+        flip(disk, f"{FOLDER}/marker", 9)
+
+
+KINDS = ("flip", "cut short", "middle gone", "garbage behind", "zeros", "moved", "index", "checkpoint", "clean", "life", "marker")
+
+
+def untouched(before: dict[str, bytes], disk: MemoryFs, content: Batches) -> Batches:
+    """The batches of a log in front of the first one whose bytes are not where they were."""
+    now = {f"/{path}": data for path, data in disk.snapshot(FOLDER).items()}
+    sizes, kept = dict.fromkeys(segments(disk_with(before)), 0), []
+    for batch in content:
+        file = max(path for path in sizes if (segment_base(path.rpartition("/")[2]) or 0) <= batch.base)
+        at = before[file].index(batch.data, sizes[file])
+        if now.get(file, b"")[at : at + len(batch.data)] != batch.data:
+            return tuple(kept)
+        kept.append(batch)
+        sizes[file] = at + len(batch.data)
+    return tuple(kept)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3), st.booleans(), st.sampled_from([0, 9]), st.integers(0, 2**32))
+def test_any_damage(kinds: list[str], clean: bool, trim: int, seed: int) -> None:
+    before, content = prepared(clean, trim)
+    disk, chance = disk_with(before), random.Random(seed)
+    for kind in kinds:
+        damage(disk, kind, chance)
+    intact = untouched(before, disk, content)
+    damaged = disk.snapshot()
+    plan = repaired(disk)
+    after = disk.snapshot()
+    ours = [one for one in plan.logs if one.identity == IDENTITY]
+
+    assert plan_of(disk, "/d").is_empty
+    named = {f"d/{name}" for name in ("life", "clean", *plan.small)} | {f"d/{one.folder}/marker" for one in plan.logs}
+    named |= {f"d/{name}" for one in plan.logs for name in one.indexes}
+    cuts = {f"d/{cut.file}": cut for one in plan.logs for cut in one.cuts}
+    for path, data in damaged.items():  # nothing is gone or other that was not named, and of what was named nothing else
+        if path in cuts:
+            assert after.get(path, b"") == data[: cuts[path].position]
+            copy = f"{EVIDENCE}-{plan.name}/{cuts[path].file}".lstrip("/") + (f".from-{cuts[path].position}" if cuts[path].position else "")
+            assert after[copy] == data[cuts[path].position :]
+        elif path not in named:
+            assert after[path] == data
+    assert {path for path in after if path.startswith("d/")} - set(damaged) <= named
+
+    directory, log = reopened(disk)
+    kept = content_of(log).batches
+    assert kept[: len(intact)] == intact[: len(kept)]
+    reaches = ours[0].end if ours else log.end_offset
+    assert log.end_offset == max(reaches, log.start_offset)
+    assert kept == content[: len(kept)], "what is left is what was written, from the first record on"
+    assert ours or len(kept) >= len(intact)
+    if ours and ours[0].is_lossy:
+        assert directory.loss.kind == "corrupt"
+        assert IDENTITY in directory.loss.lossy
+        lost = [offset for first, stop in (*ours[0].unreadable, *ours[0].readable) for offset in range(first, stop)]
+        assert sorted(lost) == list(range(ours[0].end, max(lost, default=-1) + 1))
+    assert set(plan.lossy) <= set(directory.loss.lossy)
+    other = directory.get(OTHER)
+    assert isinstance(other, FileLog)
+    assert len(content_of(other).batches) == 1
+    append(log, ["goes on"], epoch=9)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(["flip", "middle gone", "zeros", "cut short"]), st.booleans(), st.integers(0, 2**32))
+def test_every_record_in_front_of_the_first_damaged_batch_stays(kind: str, clean: bool, seed: int) -> None:
+    before, content = prepared(clean, 0)
+    disk = disk_with(before)
+    damage(disk, kind, random.Random(seed))
+    intact = untouched(before, disk, content)
+    repaired(disk)
+    _, log = reopened(disk)
+    assert content_of(log).batches == intact
+
+
+# ------------------------------------------------------------------------------------------------------------- known places
+
+
+def hurt(*, clean: bool = True, trim: int = 0) -> tuple[MemoryFs, Batches]:
+    """A directory whose third segment has a damaged batch, with others behind it."""
+    before, content = prepared(clean, trim)
+    disk = disk_with(before)
+    flip(disk, segments(disk)[2], 120)
+    return disk, content
+
+
+def test_what_is_said_is_what_is_lost() -> None:
+    disk, content = hurt()
+    (one,) = plan_of(disk, "/d").logs
+    assert one.unreadable
+    assert one.readable
+    lost = {offset for first, stop in (*one.unreadable, *one.readable) for offset in range(first, stop)}
+    assert lost == set(range(one.end, content[-1].end))
+    intact = {offset for batch in content if batch.base >= one.end for offset in range(batch.base, batch.end)}
+    (unreadable,) = one.unreadable
+    assert {offset for first, stop in one.readable for offset in range(first, stop)} == intact - set(range(*unreadable))
+    assert len(one.cuts) == len(segments(disk)) - 2
+
+
+def test_a_look_changes_nothing() -> None:
+    disk, _ = hurt()
+    before = disk.snapshot()
+    faulty = FaultyFs(disk)
+    assert not plan_of(faulty, "/d").is_empty
+    assert (disk.snapshot(), faulty.operations) == (before, [])
+
+
+def test_an_intact_directory_needs_nothing() -> None:
+    for clean in (True, False):
+        disk = disk_with(prepared(clean, 0)[0])
+        assert plan_of(disk, "/d").is_empty
+
+
+def test_an_unfinished_write_is_left_to_the_broker() -> None:
+    disk = disk_with(prepared(False, 0)[0])
+    del disk.content(segments(disk)[-1])[-3:]
+    assert plan_of(disk, "/d").is_empty
+
+
+def test_one_log_of_several() -> None:
+    disk, _ = hurt()
+    flip(disk, f"/d/logs/{IDENTITY.topic_id.hex()}-1-0/00000000000000000000.log", 60)
+    assert [one.identity for one in plan_of(disk, "/d", IDENTITY).logs] == [IDENTITY]
+    assert [one.identity for one in plan_of(disk, "/d").logs] == [IDENTITY, OTHER]
+
+
+def test_losses_that_were_not_reported_yet_stay_noted() -> None:
+    """A life that found a loss and was killed before it could say so."""
+    disk = disk_with(prepared(False, 0)[0])
+    flip(disk, segments(disk)[-1], 10)
+    directory = open_directory(disk)
+    assert directory.loss.lossy == (IDENTITY,)
+    kill(disk, directory)
+    flip(disk, f"/d/logs/{IDENTITY.topic_id.hex()}-1-0/00000000000000000000.log", 60)
+    assert repaired(disk).lossy == (IDENTITY, OTHER)
+    assert open_directory(disk).loss.lossy == (IDENTITY, OTHER)
+
+
+def test_power_is_judged_as_before() -> None:
+    """The note says under which boot the last life was, and repairing is no life."""
+    disk, _ = hurt(clean=False)
+    disk.boots += 1
+    repaired(disk)
+    loss = open_directory(disk).loss
+    assert loss.kind == "corrupt"
+    assert set(loss.lossy) == {IDENTITY, OTHER}  # neither is flushed before each acknowledgement
+
+
+def test_a_damaged_segment_below_the_start_costs_nothing() -> None:
+    """A power cut has brought it back, or it could not be removed."""
+    before, content = prepared(True, 9)
+    disk = disk_with(before)
+    directory, log = reopened(disk)
+    assert log.start_offset == 9
+    first = min(segment_base(path.rpartition("/")[2]) or 0 for path in segments(disk))
+    assert first > 0
+    kill(disk, directory)
+    fd = disk.open(f"{FOLDER}/{0:020d}.log", create=True)
+    disk.pwritev(fd, [b"garbage"], 0)
+    disk.close(fd)
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.unreadable, one.readable, one.is_lossy, [cut.file[-24:] for cut in one.cuts]) == ((), (), False, [f"{0:020d}.log"])
+    repaired(disk)
+    directory, log = reopened(disk)
+    assert content_of(log).batches == content
+    assert directory.loss.lossy == ()
+
+
+def test_damage_in_front_of_the_start_leaves_an_empty_log_that_begins_there() -> None:
+    before, content = prepared(True, 9)
+    disk = disk_with(before)
+    flip(disk, segments(disk)[0], 10)
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.start, one.end) == (9, 9)
+    assert sum(stop - first for first, stop in (*one.unreadable, *one.readable)) == content[-1].end - 9
+    repaired(disk)
+    _, log = reopened(disk)
+    assert (log.start_offset, log.end_offset, segments(disk)) == (9, 9, [])
+
+
+def test_flushed_records_that_are_missing_are_noted() -> None:
+    disk = disk_with(prepared(True, 0)[0])
+    disk.unlink(segments(disk)[-1])
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.cuts, one.readable) == ((), ())
+    assert one.unreadable
+    repaired(disk)
+    assert plan_of(disk, "/d").is_empty
+    assert open_directory(disk).loss.lossy == (IDENTITY,)
+
+
+def test_a_small_file_in_the_place_of_another_goes() -> None:
+    """It matches its checksum, and no broker starts with it."""
+    disk = disk_with(prepared(True, 0)[0])
+    disk.content("/d/clean")[:] = disk.content("/d/life")
+    assert list(plan_of(disk, "/d").small) == ["clean"]
+    repaired(disk)
+    directory, log = reopened(disk)
+    assert directory.loss.kind == "process"
+    assert content_of(log).batches == prepared(True, 0)[1]
+
+
+@pytest.mark.parametrize("name", ["meta", "catalogue"])
+def test_nobody_can_repair_what_says_which_logs_there_are(name: str) -> None:
+    disk, _ = hurt()
+    flip(disk, f"/d/{name}", 20)
+    before = disk.snapshot()
+    with pytest.raises(LogCorrupt, match=name):
+        plan_of(disk, "/d")
+    assert disk.snapshot() == before
+
+
+def test_a_newer_format_is_refused() -> None:
+    import msgpack
+
+    disk, _ = hurt()
+    disk.content("/d/meta")[:] = seal(msgpack.packb({"kind": "replog log directory", "format": 2, "directory_id": "x"}))
+    with pytest.raises(UsageError, match="has format 2; this version of the library reads up to 1"):
+        plan_of(disk, "/d")
+
+
+# -------------------------------------------------------------------------------------------------- changed since, full, killed
+
+
+CHANGES: dict[str, Callable[[MemoryFs, Plan], object]] = {
+    "longer": lambda disk, plan: disk.content(f"/d/{plan.logs[0].cuts[-1].file}").extend(b"x"),
+    "other bytes": lambda disk, plan: flip(disk, f"/d/{plan.logs[0].cuts[-1].file}", 200),
+    "gone": lambda disk, plan: disk.unlink(f"/d/{plan.logs[0].cuts[-1].file}"),
+    "a broker ran": lambda disk, plan: kill(disk, open_directory(disk)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_is_cut_if_something_has_changed(change: str) -> None:
+    disk, _ = hurt()
+    plan = plan_of(disk, "/d")
+    CHANGES[change](disk, plan)
+    before = disk.snapshot("d")
+    with pytest.raises(UsageError, match="has changed since it was looked at; nothing was cut"):
+        carry_out(disk, plan, EVIDENCE)
+    assert disk.snapshot("d") == before
+    assert plan_of(disk, "/d").name != plan.name
+
+
+def test_the_name_of_a_plan_is_that_of_the_files() -> None:
+    assert len({plan_of(hurt()[0], "/d").name for _ in range(3)}) == 1
+    disk, _ = hurt()
+    name = plan_of(disk, "/d").name
+    flip(disk, segments(disk)[-1], 150)
+    assert plan_of(disk, "/d").name != name
+    assert evolve(plan_of(disk, "/d"), path="/elsewhere").name == plan_of(disk, "/d").name
+
+
+def finish(disk: MemoryFs) -> None:
+    """Ask again, until there is nothing left to do."""
+    repaired(disk)
+    assert plan_of(disk, "/d").is_empty
+
+
+def all_bytes(disk: MemoryFs) -> bytes:
+    return b"|".join(disk.snapshot().values())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_killed_or_without_power_at_any_moment(clean: bool) -> None:
+    """Whatever was cut by then is in the evidence, and the next life says so; the rest is done by asking again."""
+    whole, content = hurt(clean=clean)
+    expected = plan_of(whole, "/d").logs[0].end
+    moments = 0
+    while True:
+        for choose in (None, keep_none, keep_all, *map(some, range(4))):
+            disk, _ = hurt(clean=clean)
+            faulty = FaultyFs(disk, crash_after=moments)
+            finished = True
+            try:
+                carry_out(faulty, plan_of(disk, "/d"), EVIDENCE)
+            except CrashedError:
+                finished = False
+            disk.kill()
+            boots = disk.boots
+            if choose is not None:
+                disk.cut_power(choose)
+                disk.boots = boots  # the same boot, so that nothing but the repair makes a log lossy
+            held = all_bytes(disk)
+            was_cut = segments(disk) != segments(whole) or any(disk.content(path) != whole.content(path) for path in segments(whole))
+            assert all(batch.data in held for batch in content if batch.end <= expected)
+            assert all(cut in held for cut in behind(whole, expected))
+            again = MemoryFs.holding({f"/{path}": data for path, data in disk.snapshot().items()}, ["/d/quarantine", "/d/logs"])
+            loss = open_directory(again).loss
+            assert not was_cut or (loss.kind == "corrupt" and IDENTITY in loss.lossy)
+            finish(disk)
+            directory, log = reopened(disk)
+            assert content_of(log).batches == tuple(batch for batch in content if batch.end <= expected)
+            assert IDENTITY in directory.loss.lossy
+        if finished:
+            break
+        moments += 1
+    assert moments > 20
+
+
+def behind(disk: MemoryFs, offset: int) -> list[bytes]:
+    """What is in segments that begin behind an offset."""
+    return [bytes(disk.content(path)) for path in segments(disk) if (segment_base(path.rpartition("/")[2]) or 0) > offset]
+
+
+def test_a_full_disk_at_any_moment() -> None:
+    whole, content = hurt()
+    room = 0
+    while True:
+        disk, _ = hurt()
+        left = [room]
+
+        def before(operation: str, path: str, left: list[int] = left) -> int | None:
+            if operation in ("write", "create", "mkdir"):
+                if not left[0]:
+                    raise OSError(ENOSPC, "No space left on device", path)
+                left[0] -= 1
+            return None
+
+        try:
+            carry_out(FaultyFs(disk, before), plan_of(disk, "/d"), EVIDENCE)
+            break
+        except OSError:
+            disk.kill()
+        assert {path: disk.content(path) for path in segments(disk)} == {path: whole.content(path) for path in segments(whole)}
+        finish(disk)
+        _, log = reopened(disk)
+        assert content_of(log).batches == tuple(batch for batch in content if batch.end <= log.end_offset)
+        room += 1
+    assert room > 10
+
+
+def test_the_identity_of_a_log_is_no_path() -> None:
+    """Only names that the directory itself gives are ever joined to a path."""
+    disk, _ = hurt()
+    for one in plan_of(disk, "/d").logs:
+        assert one.folder == f"logs/{PartitionId(*one.identity).topic_id.hex()}-{one.identity.partition}-{one.identity.creation}"
+        assert all(cut.file.startswith(f"{one.folder}/") and ".." not in cut.file for cut in one.cuts)
