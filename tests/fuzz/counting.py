@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import resource
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import asdict, frozen
+from tests.fuzz import memory
 from tests.fuzz.mutating import Mutator
 from tests.fuzz.targets import TARGETS
 
@@ -57,7 +57,8 @@ def count(name: str, executions: int, *, seed: int) -> Count:
     for one in seeds:
         target.run(one)
     run, following, clock = target.run, mutator.next, time.perf_counter
-    before, begun = _resident(), time.process_time()
+    memory.forget_peak()
+    before, begun = memory.peak_bytes(), time.process_time()
     for _ in range(executions):
         data = following()
         started = clock()
@@ -67,7 +68,7 @@ def count(name: str, executions: int, *, seed: int) -> Count:
             raise Finding(f"{name}: {type(problem).__name__}: {problem}; of {data.hex()}") from problem
         if clock() - started > HANG_S:
             _look_again(name, data)
-    spent, grown = time.process_time() - begun, _resident() - before
+    spent, grown = time.process_time() - begun, memory.peak_bytes() - before
     if grown > MEMORY_BYTES_MAX:
         raise Finding(f"{name}: the process has grown by {grown} bytes; at most {MEMORY_BYTES_MAX}")
     corpus = hashlib.sha256(b"".join(seeds)).hexdigest()[:12]
@@ -80,10 +81,6 @@ def _look_again(name: str, data: bytes) -> None:
     TARGETS[name].run(data)
     if (spent := time.process_time() - started) > HANG_S:
         raise Finding(f"{name}: {spent * 1_000:.0f} ms of processor time for {data.hex()}")
-
-
-def _resident() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def append(one: Count, ledger: Path = LEDGER) -> None:

@@ -125,7 +125,7 @@ def test_a_decoder_that_does_what_it_must_not_is_found(decoder: object, says: st
     monkeypatch.setitem(TARGETS, "bad", Target(decoder, lambda: [b"\x00\x01\x02"]))  # type: ignore[arg-type]
     if decoder is grows:  # in a process whose peak lies behind it nothing would be seen to grow
         sizes = iter((0, counting.MEMORY_BYTES_MAX + 1))
-        monkeypatch.setattr(counting, "_resident", lambda: next(sizes))
+        monkeypatch.setattr(counting.memory, "peak_bytes", lambda: next(sizes))
     with pytest.raises(counting.Finding, match=says):
         counting.count("bad", 100 if decoder is grows else 3_000, seed=1)
     HELD.clear()
