@@ -315,7 +315,7 @@ def _plain(place: Place, name: str) -> Any | None:
     try:
         value, intact = value_of(FS, path, _FITS.get(name, lambda value: value))
         if not intact:
-            place.damages.append(Damage(path, 0, f"its {FS.size(path)} bytes do not match their checksum"))
+            place.damages.append(Damage(path, 0, f"its {FS.size(path)} bytes do not match their checksum, or belong elsewhere"))
     except OSError as problem:
         place.unread.append(_unread(path, problem))
         return None

@@ -38,10 +38,18 @@ def repair(context: Context) -> int:
         if evidence == directory or evidence.startswith(f"{directory}/"):
             raise UsageError(f"{evidence} is inside {directory}: evidence has to outlast it")
         if wanted is not None:
-            with shown_progress(output, lambda: sum(cut.count for one in plan.logs for cut in one.cuts)) as done:
-                carry_out(OS, plan, evidence, done)
+            _do(output, plan, evidence)
         _tell(output, plan, evidence, copies, is_done=wanted is not None)
     return BAD if wanted is None else OK
+
+
+def _do(output: Output, plan: Plan, evidence: str) -> None:
+    with shown_progress(output, lambda: sum(cut.count for one in plan.logs for cut in one.cuts)) as done:
+        try:
+            carry_out(OS, plan, evidence, done)
+        except OSError:
+            output.note(f"replog: the repair did not end; what went by now is in {evidence}. Look again: replog log repair {plan.path}")
+            raise
 
 
 def _place(folder: str) -> tuple[str, PartitionId | None]:

@@ -318,3 +318,13 @@ def test_a_damaged_marker(data: Path) -> None:
     (log_folder(data) / "marker").write_bytes(b"RLcpnonsense")
     ran = look("verify", data, "--format", "json")
     assert (ran.status, ran.json["damages"][0]["file"]) == (1, str(log_folder(data) / "marker"))
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "clean", "life"])
+def test_a_small_file_in_the_place_of_another_is_damage(data: Path, name: str) -> None:
+    """It matches its checksum."""
+    shutil.copy(data / "meta", data / name)
+    ran = look("verify", data)
+    assert ran.status == 1
+    size = (data / "meta").stat().st_size
+    assert f"DAMAGED: {data / name} at position 0: its {size} bytes do not match their checksum, or belong elsewhere" in ran.lines

@@ -219,6 +219,15 @@ def test_a_damaged_catalogue_is_status_1(data: Path) -> None:
     assert contents(data) == before
 
 
+def test_what_stops_in_the_middle_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
+    plan, nowhere = plan_in(repair(data)), tmp_path / "no" / "such" / "folder"
+    before = contents(data)
+    ran = repair(data, "--yes", plan, "--evidence", nowhere)
+    assert (ran.status, ran.stdout) == (1, "")
+    assert f"the repair did not end; what went by now is in {nowhere}. Look again: replog log repair {data}\n" in ran.stderr
+    assert contents(data) == before
+
+
 class Terminal(io.StringIO):
     """As stderr of a person."""
 

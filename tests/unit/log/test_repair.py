@@ -451,3 +451,12 @@ def test_the_identity_of_a_log_is_no_path() -> None:
     for one in plan_of(disk, "/d").logs:
         assert one.folder == f"logs/{PartitionId(*one.identity).topic_id.hex()}-{one.identity.partition}-{one.identity.creation}"
         assert all(cut.file.startswith(f"{one.folder}/") and ".." not in cut.file for cut in one.cuts)
+
+
+def test_a_reset_that_was_interrupted_is_left_to_the_broker() -> None:
+    """Every segment goes with the next start, the damaged one too."""
+    disk, _ = hurt(clean=False)
+    place_marker(disk, FOLDER, Marker(50, 50, True))
+    assert plan_of(disk, "/d").is_empty
+    _, log = reopened(disk)
+    assert (log.start_offset, log.end_offset) == (50, 50)

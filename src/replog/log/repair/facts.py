@@ -85,7 +85,7 @@ class Facts:
     topics: dict[PartitionId, str] = field(factory=dict)
     """Of the logs it has."""
     damaged: list[str] = field(factory=list)
-    """Names of small files that do not match their checksums."""
+    """Names of small files that are damaged, or hold what belongs elsewhere."""
 
     @property
     def stopped_cleanly(self) -> bool:

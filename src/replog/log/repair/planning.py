@@ -33,6 +33,7 @@ from replog.records import HEADER_BYTES, MAGIC, BadBatch, BatchHeader, RecordBat
 __all__ = ["Cut", "LogPlan", "Plan", "Ranges", "is_unfinished", "marker_of", "plan_of"]
 
 PIECE: Final = 1 << 20
+_WINDOW: Final = 64 << 10
 _MAGIC_BYTES: Final = MAGIC.to_bytes(2, "little")
 _SMALL: Final = {
     CHECKPOINT: "nothing is known to be flushed any more; the next start writes it anew",
@@ -328,18 +329,23 @@ class _Look:
 
     def _intact_behind(self, base: int, position: int, end: int) -> Iterator[tuple[int, int]]:
         """Offsets of the batches of this log at or above `end` that are intact, from `position` of a file on."""
-        data = read_file(self.fs, self._file(base)) or b""
-        at = data.find(_MAGIC_BYTES, position)
-        while 0 <= at <= len(data) - HEADER_BYTES:
-            try:
-                header = read_header(data, at)
+        fs, size = self.fs, self.fs.size(self._file(base)) or 0
+        fd = fs.open(self._file(base))
+        try:
+            while position < size:
+                try:
+                    header = read_header(fs.pread(fd, HEADER_BYTES, position))
+                    RecordBatch.parse(fs.pread(fd, header.length, position), identity=self.identity)
+                except BadBatch:
+                    window = fs.pread(fd, _WINDOW, position + 1)
+                    found = window.find(_MAGIC_BYTES)
+                    position += 1 + (found if found >= 0 else max(len(window) - 1, 0))
+                    continue
                 if header.base_offset >= end:
-                    RecordBatch.parse(data[at : at + header.length], identity=self.identity)
                     yield header.base_offset, header.end_offset
-                at += header.length
-            except BadBatch:
-                at += 1
-            at = data.find(_MAGIC_BYTES, at)
+                position += header.length
+        finally:
+            fs.close(fd)
 
 
 def _crc_of(fs: Fs, path: str, position: int, size: int) -> int:
