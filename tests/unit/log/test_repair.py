@@ -22,7 +22,7 @@ from replog.log.segment import segment_base
 from replog.log.storage import Marker, place_marker
 from replog.model import PartitionId
 from replog.ports import LogStart
-from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, keep_all, keep_none, some
+from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, crash_states
 from replog.testing.disk.ledger import Stored
 from replog.testing.disk.trial import content_of
 from replog.testing.log_contract import append, flush
@@ -131,7 +131,7 @@ def untouched(before: dict[str, bytes], disk: MemoryFs, content: Batches) -> Bat
     return tuple(kept)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3), st.booleans(), st.sampled_from([0, 9]), st.integers(0, 2**32))
 def test_any_damage(kinds: list[str], clean: bool, trim: int, seed: int) -> None:
     before, content = prepared(clean, trim)
@@ -376,41 +376,51 @@ def all_bytes(disk: MemoryFs) -> bytes:
     return b"|".join(disk.snapshot().values())
 
 
+def stopped_at(moment: int, *, clean: bool) -> tuple[MemoryFs, bool]:
+    """A disk whose repair was killed after so many operations, and whether it had finished."""
+    disk, _ = hurt(clean=clean)
+    try:
+        carry_out(FaultyFs(disk, crash_after=moment), plan_of(disk, "/d"), EVIDENCE)
+    except CrashedError:
+        disk.kill()
+        return disk, False
+    return disk, True
+
+
+def judge(disk: MemoryFs, whole: MemoryFs, content: Batches, expected: int) -> None:
+    """Whatever was cut by now is in the evidence, and the next life says so; the rest is done by asking again."""
+    held = all_bytes(disk)
+    assert all(batch.data in held for batch in content if batch.end <= expected)
+    assert all(cut in held for cut in behind(whole, expected))
+    if segments(disk) != segments(whole) or any(disk.content(path) != whole.content(path) for path in segments(whole)):
+        again = MemoryFs.holding({f"/{path}": data for path, data in disk.snapshot().items()}, ["/d/quarantine", "/d/logs"])
+        loss = open_directory(again).loss
+        assert loss.kind == "corrupt"
+        assert IDENTITY in loss.lossy
+    finish(disk)
+    directory, log = reopened(disk)
+    assert content_of(log).batches == tuple(batch for batch in content if batch.end <= expected)
+    assert IDENTITY in directory.loss.lossy
+
+
+STATES = 8
+"""What a power cut can leave at one moment: so many of it, spread over all."""
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_killed_or_without_power_at_any_moment(clean: bool) -> None:
-    """Whatever was cut by then is in the evidence, and the next life says so; the rest is done by asking again."""
     whole, content = hurt(clean=clean)
     expected = plan_of(whole, "/d").logs[0].end
-    moments = 0
-    while True:
-        for choose in (None, keep_none, keep_all, *map(some, range(4))):
-            disk, _ = hurt(clean=clean)
-            faulty = FaultyFs(disk, crash_after=moments)
-            finished = True
-            try:
-                carry_out(faulty, plan_of(disk, "/d"), EVIDENCE)
-            except CrashedError:
-                finished = False
-            disk.kill()
-            boots = disk.boots
-            if choose is not None:
-                disk.cut_power(choose)
-                disk.boots = boots  # the same boot, so that nothing but the repair makes a log lossy
-            held = all_bytes(disk)
-            was_cut = segments(disk) != segments(whole) or any(disk.content(path) != whole.content(path) for path in segments(whole))
-            assert all(batch.data in held for batch in content if batch.end <= expected)
-            assert all(cut in held for cut in behind(whole, expected))
-            again = MemoryFs.holding({f"/{path}": data for path, data in disk.snapshot().items()}, ["/d/quarantine", "/d/logs"])
-            loss = open_directory(again).loss
-            assert not was_cut or (loss.kind == "corrupt" and IDENTITY in loss.lossy)
-            finish(disk)
-            directory, log = reopened(disk)
-            assert content_of(log).batches == tuple(batch for batch in content if batch.end <= expected)
-            assert IDENTITY in directory.loss.lossy
-        if finished:
-            break
-        moments += 1
-    assert moments > 20
+    moment, finished = 0, False
+    while not finished:
+        disk, finished = stopped_at(moment, clean=clean)
+        for state in crash_states(disk, limit=STATES):
+            left = state.disk()
+            left.boots = disk.boots  # the same boot, so that nothing but the repair makes a log lossy
+            judge(left, whole, content, expected)
+        judge(disk, whole, content, expected)
+        moment += 1
+    assert moment > 20
 
 
 def behind(disk: MemoryFs, offset: int) -> list[bytes]:
