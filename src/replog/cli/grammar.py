@@ -228,7 +228,7 @@ def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
         where = "a broker's data directory, one of its log folders, or the folder of a Cluster"
         parser.add_argument("folder", type=parse.filled, metavar="DIR", help=where)
         parser.add_argument("--topic", type=parse.filled, help="only this one")
-    repair = command("repair", "repair:repair", "say what is damaged and would be cut off, of a broker that is stopped; with --yes, do it")
+    repair = command("repair", "repair:repair", "say what is damaged in a stopped broker's files; with --yes, cut it off")
     repair.add_argument("folder", type=parse.filled, metavar="DIR", help="a broker's data directory, or one of its log folders")
     repair.add_argument("--yes", type=parse.filled, metavar="PLAN", help="do what was shown under this name, and nothing else")
     repair.add_argument("--evidence", type=parse.filled, metavar="FOLDER", help="where what is cut is copied first (default: beside DIR)")

@@ -15,11 +15,11 @@ from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_lo
 
 from replog.config import TopicConfig
 from replog.errors import LogCorrupt, UsageError
-from replog.log.checkpoint import seal
+from replog.log.checkpoint import read_plain, seal, write_plain
 from replog.log.log import FileLog
 from replog.log.repair import Plan, carry_out, plan_of
 from replog.log.segment import segment_base
-from replog.log.storage import Marker, place_marker
+from replog.log.storage import Marker, place_marker, read_marker
 from replog.model import PartitionId
 from replog.ports import LogStart
 from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, crash_states
@@ -192,10 +192,11 @@ def test_every_record_in_front_of_the_first_damaged_batch_stays(kind: str, clean
 
 
 def hurt(*, clean: bool = True, trim: int = 0) -> tuple[MemoryFs, Batches]:
-    """A directory whose third segment has a damaged batch, with others behind it."""
+    """A directory whose third segment has a damaged batch at its end, with other segments behind it."""
     before, content = prepared(clean, trim)
     disk = disk_with(before)
-    flip(disk, segments(disk)[2], 120)
+    third = segments(disk)[2]
+    flip(disk, third, len(disk.content(third)) - 5)
     return disk, content
 
 
@@ -204,6 +205,7 @@ def test_what_is_said_is_what_is_lost() -> None:
     (one,) = plan_of(disk, "/d").logs
     assert one.unreadable
     assert one.readable
+    assert one.cuts[0].position > 0
     lost = {offset for first, stop in (*one.unreadable, *one.readable) for offset in range(first, stop)}
     assert lost == set(range(one.end, content[-1].end))
     intact = {offset for batch in content if batch.base >= one.end for offset in range(batch.base, batch.end)}
@@ -417,6 +419,7 @@ def test_killed_or_without_power_at_any_moment(clean: bool) -> None:
         for state in crash_states(disk, limit=STATES):
             left = state.disk()
             left.boots = disk.boots  # the same boot, so that nothing but the repair makes a log lossy
+            assert not finished or plan_of(left, "/d").is_empty, "what was said to be done is not on the disk"
             judge(left, whole, content, expected)
         judge(disk, whole, content, expected)
         moment += 1
@@ -470,3 +473,57 @@ def test_a_reset_that_was_interrupted_is_left_to_the_broker() -> None:
     assert plan_of(disk, "/d").is_empty
     _, log = reopened(disk)
     assert (log.start_offset, log.end_offset) == (50, 50)
+
+
+def test_where_an_empty_log_begins_is_kept_although_nothing_else_says_it() -> None:
+    disk = disk_with(prepared(True, 9)[0])
+    for path in [path for path in disk.paths() if path.endswith((".start", "/checkpoint", "/clean"))]:
+        disk.unlink(f"/{path}")
+    first = segments(disk)[0]
+    base = segment_base(first.rpartition("/")[2]) or 0
+    assert base > 0
+    flip(disk, first, 10)
+    repaired(disk)
+    _, log = reopened(disk)
+    assert (log.start_offset, log.end_offset) == (base, base)
+
+
+def test_what_a_marker_says_is_not_flushed_stays_so() -> None:
+    """The log was truncated to there, and appended to again, since the checkpoint."""
+    disk, _ = hurt(clean=False)
+    place_marker(disk, FOLDER, Marker(-1, 3))
+    (one,) = plan_of(disk, "/d").logs
+    assert one.end > 3
+    repaired(disk)
+    assert read_marker(disk, FOLDER) == Marker(-1, 3)
+
+
+def test_the_note_of_a_clean_stop_does_not_speak_of_files_that_went() -> None:
+    """A segment that could not be removed when it was trimmed is a part of what was noted."""
+    before, content = prepared(True, 9)
+    disk = disk_with(before)
+    fd = disk.open(f"{FOLDER}/{0:020d}.log", create=True)
+    disk.pwritev(fd, [b"garbage"], 0)
+    disk.close(fd)
+    epoch, logs = read_plain(disk, "/d/clean")
+    (noted,) = [entry[3] for entry in logs if PartitionId(*entry[:3]) == IDENTITY]
+    noted[2].insert(0, [0, noted[2][0][0], 7, 1_000, 1_000])
+    write_plain(disk, "/d", "clean", [epoch, logs])
+    repaired(disk)
+    directory, log = reopened(disk)
+    assert content_of(log).batches == content
+    assert [log.start_offset, len(log.saved()[2])] == [9, len(segments(disk))]
+    assert (directory.loss.kind, directory.loss.lossy) == ("none", ())
+
+
+def test_a_hole_that_a_power_cut_has_left_is_damage() -> None:
+    """Something valid lies behind it: more than the end of the last write is gone."""
+    before, content = prepared(False, 0)
+    disk = disk_with(before)
+    disk.boots += 1
+    last = disk.content(segments(disk)[-1])
+    at = last.index(content[-2].data)
+    assert content[-1].data in last[at:]
+    last[at : at + 40] = bytes(40)
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.end, one.readable) == (content[-2].base, ((content[-1].base, content[-1].end),))
