@@ -65,7 +65,7 @@ def _place(folder: str) -> tuple[str, PartitionId | None]:
     places = find(folder)
     if len(places) > 1 or places[0].path.rstrip("/") != folder.rstrip("/"):
         several = ", ".join(place.path for place in places)
-        raise UsageError(f"{folder} holds the folders of several brokers: {several}; repair one, and wait until it is in sync")
+        raise UsageError(f"{folder} holds the folders of brokers: {several}; repair one, and wait until it is in sync")
     raise UsageError(f"{folder} is the folder of a log outside of a data directory: nothing would tell a broker of what was cut")
 
 

@@ -199,7 +199,7 @@ def test_somebody_elses_files_are_refused(data: Path, monkeypatch: pytest.Monkey
 
 
 def test_several_brokers_and_a_log_without_one_are_refused(data: Path, tmp_path: Path) -> None:
-    refused("holds the folders of several brokers", data.parent, folder=data)
+    refused("holds the folders of brokers", data.parent, folder=data)
     log = shutil.copytree(middle_of(data).parent, tmp_path / middle_of(data).parent.name)
     refused("outside of a data directory", log, folder=log)
     refused("there is no such folder", tmp_path / "nothing", folder=tmp_path)

@@ -527,3 +527,12 @@ def test_a_hole_that_a_power_cut_has_left_is_damage() -> None:
     last[at : at + 40] = bytes(40)
     (one,) = plan_of(disk, "/d").logs
     assert (one.end, one.readable) == (content[-2].base, ((content[-1].base, content[-1].end),))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_without_the_note_of_its_life_every_log_may_have_lost_something(clean: bool) -> None:
+    """It held the losses that nobody had been told of yet."""
+    disk = disk_with(prepared(clean, 0)[0])
+    flip(disk, "/d/life", 12)
+    assert repaired(disk).lossy == (IDENTITY, OTHER)
+    assert open_directory(disk).loss.lossy == (IDENTITY, OTHER)
