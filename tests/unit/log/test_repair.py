@@ -26,6 +26,7 @@ from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, crash_states
 from replog.testing.disk.ledger import Stored
 from replog.testing.disk.trial import content_of
 from replog.testing.log_contract import append, flush
+from replog.testing.log_samples import batch_of
 
 OTHER = IDENTITY._replace(partition=1)
 EVIDENCE = "/evidence"
@@ -536,3 +537,38 @@ def test_without_the_note_of_its_life_every_log_may_have_lost_something(clean: b
     flip(disk, "/d/life", 12)
     assert repaired(disk).lossy == (IDENTITY, OTHER)
     assert open_directory(disk).loss.lossy == (IDENTITY, OTHER)
+
+
+def one_batch(base: int, epoch: int) -> bytes:
+    """A segment of one intact batch of the log."""
+    batch = batch_of(["stale"])
+    batch.stamp(IDENTITY, base, epoch)
+    return batch.to_bytes()
+
+
+def test_an_older_epoch_behind_a_newer_one_is_damage() -> None:
+    """A stale write: intact, and not what was there."""
+    disk = disk_with(prepared(True, 0)[0])
+    last = segments(disk)[-1]
+    base = segment_base(last.rpartition("/")[2]) or 0
+    disk.content(last)[:] = one_batch(base, 0)
+    (one,) = plan_of(disk, "/d").logs
+    assert one.end == base
+    assert "epoch 0, after epoch" in one.reason
+
+
+def test_what_came_back_below_the_start_says_nothing_of_the_rest() -> None:
+    """A segment that was trimmed, of an epoch that the log has no more."""
+    disk = disk_with(prepared(True, 9)[0])
+    fd = disk.open(f"{FOLDER}/{0:020d}.log", create=True)
+    disk.pwritev(fd, [one_batch(0, 99)], 0)
+    disk.close(fd)
+    assert plan_of(disk, "/d").is_empty
+
+
+def test_a_folder_that_no_entry_names_means_a_damaged_catalogue() -> None:
+    """It may hold what a lost entry was about."""
+    disk, _ = hurt()
+    disk.mkdir(f"/d/logs/{IDENTITY.topic_id.hex()}-7-0")
+    with pytest.raises(LogCorrupt, match="-7-0 is in no catalogue entry"):
+        plan_of(disk, "/d")

@@ -248,7 +248,7 @@ class _Look:
         """What is wrong with segments that hold nothing of the log any more."""
         reason = ""
         for base in bases:
-            stop, size = self._verify(base, -1)
+            stop, size = self._verify(base, is_trimmed=True)
             if stop.reason:
                 reason = f"{segment_name(base)} is damaged, and holds nothing but offsets below the start of the log"
                 self._cut(base, 0, size)
@@ -261,7 +261,7 @@ class _Look:
             if number and base != end:
                 self._cut_all(bases[number:], end)
                 return self._ending(end, start, bases[:number], f"no segment begins at offset {end}, and {segment_name(base)} follows")
-            stop, size = self._verify(base, self.epoch)
+            stop, size = self._verify(base)
             end = stop.offset
             if not stop.reason:
                 continue
@@ -296,10 +296,10 @@ class _Look:
     def _seen(self, header: BatchHeader) -> None:
         self.epoch = max(self.epoch, header.leader_epoch)
 
-    def _verify(self, base: int, epoch: int) -> tuple[Stop, int]:
-        """Every byte of one segment: where its valid batches end, and how large it is."""
+    def _verify(self, base: int, *, is_trimmed: bool = False) -> tuple[Stop, int]:
+        """Every byte of one segment: where its valid batches end, and how large it is. One that is trimmed says nothing of the others."""
         fs, file = self.fs, self._file(base)
-        seen = self._seen if epoch == self.epoch else lambda header: None
+        epoch, seen = (-1, lambda header: None) if is_trimmed else (self.epoch, self._seen)
         verifier = Verifier(fs, self.identity, BrokerConfig().index_interval_bytes, seen)
         size = fs.size(file) or 0
         fd = fs.open(file)
