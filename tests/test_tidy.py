@@ -37,6 +37,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("broker",),
     ("controller",),
     ("client",),
+    ("metrics",),
+    ("status",),
     ("runtime",),
     ("replog",),
     ("spark",),
@@ -57,7 +59,7 @@ IMPURE = frozenset({
 
 OPTIONAL = {  # optional dependency -> the only places that may import it
     "kazoo": ("src/replog/metadata/zookeeper",),
-    "prometheus_client": ("src/replog/runtime/metrics",),
+    "prometheus_client": ("src/replog/metrics/prometheus.py",),
     "pyarrow": ("src/replog/spark/", "src/pyspark_replog.py"),
     "pyspark": ("src/replog/spark/", "src/pyspark_replog.py"),
     "rich": ("src/replog/cli",),

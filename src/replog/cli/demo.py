@@ -16,11 +16,11 @@ from attrs import define
 
 from replog.cli.context import Context
 from replog.cli.exits import BAD, OK
-from replog.cli.health import judge
 from replog.client.client import Client
 from replog.errors import TimedOut
 from replog.runtime.child import BrokerProcess
 from replog.runtime.connected import connect
+from replog.status.judging import judge
 
 __all__ = ["demo", "differences"]
 

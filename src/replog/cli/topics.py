@@ -9,10 +9,10 @@ from attrs import evolve
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.cli.troubles import MEANINGS, troubles
 from replog.client.client import Client
 from replog.client.results import TopicDescription
 from replog.errors import UnknownTopicOrPartition
+from replog.metrics.troubles import MEANINGS, troubles
 
 __all__ = ["create", "delete", "describe", "described", "list_topics", "show"]
 

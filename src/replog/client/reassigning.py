@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -16,12 +16,15 @@ from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, ReplogError, UsageError, rejection
 from replog.model import Address
 
-__all__ = ["Reassigning", "Reassignment", "ReplicaProgress"]
+__all__ = ["PlaceName", "Reassigning", "Reassignment", "ReplicaProgress"]
 
 _SLICE = 500
 """Wishes, or questions, in one request."""
 _PROGRESS_S = 5
 """How long a leader may take to say how far its followers are."""
+
+PlaceName = tuple[str, int, int]
+"""Topic id (hexadecimal), partition and creation, as messages name them."""
 
 
 @frozen
@@ -120,19 +123,24 @@ class Reassigning:
         The controller knows what moves; how far it is each leader is asked. What cannot be asked within some seconds is None.
         """
         found = self._do(AdminOp("list_reassignments", {}, self._deadline(timeout_s)))["reassignments"]
-        by_leader: dict[int, list[dict[str, Any]]] = {}
-        for one in found:
-            if one["adding"] and one["leader"] is not None:
-                by_leader.setdefault(one["leader"], []).append(one)
-        known: dict[tuple[str, int, int], dict[str, Any]] = {}
-        deadline_ms = min(self._deadline(timeout_s), self._deadline(_PROGRESS_S))
+        asked = [(one["leader"], (one["topic_id"], one["partition"], one["creation"])) for one in found if one["adding"]]
+        known = self._followers(asked, min(self._deadline(timeout_s), self._deadline(_PROGRESS_S)))
+        return [_reassignment(one, known.get((one["topic_id"], one["partition"], one["creation"]))) for one in found]
+
+    def _followers(self, places: Iterable[tuple[int | None, PlaceName]], deadline_ms: int) -> dict[PlaceName, dict[str, Any]]:
+        """What leaders know of the followers of these partitions, each given with its leader. Those that do not answer are left out."""
+        by_leader: dict[int, list[PlaceName]] = {}
+        for leader, place in places:
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(place)
+        known: dict[PlaceName, dict[str, Any]] = {}
         for leader, some in sorted(by_leader.items()):
             for start in range(0, len(some), _SLICE):
-                asked = [[one["topic_id"], one["partition"], one["creation"]] for one in some[start : start + _SLICE]]
+                asked = [list(place) for place in some[start : start + _SLICE]]
                 with suppress(ReplogError):
                     told = self._do(LeaderOp("followers", {"partitions": asked}, deadline_ms, leader))
                     known |= {(one["topic_id"], one["partition"], one["creation"]): one for one in told["partitions"]}
-        return [_reassignment(one, known.get((one["topic_id"], one["partition"], one["creation"]))) for one in found]
+        return known
 
 
 def _checked(targets: object) -> list[list[Any]]:

@@ -13,13 +13,16 @@ from replog.client.client import Client
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import TimedOut, UsageError
 from replog.log.files import Fs, check_path
+from replog.metrics.meter import recent
+from replog.metrics.snapshot import Snapshot
 from replog.ports import MetadataStore
 from replog.runtime.embedded_brokers import EmbeddedBrokers
+from replog.runtime.measured import Measured
 
 __all__ = ["Cluster"]
 
 
-class Cluster(Client):
+class Cluster(Client, Measured):
     """Brokers 1 to n in this process, and a client of them. Any thread may use it; by itself it starts none.
 
     `data` is a folder, made if missing: logs and the metadata store live under it, and the next Cluster on it finds
@@ -115,6 +118,20 @@ class Cluster(Client):
     def remove_broker(self, broker_id: int) -> None:
         """Remove a broker that `add_broker` added last and that holds no copies. UsageError names what it still holds."""
         self._embedded.remove(broker_id)
+
+    def metrics(self, *, partitions: bool = False) -> Snapshot:
+        """Every metric of docs/metrics.md as plain numbers, of all brokers that ran in this Cluster: the label `broker` tells them apart.
+
+        `partitions`: series of each partition as well. From any thread.
+        """
+        return self._embedded.metrics(partitions=partitions)
+
+    def _onlooker(self) -> Client:
+        return self
+
+    def _changes(self) -> list[dict[str, Any]]:
+        with self._embedded.lock:
+            return recent(self._embedded.meters.values())
 
     def wait_until_in_sync(self, *, timeout_s: float | None = 60.0) -> None:
         """Wait until every partition has a leader and its full ISR. Raises TimedOut naming those that have not."""

@@ -12,6 +12,8 @@ from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError
 from replog.messages import Leave
+from replog.metrics.meter import Meter
+from replog.metrics.watching import BrokerWatch, StoreWatch
 from replog.model import Address
 from replog.ports import Actor, Ids, LogDirectory, MetadataStore, SessionChanged
 from replog.runtime.pump import Pump, Seat
@@ -45,8 +47,11 @@ class EmbeddedBroker:
         rack: str | None,
         endpoints: Sequence[str] = (),
         cluster_id: str | None = None,
+        meter: Meter | None = None,
     ) -> None:
+        """`meter` counts what this life does; None: nobody counts."""
         self.broker_id = broker_id
+        self._meter = meter
         self.directory = directory
         self.store = store
         self.broker = Broker(broker_id, directory, config=config, ids=ids)
@@ -66,11 +71,16 @@ class EmbeddedBroker:
 
     def take_seats(self, died: Callable[[BaseException], None]) -> None:
         """Let the actors take part; `died` is told what killed one of them."""
-        actors: tuple[Actor, ...] = (self.broker, self.membership, self.controller)
+        members: tuple[Actor, ...] = (self.membership, self.controller)
+        actors: tuple[Actor, ...] = (self.broker, *members)
+        if self._meter is not None:
+            actors = BrokerWatch(self.broker, self._meter), *(
+                StoreWatch(one, self._meter, counts_sessions=one is self.membership) for one in members
+            )
         store, sessions = (None, self.store) if isinstance(self.store, StoreSessions) else (self.store, None)
         for address, actor in zip(self._addresses, actors, strict=True):
             self._pump.seat(Seat(address, actor, store, died, None if sessions is None else sessions.call))
-            if actor is not self.broker:
+            if address != self.broker_id:
                 # A session that has yet to be opened: an answer that there is none must not be heard after it is there.
                 self._pump.post(address, SessionChanged("connected" if sessions is None else "lost"))
         if sessions is not None:

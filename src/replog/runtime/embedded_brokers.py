@@ -19,6 +19,10 @@ from replog.log.files import Fs, kill_in_child
 from replog.log.memory import MemoryLogDirectory
 from replog.metadata.file import FileStore
 from replog.metadata.memory import MemoryStore
+from replog.metrics.histogram import Histogram
+from replog.metrics.meter import Meter
+from replog.metrics.reading import Subject, take
+from replog.metrics.snapshot import Snapshot
 from replog.ports import LogDirectory, LossReport, MetadataStore
 from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.folder import ClusterFolder
@@ -72,12 +76,15 @@ class EmbeddedBrokers:
         self._store: MemoryStore | FileStore | None = None
         """The store whose calls need no worker; None while closed, and for a store that may block."""
         self._folder: ClusterFolder | None = None
+        self.meters: dict[int, Meter] = {}
+        """What each broker has counted, over all of its lives."""
         self._racks: dict[int, str | None] = {}
         self._kept: dict[int, MemoryLogDirectory] = {}
         """What brokers of a cluster in memory come back to: after a clean stop, or after an exception in their own process."""
         self._ids = RandomIds()
         self._pump = Pump(messages_max=config.outstanding_messages_max)
         self._pump.lock.interrupted = self._interrupted
+        self.runs = self._pump.runs = Histogram()
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
@@ -227,6 +234,7 @@ class EmbeddedBrokers:
                 ids=self._ids,
                 rack=self._racks.get(broker_id),
                 endpoints=endpoints,
+                meter=self.meters.setdefault(broker_id, Meter(broker_id)),
             )
             started = embedded
             embedded.take_seats(lambda problem: self._broker_died(started, problem))
@@ -391,6 +399,7 @@ class EmbeddedBrokers:
                 self.end(broker_id, clean=True)
             self.stopped.discard(broker_id)
             self._kept.pop(broker_id, None)
+            self.meters.pop(broker_id, None)
             if self._folder is not None:
                 self._folder.remove_directory(broker_id)
 
@@ -399,6 +408,17 @@ class EmbeddedBrokers:
             refused = self.running[broker_id].membership.refused if broker_id in self.running else None
             why = f": {refused}" if refused else ""
             raise Unavailable(f"waited {timeout_s} s for the controller to unfence broker {broker_id}{why}")
+
+    def metrics(self, *, partitions: bool) -> Snapshot:
+        """Of every broker that ran, whether it runs now or not."""
+        self.ensure_started()
+        with self.lock:
+            subjects = [self._subject(broker_id) for broker_id in sorted(self.meters)]
+        return take(subjects, lock=self.lock, now_ms=self.now_ms(), wall_ms=self.wall_ms(), turns=self.runs, partitions=partitions)
+
+    def _subject(self, broker_id: int) -> Subject:
+        life = self.running.get(broker_id)
+        return Subject(self.meters[broker_id], None if life is None else life.broker, None if life is None else life.controller)
 
     def out_of_sync(self) -> list[str]:
         """Partitions without a leader or without their full ISR, for people; empty if every replica is in sync."""

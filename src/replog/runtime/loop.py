@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from replog.metrics.histogram import Histogram
 from replog.model import Address
 from replog.ports import FlushToken
 from replog.runtime.pump import Pump
@@ -39,6 +41,8 @@ class Loop:
         self._stopping = False
         self._due_ms = 0
         """When the next turn is due even if nothing becomes readable: found under the lock, at the end of the last one."""
+        self.turns = Histogram()
+        """How long turns took, in seconds, without the wait before them."""
         self.failed: BaseException | None = None
         """What ended the thread, if something did."""
         pump.after_run = transport.flush
@@ -84,6 +88,7 @@ class Loop:
         """One turn, after waiting at most `timeout_s` for it; returns how many messages came in."""
         ready = self._transport.wait(min(timeout_s, self.next_turn_s()) if timeout_s else 0.0)
         with self._pump.lock:
+            began = time.perf_counter()
             now_ms = self._pump.now_ms()
             taken = self._transport.handle(ready, now_ms)
             if now_ms >= self._tick_ms and self._ticked is not None:
@@ -93,6 +98,7 @@ class Loop:
                 self._pump.run()
             finally:
                 self._look_ahead(now_ms)
+                self.turns.observe(time.perf_counter() - began)
         return taken
 
     def start(self, name: str) -> None:

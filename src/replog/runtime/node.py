@@ -13,19 +13,22 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from attrs import frozen
-
 from replog.client.arguments import check_timeout
 from replog.config import BrokerConfig
 from replog.errors import LogDamaged, LogFull, ReplogError, TimedOut, UsageError
 from replog.log.files import check_path, kill_in_child
 from replog.log.memory import MemoryLogDirectory
+from replog.metrics.meter import Meter, recent
+from replog.metrics.reading import Subject, take
+from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
+from replog.runtime.local import LocalPartition, local_partitions
 from replog.runtime.loop import Loop
+from replog.runtime.measured import Measured
 from replog.runtime.owner import Owner
 from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
@@ -47,21 +50,7 @@ _WORKERS_S: Final = 2.0
 """What a worker still does after the end is of no use to anybody; most end within this."""
 
 
-@frozen
-class LocalPartition:
-    """What one broker has of one partition."""
-
-    topic: str
-    partition: int
-    role: str
-    """"leader", "follower", "idle", or "failed"."""
-    leader_epoch: int
-    start_offset: int
-    high_watermark: int
-    end_offset: int
-
-
-class Broker:
+class Broker(Measured):
     """One broker in this process. Its logs are under `data` (None: in memory), its place in the cluster is in `store`.
 
     `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. `store` is a
@@ -95,6 +84,7 @@ class Broker:
         self._store = store
         self._rack = rack
         self._ids = RandomIds()
+        self._meter = Meter(broker_id)
         self._pump = Pump(messages_max=self.config.outstanding_messages_max)
         self._transport = transport or TcpTransport(
             role="broker",
@@ -172,6 +162,7 @@ class Broker:
             rack=self._rack,
             endpoints=(self.endpoint,),
             cluster_id=None if self._owner is None else self._owner.cluster_id or None,
+            meter=self._meter,
         )
         for address in (broker, members[1]):
             self._loop.listen(address)
@@ -400,22 +391,23 @@ class Broker:
         """What it has copies of, in order of topic and partition."""
         with self._pump.lock:
             self._check_usable()
-            here = [] if self._life is None else list(self._life.broker.partitions.values())
-        return sorted(
-            (
-                LocalPartition(
-                    p.topic,
-                    p.identity.partition,
-                    "failed" if p.failed else p.role,
-                    p.leader_epoch,
-                    p.log.start_offset,
-                    p.high_watermark,
-                    p.log.end_offset,
-                )
-                for p in here
-            ),
-            key=lambda p: (p.topic, p.partition),
-        )
+            return [] if self._life is None else local_partitions(self._life.broker.partitions.values())
+
+    def metrics(self, *, partitions: bool = False) -> Snapshot:
+        """Every metric of docs/metrics.md as plain numbers. `partitions`: series of each partition as well. From any thread."""
+        with self._pump.lock:
+            self._check_usable()
+            life = self._life
+        one = Subject(self._meter, None if life is None else life.broker, None if life is None else life.controller)
+        pump = self._pump
+        return take([one], lock=pump.lock, now_ms=pump.now_ms(), wall_ms=pump.wall_ms(), turns=self._loop.turns, partitions=partitions)
+
+    def _onlooker(self) -> Client:
+        return self.client()
+
+    def _changes(self) -> list[dict[str, Any]]:
+        with self._pump.lock:
+            return recent([self._meter])
 
     def client(self) -> Client:
         """A client of the cluster, through this broker. It blocks: UsageError on the thread that polls, for which it would wait."""

@@ -21,6 +21,7 @@ from attrs import define, field
 
 from replog.errors import ReplogError
 from replog.messages import Disconnected
+from replog.metrics.histogram import Histogram
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 
@@ -112,6 +113,8 @@ class Pump:
         """Runs flush tokens elsewhere, and hands each back from any thread. Without it they run here."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
+        self.runs: Histogram | None = None
+        """Counts how long runs take, in seconds, where no loop counts its turns."""
         self._checked_ms = -1
         self._waiting = 0
         """Threads that wait for others to bring them what they want."""
@@ -195,6 +198,7 @@ class Pump:
             if self._running:
                 return
             self._running = True
+            runs, began = self.runs, time.perf_counter()
             try:
                 self.repair()
                 if self._interrupted:  # whose turn it was, and whom a watch should have told, is forgotten
@@ -208,6 +212,8 @@ class Pump:
                 raise
             finally:
                 self._running = False
+                if runs is not None:
+                    runs.observe(time.perf_counter() - began)
                 if self._waiting:
                     self._moved.notify_all()
                 self.after_run()

@@ -9,12 +9,12 @@ from tests.unit.cli.conftest import Run, run_with
 
 import replog
 from replog.cli import main
-from replog.cli.health import judge
 from replog.client.view import View
 from replog.config import TopicConfig
 from replog.errors import TimedOut, rejection
 from replog.messages import ClusterView, PartitionView, TopicView
 from replog.model import BrokerInfo
+from replog.status.judging import judge
 
 ALL = (1, 2, 3)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from replog.config import default_min_isr
 
-__all__ = ["MEANINGS", "WRONG", "Partition", "troubles"]
+__all__ = ["MEANINGS", "WRONG", "Partition", "found", "troubles"]
 
 WRONG: Final = {
     "leaderless": "without a leader: nothing can be read or appended",
@@ -29,15 +30,19 @@ class Partition(Protocol):
 
 
 def troubles(p: Partition, min_isr: int | None) -> set[str]:
-    """Those of MEANINGS that hold; `min_isr` as the topic's configuration says, None or 0 where it says nothing.
+    """Those of MEANINGS that hold; `min_isr` as the topic's configuration says, None or 0 where it says nothing."""
+    return set(found(p.leader, p.replicas, p.isr, min_isr or default_min_isr(len(p.replicas))))
+
+
+def found(leader: int | None, replicas: Sequence[int], isr: Sequence[int], least: int) -> list[str]:
+    """Those of MEANINGS that hold where `least` replicas must be in sync.
 
     A partition whose replicas are just min_isr is at it while everything is well, as in Kafka's metrics.
     """
-    least = min_isr or default_min_isr(len(p.replicas))
-    holds = {
-        "leaderless": p.leader is None,
-        "under_min_isr": len(p.isr) < least,
-        "at_min_isr": len(p.isr) == least,
-        "under_replicated": len(p.isr) < len(p.replicas),
-    }
-    return {kind for kind, so in holds.items() if so}
+    count = len(isr)
+    kinds = ["leaderless"] if leader is None else []
+    if count <= least:
+        kinds.append("at_min_isr" if count == least else "under_min_isr")
+    if count < len(replicas):
+        kinds.append("under_replicated")
+    return kinds

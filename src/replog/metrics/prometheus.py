@@ -1,0 +1,64 @@
+"""Metrics for `prometheus_client` (the extra `metrics`): a collector, on a registry that the application passes.
+
+    from prometheus_client import CollectorRegistry
+    registry = CollectorRegistry()
+    registry.register(replog.metrics.prometheus.collector(broker))
+
+Nothing is registered unasked: on the global registry two brokers of one process would clash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from replog.metrics.histogram import Observed
+from replog.metrics.names import Metric
+from replog.metrics.snapshot import Snapshot
+
+__all__ = ["Collector", "collector"]
+
+
+class Measured(Protocol):
+    """A Broker or a Cluster."""
+
+    def metrics(self, *, partitions: bool = False) -> Snapshot: ...
+
+
+class Collector:
+    """Takes a snapshot whenever the registry collects."""
+
+    def __init__(self, measured: Measured, *, partitions: bool = False) -> None:
+        self._measured = measured
+        self._partitions = partitions
+
+    def describe(self) -> list[Any]:
+        """Nothing: to register it takes no snapshot."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """A family for each metric."""
+        for metric, samples in self._measured.metrics(partitions=self._partitions):
+            family = _family(metric)
+            for sample in samples:
+                value = sample.value
+                if isinstance(value, Observed):
+                    buckets = [("+Inf" if edge == float("inf") else repr(edge), count) for edge, count in value.cumulative()]
+                    family.add_metric(sample.labels, buckets=buckets, sum_value=value.sum)
+                else:
+                    family.add_metric(sample.labels, value)
+            yield family
+
+
+def collector(measured: Measured, *, partitions: bool = False) -> Collector:
+    """A collector of a Broker or a Cluster, for `registry.register`. `partitions`: with series for each partition."""
+    return Collector(measured, partitions=partitions)
+
+
+def _family(metric: Metric) -> Any:
+    if metric.kind == "counter":
+        return CounterMetricFamily(metric.name.removesuffix("_total"), metric.meaning, labels=metric.labels)
+    kind = HistogramMetricFamily if metric.kind == "histogram" else GaugeMetricFamily
+    return kind(metric.name, metric.meaning, labels=metric.labels)

@@ -1,0 +1,300 @@
+"""What the status page shows: put together from what a client of the cluster is told, at most once a second, however many look."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from replog.client.client import Client
+from replog.client.view import Topic, View
+from replog.errors import ReplogError
+from replog.messages import PartitionView
+from replog.metrics.snapshot import Snapshot
+from replog.metrics.troubles import WRONG, troubles
+from replog.status.judging import judge
+
+__all__ = ["PAGE_MAX", "Query", "Source"]
+
+PAGE_MAX: Final = 500
+"""Partitions on one page."""
+FRESH_S: Final = 1.0
+"""What is younger than this is shown again instead of asking anew."""
+_ASK_S: Final = 2.0
+"""How long a question to the cluster may take."""
+_EXPLAINED_MAX: Final = 5
+_NAMED_MAX: Final = 20
+_TOPICS_MAX: Final = 200
+_MOVES_MAX: Final = 100
+_QUERIES_MAX: Final = 32
+"""Pages that are kept for whoever asks for them next."""
+
+
+@frozen
+class Query:
+    """Which partitions somebody wants to see: those with `text` in their names ("orders-17"), in pages of `size`, from page 1 on."""
+
+    text: str = ""
+    page: int = 1
+    size: int = 100
+    unhealthy: bool = False
+    """Only partitions with which something is wrong."""
+
+
+@frozen
+class _Row:
+    """A partition, and what is wrong with it."""
+
+    topic: Topic
+    partition: PartitionView
+    kinds: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """As messages name it."""
+        return self.topic.topic_id.hex(), self.partition.partition, self.partition.creation
+
+
+@frozen
+class _Seen:
+    """The cluster as it was known at one moment: a copy, so that nobody changes it while it is looked at."""
+
+    key: tuple[int, int, int]
+    view: View
+    report: dict[str, Any]
+    """What `judge` says, with a few of the partitions that it names."""
+    rows: list[_Row]
+    """Those with which something is wrong first."""
+
+
+class Source:
+    """Answers for one broker or cluster. Any thread may ask; one at a time finds out."""
+
+    def __init__(
+        self,
+        metrics: Callable[[], Snapshot],
+        client: Callable[[], Client],
+        changes: Callable[[], list[dict[str, Any]]],
+        *,
+        owner: object = None,
+    ) -> None:
+        """`client` is called when one is needed; it is closed with this, unless it is `owner`."""
+        self._metrics = metrics
+        self._make_client = client
+        self._changes = changes
+        self._owner = owner
+        self._client: Client | None = None
+        self._lock = threading.Lock()
+        self._kept: dict[object, tuple[float, Any]] = {}
+        self._seen: _Seen | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Let go of the client. Idempotent."""
+        self._closed = True
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None and client is not self._owner:
+            client.close()
+
+    # --------------------------------------------------------------------------------------------------------- answers
+
+    def metrics(self) -> Snapshot:
+        """Every metric, without series of partitions. Raises ReplogError once the broker has ended."""
+        snapshot: Snapshot = self._recent("metrics", self._metrics)
+        return snapshot
+
+    def health(self) -> dict[str, Any]:
+        """What `replog health` says, with a few of the partitions that it names. `healthy` is False with a `reason` if nobody answers."""
+        try:
+            report = self._recent("base", self._base)["health"]
+        except ReplogError as problem:
+            return {"healthy": False, "reason": f"nobody answers: {problem}"}
+        return {**report, "reason": _reason(report)}
+
+    def status(self, query: Query) -> dict[str, Any]:
+        """Everything on the page. Raises ReplogError if nobody answers."""
+        base = self._recent("base", self._base)
+        rows: dict[str, Any] = self._recent(query, lambda: self._page(query))
+        return {**base, "partitions": rows}
+
+    def _recent(self, key: object, make: Callable[[], Any]) -> Any:
+        """What was found for `key` less than FRESH_S ago, a failure too; else it is found again."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None or time.monotonic() - found[0] > FRESH_S:
+                try:
+                    value = make()
+                except ReplogError as problem:
+                    value = problem
+                while len(self._kept) > _QUERIES_MAX:
+                    del self._kept[next(iter(self._kept))]
+                self._kept.pop(key, None)
+                found = self._kept[key] = time.monotonic(), value
+        if isinstance(found[1], ReplogError):
+            raise found[1]
+        return found[1]
+
+    # ---------------------------------------------------------------------------------------------------------- asking
+
+    def _asked(self) -> Client:
+        if self._client is None:
+            self._client = self._make_client()
+        return self._client
+
+    def _look(self) -> _Seen:
+        """The cluster as it is; judged again only where something has changed."""
+        client = self._asked()
+        view = client._view(_ASK_S)
+        with client._driver.lock:
+            key = view.controller_epoch, view.version, view.serial
+            if self._seen is not None and self._seen.key == key:
+                return self._seen
+            copy = _copied(view)
+        report = judge(copy)
+        short = {kind: report[kind][:_NAMED_MAX] for kind in WRONG} | {f"{kind}_total": len(report[kind]) for kind in WRONG}
+        rows = sorted(_rows(copy), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
+        self._seen = _Seen(key, copy, report | short, rows)
+        return self._seen
+
+    def _base(self) -> dict[str, Any]:
+        """All but the partitions."""
+        seen, client, problems = self._look(), self._asked(), list[str]()
+        wrong = [row for row in seen.rows if row.kinds]
+        bad = {row.topic.name: 0 for row in wrong}
+        for row in wrong:
+            bad[row.topic.name] += 1
+        topics = sorted(seen.view.topics, key=lambda name: (name not in bad, name))
+        moves: list[dict[str, Any]] = []
+        explained: list[dict[str, Any]] = []
+        if seen.report["controller"] is not None:
+            give_up = time.monotonic() + _ASK_S
+            try:
+                moves = [one.to_dict() for one in client.reassignments(timeout_s=_ASK_S)[:_MOVES_MAX]]
+                for row in wrong[:_EXPLAINED_MAX]:
+                    left_s = max(0.1, give_up - time.monotonic())
+                    explained.append(client.explain(row.topic.name, row.partition.partition, timeout_s=left_s).to_dict())
+            except ReplogError as problem:
+                problems.append(f"the controller does not say more: {problem}")
+        sizes = [(name, len(seen.view.topics[name].partitions)) for name in topics[:_TOPICS_MAX]]
+        return {
+            "time_ms": time.time_ns() // 1_000_000,
+            "health": seen.report,
+            "reason": _reason(seen.report),
+            "brokers": _brokers(seen),
+            "topics": [{"topic": name, "partitions": size, "wrong": bad.get(name, 0)} for name, size in sizes],
+            "topics_total": len(topics),
+            "reassignments": moves,
+            "explained": explained,
+            "changes": self._changes(),
+            "problems": problems,
+        }
+
+    def _page(self, query: Query) -> dict[str, Any]:
+        """The partitions that are asked for, with what their leaders know of their followers."""
+        seen = self._look()
+        text = query.text.lower()
+        rows = [row for row in seen.rows if text in f"{row.topic.name}-{row.partition.partition}".lower()] if text else seen.rows
+        if query.unhealthy:
+            rows = [row for row in rows if row.kinds]
+        pages = max(1, -(-len(rows) // query.size))
+        query = evolve(query, page=min(query.page, pages))
+        shown = rows[(query.page - 1) * query.size : query.page * query.size]
+        client = self._asked()
+        known = client._followers([(row.partition.leader, row.place) for row in shown], client._deadline(_ASK_S))
+        live = {b.broker_id for b in seen.view.brokers.values() if not b.fenced}
+        return {
+            "total": len(rows),
+            "of": len(seen.rows),
+            "page": query.page,
+            "pages": pages,
+            "rows": [_described(row, known.get(row.place), live) for row in shown],
+        }
+
+
+def _copied(view: View) -> View:
+    """What `judge` and the page need of a view. Called under the lock of whoever changes it."""
+    copy = View()
+    copy.controller_epoch, copy.version = view.controller_epoch, view.version
+    copy.cluster_id, copy.controller, copy.brokers = view.cluster_id, view.controller, dict(view.brokers)
+    for name, topic in view.topics.items():
+        made = copy.topics[name] = Topic(name, topic.topic_id, topic.config)
+        made.partitions = dict(topic.partitions)
+    return copy
+
+
+def _rows(view: View) -> Iterator[_Row]:
+    for topic in view.topics.values():
+        for partition in topic.partitions.values():
+            wrong = troubles(partition, topic.config.min_isr)
+            yield _Row(topic, partition, tuple(kind for kind in WRONG if kind in wrong))
+
+
+def _reason(report: dict[str, Any]) -> str:
+    """Why it is not healthy, in one line; "" if it is."""
+    if report["healthy"]:
+        return ""
+    found = ["no broker is the controller"] if report["controller"] is None else []
+    if report["missing_brokers"]:
+        found.append(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
+    fenced = [str(b["broker"]) for b in report["brokers"] if b["state"] == "fenced"]
+    if fenced:
+        found.append(f"brokers that are fenced: {', '.join(fenced)}")
+    found += [f"{report[f'{kind}_total']} partitions {meaning}" for kind, meaning in WRONG.items() if report[f"{kind}_total"]]
+    return "; ".join(found)
+
+
+def _brokers(seen: _Seen) -> list[dict[str, Any]]:
+    """Those that are registered, and those that should be there."""
+    leads: dict[int | None, int] = {}
+    holds: dict[int, int] = {}
+    for row in seen.rows:
+        leads[row.partition.leader] = leads.get(row.partition.leader, 0) + 1
+        for replica in row.partition.replicas:
+            holds[replica] = holds.get(replica, 0) + 1
+    known = {b["broker"]: b for b in seen.report["brokers"]}
+    absent: dict[str, Any] = {"epoch": None, "state": "away", "rack": None, "endpoints": []}
+    return [
+        {"broker": number, **absent, **known.get(number, {}), "leads": leads.get(number, 0), "replicas": holds.get(number, 0)}
+        for number in sorted({*known, *holds})
+    ]
+
+
+def _described(row: _Row, told: dict[str, Any] | None, live: set[int]) -> dict[str, Any]:
+    """One partition; `told` is what its leader says of it, None if it says nothing."""
+    p = row.partition
+    end = None if told is None else told["end_offset"]
+    followers = {} if told is None else {one["broker"]: one for one in told["followers"]}
+    replicas = []
+    for broker in p.replicas:
+        is_leader, one = broker == p.leader, followers.get(broker, {})
+        at = end if is_leader else one.get("end_offset")
+        replicas.append(
+            {
+                "broker": broker,
+                "leader": is_leader,
+                "in_sync": broker in p.isr,
+                "live": broker in live,
+                "joins": broker in p.adding,
+                "leaves": broker in p.removing,
+                "end_offset": at,
+                "lag_records": None if end is None or at is None else max(end - at, 0),
+                "lag_ms": 0 if is_leader else None if at is None else one.get("lag_ms"),
+                "why": one.get("why", ""),
+            }
+        )
+    return {
+        "topic": row.topic.name,
+        "partition": p.partition,
+        "leader": p.leader,
+        "leader_epoch": p.leader_epoch,
+        "isr": list(p.isr),
+        "elr": list(p.elr),
+        "wrong": list(row.kinds),
+        "end_offset": end,
+        "high_watermark": None if told is None else told["high_watermark"],
+        "replicas": replicas,
+    }
