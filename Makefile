@@ -9,6 +9,7 @@
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
 #   make faults SECONDS=120   kill, pause and stop real brokers under load for so long, over a file and over ZooKeeper
 #   make spark-faults     each fault in Spark by itself under each guarantee; make test tries all together, and each under one
+#   make test-browser     the status page in a real Chromium (Debian: apt-get install chromium chromium-driver)
 #   make fix               let ruff rewrite what it can (make test never writes)
 #   make clean             remove .venv, caches and demo data
 #
@@ -34,7 +35,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo spark-demo test bench fuzz sim sim-soak faults spark-faults fix clean
+.PHONY: demo spark-demo test test-browser bench fuzz sim sim-soak faults spark-faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -44,6 +45,9 @@ spark-demo: .venv/.flights .venv/.spark
 
 test: .venv/.dev
 	@$(PY) tools/lanes.py
+
+test-browser: .venv/.dev
+	@$(PY) tools/lanes.py browser
 
 bench: .venv/.dev
 	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)

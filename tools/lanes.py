@@ -7,7 +7,7 @@ A test that drives real processes has deadlines, and the machine may stand still
 failed in such a lane are run once more, one after the other with nothing beside them; the summary names each that needed it. Lanes whose
 time is virtual have no second look: there, a failure is a fault.
 
-    python tools/lanes.py              all lanes
+    python tools/lanes.py              all lanes but those that need a browser
     python tools/lanes.py scenarios    only the lanes named
 """
 
@@ -41,6 +41,8 @@ class Lane(NamedTuple):
     """Test folders and files, relative to the root, appended to the last command; those without tests are left out."""
     processes: bool = False
     """Whether its tests wait for real processes, so that those that failed are looked at twice."""
+    asked: bool = False
+    """Whether it runs only when it is named: it needs what is not on every machine."""
 
 
 LANES = (
@@ -54,6 +56,7 @@ LANES = (
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
     Lane("processes and ZooKeeper", ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),), ("tests/integration",), True),
     Lane("Spark", (PYTEST,), ("tests/integration/spark",), True),  # one after the other: each pytest process starts a Java of its own
+    Lane("browser", (PYTEST,), ("tests/browser",), True, True),
 )
 
 
@@ -98,7 +101,7 @@ def failed_tests(cache: Path) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Run the lanes named (all if none is) and print the summary; the exit status is 1 if any failed."""
+    """Run the lanes named (if none is, all that need not be asked for) and print the summary; the exit status is 1 if any failed."""
     # A shell ignores Ctrl-C for what it starts in the background, and children inherit that; tests press it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     known = [lane.name for lane in LANES]
@@ -107,7 +110,7 @@ def main(names: list[str]) -> int:
         sys.exit(f"no lane {unknown[0]!r}; lanes are: {', '.join(known)}")
     results = []
     for lane in LANES:
-        if (names and lane.name not in names) or not commands_of(lane):
+        if (lane.name not in names if names else lane.asked) or not commands_of(lane):
             continue
         print(f"\n== {lane.name}", flush=True)
         started = time.perf_counter()

@@ -42,6 +42,17 @@ def test_a_lane_appears_with_its_first_test(lanes: ModuleType, tmp_path: Path) -
     assert lanes.commands_of(lane, tmp_path) == [[sys.executable, "-m", "pytest", "-q", "tests/scenarios"]]
 
 
+def test_a_lane_that_must_be_asked_for_runs_only_then(
+    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sound, asked = (lanes.Lane(name, (("timeit", "-n1", "-r1", "0"),), asked=name == "asked") for name in ("sound", "asked"))
+    monkeypatch.setattr(lanes, "LANES", (sound, asked))
+    for names, ran in (([], {"sound"}), (["asked"], {"asked"}), (["sound", "asked"], {"sound", "asked"})):
+        assert lanes.main(names) == 0
+        summary = capfd.readouterr().out.partition("\nlane ")[2].splitlines()[1:]
+        assert {line.split()[0] for line in summary if line.endswith("passed")} == ran
+
+
 def test_a_failure_is_reported_and_the_other_lanes_still_run(
     lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
