@@ -9,8 +9,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from replog.client.arguments import Acks, Position
+from replog.errors import UsageError
+from replog.transport.tcp.endpoint import SCHEME, Endpoint, parse_endpoint
 
-__all__ = ["acks", "broker_id", "count", "filled", "interval", "number", "position", "seconds", "setting", "settings", "store"]
+__all__ = ["acks", "broker_id", "count", "filled", "http", "interval", "number", "position", "seconds", "setting", "settings", "store"]
 
 _BROKER_ID_MAX: Final = 2**31 - 1
 _INTERVAL_S_MIN: Final = 0.1
@@ -52,6 +54,14 @@ def store(text: str) -> str:
         instead = "file://PATH on one machine, zookeeper://HOSTS/CHROOT on several"
         raise argparse.ArgumentTypeError(f"{text!r} is seen by this process alone: no broker could find another; name {instead}")
     return text
+
+
+def http(text: str) -> Endpoint:
+    """HOST:PORT, an IPv6 address in brackets."""
+    try:
+        return parse_endpoint(SCHEME + text)
+    except UsageError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8101") from None
 
 
 def seconds(text: str) -> float:

@@ -115,9 +115,13 @@ def broker(context: Context) -> int:
         insecure=asked.insecure,
     )
     ending = Ending()
+    served = contextlib.ExitStack()
     try:
         if asked.until_stdin_closes:
             ending.watch(context.stdin.fileno())
+        if asked.http is not None:  # first: an address that cannot be had is known before anything is opened
+            page = served.enter_context(one.serve_status(asked.http.port, host=asked.http.host, insecure=asked.insecure))
+            _log.info("broker %d has its status page at %s", one.broker_id, page.url)
         one.start()
         status = _wait_until_ready(context, one, ending)
         if status is not None:
@@ -130,6 +134,7 @@ def broker(context: Context) -> int:
             return OK
         return _give_up(one, ending, hopeless)
     finally:
+        served.close()
         ending.close()
 
 

@@ -83,6 +83,9 @@ def make_parser() -> argparse.ArgumentParser:
     top = command(commands, "top", "rates:top", "how much is appended, by topic and by broker that leads")
     top.add_argument("--interval", type=parse.interval, default=2.0, metavar="SECONDS", help="between two looks (default: %(default)g)")
     top.add_argument("--once", action="store_true", help="end after two looks")
+    counted = command(commands, "metrics", "metrics:metrics", "numbers for monitoring, as Prometheus text")
+    of = "a broker's status page (--http): all that it has counted. Without it: what any broker knows of all of them"
+    counted.add_argument("url", nargs="?", type=parse.filled, metavar="URL", help=of)
     _topic(noun("topic", "make, describe, change and delete topics"))
     _explain(command(commands, "explain", "leaders:explain", "why partitions are as they are, and what can be done"))
     _reassign(noun("reassign", "move partitions to other brokers"))
@@ -125,6 +128,8 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     alive = "after this long without a sign of life others take it for dead (100 to 86400000; default: 9000)"
     add("--session-ms", type=parse.count, metavar="MS", help=alive)
     add("--insecure", action="store_true", help="listen beyond loopback, although nobody proves who they are")
+    page = "serve the status page, /health, /metrics and /status.json there; port 0 takes a free one"
+    add("--http", type=parse.http, metavar="HOST:PORT", help=page)
     add("--until-stdin-closes", action="store_true", help="end, controlled, when stdin is closed: with the process that started it")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="what stderr is told (default: %(default)s)")
 

@@ -13,7 +13,7 @@ __all__ = ["COLUMNS", "GROUPS", "overview", "show", "verbs_of"]
 
 COLUMNS: Final = 80
 GROUPS: Final = {
-    "cluster": ("demo", "broker", "health", "controller", "top"),
+    "cluster": ("demo", "broker", "health", "controller", "top", "metrics"),
     "topics": ("topic", "explain", "reassign", "elect"),
     "records": ("produce", "read"),
     "files": ("log", "store"),
