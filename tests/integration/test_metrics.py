@@ -10,9 +10,10 @@ import pytest
 
 import replog
 from replog.errors import UsageError
+from replog.metrics.histogram import Histogram
 from replog.metrics.meter import TOPICS_MAX, Meter
 from replog.metrics.names import METRICS
-from replog.metrics.reading import SLICE
+from replog.metrics.reading import SLICE, take
 from replog.metrics.snapshot import Snapshot
 
 PARTITIONS = 6
@@ -160,10 +161,8 @@ def test_the_lock_is_free_between_slices_of_partitions() -> None:
             def __exit__(self, *problem: object) -> None:
                 lock.__exit__(None, None, None)
 
-        from replog.metrics.reading import take
-
         subjects = [cluster._embedded._subject(1)]
-        found = take(subjects, lock=Counted(), now_ms=0, wall_ms=0, turns=cluster._embedded.runs, partitions=False)
+        found = take(subjects, lock=Counted(), now_ms=0, wall_ms=0, turns=Histogram(), partitions=False)
         assert found.value("replog_partitions", broker=1) == 3 * SLICE
         assert len(taken) == 1 + 3
 
@@ -171,10 +170,10 @@ def test_the_lock_is_free_between_slices_of_partitions() -> None:
 def test_topics_without_end_have_no_series_without_end() -> None:
     meter = Meter(1)
     for number in range(TOPICS_MAX + 5):
-        meter.add(meter.records_in, f"t{number}", 2)
-    meter.add(meter.records_in, "t0", 1)
-    assert len(meter.records_in) == TOPICS_MAX + 1
-    assert (meter.records_in["t0"], meter.records_in[""]) == (3, 10)
+        meter.of(f"t{number}").records_in += 2
+    meter.of("t0").records_in += 1
+    assert len(meter.traffic) == TOPICS_MAX + 1
+    assert (meter.traffic["t0"].records_in, meter.traffic[""].records_in) == (3, 10)
 
 
 def test_a_broker_counts_over_its_lives_and_says_nothing_once_it_is_stopped(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
+from attrs import define
+
 from replog.metrics.histogram import Histogram
 from replog.ports import Event
 
@@ -24,6 +26,15 @@ _NAMED_MAX: Final = 10
 """So many partitions of one change are named; of the others only how many they are."""
 
 
+@define
+class Traffic:
+    """Of one topic."""
+
+    records_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
 class Meter:
     """Counters that grow only. Everything is counted in turns of the broker; flushes on the thread that runs them."""
 
@@ -33,9 +44,8 @@ class Meter:
         self.flushes = Histogram()
         self.commits = Histogram()
         self.elections = Histogram()
-        self.records_in: dict[str, int] = {}
-        self.bytes_in: dict[str, int] = {}
-        self.bytes_out: dict[str, int] = {}
+        self.traffic: dict[str, Traffic] = {}
+        """By topic."""
         self.reassignment_bytes = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
@@ -51,11 +61,12 @@ class Meter:
         self.told: deque[dict[str, Any]] = deque(maxlen=CHANGES_MAX)
         """Events of the actors here: plain values, the newest last."""
 
-    def add(self, counter: dict[str, int], topic: str, count: int) -> None:
-        """Count something of a topic."""
-        if topic not in counter and len(counter) >= TOPICS_MAX:
-            topic = ""
-        counter[topic] = counter.get(topic, 0) + count
+    def of(self, topic: str) -> Traffic:
+        """The counters of a topic."""
+        found = self.traffic.get(topic)
+        if found is None:
+            found = self.traffic.setdefault(topic if len(self.traffic) < TOPICS_MAX else "", Traffic())
+        return found
 
     def event(self, event: Event) -> None:
         """An actor has something to tell."""

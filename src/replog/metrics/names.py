@@ -140,7 +140,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         kafka="BrokerTopicMetrics BytesOutPerSec",
     ),
     _histogram(
-        "request", "Requests that the broker answered, from their arrival to the answer; a fetch waits for records.", "request",
+        "request", "Requests that the broker answered, from arrival to answer; of followers one fetch per 16 appends.", "request",
         kafka="RequestMetrics TotalTimeMs",
     ),
     _gauge(
@@ -155,7 +155,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _histogram("log_flush", "Flushes of logs to disk.", alert="p99 > 1", kafka="LogFlushStats LogFlushRateAndTimeMs"),
     Metric(
         "replog_loop_stall_seconds", "histogram", "seconds", (),
-        "Turns of the event loop, or in a cluster without one runs of its actors: nothing else is served meanwhile.",
+        "Turns of the event loop: nothing else is served meanwhile. A Cluster without a thread has no loop.",
         alert="p99 > 1",
     ),
     Metric(

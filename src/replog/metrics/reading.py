@@ -176,10 +176,11 @@ def _counted(meter: Meter) -> Iterator[Sample]:
         ("store_conflicts", meter.conflicts),
     ):
         yield Sample(f"replog_{name}_total", (broker,), count)
+    for topic, traffic in sorted(meter.traffic.items()):
+        yield Sample("replog_records_in_total", (broker, topic), traffic.records_in)
+        yield Sample("replog_bytes_in_total", (broker, topic), traffic.bytes_in)
+        yield Sample("replog_bytes_out_total", (broker, topic), traffic.bytes_out)
     for name, counts in (
-        ("records_in", meter.records_in),
-        ("bytes_in", meter.bytes_in),
-        ("bytes_out", meter.bytes_out),
         ("store_session_events", meter.session_events),
         ("events", meter.events),
     ):

@@ -1,10 +1,11 @@
 """Counts and times what goes into an actor and what comes out of it, from beside it: the actor neither knows nor changes.
 
-A watch takes the actor's place at the pump. What it looks at is messages, store calls, flushes and events, never records.
+What a watch looks at is messages, store calls, flushes and events, never records.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -39,55 +40,55 @@ from replog.partition.partition import Partition
 from replog.ports import Actor, Conflict, FlushToken, Outbox, SessionChanged, StoreResult
 from replog.records import FRONT_BYTES
 
-__all__ = ["BrokerWatch", "StoreWatch"]
+__all__ = ["SAMPLED", "BrokerWatch", "StoreWatch"]
 
 _BEGUN_MAX: Final = 65_536
 """So many requests of one kind may wait for their answer; of the oldest beyond that no time is told: nobody answers it."""
+
+SAMPLED: Final = 16
+"""After so many appends one fetch of a follower is timed."""
 
 Begun = dict[tuple[Address, int], float]
 """(who asks, number of the request) -> when it came."""
 
 
-class _Watch:
-    """An actor in the place of another."""
+class BrokerWatch:
+    """Beside a broker: requests, records, bytes, flushes, and what the controller tells of elections and ISRs.
 
-    def __init__(self, actor: Actor, meter: Meter) -> None:
-        self.outbox: Outbox = actor.outbox
-        self.deadline_ms = actor.deadline_ms
-        self._receive = actor.receive
-        self._tick = actor.tick
-        self._meter = meter
-
-    def _events(self) -> None:
-        for event in self.outbox.events:
-            self._meter.event(event)
-
-
-class BrokerWatch(_Watch):
-    """Beside a broker: requests, records, bytes, flushes, and what the controller tells of elections and ISRs."""
+    A pump hands messages of the types in `hears` (of other brokers: in `hears_brokers`) to these functions instead of to the actor, which
+    they call; those in `tells` hear what it has said; `look` gets the rest of its outbox. Nothing is called for other messages. What each
+    acknowledgement needs, fetches of followers and their answers, is in there only while one of them is timed.
+    """
 
     def __init__(self, broker: Broker, meter: Meter) -> None:
-        super().__init__(broker, meter)
         self._broker = broker
+        self._receive = broker.receive
         self._partitions = broker.partitions
+        self._meter = meter
         self._produced: Begun = {}
         self._fetches: Begun = {}
+        self._staged: Begun = {}
         self._tails: dict[tuple[Address, bool], tuple[int, float]] = {}
-        """(follower, whether it catches up) -> (number of its fetch, when it came): each fetch takes the place of the one before."""
+        """(follower, whether it catches up) -> (number of its fetch, when it came): of those that are timed now."""
         self._group_ends: dict[PartitionId, int] = {}
         """Where the last group ends that was counted: one that is published again is no news."""
         self._joining: set[PartitionId] = set()
         """Partitions that are moved to this broker."""
         requests = meter.requests
         self._fetch_consumer, self._fetch_follower = requests["fetch_consumer"], requests["fetch_follower"]
-        self._produce_times = requests["produce"]
-        self._hears: dict[type, Callable[[Address, Any], object]] = {Fetch: self._fetch, Fetched: self._fetched}
-        self._hears |= {AlterIsrAnswer: self._refusals, LeaderAndIsr: self._moves, Stage: self._stage}
-        self._tells: dict[type, Callable[[Address, Any], object]] = {Fetched: self._answer_fetch, Produced: self._answer_produce}
-        self._staged: Begun = {}
+        self.hears: dict[type, Callable[[Address, Any, int], None]] = {
+            Produce: self._append(broker._handlers[Produce]),
+            Fetch: self._fetch,
+            UpdateMetadata: self._update,
+            AlterIsrAnswer: self._refusals,
+            LeaderAndIsr: self._moves,
+            Stage: self._stage,
+        }
+        self.hears_brokers: dict[type, Callable[[Address, Any, int], None]] = {}
+        self.tells: dict[type, Callable[[Address, Any], object]] = {Produced: self._acknowledged(requests["produce"])}
         published: Begun = {}
-        self._hears[Publish] = partial(_began, published)
-        self._tells[Published] = partial(self._answer_publish, published)
+        self.hears[Publish] = partial(self._ask, published)
+        self.tells[Published] = partial(self._answer_publish, published)
         for kind, asked, answer in (
             ("admin", Admin, AdminAnswer),
             ("list_offsets", ListOffsets, ListedOffsets),
@@ -95,81 +96,98 @@ class BrokerWatch(_Watch):
             ("offsets_for_leader_epoch", OffsetsForLeaderEpoch, Epochs),
         ):
             begun: Begun = {}
-            self._hears[asked] = partial(_began, begun)
-            self._tells[answer] = partial(_ended, begun, requests[kind])
+            self.hears[asked] = partial(self._ask, begun)
+            self.tells[answer] = partial(_ended, begun, requests[kind])
 
-    # ----------------------------------------------------------------------------------------------------- in its place
-
-    def receive(self, sender: Address, message: Any, now_ms: int) -> None:
-        """Hand the message on; look at it before, and at what is said after."""
-        kind = type(message)
-        if kind is Produce:
-            self._produce(sender, message, now_ms)
-        elif kind is UpdateMetadata:
-            self._update(sender, message, now_ms)
-        else:
-            hear = self._hears.get(kind)
-            if hear is not None:
-                hear(sender, message)
-            self._receive(sender, message, now_ms)
-        outbox = self.outbox
-        if outbox.messages or outbox.flushes or outbox.events:
-            self._said(outbox)
-
-    def tick(self, now_ms: int, wall_ms: int) -> None:
-        """Hand it on, and look at what is said after."""
-        self._tick(now_ms, wall_ms)
-        outbox = self.outbox
-        if outbox.messages or outbox.flushes or outbox.events:
-            self._said(outbox)
-
-    def _said(self, outbox: Outbox) -> None:
-        """The pump takes what is there after every call, so nothing is looked at twice."""
-        tells = self._tells
-        for to, message in outbox.messages:
-            tell = tells.get(type(message))
-            if tell is not None:
-                tell(to, message)
+    def look(self, outbox: Outbox) -> None:
+        """What the broker wants done besides messages: called before it is done."""
         for token in outbox.flushes:
             _time_flush(token, self._meter.flushes)
-        if outbox.events:
-            self._events()
+        for event in outbox.events:
+            self._meter.event(event)
+
+    def _ask(self, begun: Begun, sender: Address, message: Any, now_ms: int) -> None:
+        _began(begun, sender, message.request)
+        self._receive(sender, message, now_ms)
 
     # ---------------------------------------------------------------------------------------------------------- appends
 
-    def _produce(self, sender: Address, message: Produce, now_ms: int) -> None:
-        """What the logs have grown by is what was appended: not what was refused, and no batch that came twice."""
-        meter, before = self._meter, dict[Partition, tuple[int, int]]()
-        now, answered, partitions, begun = perf_counter(), message.acks != 0, self._partitions, self._produced
-        for entry in message.entries:
-            if answered:
-                begun[sender, entry.request] = now
+    def _append(self, receive: Callable[[Address, Any, int], None]) -> Callable[[Address, Produce, int], None]:
+        """What an append goes through. A function that has everything at hand: this is paid for with every acknowledgement.
+
+        What the logs have grown by is what was appended: not what was refused, and no batch that came twice.
+        """
+        produced, partitions, traffic_of, of, now_and_then = (
+            self._produced, self._partitions, self._meter.traffic, self._meter.of, self._now_and_then,
+        )  # fmt: skip
+
+        def produce(sender: Address, message: Produce, now_ms: int) -> None:
+            entries = message.entries
+            if len(entries) != 1:
+                self._produce_several(sender, message, now_ms)
+                return
+            entry = entries[0]
+            request = entry.request
+            if message.acks:
+                produced[sender, request] = perf_counter()
+            if not request % SAMPLED:
+                now_and_then()
             partition = partitions.get(entry.partition)
-            if partition is not None and partition.leading is not None:
+            if partition is None:
+                receive(sender, message, now_ms)
+                return
+            log = partition.log
+            end = log.end_offset
+            receive(sender, message, now_ms)
+            if log.end_offset != end:
+                traffic = traffic_of.get(partition.topic) or of(partition.topic)
+                traffic.records_in += log.end_offset - end
+                traffic.bytes_in += FRONT_BYTES + len(entry.body)
+
+        return produce
+
+    def _produce_several(self, sender: Address, message: Produce, now_ms: int) -> None:
+        self._now_and_then()
+        began, before = perf_counter(), dict[Partition, tuple[int, int]]()
+        for entry in message.entries:
+            if message.acks:
+                self._produced[sender, entry.request] = began
+            partition = self._partitions.get(entry.partition)
+            if partition is not None:
                 end, size = before.get(partition) or (partition.log.end_offset, 0)
                 before[partition] = end, size + FRONT_BYTES + len(entry.body)
-        _forget(begun)
         self._receive(sender, message, now_ms)
         for partition, (end, size) in before.items():
-            grown = partition.log.end_offset - end
-            if grown > 0:
-                meter.add(meter.records_in, partition.topic, grown)
-                meter.add(meter.bytes_in, partition.topic, size)
+            if partition.log.end_offset != end:
+                traffic = self._meter.of(partition.topic)
+                traffic.records_in += partition.log.end_offset - end
+                traffic.bytes_in += size
 
-    def _answer_produce(self, to: Address, message: Produced) -> None:
-        now, begun, times = perf_counter(), self._produced, self._produce_times
-        for entry in message.entries:
-            began = begun.pop((to, entry.request), None)
-            if began is not None:
-                times.observe(now - began)
+    def _now_and_then(self) -> None:
+        _forget(self._produced)
+        self.hears_brokers[Fetch] = self._fetch_of_follower
 
-    def _stage(self, sender: Address, message: Stage) -> None:
+    def _acknowledged(self, times: Histogram) -> Callable[[Address, Produced], None]:
+        """Counts the times of appends as `Histogram.observe` does, again with everything at hand."""
+        pop, counts, edges = self._produced.pop, times.counts, times.edges
+
+        def answer(to: Address, message: Produced) -> None:
+            for entry in message.entries:
+                began = pop((to, entry.request), None)
+                if began is not None:
+                    seconds = perf_counter() - began
+                    counts[bisect_left(edges, seconds)] += 1
+                    times.sum += seconds
+
+        return answer
+
+    def _stage(self, sender: Address, message: Stage, now_ms: int) -> None:
         entry = message.entry
-        self._staged[sender, entry.request] = perf_counter()
-        _forget(self._staged)
+        _began(self._staged, sender, entry.request)
         partition = self._partitions.get(entry.partition)
         if partition is not None and partition.leading is not None:
-            self._meter.add(self._meter.bytes_in, partition.topic, len(entry.body))
+            self._meter.of(partition.topic).bytes_in += len(entry.body)
+        self._receive(sender, message, now_ms)
 
     def _answer_publish(self, begun: Begun, to: Address, message: Published) -> None:
         """The answer to a Stage, too."""
@@ -181,46 +199,62 @@ class BrokerWatch(_Watch):
             return
         if message.end_offset > self._group_ends.get(message.partition, 0):
             self._group_ends[message.partition] = message.end_offset
-            self._meter.add(self._meter.records_in, partition.topic, message.end_offset - message.base_offset)
+            self._meter.of(partition.topic).records_in += message.end_offset - message.base_offset
 
     # ---------------------------------------------------------------------------------------------------------- fetches
 
-    def _fetch(self, sender: Address, message: Fetch) -> None:
-        if message.replica >= 0:
-            self._tails[sender, message.catch_up] = (message.request, perf_counter())
-        else:
-            _began(self._fetches, sender, message)
+    def _fetch(self, sender: Address, message: Fetch, now_ms: int) -> None:
+        """Of a reader."""
+        _began(self._fetches, sender, message.request)
+        self.tells[Fetched] = self._answer_fetch
+        self._receive(sender, message, now_ms)
+
+    def _fetch_of_follower(self, sender: Address, message: Fetch, now_ms: int) -> None:
+        """The one that is timed after so many appends."""
+        del self.hears_brokers[Fetch]
+        self._tails[sender, message.catch_up] = (message.request, perf_counter())
+        self.tells[Fetched] = self._answer_fetch
+        self._receive(sender, message, now_ms)
 
     def _answer_fetch(self, to: Address, message: Fetched) -> None:
-        tail = self._tails.get((to, message.catch_up))
-        if tail is not None:
-            if tail[0] == message.request:
-                self._fetch_follower.observe(perf_counter() - tail[1])
-            return
-        _ended(self._fetches, self._fetch_consumer, to, message)
-        for entry in message.entries:
-            if entry.slices and (partition := self._partitions.get(entry.partition)) is not None:
-                self._meter.add(self._meter.bytes_out, partition.topic, sum(piece.length for piece in entry.slices))
-
-    def _fetched(self, sender: Address, message: Fetched) -> None:
-        """Records of a leader: of partitions that are moved here their bytes count."""
-        if self._joining:
+        if type(to) is int:
+            tail = self._tails.get((to, message.catch_up))
+            if tail is not None and tail[0] <= message.request:
+                del self._tails[to, message.catch_up]
+                if tail[0] == message.request:
+                    self._fetch_follower.observe(perf_counter() - tail[1])
+        else:
+            _ended(self._fetches, self._fetch_consumer, to, message)
             for entry in message.entries:
-                if entry.slices and entry.partition in self._joining:
-                    self._meter.reassignment_bytes += sum(piece.length for piece in entry.slices)
+                if entry.slices and (partition := self._partitions.get(entry.partition)) is not None:
+                    self._meter.of(partition.topic).bytes_out += sum(piece.length for piece in entry.slices)
+        if not self._tails and not self._fetches:
+            del self.tells[Fetched]
+
+    def _fetched(self, sender: Address, message: Fetched, now_ms: int) -> None:
+        """Records of a leader, while partitions are moved here: the bytes of these count."""
+        for entry in message.entries:
+            if entry.slices and entry.partition in self._joining:
+                self._meter.reassignment_bytes += sum(piece.length for piece in entry.slices)
+        self._receive(sender, message, now_ms)
 
     # --------------------------------------------------------------------------------------------------- the controller
 
-    def _moves(self, sender: Address, message: LeaderAndIsr) -> None:
+    def _moves(self, sender: Address, message: LeaderAndIsr, now_ms: int) -> None:
         here, joining = self._broker.broker_id, self._joining
         for entry in message.entries:
             if here in entry.assignment.adding:
                 joining.add(entry.partition)
+                self.hears_brokers[Fetched] = self._fetched
             elif joining:
                 joining.discard(entry.partition)
+        if not joining:
+            self.hears_brokers.pop(Fetched, None)
+        self._receive(sender, message, now_ms)
 
-    def _refusals(self, sender: Address, message: AlterIsrAnswer) -> None:
+    def _refusals(self, sender: Address, message: AlterIsrAnswer, now_ms: int) -> None:
         self._meter.isr_refused += sum(entry.error != 0 for entry in message.entries)
+        self._receive(sender, message, now_ms)
 
     def _update(self, sender: Address, message: UpdateMetadata, now_ms: int) -> None:
         """What differs from what this broker knew has changed, once it knows that."""
@@ -239,12 +273,16 @@ class BrokerWatch(_Watch):
                 meter.elections.observe(meter.decided_s, len(found.elections))
 
 
-class StoreWatch(_Watch):
-    """Beside an actor that uses the metadata store: a controller, or a membership."""
+class StoreWatch:
+    """In the place of an actor that uses the metadata store, a controller or a membership: it hands everything on."""
 
     def __init__(self, actor: Actor, meter: Meter, *, counts_sessions: bool = False) -> None:
         """`counts_sessions`: of the actors that hear of the same session one counts."""
-        super().__init__(actor, meter)
+        self.outbox: Outbox = actor.outbox
+        self.deadline_ms = actor.deadline_ms
+        self._receive = actor.receive
+        self._tick = actor.tick
+        self._meter = meter
         self._counts_sessions = counts_sessions
         self._has_been_connected = False
         self._calls: dict[int, float | None] = {}
@@ -276,8 +314,8 @@ class StoreWatch(_Watch):
     def _said(self, outbox: Outbox) -> None:
         for call in outbox.calls:
             self._calls[call.call] = perf_counter() if call.verb in ("commit", "commit_each") else None
-        if outbox.events:
-            self._events()
+        for event in outbox.events:
+            self._meter.event(event)
         here = self._meter.broker_id
         if any(to == here and type(message) is UpdateMetadata for to, message in outbox.messages):
             self._meter.decided_s = perf_counter() - self._since
@@ -291,9 +329,10 @@ class StoreWatch(_Watch):
             meter.conflicts += isinstance(result.error, Conflict) + sum(isinstance(one, Conflict) for one in each)
 
 
-def _began(begun: Begun, sender: Address, message: Any) -> None:
-    begun[sender, message.request] = perf_counter()
-    _forget(begun)
+def _began(begun: Begun, sender: Address, request: int) -> None:
+    begun[sender, request] = perf_counter()
+    if len(begun) > _BEGUN_MAX:
+        _forget(begun)
 
 
 def _forget(begun: Begun) -> None:

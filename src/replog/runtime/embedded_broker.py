@@ -71,18 +71,16 @@ class EmbeddedBroker:
 
     def take_seats(self, died: Callable[[BaseException], None]) -> None:
         """Let the actors take part; `died` is told what killed one of them."""
-        members: tuple[Actor, ...] = (self.membership, self.controller)
-        actors: tuple[Actor, ...] = (self.broker, *members)
-        if self._meter is not None:
-            actors = BrokerWatch(self.broker, self._meter), *(
-                StoreWatch(one, self._meter, counts_sessions=one is self.membership) for one in members
-            )
         store, sessions = (None, self.store) if isinstance(self.store, StoreSessions) else (self.store, None)
-        for address, actor in zip(self._addresses, actors, strict=True):
-            self._pump.seat(Seat(address, actor, store, died, None if sessions is None else sessions.call))
-            if address != self.broker_id:
-                # A session that has yet to be opened: an answer that there is none must not be heard after it is there.
-                self._pump.post(address, SessionChanged("connected" if sessions is None else "lost"))
+        calls, meter = None if sessions is None else sessions.call, self._meter
+        watch = None if meter is None else BrokerWatch(self.broker, meter)
+        self._pump.seat(Seat(self.broker_id, self.broker, store, died, calls, watch))
+        members: tuple[Actor, ...] = (self.membership, self.controller)
+        for address, actor in zip(self._addresses[1:], members, strict=True):
+            watched: Actor = actor if meter is None else StoreWatch(actor, meter, counts_sessions=actor is self.membership)
+            self._pump.seat(Seat(address, watched, store, died, calls))
+            # A session that has yet to be opened: an answer that there is none must not be heard after it is there.
+            self._pump.post(address, SessionChanged("connected" if sessions is None else "lost"))
         if sessions is not None:
             sessions.start()
 

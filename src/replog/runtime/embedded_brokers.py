@@ -84,7 +84,6 @@ class EmbeddedBrokers:
         self._ids = RandomIds()
         self._pump = Pump(messages_max=config.outstanding_messages_max)
         self._pump.lock.interrupted = self._interrupted
-        self.runs = self._pump.runs = Histogram()
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
@@ -414,7 +413,8 @@ class EmbeddedBrokers:
         self.ensure_started()
         with self.lock:
             subjects = [self._subject(broker_id) for broker_id in sorted(self.meters)]
-        return take(subjects, lock=self.lock, now_ms=self.now_ms(), wall_ms=self.wall_ms(), turns=self.runs, partitions=partitions)
+        turns = Histogram() if self.outside is None else self.outside.turns
+        return take(subjects, lock=self.lock, now_ms=self.now_ms(), wall_ms=self.wall_ms(), turns=turns, partitions=partitions)
 
     def _subject(self, broker_id: int) -> Subject:
         life = self.running.get(broker_id)

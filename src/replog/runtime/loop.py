@@ -10,9 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from replog.metrics.histogram import Histogram
+from replog.metrics.histogram import SECONDS, Histogram
 from replog.model import Address
 from replog.ports import FlushToken
 from replog.runtime.pump import Pump
@@ -22,6 +22,9 @@ from replog.transport.tcp import TcpTransport
 __all__ = ["Loop"]
 
 _log = logging.getLogger("replog")
+
+_STALLS: Final = tuple(edge for edge in SECONDS if edge >= 0.001)
+"""Shorter turns stall nobody."""
 
 
 class Loop:
@@ -41,7 +44,7 @@ class Loop:
         self._stopping = False
         self._due_ms = 0
         """When the next turn is due even if nothing becomes readable: found under the lock, at the end of the last one."""
-        self.turns = Histogram()
+        self.turns = Histogram(_STALLS)
         """How long turns took, in seconds, without the wait before them."""
         self.failed: BaseException | None = None
         """What ended the thread, if something did."""

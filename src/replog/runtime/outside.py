@@ -11,6 +11,7 @@ from typing import Any, Final
 from replog.config import BrokerConfig
 from replog.errors import UsageError
 from replog.messages import BROKER
+from replog.metrics.histogram import Histogram
 from replog.model import Address
 from replog.ports import Ids, MetadataStore
 from replog.runtime.embedded_broker import addresses_of
@@ -57,6 +58,11 @@ class Outside:
         self._sessions: dict[int, StoreSessions] = {}
         self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell)
         self._loop = Loop(pump, self._transport, wait_ms_max=_WAIT_MS_MAX, ticked=self._tick)
+
+    @property
+    def turns(self) -> Histogram:
+        """How long the turns of the thread took, in seconds."""
+        return self._loop.turns
 
     def start(self) -> None:
         """Begin to serve. Idempotent."""

@@ -12,7 +12,7 @@ import threading
 import time
 from _thread import RLock
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
@@ -21,7 +21,7 @@ from attrs import define, field
 
 from replog.errors import ReplogError
 from replog.messages import Disconnected
-from replog.metrics.histogram import Histogram
+from replog.metrics.watching import BrokerWatch
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 
@@ -53,7 +53,7 @@ LOUD: Final = frozenset(
 class Seat:
     """An actor in its place: reached at `address`, using `store`. `died` is told what killed it, before that continues.
 
-    A store that may block is not called here: `calls` takes the calls instead, and posts what becomes of them.
+    A store that may block is not called here: `calls` takes the calls instead, and posts what becomes of them. `watch` counts.
     """
 
     address: Address
@@ -61,9 +61,21 @@ class Seat:
     store: MetadataStore | None = None
     died: Callable[[BaseException], None] | None = None
     calls: Callable[[Address, StoreCall], None] | None = None
+    watch: BrokerWatch | None = None
     alive: bool = field(default=True)
     due_ms: int | None = field(default=None)
     """When the actor needs a tick next, as it said after its last one."""
+    hears: Mapping[type, Callable[[Address, Any, int], None]] = field(init=False)
+    """Messages that the watch hands on, ..."""
+    hears_brokers: Mapping[type, Callable[[Address, Any, int], None]] = field(init=False)
+    """... and those of other brokers: their addresses are numbers."""
+    tells: Mapping[type, Callable[[Address, Any], object]] = field(init=False)
+    """Messages of the actor that the watch hears of."""
+
+    def __attrs_post_init__(self) -> None:
+        self.hears = {} if self.watch is None else self.watch.hears
+        self.hears_brokers = {} if self.watch is None else self.watch.hears_brokers
+        self.tells = {} if self.watch is None else self.watch.tells
 
 
 class InterruptLock(RLock):  # type: ignore[misc]  # final only in the stubs; taking it stays as quick as the lock itself
@@ -113,8 +125,6 @@ class Pump:
         """Runs flush tokens elsewhere, and hands each back from any thread. Without it they run here."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
-        self.runs: Histogram | None = None
-        """Counts how long runs take, in seconds, where no loop counts its turns."""
         self._checked_ms = -1
         self._waiting = 0
         """Threads that wait for others to bring them what they want."""
@@ -198,7 +208,6 @@ class Pump:
             if self._running:
                 return
             self._running = True
-            runs, began = self.runs, time.perf_counter()
             try:
                 self.repair()
                 if self._interrupted:  # whose turn it was, and whom a watch should have told, is forgotten
@@ -212,8 +221,6 @@ class Pump:
                 raise
             finally:
                 self._running = False
-                if runs is not None:
-                    runs.observe(time.perf_counter() - began)
                 if self._waiting:
                     self._moved.notify_all()
                 self.after_run()
@@ -267,7 +274,11 @@ class Pump:
                 queue.clear()  # or every later run would begin with the same loop
                 raise ReplogError(f"more than {self._messages_max} messages in one run: {', '.join(kinds)} go round in a loop")
             try:
-                seat.actor.receive(sender, message, now_ms)
+                hear = (seat.hears_brokers if type(sender) is int else seat.hears).get(type(message))
+                if hear is None:
+                    seat.actor.receive(sender, message, now_ms)
+                else:
+                    hear(sender, message, now_ms)
                 # Only now: an interrupt before the call delivers the message again, and every actor bears repetition.
                 queue.popleft()
                 dirty[seat] = None
@@ -282,10 +293,15 @@ class Pump:
 
     def _drain(self, seat: Seat, outbox: Outbox) -> None:
         if outbox.messages:
-            address, queue = seat.address, self._queue
+            address, queue, tells = seat.address, self._queue, seat.tells
             for to, message in outbox.messages:
                 queue.append((to, address, message))
+                tell_of = tells.get(type(message))
+                if tell_of is not None:
+                    tell_of(to, message)
             outbox.messages.clear()
+        if seat.watch is not None and (outbox.flushes or outbox.events):
+            seat.watch.look(outbox)
         if outbox.calls:
             calls, outbox.calls = outbox.calls, []
             for call in calls:

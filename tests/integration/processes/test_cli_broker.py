@@ -37,6 +37,35 @@ def test_a_signal_stops_it_in_a_controlled_way(tmp_path: Path, number: signal.Si
     assert (tmp_path / "b1" / "clean").exists(), "its logs are marked: the next start need not look at them"
 
 
+def test_its_status_page_is_there_from_the_start_to_the_end(tmp_path: Path) -> None:
+    with started(*broker_words(tmp_path, 1, "--http", "127.0.0.1:0")) as broker:
+        assert broker.stderr is not None
+        line = broker.stderr.readline().decode().rstrip()
+        assert "INFO    broker 1 has its status page at http://127.0.0.1:" in line
+        ready(broker)
+        url = line.rpartition(" ")[2]
+        found = command("metrics", url)
+        assert b'replog_active_controller{broker="1"} 1' in found.stdout, found.stderr
+        broker.send_signal(signal.SIGTERM)
+        broker.communicate(timeout=60)
+        assert broker.returncode == 0
+    assert command("metrics", url).returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--http", "8101"), b"'8101' is not HOST:PORT, such as 127.0.0.1:8101"),
+        (("--http", "0.0.0.0:0"), b"'0.0.0.0' can be reached from other machines"),
+    ],
+)
+def test_a_status_page_that_cannot_be_served_starts_nothing(tmp_path: Path, words: tuple[str, ...], text: bytes) -> None:
+    done = command(*broker_words(tmp_path, 1, *words))
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert not (tmp_path / "b1").exists()
+
+
 def test_a_signal_is_heard_whichever_thread_gets_it(tmp_path: Path) -> None:
     """After SIGSTOP the system gives a waiting signal to whatever thread runs first."""
     with started(*broker_words(tmp_path)) as broker:

@@ -1,0 +1,64 @@
+"""`replog metrics`: of a broker what it has counted, without a status page what any broker knows of all."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.cli.conftest import Ran, Run, run_with
+
+import replog
+
+
+def values(ran: Ran) -> dict[tuple[str, str], float]:
+    """(name, broker) -> value."""
+    assert ran.status == 0, ran.stderr
+    return {(s.name, s.labels.get("broker", "")): s.value for f in text_string_to_metric_families(ran.stdout) for s in f.samples}
+
+
+def test_what_is_known_of_all_brokers_is_what_they_count(cluster: replog.Cluster, run: Run) -> None:
+    cluster.create_topic("orders", partitions=5, replication_factor=3, min_isr=2)
+    cluster.create_topic("alone", assignment={0: [3]}, min_isr=1)
+    cluster.kill_broker(3)
+    cluster.elect_leaders()
+    told, counted = values(run("metrics")), cluster.metrics()
+    assert {broker for _, broker in told} == {"1", "2"}
+    for (name, broker), value in told.items():
+        assert value == counted.value(name, broker=broker), name
+    assert sum(value for (name, _), value in told.items() if name == "replog_under_replicated_partitions") == 5
+    assert sum(value for (name, _), value in told.items() if name == "replog_offline_partitions") == 1
+    assert sum(value for (name, _), value in told.items() if name == "replog_active_controller") == 1
+
+
+def test_a_broker_is_asked_by_the_url_of_its_page(cluster: replog.Cluster) -> None:
+    cluster.create_topic("orders", replication_factor=3)
+    cluster.append("orders", 0, ["a", "b", "c"])
+    with cluster.serve_status() as page:
+        found = values(run_with(None, "metrics", page.url))
+        assert sum(value for (name, _), value in found.items() if name == "replog_records_in_total") == 3
+        plain = run_with(None, "metrics", page.url, "--format", "json").json
+        assert sum(one["value"] for one in plain["replog_records_in_total"]) == 3
+
+
+def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
+    found = run("metrics", "--format", "json").json
+    assert [one["labels"]["broker"] for one in found["replog_leaders"]] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [("127.0.0.1:8101", "is not the URL of a status page, such as http://127.0.0.1:8101"), ("file:///etc/passwd", "is not the URL")],
+)
+def test_what_is_no_url_is_refused(url: str, text: str) -> None:
+    ran = run_with(None, "metrics", url)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert text in ran.stderr
+
+
+def test_nobody_answers(cluster: replog.Cluster) -> None:
+    page = cluster.serve_status()
+    page.close()
+    ran = run_with(None, "metrics", page.url)
+    assert ran.status not in (0, 2)
+    assert "does not answer" in ran.stderr
+    with cluster.serve_status() as other:
+        assert "answers 404: there are /, /health, /metrics and /status.json" in run_with(None, "metrics", f"{other.url}x").stderr
