@@ -18,6 +18,7 @@ from tests.pages import ROOT, python, run_python
 
 from replog.cli.command import make_parser
 from replog.config import _TOPIC_ALIASES, BrokerConfig, ClientConfig, TopicConfig
+from replog.metrics.names import BY_NAME
 from replog.runtime.pump import LOUD
 from replog.testing.simulator import invariants
 
@@ -28,7 +29,7 @@ RUN_HERE = [page for page in DOCS if page not in (*ELSEWHERE, WITH_SESSION)]
 
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SETTINGS = {field.name for cls in (TopicConfig, BrokerConfig, ClientConfig) for field in attrs.fields(cls)} | set(_TOPIC_ALIASES)
-NO_SETTINGS = {"commit_ops_max"}  # what is called like one: an attribute of a store
+NO_SETTINGS = {"commit_ops_max", *BY_NAME}  # what is called like one: an attribute of a store, and metrics
 SETTING_LIKE = re.compile(r"[a-z]+(?:_[a-z]+)*_(?:ms|bytes|max|ms_max|bytes_max|per_s)")
 
 
@@ -104,7 +105,7 @@ def test_every_page_is_in_the_index() -> None:
 @cache
 def words_of_the_code() -> frozenset[str]:
     """Every name and every word in a string in the sources, the tests, the tools and the examples."""
-    words: set[str] = set(dir(builtins)) | {"current_timestamp"}  # and a function of Spark's SQL
+    words: set[str] = set(dir(builtins)) | set(BY_NAME) | {"current_timestamp"}  # and a function of Spark's SQL
     for folder in ("src", "tests/simulation", "tools", "examples", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):
             words.update(re.findall(r"[A-Za-z_]\w*", path.read_text(encoding="utf-8")))
@@ -144,7 +145,19 @@ def unknown_settings(text: str) -> list[str]:
     return [word for word in dict.fromkeys(said) if SETTING_LIKE.fullmatch(word) and word not in SETTINGS | NO_SETTINGS]
 
 
+def unknown_metrics(text: str) -> list[str]:
+    """Names of metrics, in prose and in code, that there are not."""
+    said = (re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"\breplog_[a-z_]+[a-z]\b", text))
+    return [name for name in dict.fromkeys(said) if name not in BY_NAME]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_metrics_exist(page: str) -> None:
+    assert unknown_metrics((ROOT / page).read_text(encoding="utf-8")) == []
+
+
 def test_names_that_are_not_there_are_seen() -> None:
+    assert unknown_metrics("replog_leaders `replog_leadres` replog_request_seconds_bucket") == ["replog_leadres"]
     assert unknown_names("`create_topics(1)` `create_topic` `NotEnoughReplica` `Unavailable`") == ["create_topics", "NotEnoughReplica"]
     assert unknown_settings("`session_ms=9` `sesion_ms` `--config retention_byte_max=1`") == ["sesion_ms", "retention_byte_max"]
 

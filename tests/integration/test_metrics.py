@@ -188,5 +188,7 @@ def test_a_broker_counts_over_its_lives_and_says_nothing_once_it_is_stopped(tmp_
             assert found.value("replog_loop_stall_seconds") > 0
             assert found.value("replog_loop_stall_longest_seconds") > 0
             assert found.value("replog_active_controller") == 1
+            events = {state: found.value("replog_store_session_events_total", state=state) for state in ("connected", "lost")}
+            assert events == {"connected": 1, "lost": 0}  # that there is no session yet is no loss of one
     with pytest.raises(UsageError, match="this Broker is stopped"):
         broker.metrics()

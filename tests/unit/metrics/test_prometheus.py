@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.pages import python
 
 from replog.errors import UsageError
 from replog.metrics.histogram import Histogram
@@ -76,6 +80,32 @@ def test_the_collector_says_the_same_and_asks_only_when_it_is_collected() -> Non
     text = generate_latest(registry).decode()
     assert asked == [True]
     assert parsed(text) == parsed(prometheus_text(snapshot()))
+
+
+def test_the_bridge_of_the_page_gives_open_telemetry_every_gauge_and_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = (code for _, code in python("docs/metrics.md") if "def observe" in code)
+    (tmp_path / "bridge_of_the_page.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    bridge = import_module("bridge_of_the_page")
+    made: dict[str, Any] = {}
+
+    class Meter:
+        def create_observable_gauge(self, name: str, **options: Any) -> None:
+            made[name] = options
+
+        create_observable_counter = create_observable_gauge
+
+    class Measured:
+        def metrics(self) -> Snapshot:
+            return snapshot()
+
+    bridge.observe(Measured(), Meter(), namedtuple("Observation", "value attributes"))
+    found = {name: [(o.value, o.attributes) for o in options["callbacks"][0](None)] for name, options in made.items()}
+    assert found == {
+        "replog_leaders": [(3, {"broker": "1"}), (4, {"broker": "2"})],
+        "replog_records_in_total": [(17, {"broker": "1", "topic": "orders"})],
+        "replog_replica_max_lag_seconds": [(0.25, {"broker": "1"})],
+    }
 
 
 def test_values_are_summed_over_the_labels_that_are_not_named() -> None:
