@@ -11,10 +11,11 @@ import pytest
 import replog
 from replog.errors import UsageError
 from replog.metrics.histogram import Histogram
-from replog.metrics.meter import TOPICS_MAX, Meter
+from replog.metrics.meter import CHANGES_MAX, TOPICS_MAX, Meter, recent
 from replog.metrics.names import METRICS
 from replog.metrics.reading import SLICE, take
 from replog.metrics.snapshot import Snapshot
+from replog.ports import Event
 
 PARTITIONS = 6
 BATCHES = 4
@@ -174,6 +175,17 @@ def test_topics_without_end_have_no_series_without_end() -> None:
     meter.of("t0").records_in += 1
     assert len(meter.traffic) == TOPICS_MAX + 1
     assert (meter.traffic["t0"].records_in, meter.traffic[""].records_in) == (3, 10)
+
+
+def test_the_last_changes_are_kept_and_of_large_ones_some_partitions() -> None:
+    meter = Meter(1)
+    for number in range(CHANGES_MAX + 5):
+        meter.change("isr", [{"topic": "t", "partition": n, "partition_epoch": number} for n in range(1_000)])
+        meter.event(Event("broker_gone", {"broker": number}))
+    assert (len(meter.changes), len(meter.told), meter.events) == (CHANGES_MAX, CHANGES_MAX, {"broker_gone": CHANGES_MAX + 5})
+    newest = meter.changes[-1]
+    assert (newest["count"], len(newest["partitions"])) == (1_000, 10)
+    assert len(recent([meter, meter])) == CHANGES_MAX
 
 
 def test_a_broker_counts_over_its_lives_and_says_nothing_once_it_is_stopped(tmp_path: Path) -> None:

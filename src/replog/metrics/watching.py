@@ -264,6 +264,8 @@ class BrokerWatch:
         self._receive(sender, message, now_ms)
         if found is None or (routing.controller_epoch, routing.version) != newest:
             return
+        if view.removed_topics or view.since < 0:
+            self._forget_topics()
         meter.change("election", found.elections)
         meter.change("isr", found.isrs)
         if message.controller_id == meter.broker_id:
@@ -271,6 +273,15 @@ class BrokerWatch:
             meter.isr_expands += found.expands
             if found.elections:
                 meter.elections.observe(meter.decided_s, len(found.elections))
+
+    def _forget_topics(self) -> None:
+        """Of what is no more nothing is counted any longer."""
+        traffic, known = self._meter.traffic, {topic.topic for topic in self._broker.routing.topics.values()}
+        for name in [name for name in traffic if name and name not in known]:
+            del traffic[name]
+        self._joining.intersection_update(self._partitions)
+        for identity in [identity for identity in self._group_ends if identity not in self._partitions]:
+            del self._group_ends[identity]
 
 
 class StoreWatch:
