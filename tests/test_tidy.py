@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("messages",),
     ("codec",),
     ("ports",),
+    ("security",),
     ("log",),
     ("partition",),
     ("metadata",),

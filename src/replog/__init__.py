@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from replog.runtime.connected import connect
     from replog.runtime.embedded import Cluster
     from replog.runtime.node import Broker, LocalPartition
+    from replog.security.settings import Security, Tls
     from replog.transport.memory import MemoryTransport
     from replog.transport.tcp.transport import TcpTransport
 
@@ -81,8 +82,10 @@ __all__ = [
     "Rejected",
     "Replica",
     "ReplogError",
+    "Security",
     "TcpTransport",
     "TimedOut",
+    "Tls",
     "TopicConfig",
     "TopicDescription",
     "TopicPartition",
@@ -125,8 +128,10 @@ _HOME = {
     "Rejected": "replog.errors",
     "Replica": "replog.partition.replica",
     "ReplogError": "replog.errors",
+    "Security": "replog.security.settings",
     "TcpTransport": "replog.transport.tcp.transport",
     "TimedOut": "replog.errors",
+    "Tls": "replog.security.settings",
     "TopicConfig": "replog.config",
     "TopicDescription": "replog.client.results",
     "TopicPartition": "replog.model",

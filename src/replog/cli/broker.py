@@ -12,7 +12,7 @@ import time
 from types import FrameType
 from typing import Any, Final
 
-from replog.cli.context import Context
+from replog.cli.context import Context, security_file
 from replog.cli.exits import BAD, OK, REFUSED, UNAVAILABLE, USAGE
 from replog.cli.output import OutputClosed, OutputFailed, quieten
 from replog.cli.spoken import spoken
@@ -112,6 +112,7 @@ def broker(context: Context) -> int:
         store=asked.store,
         rack=asked.rack,
         config=_config(asked.settings, asked.session_ms),
+        security=security_file(asked.security),
         insecure=asked.insecure,
     )
     ending = Ending()

@@ -16,10 +16,13 @@ from replog.client.client import Client
 from replog.config import ClientConfig
 from replog.errors import Code, Rejected, UsageError
 
-__all__ = ["BOOTSTRAP", "Context"]
+__all__ = ["BOOTSTRAP", "SECURITY", "Context", "security_file"]
 
 BOOTSTRAP: Final = "REPLOG_BOOTSTRAP"
 """The environment variable that names a cluster where --bootstrap does not."""
+
+SECURITY: Final = "REPLOG_SECURITY"
+"""The environment variable that names the file of security settings where --security does not."""
 
 _TIMEOUT_S_MAX: Final = 1e9
 """More than anybody waits, and still a number of milliseconds."""
@@ -71,8 +74,13 @@ class Context:
             raise UsageError(f"which cluster? Give --bootstrap tcp://HOST:PORT,HOST:PORT, or set {BOOTSTRAP}")
         from replog.runtime.connected import connect
 
-        with connect(endpoints, config=_within(self.timeout_s)) as client:
+        with connect(endpoints, config=_within(self.timeout_s), security=security_file(self.arguments.security)) as client:
             yield client
+
+
+def security_file(given: str | None) -> str | None:
+    """The file of settings that --security names, else the environment; None: there is none."""
+    return given or os.environ.get(SECURITY) or None
 
 
 def _within(timeout_s: float | None) -> ClientConfig:

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from replog.cli import arguments as parse
 from replog.cli.completion import SHELLS
-from replog.cli.context import BOOTSTRAP
+from replog.cli.context import BOOTSTRAP, SECURITY
 from replog.cli.exits import EXITS
 from replog.cli.spoken import nearest
 
@@ -54,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="replog", description="A replicated log.", epilog=EXITS, formatter_class=_RAW, parents=[_common()], allow_abbrev=False
     )
-    parser.set_defaults(bootstrap=None, format="table", timeout=None)
+    parser.set_defaults(bootstrap=None, format="table", security=None, timeout=None)
     parser.add_argument("--version", action="version", version=f"replog {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -94,6 +94,10 @@ def make_parser() -> argparse.ArgumentParser:
     _read(command(commands, "read", "records:read", "print records"))
     _log(noun("log", "look at a broker's files, and repair them"))
     _store(noun("store", "look at the metadata store, without writing"))
+    cert = command(commands, "cert", "certificates:cert", "make certificates, and an authority for them")
+    cert.add_argument("folder", type=parse.filled, metavar="DIR", help="where the authority is, or is made")
+    cert.add_argument("names", nargs="*", type=parse.filled, metavar="NAME", help="broker/3, client/billing, admin/anna")
+    cert.add_argument("--days", type=parse.count, default=365, metavar="N", help="how long they are good (default: %(default)s)")
     shell = command(commands, "completion", "completion:completion", "a script that completes what is typed, for bash or zsh")
     shell.add_argument("shell", choices=SHELLS, metavar="bash|zsh")
     command(commands, "help", "overview:show", "the commands, on one screen")
@@ -113,6 +117,8 @@ def _common() -> argparse.ArgumentParser:
     whom = f"brokers to ask: tcp://HOST:PORT,HOST:PORT (default: ${BOOTSTRAP})"
     common.add_argument("-b", "--bootstrap", type=parse.filled, metavar="URLS", help=whom)
     common.add_argument("--format", choices=("table", "json"), help="for people or for programs (default: table)")
+    proof = f"a file that says how to prove who you are, and what brokers must prove (default: ${SECURITY})"
+    common.add_argument("--security", type=parse.filled, metavar="FILE", help=proof)
     common.add_argument("--timeout", type=parse.seconds, metavar="SECONDS", help="for each question (default: 30; broker: no limit)")
     return common
 
@@ -127,7 +133,7 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add("--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="a key of BrokerConfig; repeat it for more")
     alive = "after this long without a sign of life others take it for dead (100 to 86400000; default: 9000)"
     add("--session-ms", type=parse.count, metavar="MS", help=alive)
-    add("--insecure", action="store_true", help="listen beyond loopback, although nobody proves who they are")
+    add("--insecure", action="store_true", help="listen beyond loopback without TLS")
     page = "serve the status page, /health, /metrics and /status.json there; port 0 takes a free one"
     add("--http", type=parse.http, metavar="HOST:PORT", help=page)
     add("--until-stdin-closes", action="store_true", help="end, controlled, when stdin is closed: with the process that started it")

@@ -17,6 +17,7 @@ GROUPS: Final = {
     "topics": ("topic", "explain", "reassign", "elect"),
     "records": ("produce", "read"),
     "files": ("log", "store"),
+    "security": ("cert",),
     "shell": ("completion", "help"),
 }
 """Which command is shown under which heading."""

@@ -36,9 +36,9 @@ _IN_MEMORY: Final = "memory://"
 class BrokerProcess:
     """A broker in a child process. Nothing is started before `start` (or `with`).
 
-    `listen`, `store`, `rack` and `config` as for `Broker`; `data` None keeps its logs in memory; the store is a URL that
-    other processes can open as well. `endpoint` is where clients reach it, once it is started. Leaving the `with` block
-    stops it, controlled. After a fork of this process the child can neither use nor keep it.
+    `listen`, `store`, `rack` and `config` as for `Broker`; `security` is the path of a file of settings; `data` None keeps its
+    logs in memory; the store is a URL that other processes can open as well. `endpoint` is where clients reach it, once it is
+    started. Leaving the `with` block stops it, controlled. After a fork of this process the child can neither use nor keep it.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class BrokerProcess:
         store: str,
         rack: str | None = None,
         config: Mapping[str, Any] | None = None,
+        security: str | os.PathLike[str] | None = None,
         insecure: bool = False,
         python: str = sys.executable,
     ) -> None:
@@ -65,6 +66,7 @@ class BrokerProcess:
         self._command = [python, "-P", "-m", "replog", "broker", "--until-stdin-closes"]
         self._command += [f"{word}={value}" for word, value in words.items() if value is not None]
         self._command += [f"--config={key}={value}" for key, value in (config or {}).items()]
+        self._command += [f"--security={check_path(security, 'security', 'name a file of settings')}"] if security is not None else []
         self._command += ["--insecure"] if insecure else []
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)

@@ -30,6 +30,7 @@ from replog.model import Address
 from replog.runtime.finishing import Finisher
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import LOUD, InterruptLock
+from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import parse_endpoint
 
@@ -42,17 +43,26 @@ _SCHEME: Final = "tcp://"
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
-def connect(endpoints: str | Iterable[str], *, config: ClientConfig | Mapping[str, Any] | None = None) -> Client:
+def connect(
+    endpoints: str | Iterable[str],
+    *,
+    config: ClientConfig | Mapping[str, Any] | None = None,
+    security: Security | str | os.PathLike[str] | None = None,
+) -> Client:
     """A client of the cluster that is reached at any of `endpoints`: "tcp://host:port,host:port" or a list; the scheme may be left out.
 
     Nothing is opened before the first call, and no endpoint has to answer yet. One that answers is enough: it names the other
-    brokers. `config` takes the keys of `ClientConfig`. Raises UsageError naming what is wrong with an argument.
+    brokers. `config` takes the keys of `ClientConfig`; `security` (settings, or a file of them) says how this process proves who it is,
+    and what brokers have to prove. Raises UsageError naming what is wrong with an argument.
 
     Calls raise Unavailable (TimedOut), naming who was not reached and why, when nobody was within their time. In a forked
     child the client goes on with connections, buffers and producer ids of its own.
     """
     settings = config if isinstance(config, ClientConfig) else ClientConfig.from_mapping(config or {})
-    return Client(ConnectedDriver(parse_bootstrap(endpoints), config=settings))
+    protected = security_of(security)
+    if protected is not None:
+        protected.check_client()
+    return Client(ConnectedDriver(parse_bootstrap(endpoints), config=settings, security=protected))
 
 
 def parse_bootstrap(endpoints: str | Iterable[str]) -> list[str]:
@@ -102,7 +112,7 @@ class _Waiter:
 class ConnectedDriver:
     """The `Driver` of one client over TCP. Any thread may call; what has to be open is opened at the first use."""
 
-    def __init__(self, endpoints: Sequence[str], *, config: ClientConfig) -> None:
+    def __init__(self, endpoints: Sequence[str], *, config: ClientConfig, security: Security | None = None) -> None:
         self.lock = InterruptLock()
         """Reentrant. Whoever calls the core holds it."""
         self.lock.interrupted = self._crashed
@@ -111,6 +121,7 @@ class ConnectedDriver:
         self.calls = 0
         """How often the application has called: what tells a busy one from one that has stopped."""
         self._endpoints = list(endpoints)
+        self._security = security
         self._transport: TcpTransport | None = None
         self._cluster_id = ""
         self._failures: dict[str | None, str] = {}
@@ -348,7 +359,9 @@ class ConnectedDriver:
         transport = self._transport
         if transport is None:
             self._check_usable()
-            transport = TcpTransport(role=_CLIENT, now_ms=self.now_ms, endpoint_of=self._endpoint_of, on_event=self._told)
+            transport = TcpTransport(
+                role=_CLIENT, now_ms=self.now_ms, endpoint_of=self._endpoint_of, on_event=self._told, security=self._security
+            )
             transport.cluster_id = self._cluster_id
             transport.listen(_CLIENT, self._receive)
             self._transport = transport

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from replog.client.arguments import check_timeout
 from replog.client.client import Client
@@ -18,6 +18,9 @@ from replog.metrics.snapshot import Snapshot
 from replog.ports import MetadataStore
 from replog.runtime.embedded_brokers import EmbeddedBrokers
 from replog.runtime.measured import Measured
+
+if TYPE_CHECKING:
+    from replog.security.settings import Security
 
 __all__ = ["Cluster"]
 
@@ -31,7 +34,8 @@ class Cluster(Client, Measured):
 
     With `listen="tcp://127.0.0.1:0"` other processes can connect (`endpoints` says where; a port that is not 0 is the first
     broker's, the others take the next ones), and with a `store` that is not in memory the brokers find each other there: for
-    either one thread is started, which serves what does not come by calls. Beyond loopback nobody may listen yet.
+    either one thread is started, which serves what does not come by calls. It serves this machine only; `security` (settings,
+    or a file of them) says what clients there have to prove.
 
     Reopening a folder with more brokers adds the new ones; with fewer is a UsageError, because their copies would be
     left behind. `config` takes the keys of `BrokerConfig`, `client_config` those of `ClientConfig`.
@@ -46,6 +50,7 @@ class Cluster(Client, Measured):
         store: str | MetadataStore | None = None,
         config: BrokerConfig | Mapping[str, Any] | None = None,
         client_config: ClientConfig | Mapping[str, Any] | None = None,
+        security: Security | str | os.PathLike[str] | None = None,
         _fs_of: Callable[[int], Fs] | None = None,
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
@@ -63,6 +68,7 @@ class Cluster(Client, Measured):
             config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {}),
             client_config=client_config if isinstance(client_config, ClientConfig) else ClientConfig.from_mapping(client_config or {}),
             fs_of=_fs_of,
+            security=_checked(security, listen),
         )
         super().__init__(self._embedded)
 
@@ -138,3 +144,16 @@ class Cluster(Client, Measured):
         if not self._embedded.wait(lambda: not self._embedded.out_of_sync(), check_timeout(timeout_s)):
             missing = self._embedded.out_of_sync()
             raise TimedOut(f"waited {timeout_s} s for every replica to be in sync; missing {len(missing)}: {', '.join(missing[:5])}")
+
+
+def _checked(security: Security | str | os.PathLike[str] | None, listen: str | None) -> Security | None:
+    if security is None:
+        return None
+    from replog.security.settings import security_of  # nothing of it for whoever uses none
+
+    if listen is None:
+        raise UsageError("security is about connections, and there are none without listen")
+    found = security_of(security)
+    if found is not None and found.tls is not None:
+        raise UsageError("a Cluster serves this machine only, and has one certificate for none of its brokers: give secrets, and no tls")
+    return found

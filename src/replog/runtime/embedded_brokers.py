@@ -32,6 +32,7 @@ from replog.runtime.store_sessions import StoreSessions
 
 if TYPE_CHECKING:
     from replog.runtime.outside import Outside
+    from replog.security.settings import Security
 
 __all__ = ["EmbeddedBrokers"]
 
@@ -60,6 +61,7 @@ class EmbeddedBrokers:
         config: BrokerConfig,
         client_config: ClientConfig,
         fs_of: Callable[[int], Fs] | None = None,
+        security: Security | None = None,
     ) -> None:
         """`fs_of` says through what each broker reaches its files: the operating system, or a disk that fails in a test.
 
@@ -72,6 +74,7 @@ class EmbeddedBrokers:
         self._count = count
         self._fs_of = fs_of
         self._listen = listen
+        self._security = security
         self._given_store = store
         self._store: MemoryStore | FileStore | None = None
         """The store whose calls need no worker; None while closed, and for a store that may block."""
@@ -96,7 +99,7 @@ class EmbeddedBrokers:
             return None
         from replog.runtime.outside import Outside  # no sockets for whoever needs none
 
-        return Outside(self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id)
+        return Outside(self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id, security=self._security)
 
     def _cluster_id(self) -> str:
         return next((embedded.membership.cluster_id for embedded in self.running.values()), "")

@@ -34,6 +34,7 @@ from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
+from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ class Broker(Measured):
     """One broker in this process. Its logs are under `data` (None: in memory), its place in the cluster is in `store`.
 
     `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. `store` is a
-    URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. Beyond loopback
-    it listens only with `insecure=True`, because nobody proves who they are yet. `config` takes the keys of `BrokerConfig`.
+    URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. `security`
+    (settings, or a file of them): who has to prove what to it, and how. Beyond loopback it listens only with TLS, or with
+    `insecure=True`. `config` takes the keys of `BrokerConfig`.
 
     It runs on a thread (`start()`, or `with`), or on the loop of the application: `fileno()` becomes readable when
     there is work, `next_poll_s()` says when a timer is due, `poll()` does it; `attach(loop)` does that for asyncio. In a
@@ -72,6 +74,7 @@ class Broker(Measured):
         rack: str | None = None,
         transport: TcpTransport | None = None,
         config: BrokerConfig | Mapping[str, Any] | None = None,
+        security: Security | str | os.PathLike[str] | None = None,
         insecure: bool = False,
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
@@ -83,6 +86,9 @@ class Broker(Measured):
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
         self._store = store
         self._rack = rack
+        self._security = security_of(security)
+        if self._security is not None:
+            self._security.check_broker()
         self._ids = RandomIds()
         self._meter = Meter(broker_id)
         self._pump = Pump(messages_max=self.config.outstanding_messages_max)
@@ -93,6 +99,7 @@ class Broker(Measured):
             endpoint_of=self._endpoint_of,
             on_event=tell,
             insecure=insecure,
+            security=self._security,
         )
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
         self._workers = Workers(f"replog broker {broker_id}")
@@ -416,7 +423,7 @@ class Broker(Measured):
         self.open()
         if self._polled_by == get_ident() and not self._loop.is_running:
             raise UsageError("this thread polls the Broker, and a client's calls would wait for its next poll; call client() on another")
-        return connect(self.endpoint)
+        return connect(self.endpoint, security=self._security)
 
     # ------------------------------------------------------------------------------------------------- for the actors
 

@@ -20,6 +20,7 @@ from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
+from replog.security.settings import Security
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import Endpoint, parse_endpoint
 
@@ -42,6 +43,7 @@ class Outside:
         config: BrokerConfig,
         ids: Ids,
         cluster_id: Callable[[], str],
+        security: Security | None = None,
     ) -> None:
         """`store`: what sessions are opened from; None if the store needs no workers. UsageError for a bad `listen`."""
         if listen is not None and not parse_endpoint(listen).is_loopback:
@@ -56,7 +58,7 @@ class Outside:
         self._cluster_id = cluster_id
         self._workers = Workers("replog cluster")
         self._sessions: dict[int, StoreSessions] = {}
-        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell)
+        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell, security=security)
         self._loop = Loop(pump, self._transport, wait_ms_max=_WAIT_MS_MAX, ticked=self._tick)
 
     @property

@@ -44,6 +44,8 @@ LOUD: Final = frozenset(
         "decision_given_up",
         "membership_refused",
         "message_dropped",
+        "authentication_failed",
+        "listens_insecurely",
     }
 )
 """Events that somebody should look at: data is or may be lost, or something waits for a person. Logged as warnings."""

@@ -11,6 +11,7 @@ from replog import messages as m
 from replog.codec import PROTOCOL_VERSION
 from replog.model import Address, PartitionId
 from replog.records import MemorySlice
+from replog.security.settings import Security
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits, TcpTransport
 
@@ -47,6 +48,7 @@ class Party:
         cluster_id: str = "c",
         serve: bool = True,
         jitter: Callable[[], float] = lambda: 0.0,
+        security: Security | None = None,
     ) -> None:
         self.items: list[tuple[Address, Any]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -58,6 +60,7 @@ class Party:
             endpoint_of=endpoints.get,
             on_event=lambda name, fields: self.events.append((name, fields)),
             jitter=jitter,
+            security=security,
         )
         self.address: Address = "client" if broker_id < 0 else broker_id
         self.transport.listen(self.address, self.receive)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from replog.codec import FROM_CONTROLLER
 from replog.model import Address
+from replog.security.identity import Identity
 from replog.transport.tcp.endpoint import SocketAddress
 from replog.transport.tcp.incoming import Incoming, Take
 from replog.transport.tcp.limits import HANDSHAKE_BYTES_MAX, TcpLimits
@@ -29,9 +30,13 @@ class State(Enum):
     """How far a connection has come."""
 
     CONNECTING = "connecting"
+    SECURING = "securing"
+    """The handshake of TLS is under way."""
     GREETING = "greeting"
     """The handshake is under way."""
     OPEN = "open"
+    REFUSING = "refusing"
+    """Refused, which it is not told before its time: nothing is read or sent."""
     LEAVING = "leaving"
     """Refused: only the reason is still to be sent, and nothing is listened to."""
     CLOSED = "closed"
@@ -41,13 +46,14 @@ class Connection:
     """A socket and what belongs to it. Decides nothing but its own deadline."""
 
     __slots__ = (
-        "addresses", "began_ms", "dialed", "expects", "fd", "frame_began_ms", "heard_ms", "incoming", "lane", "link", "local",
-        "mask", "name", "outgoing", "paused", "peer", "peer_id", "said_last", "socket", "state", "take",
+        "addresses", "began_ms", "dialed", "exchange", "expects", "fd", "frame_began_ms", "heard_ms", "identity", "incoming", "lane",
+        "link", "local", "mask", "name", "outgoing", "paused", "peer", "peer_id", "refusal", "said_last", "socket", "state", "take",
         "taken_ms"
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
-        self.socket = sock
+        self.socket: Any = sock
+        """A socket, or a `TlsSocket`."""
         self.fd = sock.fileno()
         self.local = local
         """Who is at this end: the id of a broker, or the address of a client."""
@@ -59,6 +65,12 @@ class Connection:
         """Who is at the other end, as actors call it; None until the handshake."""
         self.peer_id = -1
         """Of a broker; -1 for a client."""
+        self.identity: Identity | None = None
+        """Who the other end has proven to be; None: nobody was asked to."""
+        self.exchange: Any = None
+        """What was said so far in a handshake that is not over."""
+        self.refusal: tuple[bytes, int] | None = None
+        """What is said to one that is refused, and when."""
         self.link: Any = None
         self.lane = -1
         self.expects = -1
@@ -93,6 +105,8 @@ class Connection:
         """When this connection is to be closed if nothing happens until then, and why."""
         if self.state is State.CONNECTING:
             return self.began_ms + limits.connect_timeout_ms, "connecting took too long"
+        if self.refusal is not None and self.state is State.REFUSING:
+            return self.refusal[1], "refused"
         if self.state is not State.OPEN:
             return self.began_ms + limits.handshake_timeout_ms, "the handshake took too long"
         # Whoever dialed closes first, so that nothing it sends crosses with the end of the connection.

@@ -7,9 +7,10 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from replog.codec import CodecError, Part
+from replog.security.tls_words import words_of
 from replog.transport.tcp import sockets
 from replog.transport.tcp.buffers import Buffers
 from replog.transport.tcp.connection import IDLE, Connection, State, nowhere
@@ -18,12 +19,16 @@ from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.outgoing import StaleSlice
 from replog.transport.tcp.timers import Timers
 
+if TYPE_CHECKING:
+    from replog.security.tls import Loaded
+
 __all__ = ["CLOSED_BY_PEER", "Connections", "Unwelcome"]
 
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _GONE: Final = select.EPOLLERR | select.EPOLLHUP
 _CONNECTING: Final = State.CONNECTING
+_SECURING: Final = State.SECURING
 _OPEN: Final = State.OPEN
 _LEAVING: Final = State.LEAVING
 _CLOSED: Final = State.CLOSED
@@ -38,7 +43,8 @@ class Unwelcome(Exception):
 class Connections:
     """Owns every socket but those that listen.
 
-    `connected(connection)`: the other end's kernel has answered; or it has not, with a reason. `frame(connection, frame,
+    `connected(connection)`: the other end's kernel has answered; or it has not, with a reason. `secured(connection, reason)`: what is
+    said from now on is encrypted, or why it will not be. `frame(connection, frame,
     lasting)`: a whole frame, also behind one that had the connection closed or refused; CodecError or Unwelcome from it close the
     connection. `ended(connection, reason)`: it is closed, once for each connection, whatever its state was.
     """
@@ -49,6 +55,7 @@ class Connections:
         limits: TcpLimits,
         *,
         connected: Callable[[Connection, str], None],
+        secured: Callable[[Connection, str], None],
         frame: Callable[[Connection, memoryview, bool], None],
         ended: Callable[[Connection, str], None],
     ) -> None:
@@ -56,6 +63,7 @@ class Connections:
         self._limits = limits
         self._output_bytes_max = limits.output_bytes_max
         self._connected = connected
+        self._secured = secured
         self._frame = frame
         self._ended = ended
         self.buffers = Buffers()
@@ -63,6 +71,8 @@ class Connections:
         """By descriptor, oldest first."""
         self._dirty: dict[Connection, None] = {}
         self.timers: Timers[Connection] = Timers()
+        self.decrypted: dict[int, None] = {}
+        """Descriptors of connections in which something waits that the selector does not know of."""
         self.bytes_read = 0
         """Since the owner last set it to 0."""
 
@@ -95,6 +105,9 @@ class Connections:
             if failure is not None:
                 self._connected(connection, failure)
             return
+        if connection.state is _SECURING:
+            self._shake_hands(connection)
+            return
         if mask & _OUT:
             self.write(connection, now_ms)
         if mask & (_IN | _GONE) and connection.state is not _CLOSED:
@@ -111,6 +124,8 @@ class Connections:
                 self.timers.look(connection, at_ms)
             elif connection.state is State.CONNECTING:
                 self._connected(connection, reason)
+            elif connection.state is State.REFUSING:
+                self._refuse(connection, now_ms)
             elif reason == IDLE and connection.outgoing.size:  # queued first thing after a long silence: it is about to be sent
                 self.timers.look(connection, now_ms + self._limits.idle_timeout_ms)
             else:
@@ -132,14 +147,70 @@ class Connections:
         except CodecError as problem:
             self.end(connection, f"misbehaved: {problem}")
         except OSError as problem:
-            self.end(connection, _words(problem))
+            self.end(connection, words_of(problem))
         if not incoming.is_partial or connection.state is _CLOSED:
             connection.frame_began_ms = -1
         elif connection.frame_began_ms < 0 or incoming.frames != frames:
             connection.frame_began_ms = now_ms
             self.look(connection)
+        if connection.outgoing.copies:
+            self._note_decrypted(connection)
         if self.buffers.held > self._limits.receive_bytes_max:
             self._make_room()
+
+    # ------------------------------------------------------------------------------------------------------------ security
+
+    def secure(self, connection: Connection, loaded: Loaded) -> None:
+        """Speak TLS on it from now on; `secured` is told what becomes of that."""
+        from replog.transport.tcp.secured import TlsSocket  # no TLS for whoever uses none
+
+        connection.socket = TlsSocket(connection.socket, loaded, listens=not connection.dialed)
+        connection.outgoing.copies = True
+        connection.state = State.SECURING
+        self._shake_hands(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        try:
+            wanted = connection.socket.shake_hands()
+        except (OSError, ValueError) as problem:
+            self._secured(connection, words_of(problem))
+            return
+        if not wanted:
+            connection.state = State.GREETING
+        mask = wanted or _IN
+        if mask != connection.mask:
+            connection.mask = mask
+            self._epoll.modify(connection.fd, mask)
+        if not wanted:
+            self._note_decrypted(connection)
+            self._secured(connection, "")
+
+    def _note_decrypted(self, connection: Connection) -> None:
+        if connection.outgoing.copies and connection.state is not _CLOSED and not connection.paused and connection.socket.has_decrypted:
+            self.decrypted[connection.fd] = None
+
+    def refuse_later(self, connection: Connection, frame: bytes, at_ms: int) -> None:
+        """Say no at that time, and nothing before."""
+        connection.refusal = frame, at_ms
+        connection.state = State.REFUSING
+        connection.paused = True
+        self.select(connection)
+        self.look(connection)
+
+    def _refuse(self, connection: Connection, now_ms: int) -> None:
+        frame, _ = connection.refusal or (b"", 0)
+        connection.began_ms = now_ms
+        connection.paused = False
+        connection.state = _LEAVING
+        self.send(connection, [frame], len(frame))
+        self.look(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Say nothing more, and wait until the other end has heard what was said."""
+        connection.state = _LEAVING
+        self._say_no_more(connection)
+        if not connection.is_closed:
+            self.select(connection)
 
     def _discard(self, connection: Connection) -> None:
         """Of one that is to leave: what it sends is of no interest, but closing with it unread would destroy the reason."""
@@ -149,7 +220,7 @@ class Connections:
         except BlockingIOError:
             pass
         except OSError as problem:
-            self.end(connection, _words(problem))
+            self.end(connection, words_of(problem))
 
     def _make_room(self) -> None:
         """The half-received frames of all take too much: whoever holds most goes, clients first."""
@@ -186,7 +257,7 @@ class Connections:
             self.end(connection, "a log was truncated below what was being sent", abort=True)
             return
         except OSError as problem:
-            self.end(connection, _words(problem), abort=True)
+            self.end(connection, words_of(problem), abort=True)
             return
         if not outgoing.size and connection.mask == _IN and connection.state is _OPEN:
             return  # nothing waits, and the selector knows
@@ -194,6 +265,7 @@ class Connections:
             connection.paused = False
             if connection.frame_began_ms >= 0:
                 connection.frame_began_ms = now_ms  # it could not go on
+            self._note_decrypted(connection)
         if not outgoing.size and connection.state is State.LEAVING and not connection.said_last:
             self._say_no_more(connection)
             if connection.is_closed:
@@ -214,7 +286,7 @@ class Connections:
         try:
             connection.socket.shutdown(socket.SHUT_WR)
         except OSError as problem:
-            self.end(connection, _words(problem))
+            self.end(connection, words_of(problem))
 
     # ------------------------------------------------------------------------------------------------------------- closing
 
@@ -238,6 +310,7 @@ class Connections:
         connection.take = nowhere  # no circle is left
         self.timers.forget(connection)
         self._dirty.pop(connection, None)
+        self.decrypted.pop(connection.fd, None)
         del self.open[connection.fd]
         self._epoll.unregister(connection.fd)
         connection.incoming.drop(self.buffers)
@@ -254,9 +327,5 @@ class Connections:
             os.close(connection.socket.detach())
         self.open.clear()
         self._dirty.clear()
-
-
-def _words(problem: OSError) -> str:
-    return problem.strerror or type(problem).__name__
 
 

@@ -6,15 +6,13 @@ import select
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from replog.codec import Part, encode
+from replog.codec import Part
 from replog.errors import UsageError
-from replog.messages import BROKER
 from replog.model import Address
 from replog.transport.tcp import sockets
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections
 from replog.transport.tcp.endpoint import SocketAddress, addresses_of, parse_endpoint
-from replog.transport.tcp.handshake import greeting
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 
@@ -22,15 +20,14 @@ __all__ = ["Dialer"]
 
 
 class Dialer:
-    """Owns the links. `lost(target, lane)` is told each time that nobody is reached, `cluster_id()` is what a handshake names."""
+    """Owns the links. `lost(target, lane)` is told each time that nobody is reached, `reached(connection)` each time that somebody is."""
 
     def __init__(
         self,
         connections: Connections,
         limits: TcpLimits,
         *,
-        role: str,
-        cluster_id: Callable[[], str],
+        reached: Callable[[Connection], None],
         endpoint_of: Callable[[int], str | None],
         lost: Callable[[Address, int], None],
         jitter: Callable[[], float],
@@ -38,8 +35,7 @@ class Dialer:
     ) -> None:
         self._connections = connections
         self._limits = limits
-        self._role = role
-        self._cluster_id = cluster_id
+        self._reached = reached
         self._endpoint_of = endpoint_of
         self._lost = lost
         self._jitter = jitter
@@ -113,7 +109,7 @@ class Dialer:
         self._give_up(link, endpoint, reason, now_ms)
 
     def connected(self, connection: Connection, failure: str, now_ms: int) -> None:
-        """The other end's kernel has answered, or has not in time: say who is here, or try the next address."""
+        """The other end's kernel has answered, or has not in time: then try the next address."""
         link: Link = connection.link
         if failure:
             addresses = connection.addresses
@@ -122,13 +118,8 @@ class Dialer:
             self._try(link, connection.name, addresses, failure, now_ms)
             return
         connection.state = State.GREETING
-        local = connection.local
-        broker_id = local if isinstance(local, int) and self._role == BROKER else -1
-        message = greeting(self._cluster_id(), self._role, broker_id, connection.expects, link.key.lane)
-        (frame,) = encode(message)
-        self._connections.send(connection, [bytes(frame)], len(frame))
         connection.taken_ms = now_ms
-        self._connections.write(connection, now_ms)
+        self._reached(connection)
 
     def opened(self, connection: Connection) -> None:
         """The handshake is done: what has waited goes out on this connection."""

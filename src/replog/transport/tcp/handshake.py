@@ -7,6 +7,7 @@ from attrs import frozen
 from replog.codec import PROTOCOL_VERSION
 from replog.errors import Code
 from replog.messages import BROKER, CLIENT, Handshake, HandshakeAnswer
+from replog.security.identity import identity_from
 from replog.transport.tcp.lanes import LANES
 
 __all__ = ["VERSION_MIN", "Refused", "check_answer", "greeting", "judge"]
@@ -27,18 +28,22 @@ def greeting(cluster_id: str, role: str, broker_id: int, expects: int, lane: int
     return Handshake(cluster_id, role, broker_id, expects, lane, VERSION_MIN, PROTOCOL_VERSION)
 
 
-def judge(said: Handshake, cluster_id: str, broker_id: int) -> HandshakeAnswer:
-    """What broker `broker_id` of this cluster ("": it does not know yet) answers to whoever dials it."""
-    error, message = _fault(said, cluster_id, broker_id)
+def judge(said: Handshake, cluster_id: str, broker_id: int, *, named: bool = False) -> HandshakeAnswer:
+    """What broker `broker_id` of this cluster ("": it does not know yet) answers to whoever dials it.
+
+    `named`: it asks for proofs, so that there are admins, and names of clients.
+    """
+    error, message = _fault(said, cluster_id, broker_id, named)
     return HandshakeAnswer(error, message, cluster_id, broker_id, 0 if error else min(said.version_max, PROTOCOL_VERSION))
 
 
-def _fault(said: Handshake, cluster_id: str, broker_id: int) -> tuple[int, str]:
-    if said.role not in (BROKER, CLIENT):
+def _fault(said: Handshake, cluster_id: str, broker_id: int, named: bool) -> tuple[int, str]:
+    who = identity_from(said.role)
+    if who is None or (who.is_broker and who.name) or not (named or said.role in (BROKER, CLIENT)):
         return Code.INVALID_REQUEST, f"there is no role {said.role!r:.40}"
     if said.lane not in LANES:
         return Code.INVALID_REQUEST, f"there is no lane {said.lane}"
-    if said.role == CLIENT and said.broker_id != -1:
+    if said.role != BROKER and said.broker_id != -1:
         return Code.INVALID_REQUEST, f"a client claims to be broker {said.broker_id}"
     if said.role == BROKER and not 0 <= said.broker_id < 2**31:
         return Code.INVALID_REQUEST, f"a broker claims the id {said.broker_id}"

@@ -53,14 +53,16 @@ class Listeners:
     def __contains__(self, fd: int) -> bool:
         return fd in self._by_fd
 
-    def serve(self, text: str, broker_id: int, *, insecure: bool) -> str:
+    def serve(self, text: str, broker_id: int, *, insecure: bool, encrypted: bool) -> str:
         """Listen there for a broker; returns the endpoint with its real port. Raises UsageError if that cannot be."""
         endpoint = parse_endpoint(text)
-        if not endpoint.is_loopback and not insecure:
-            raise UsageError(
-                f"{text} can be reached from other machines, and nobody proves who he is there; listen on 127.0.0.1 or [::1], "
-                "or say insecure=True"
-            )
+        if not endpoint.is_loopback and not encrypted:
+            if not insecure:
+                raise UsageError(
+                    f"{text} can be reached from other machines, and what is said there is not protected by TLS; listen on 127.0.0.1 "
+                    "or [::1], give security= with tls, or say insecure=True"
+                )
+            self._on_event("listens_insecurely", {"endpoint": text, "broker": broker_id})
         try:
             listening = sockets.listen(addresses_of(endpoint)[0])
         except (OSError, UnicodeError) as problem:

@@ -99,12 +99,14 @@ def without_records(message: Fetched) -> Fetched:
 class Outgoing:
     """A queue of parts. A slice is released when its last byte was taken, or when it is dropped."""
 
-    __slots__ = ("_begun", "_parts", "_skip", "size")
+    __slots__ = ("_begun", "_parts", "_skip", "copies", "size")
 
     def __init__(self) -> None:
         self._parts: deque[Waiting] = deque()
         self._skip = 0  # bytes of the first part that are gone
         self._begun = False  # whether some of what was added with what waits is gone
+        self.copies = False
+        """Whether regions of files are read here: the connection is encrypted, and the kernel does not do that."""
         self.size = 0
         """Bytes that wait."""
 
@@ -160,7 +162,7 @@ class Outgoing:
         if fd < 0 or head.stale:
             raise StaleSlice
         position, left = head.position + self._skip, head.length - self._skip
-        if type(head) is Unsettled:
+        if self.copies or type(head) is Unsettled:
             data = os.pread(fd, min(left, COPY_BYTES), position)
             taken = target.send(data) if data else 0
         else:

@@ -7,27 +7,31 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from replog.codec import FROM_CONTROLLER, HEADER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, decode, encode, route_of, sized_parts
+from replog.codec import FROM_CONTROLLER, HEADER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, decode, route_of, sized_parts
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
-from replog.messages import BROKER, CLIENT, Fetched, Handshake, HandshakeAnswer, Role, Unsent
+from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
 from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
-from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections, Unwelcome
+from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
 from replog.transport.tcp.dialing import Dialer
-from replog.transport.tcp.handshake import check_answer, judge
 from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
+from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
+from replog.transport.tcp.reception import Reception
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
+
+if TYPE_CHECKING:
+    from replog.security.settings import Security
 
 __all__ = ["TcpTransport"]
 
@@ -72,14 +76,17 @@ class TcpTransport(Transport):
         endpoint_of: Callable[[int], str | None] = nobody,
         on_event: Callable[[str, dict[str, Any]], None] = quiet,
         insecure: bool = False,
+        security: Security | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """`endpoint_of` says where a broker is reached; `jitter` is uniform in [0, 1); `insecure` allows `serve` beyond loopback.
+        """`endpoint_of` says where a broker is reached; `jitter` is uniform in [0, 1); `security`: who has to prove what, and how;
+        `insecure` allows `serve` beyond loopback without TLS.
 
-        Raises UsageError if role and id do not fit together.
+        Raises UsageError if role and id do not fit together, or a file of `security` cannot be used.
         """
         if role not in (BROKER, CLIENT) or (role == CLIENT) != (broker_id < 0):
             raise UsageError(f"role {role!r} with broker id {broker_id}; a broker has an id of at least 0, a client has -1")
+        reception = Reception(role, security, now_ms=now_ms, on_event=on_event)
         self.role = role
         self.broker_id = broker_id
         self.cluster_id = ""
@@ -93,9 +100,8 @@ class TcpTransport(Transport):
         self._now_ms = now_ms
         self._on_event = on_event
         self._insecure = insecure
+        self._encrypted = security is not None and security.tls is not None
         self._receivers: dict[Address, Callable[[Address, Any], None]] = {}
-        self._peers: dict[int, Connection] = {}
-        self._peer_serial = 0
         self._whereabouts = Whereabouts(endpoint_of)
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
         """Sender, receiver and lane -> the link that the last such message took, and its route."""
@@ -104,22 +110,40 @@ class TcpTransport(Transport):
         """Why the message that is just being sent fits no frame; empty: it does."""
         self._closed = False
         self._left: list[tuple[int, int]] = []
+        self._wire(reception, endpoint_of, jitter)
+        kill_in_child(self)
+
+    def _wire(self, reception: Reception, endpoint_of: Callable[[int], str | None], jitter: Callable[[], float]) -> None:
         self._epoll = select.epoll()
         self._wakeup = Wakeup(self._epoll)
-        self._listeners = Listeners(self._epoll, self.limits, self._accepted, on_event)
-        self._connections = Connections(self._epoll, self.limits, connected=self._connected, frame=self._frame, ended=self._ended)
+        self._listeners = Listeners(self._epoll, self.limits, self._accepted, self._on_event)
+        self._connections = Connections(
+            self._epoll,
+            self.limits,
+            connected=self._connected,
+            secured=lambda connection, failure: self._opening.secured(connection, failure),
+            frame=self._frame,
+            ended=self._ended,
+        )
         self._dialer = Dialer(
             self._connections,
             self.limits,
-            role=role,
-            cluster_id=lambda: self.cluster_id,
+            reached=lambda connection: self._opening.begin(connection),
             endpoint_of=endpoint_of,
             lost=lambda target, lane: self._lost.add(target, lane),
             jitter=jitter,
-            on_event=on_event,
+            on_event=self._on_event,
         )
         self._lost = Losses(self._dialer.reaches)
-        kill_in_child(self)
+        self._opening = Opening(
+            self,
+            reception,
+            self._connections,
+            self._dialer,
+            came=self._came,
+            now_ms=self._now_ms,
+            on_event=self._on_event,
+        )
 
     # ------------------------------------------------------------------------------------------------------------- the port
 
@@ -132,7 +156,8 @@ class TcpTransport(Transport):
         self._check_open()
         if self.role == CLIENT:
             raise UsageError("a client serves nobody")
-        return self._listeners.serve(endpoint, self.broker_id if broker_id is None else broker_id, insecure=self._insecure)
+        broker_id = self.broker_id if broker_id is None else broker_id
+        return self._listeners.serve(endpoint, broker_id, insecure=self._insecure, encrypted=self._encrypted)
 
     def unserve(self, broker_id: int) -> None:
         """Stop serving a broker of this process, and close its connections, as if its process had ended. Idempotent."""
@@ -165,7 +190,7 @@ class TcpTransport(Transport):
         elif to in self._receivers:
             self._inbox.append((to, sender, message))
         elif type(to) is tuple and to[0] == "peer":
-            connection = self._peers.get(to[1])
+            connection = self._opening.peers.get(to[1])
             if connection is None:
                 drop(message)
             else:
@@ -212,6 +237,10 @@ class TcpTransport(Transport):
                 self._connections.end(connection, MOVED)
         self._dialer.moved(target)
 
+    def _came(self, broker_id: int, connection: Connection) -> None:
+        if self._whereabouts.has_moved(broker_id):
+            self._follow(broker_id, newest=connection)
+
     def _send_on(self, connection: Connection, message: Any, route: int) -> None:
         waiting = connection.outgoing.size
         if waiting >= self._full_bytes and self.role == BROKER:
@@ -249,7 +278,7 @@ class TcpTransport(Transport):
         """When `handle` and `flush` are due even if nothing becomes readable; None: never. In the past: now."""
         if self._closed:
             return None
-        if self._inbox or self._lost or self._left or self._dialer.has_work or self._connections.has_output:
+        if self._inbox or self._lost or self._left or self._connections.decrypted or self._dialer.has_work or self._connections.has_output:
             return self._now_ms()
         times = (self._connections.timers.next_ms(), self._listeners.next_ms())
         return times[0] if times[1] is None else min(at for at in times if at is not None)
@@ -281,6 +310,9 @@ class TcpTransport(Transport):
         connections, turn = self._connections, self._left + ready if self._left else ready
         connections.bytes_read, self._left = 0, []
         self._whereabouts.turn(now_ms)
+        if connections.decrypted:
+            turn = [*((fd, select.EPOLLIN) for fd in connections.decrypted), *turn]
+            connections.decrypted.clear()
         for at, (fd, mask) in enumerate(turn):
             if fd == self._wakeup.fd:
                 self._whereabouts.doubtful = True
@@ -382,7 +414,7 @@ class TcpTransport(Transport):
             drop(message)
         self._inbox.clear()
         self._receivers.clear()
-        self._peers.clear()
+        self._opening.peers.clear()
         self._ways.clear()
         self._lost.clear()
         self._dialer.close()
@@ -403,7 +435,9 @@ class TcpTransport(Transport):
                 return
             self._connections.end(stranger, f"{len(open_)} connections are open, and it has not said who it is")
         now_ms = self._now_ms()
-        self._connections.add(Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False))
+        connection = Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False)
+        self._connections.add(connection)
+        self._opening.begin(connection)
 
     def _connected(self, connection: Connection, failure: str) -> None:
         self._dialer.connected(connection, failure, self._now_ms())
@@ -420,10 +454,7 @@ class TcpTransport(Transport):
         message = decode(whole, frame_bytes_max=self._frame_bytes_max, meta_bytes_max=meta_max, items_max=items_max)
         route = route_of(whole)
         if state is not _OPEN:
-            if connection.dialed:
-                self._greeted(connection, message)
-            else:
-                self._introduced(connection, message)
+            self._opening.heard(connection, message)
             return
         problem = refusal(message, route, peer=connection.peer_id, role=self.role)
         if problem is not None:
@@ -431,54 +462,9 @@ class TcpTransport(Transport):
         to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
         self._inbox.append((to, connection.sender(route) if route else connection.peer, message))
 
-    def _introduced(self, connection: Connection, said: Any) -> None:
-        """The first frame on a connection that was accepted."""
-        if type(said) is not Handshake:
-            raise CodecError(f"{type(said).__name__} before the handshake")
-        now_ms = self._now_ms()
-        answer = judge(said, self.cluster_id, connection.local)  # type: ignore[arg-type]
-        (frame,) = encode(answer)
-        self._connections.send(connection, [bytes(frame)], len(frame))
-        if answer.error:
-            connection.state = State.LEAVING
-            self._on_event("peer_refused", {"from": connection.name, "error": answer.error, "reason": answer.message})
-            return
-        connection.lane = said.lane
-        if said.role == CLIENT:
-            self._peer_serial += 1
-            self._peers[self._peer_serial] = connection
-            connection.peer = ("peer", self._peer_serial)
-        else:
-            connection.peer = connection.peer_id = said.broker_id
-            if self._whereabouts.has_moved(said.broker_id):
-                self._follow(said.broker_id, newest=connection)
-            connection.link = self._dialer.link(LinkKey(connection.local, said.broker_id, said.lane))
-        self._open(connection, now_ms)
-
-    def _greeted(self, connection: Connection, answer: Any) -> None:
-        """The first frame on a connection that was dialed."""
-        if type(answer) is not HandshakeAnswer:
-            raise CodecError(f"{type(answer).__name__} in place of the answer to a handshake")
-        refused = check_answer(answer, self.cluster_id, connection.expects)
-        if refused is not None:
-            raise Unwelcome(f"{connection.name} {refused.reason}")
-        if not self.cluster_id:
-            self.cluster_id = answer.cluster_id
-        connection.peer_id = answer.broker_id
-        connection.peer = connection.link.key.target
-        self._open(connection, self._now_ms())
-
-    def _open(self, connection: Connection, now_ms: int) -> None:
-        connection.state = State.OPEN
-        connection.heard_ms = now_ms
-        connection.incoming.frame_bytes_max = self.limits.frame_bytes_max
-        if connection.link is not None:
-            self._dialer.opened(connection)
-        self._connections.look(connection)
-        self._on_event("peer_connected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane})
-
     def _ended(self, connection: Connection, reason: str) -> None:
         now_ms = self._now_ms()
+        self._opening.ended(connection)
         if connection.link is not None:
             self._dialer.ended(connection, reason, now_ms)
             if connection.peer is not None:  # else it was told of with the dialing
@@ -487,9 +473,7 @@ class TcpTransport(Transport):
                     harmless = self._dialer.take_over(connection)
                 if not harmless:
                     self._lost.add(connection.link.key.target, connection.link.key.lane)
-        elif type(connection.peer) is tuple:
-            del self._peers[connection.peer[1]]
-            if reason != UNSERVED:
-                self._lost.add(connection.peer)
+        elif type(connection.peer) is tuple and reason != UNSERVED:
+            self._lost.add(connection.peer)
         if connection.peer is not None or not (connection.dialed or reason == CLOSED_BY_PEER):  # a failed dialing was told of
             self._on_event("peer_disconnected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane, "reason": reason})

@@ -1,0 +1,67 @@
+"""Files that decide who is let in: what others could read or change is refused before it is used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Final
+
+from replog.errors import UsageError
+
+__all__ = ["check_secret", "check_secret_file", "read_secret", "read_settings"]
+
+SECRET_BYTES_MIN: Final = 32
+"""Whoever connects may try to guess a secret without being seen: 32 characters of `openssl rand -hex 32` are beyond that."""
+SECRET_BYTES_MAX: Final = 4_096
+SETTINGS_BYTES_MAX: Final = 1 << 20
+_OTHERS: Final = 0o077
+_OTHERS_WRITE: Final = 0o022
+
+
+def read_secret(path: str) -> bytes:
+    """The secret in a file, without the end of its line. UsageError if somebody else could read it, or it is too short."""
+    return check_secret(_read(path, "the secret", _OTHERS, SECRET_BYTES_MAX).strip(), f"the secret in {path}")
+
+
+def check_secret(secret: bytes, what: str) -> bytes:
+    """The secret. UsageError, which does not show it, if it is too short to be one or too long."""
+    if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
+        raise UsageError(
+            f"{what} has {len(secret)} bytes; allowed are {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}, such as `openssl rand -hex 32` makes"
+        )
+    return secret
+
+
+def read_settings(path: str) -> str:
+    """The text of a file of settings. UsageError if somebody else could change it."""
+    try:
+        return _read(path, "the file", _OTHERS_WRITE, SETTINGS_BYTES_MAX).decode()
+    except UnicodeDecodeError as problem:
+        raise UsageError(f"{path} is no text: {problem}") from None
+
+
+def check_secret_file(path: str) -> None:
+    """UsageError if somebody else could read it; for what others open by its name."""
+    _read(path, "the key", _OTHERS, SETTINGS_BYTES_MAX)
+
+
+def _read(path: str, what: str, forbidden: int, bytes_max: int) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{what} {path!r} cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{what} {path!r} is no regular file")
+        if found.st_uid not in (os.geteuid(), 0):
+            raise UsageError(f"{what} {path!r} belongs to user {found.st_uid}; allowed are this user and root")
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & forbidden:
+            can, instead = ("read", "600") if forbidden == _OTHERS else ("change", "644")
+            raise UsageError(f"others can {can} {what} {path!r} (mode {mode:03o}); chmod {instead} it")
+        if found.st_size > bytes_max:
+            raise UsageError(f"{what} {path!r} has {found.st_size} bytes; allowed are {bytes_max}")
+        return os.read(fd, bytes_max)
+    finally:
+        os.close(fd)

@@ -1,0 +1,181 @@
+"""`Security`: how the connections of one process are protected, and who is let in; in code, or in a file of settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from replog.errors import UsageError
+from replog.messages import BROKER, CLIENT
+from replog.security.identity import ADMIN, identity_from
+from replog.security.private import check_secret, read_secret, read_settings
+
+__all__ = ["Authorizer", "Security", "Tls", "security_of"]
+
+Authorizer = Callable[[str, str, str | None], bool]
+"""`allow(principal, action, topic)`: whether it may; the topic is None for what is about the whole cluster."""
+
+_FILE_KEYS: Final = {"tls": ("certificate", "key", "authority"), "secret": None, "authorizer": ("rules",)}
+
+
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+@frozen(kw_only=True)
+class Tls:
+    """Files in PEM. Renewed ones are used for the connections that are made after that.
+
+    `authority`: whose certificates are believed, those of both ends. `certificate` (with what it is signed by, if that is not the
+    authority) and its `key`: who this process is; a client that proves itself by a secret needs neither. UsageError for half of them.
+    """
+
+    authority: str = field(converter=_path)
+    certificate: str | None = field(default=None, converter=_path)
+    key: str | None = field(default=None, converter=_path)
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("authority", "certificate", "key"):
+            value = getattr(self, name)
+            if (value is not None or name == "authority") and (not isinstance(value, str) or not value or "\0" in value):
+                raise UsageError(f"tls: {name} is {value!r}; name a file")
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("tls: a certificate and its key belong together, and only one of them is given")
+
+
+def _secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
+    """Identity -> its secrets. No message shows any of them."""
+    if not isinstance(given, Mapping):
+        raise UsageError("secret is a mapping of roles to secrets: {'broker': 'PATH', 'client': b'...'}")
+    found: dict[str, tuple[bytes, ...]] = {}
+    for name, value in given.items():
+        identity = identity_from(name) if isinstance(name, str) else None
+        if identity is None or (identity.is_broker and identity.name):
+            raise UsageError(f"secret: {name!r:.80} is nobody; there are {BROKER}, {ADMIN}, {CLIENT}, {ADMIN}/NAME and {CLIENT}/NAME")
+        some = value if isinstance(value, list | tuple) else [value]
+        if not some:
+            raise UsageError(f"secret: {name} has none")
+        found[name] = tuple(_secret(name, one) for one in some)
+    owners = [(secret, name) for name, some in found.items() for secret in some]
+    for at, (secret, name) in enumerate(owners):
+        for other, another in owners[:at]:
+            if secret == other and name != another:
+                raise UsageError(f"secret: {another} and {name} have the same; then one could pass for the other")
+    return found
+
+
+def _secret(name: str, value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return check_secret(value, f"the secret of {name}")
+    path = _path(value)
+    if not isinstance(path, str) or not path:
+        raise UsageError(f"secret: that of {name} is bytes, or the path of a file")
+    return read_secret(path)
+
+
+def _tls(given: Any) -> Tls | None:
+    if given is None or isinstance(given, Tls):
+        return given
+    if not isinstance(given, Mapping) or not set(given) <= {"authority", "certificate", "key"} or "authority" not in given:
+        raise UsageError(f"tls has authority, certificate and key, files each; given are {sorted(map(str, given)) if given else given!r}")
+    return Tls(**given)
+
+
+def _shown(secrets: Mapping[str, tuple[bytes, ...]]) -> str:
+    return f"<of {', '.join(sorted(secrets))}>" if secrets else "<none>"
+
+
+@frozen(kw_only=True, eq=False)
+class Security:
+    """What a process asks of whoever it speaks with, and how it proves who it is itself. Raises UsageError for what cannot work.
+
+    `tls`: a `Tls`, or a mapping of its keys. `secret`: role -> a secret of at least 32 bytes, the path of a file (0600) with one, or a list
+    of them: the first is what this process proves itself with, each is accepted. Roles are "broker", "admin" (whatever a client may, and
+    changes of the cluster) and "client"; "client/NAME" and "admin/NAME" have secrets of their own. `authorizer(principal, action,
+    topic)` says what clients and admins may do with a topic; a path names a file of rules. Sources: DESIGN, section 9.
+    """
+
+    tls: Tls | None = field(default=None, converter=_tls)
+    secret: Mapping[str, tuple[bytes, ...]] = field(factory=dict, converter=_secrets, repr=_shown)
+    authorizer: Authorizer | str | None = field(default=None, converter=_path)
+
+    def __attrs_post_init__(self) -> None:
+        if self.tls is None and not self.secret:
+            raise UsageError("security has neither tls nor a secret: nobody could prove anything")
+        if self.authorizer is not None and not callable(self.authorizer) and not (isinstance(self.authorizer, str) and self.authorizer):
+            raise UsageError(f"authorizer is {self.authorizer!r}; give a function allow(principal, action, topic), or a file of rules")
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Security:
+        """Read a file of settings (TOML: [tls], [secret], [authorizer]); paths in it are relative to it. It holds no secret itself.
+
+        UsageError naming the file and what is wrong with it; also if others can change it.
+        """
+        import tomllib  # not for whoever has no such file
+
+        name = os.fspath(path)
+        try:
+            found = tomllib.loads(read_settings(name))
+        except tomllib.TOMLDecodeError as problem:
+            raise UsageError(f"{name} is no TOML: {problem}") from None
+        try:
+            return cls(**_from_tables(found, os.path.dirname(os.path.abspath(name))))
+        except UsageError as problem:
+            raise UsageError(f"{name}: {problem}") from None
+
+    def check_broker(self) -> None:
+        """UsageError if a broker could not prove that it is one."""
+        if BROKER not in self.secret and (self.tls is None or self.tls.certificate is None):
+            raise UsageError("a broker proves that it is one by a certificate (tls) or by the secret of brokers; it has neither")
+        if self.tls is not None and self.tls.certificate is None:
+            raise UsageError("a broker that uses tls needs a certificate and its key")
+
+    def check_client(self) -> None:
+        """UsageError if a client could not prove anything."""
+        if self.claim() is None and (self.tls is None or self.tls.certificate is None):
+            raise UsageError("a client proves who it is by a certificate (tls), or by a secret of client or admin; it has neither")
+
+    def claim(self) -> str | None:
+        """As whom a client with these settings introduces itself: the most that it has a secret for; None: it has none."""
+        names = [name for name in self.secret if name != BROKER]
+        return min(names, key=lambda name: (not name.startswith(ADMIN), "/" in name, name), default=None)
+
+
+def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    for table, value in found.items():
+        if table not in _FILE_KEYS or not isinstance(value, Mapping):
+            raise UsageError(f"[{table}] is no part of it; there are [tls], [secret] and [authorizer]")
+        known = _FILE_KEYS[table]
+        for key in value:
+            if known is not None and key not in known:
+                raise UsageError(f"[{table}] has no {key!r}; it has {', '.join(known)}")
+    arguments: dict[str, Any] = {}
+    if "tls" in found:
+        arguments["tls"] = {key: _beside(folder, f"tls: {key}", value) for key, value in found["tls"].items()}
+    if "secret" in found:
+        arguments["secret"] = {name: _listed(folder, name, value) for name, value in found["secret"].items()}
+    if found.get("authorizer"):
+        arguments["authorizer"] = _beside(folder, "authorizer: rules", found["authorizer"]["rules"])
+    return arguments
+
+
+def _listed(folder: str, name: str, value: Any) -> list[str]:
+    return [_beside(folder, f"secret: {name}", one) for one in (value if isinstance(value, list) else [value])]
+
+
+def _beside(folder: str, what: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{what} names a file, as a text")
+    return os.path.join(folder, value)
+
+
+def security_of(given: Security | str | os.PathLike[str] | None) -> Security | None:
+    """What was given as `security`: settings, or the path of a file of them. UsageError for anything else."""
+    if given is None or isinstance(given, Security):
+        return given
+    if isinstance(given, str | os.PathLike) and os.fspath(given):
+        return Security.from_file(given)
+    raise UsageError("security is a replog.Security, or the path of a file of settings")

@@ -1,0 +1,138 @@
+"""What happens on a connection before it is open: TLS, handshakes, proofs; and who is known at its other end from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from replog.codec import encode
+from replog.messages import BROKER
+from replog.security.tls_words import words_of
+from replog.transport.tcp.connection import Connection, State
+from replog.transport.tcp.connections import Connections, Unwelcome
+from replog.transport.tcp.dialing import Dialer
+from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.links import LinkKey
+from replog.transport.tcp.reception import REFUSE_AFTER_MS, Reception
+
+__all__ = ["Opening"]
+
+
+class _Process(Protocol):
+    """What is known of this process: "" until its cluster is; a client learns that from the first answer."""
+
+    cluster_id: str
+    limits: TcpLimits
+
+
+class Opening:
+    """Of one transport. `came(broker, connection)` is told of each broker that has dialed, before it is let in."""
+
+    def __init__(
+        self,
+        process: _Process,
+        reception: Reception,
+        connections: Connections,
+        dialer: Dialer,
+        *,
+        came: Callable[[int, Connection], Any],
+        now_ms: Callable[[], int],
+        on_event: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._process = process
+        self._reception = reception
+        self._connections = connections
+        self._dialer = dialer
+        self._came = came
+        self._now_ms = now_ms
+        self._on_event = on_event
+        self._serial = 0
+        self.peers: dict[int, Connection] = {}
+        """Clients that have connected, by number."""
+
+    def heard(self, connection: Connection, message: Any) -> None:
+        """A whole frame on a connection that is not open yet. Raises CodecError or Unwelcome if it will never be."""
+        if connection.dialed:
+            self._greeted(connection, message)
+        else:
+            self._introduced(connection, message)
+
+    def ended(self, connection: Connection) -> None:
+        """It is closed."""
+        self._reception.ended(connection)
+        if type(connection.peer) is tuple and connection.link is None:
+            del self.peers[connection.peer[1]]
+
+    def begin(self, connection: Connection) -> None:
+        """Both kernels are connected: nothing is said before TLS, where that is used."""
+        try:
+            loaded = self._reception.tls_of(connection)
+            if loaded is not None:
+                self._connections.secure(connection, loaded)
+                return
+        except OSError as problem:  # it is gone already
+            self._connections.end(connection, words_of(problem))
+            return
+        self.secured(connection, "")
+
+    def secured(self, connection: Connection, failure: str) -> None:
+        """What is said from now on is encrypted; or why it will not be."""
+        if failure and connection.dialed:
+            self._connections.end(connection, failure)
+        elif failure:
+            self._reception.failed(connection, failure)
+            self._connections.leave(connection)
+        elif connection.dialed:
+            self._say(connection, self._reception.greet(connection, self._process.cluster_id))
+            self._connections.write(connection, self._now_ms())
+
+    def _say(self, connection: Connection, message: Any) -> None:
+        (frame,) = encode(message)
+        self._connections.send(connection, [bytes(frame)], len(frame))
+
+    def _introduced(self, connection: Connection, message: Any) -> None:
+        """A frame on a connection that was accepted and is not open yet."""
+        now_ms = self._now_ms()
+        verdict = self._reception.judge(connection, message, self._process.cluster_id)
+        if verdict.later:
+            if not self._reception.may_wait(connection):
+                raise Unwelcome("too many of its address have not proven who they are")
+            self._connections.refuse_later(connection, b"".join(map(bytes, encode(verdict.answer))), now_ms + REFUSE_AFTER_MS)
+            return
+        self._say(connection, verdict.answer)
+        answer, said = verdict.answer, verdict.said
+        if answer.error:
+            connection.state = State.LEAVING
+            self._on_event("peer_refused", {"from": connection.name, "error": answer.error, "reason": answer.message})
+        elif said is not None:
+            connection.lane = said.lane
+            if said.role != BROKER:
+                self._serial += 1
+                self.peers[self._serial] = connection
+                connection.peer = ("peer", self._serial)
+            else:
+                connection.peer = connection.peer_id = said.broker_id
+                self._came(said.broker_id, connection)
+                connection.link = self._dialer.link(LinkKey(connection.local, said.broker_id, said.lane))
+            self._open(connection, now_ms)
+
+    def _greeted(self, connection: Connection, answer: Any) -> None:
+        """A frame on a connection that was dialed and is not open yet."""
+        further = self._reception.heard(connection, answer, self._process.cluster_id)
+        if further is not None:
+            self._say(connection, further)
+            return
+        if not self._process.cluster_id:
+            self._process.cluster_id = answer.cluster_id
+        connection.peer_id = answer.broker_id
+        connection.peer = connection.link.key.target
+        self._open(connection, self._now_ms())
+
+    def _open(self, connection: Connection, now_ms: int) -> None:
+        connection.state = State.OPEN
+        connection.heard_ms = now_ms
+        connection.incoming.frame_bytes_max = self._process.limits.frame_bytes_max
+        if connection.link is not None:
+            self._dialer.opened(connection)
+        self._connections.look(connection)
+        self._on_event("peer_connected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane})

@@ -1,0 +1,146 @@
+"""Clusters whose connections are protected: brokers find each other, clients are let in by what they prove, and commands too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.authorities import BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET, tls_of
+
+import replog
+from replog.errors import Unavailable, UsageError
+from replog.testing.eventually import eventually
+
+pytestmark = pytest.mark.processes
+
+QUICK = {"session_ms": 3_000, "heartbeat_ms": 300}
+ADMIN_SECRET = b"of who may change" * 3
+
+
+def secret_file(folder: Path, name: str, secret: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(secret + b"\n")
+    path.chmod(0o600)
+    return path
+
+
+def settings(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def brokers(stack: ExitStack, folder: Path, security: dict[int, Path]) -> list[replog.BrokerProcess]:
+    """One process each."""
+    made = [
+        replog.BrokerProcess(n, data=folder / f"b{n}", store=f"file://{folder}/store.db", config=QUICK, security=path)
+        for n, path in security.items()
+    ]
+    return [stack.enter_context(one) for one in made]
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> dict[str, Path]:
+    """Files of settings: of brokers, and of clients."""
+    for name, secret in (("broker", BROKER_SECRET), ("client", CLIENT_SECRET), ("admin", ADMIN_SECRET), ("other", OTHER_SECRET)):
+        secret_file(tmp_path, f"{name}.secret", secret)
+    texts = {
+        "broker": "[secret]\nbroker='broker.secret'\nclient='client.secret'\nadmin='admin.secret'\n",
+        "client": "[secret]\nclient='client.secret'\n",
+        "admin": "[secret]\nadmin='admin.secret'\n",
+        "other": "[secret]\nclient='other.secret'\n",
+    }
+    return {name: settings(tmp_path, name, text) for name, text in texts.items()}
+
+
+def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "replog", *words], capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
+    )
+
+
+def test_three_brokers_and_clients_with_secrets(tmp_path: Path, secrets: dict[str, Path]) -> None:
+    with ExitStack() as stack:
+        running = brokers(stack, tmp_path, dict.fromkeys((1, 2, 3), secrets["broker"]))
+        endpoints = ",".join(one.endpoint for one in running)
+        done = command("topic", "create", "t", "-b", endpoints, "--security", str(secrets["admin"]))
+        assert (done.returncode, done.stderr) == (0, "")
+        with replog.connect(endpoints, security=secrets["client"]) as client:
+            eventually(lambda: set(client.describe("t").partitions[0].isr) == {1, 2, 3})
+            client.append("t", 0, ["one"])
+            running[client.leader("t", 0) - 1].kill()
+            client.append("t", 0, ["two"])
+            assert [record.text() for record in client.read("t")] == ["one", "two"]
+        done = command("read", "t", "-b", endpoints, REPLOG_SECURITY=str(secrets["client"]))
+        assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
+        with replog.connect(endpoints, security=secrets["other"]) as client:
+            with pytest.raises(Unavailable, match="have not proven who you are") as caught:
+                client.topics(timeout_s=5)
+            assert any(one.endpoint in str(caught.value) for one in running)
+        lines = [line for one in running for line in one.last_lines]
+        assert any("authentication failed" in line and "WARNING" in line for line in lines)
+        said = "\n".join([*lines, *(Path(f"/proc/{one.pid}/cmdline").read_text() for one in running if one.is_running)])
+        assert "--security" in said
+        assert not any(secret.decode() in said for secret in (BROKER_SECRET, CLIENT_SECRET, ADMIN_SECRET, OTHER_SECRET))
+
+
+def test_three_brokers_with_certificates_beyond_loopback(tmp_path: Path) -> None:
+    folder = tmp_path / "authority"
+    names = {"broker/1", "broker/2", "broker/3", "client/a", "admin/b"}
+    files = {}
+    for name in sorted(names):
+        tls = tls_of(folder, name)
+        text = f"[tls]\nauthority='{tls.authority}'\ncertificate='{tls.certificate}'\nkey='{tls.key}'\n"
+        files[name] = settings(tmp_path, name.replace("/", "-"), text)
+    with ExitStack() as stack:
+        running = brokers(stack, tmp_path, {n: files[f"broker/{n}"] for n in (1, 2, 3)})
+        endpoints = [one.endpoint for one in running]
+        with replog.connect(endpoints, security=files["admin/b"]) as admin:
+            admin.create_topic("t", partitions=2, replication_factor=3)
+        with replog.connect(endpoints, security=files["client/a"]) as client:
+            eventually(lambda: all(set(p.isr) == {1, 2, 3} for p in client.describe("t").partitions))
+            payload = [os.urandom(10_000) for _ in range(300)]
+            client.append("t", 0, payload)
+            assert [record.value for record in client.read("t", partitions=[0])] == payload
+        with replog.connect(endpoints) as client, pytest.raises(Unavailable):
+            client.topics(timeout_s=2)
+    with replog.Broker(1, listen="tcp://0.0.0.0:0", data=None, store=f"file://{tmp_path}/s.db", security=files["broker/1"]) as one:
+        assert one.endpoint.startswith("tcp://0.0.0.0:")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1", "example.org", "0", "127.1", "localhost.localdomain"])
+def test_beyond_loopback_nobody_listens_without_tls(tmp_path: Path, host: str) -> None:
+    secret = replog.Security(secret={"broker": BROKER_SECRET})
+    for security in (None, secret):
+        one = replog.Broker(1, listen=f"tcp://{host}:0", data=None, store=f"file://{tmp_path}/s.db", security=security)
+        with pytest.raises(UsageError, match="insecure=True"):
+            one.open()
+
+
+def test_an_empty_host_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="tcp://host:port"):
+        replog.Broker(1, listen="tcp://:0", data=None, store=f"file://{tmp_path}/s.db").open()
+
+
+def test_listening_insecurely_is_told_at_every_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        with replog.Broker(1, listen="tcp://0.0.0.0:0", data=tmp_path / "b", store=f"file://{tmp_path}/s.db", insecure=True):
+            pass
+    told = [record for record in caplog.records if record.args and record.args[0] == "listens_insecurely"]
+    assert [record.levelname for record in told] == ["WARNING", "WARNING"]
+
+
+def test_an_embedded_cluster_asks_its_clients_too() -> None:
+    security = replog.Security(secret={"client": CLIENT_SECRET})
+    with replog.Cluster(listen="tcp://127.0.0.1:0", brokers=1, security=security) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, ["a"])
+        with replog.connect(cluster.endpoints, security=security) as client:
+            assert [record.text() for record in client.read("t")] == ["a"]
+        with replog.connect(cluster.endpoints) as client, pytest.raises(Unavailable, match="have not proven"):
+            client.topics(timeout_s=4)

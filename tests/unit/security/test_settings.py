@@ -1,0 +1,158 @@
+"""Settings: what is refused, with which words, and that no secret is ever among them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import replog
+from replog.errors import UsageError
+from replog.security.settings import Security, Tls, security_of
+
+SECRET, OTHER, THIRD = b"one secret" * 4, b"two secret" * 4, b"six secret" * 4
+
+
+def file(folder: Path, name: str, data: bytes, mode: int = 0o600) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    path.chmod(mode)
+    return path
+
+
+def test_secrets_come_from_bytes_and_files(tmp_path: Path) -> None:
+    path = file(tmp_path, "s", SECRET + b"\n")
+    security = Security(secret={"broker": path, "client": [OTHER, str(file(tmp_path, "t", THIRD))]})
+    assert security.secret == {"broker": (SECRET,), "client": (OTHER, THIRD)}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610, 0o644, 0o777])
+def test_a_secret_that_others_can_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
+    path = file(tmp_path, "s", SECRET, mode)
+    with pytest.raises(UsageError, match=f"mode {mode:03o}.*chmod 600"):
+        Security(secret={"client": path})
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    for path, word in ((tmp_path, "regular"), (tmp_path / "no", "No such file"), (tmp_path / "fifo", "regular"), ("a\0b", "null")):
+        with pytest.raises(UsageError, match=word):
+            Security(secret={"client": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "neither tls nor a secret"),
+        ({"secret": [SECRET]}, "mapping of roles"),
+        ({"secret": {"king": SECRET}}, "'king' is nobody"),
+        ({"secret": {"broker/1": SECRET}}, "'broker/1' is nobody"),
+        ({"secret": {"client/": SECRET}}, "'client/' is nobody"),
+        ({"secret": {"client/a b": SECRET}}, "is nobody"),
+        ({"secret": {"client": []}}, "client has none"),
+        ({"secret": {"client": SECRET[:31]}}, "31 bytes; allowed are 32"),
+        ({"secret": {"client": b"x" * 4097}}, "4097 bytes"),
+        ({"secret": {"client": 7}}, "bytes, or the path"),
+        ({"secret": {"client": SECRET, "broker": [OTHER, SECRET]}}, "client and broker have the same"),
+        ({"tls": {"certificate": "a"}}, "tls has authority"),
+        ({"tls": {"authority": "a", "certificate": "b"}}, "belong together"),
+        ({"tls": {"authority": ""}}, "authority is ''"),
+        ({"tls": {"authority": "a", "sort": "b"}}, "sort"),
+        ({"tls": "a"}, "'a'"),
+        ({"secret": {"client": SECRET}, "authorizer": 7}, "authorizer is 7"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words_without_secrets(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        Security(**arguments)
+    assert SECRET[:8].decode() not in str(caught.value)
+
+
+def test_no_secret_is_shown() -> None:
+    security = Security(secret={"client": [SECRET, OTHER], "broker": THIRD})
+    shown = f"{security!r} {security}"
+    assert "broker, client" in shown
+    assert not any(each.decode() in shown or repr(each) in shown for each in (SECRET, OTHER, THIRD))
+    assert not any(each.hex() in shown for each in (SECRET, OTHER, THIRD))
+
+
+@pytest.mark.parametrize(
+    ("names", "claim"),
+    [
+        (["client"], "client"),
+        (["client", "admin"], "admin"),
+        (["client/a", "client"], "client"),
+        (["client/b", "client/a"], "client/a"),
+        (["client", "admin/z"], "admin/z"),
+        (["broker"], None),
+    ],
+)
+def test_a_client_claims_the_most_that_it_has_a_secret_for(names: list[str], claim: str | None) -> None:
+    secrets = {name: bytes([number]) * 32 for number, name in enumerate(names)}
+    assert Security(secret=secrets).claim() == claim
+
+
+def test_a_file_of_settings(tmp_path: Path) -> None:
+    for name, secret in (("b", SECRET), ("c", OTHER), ("d", THIRD)):
+        file(tmp_path, name, secret)
+    text = b"[tls]\nauthority='ca.pem'\ncertificate='x.pem'\nkey='/x.key'\n"
+    text += b"[secret]\nbroker='b'\nclient=['c','d']\n[authorizer]\nrules='r'\n"
+    path = file(tmp_path, "s.toml", text, 0o644)
+    found = Security.from_file(path)
+    assert found.tls == Tls(authority=f"{tmp_path}/ca.pem", certificate=f"{tmp_path}/x.pem", key="/x.key")
+    assert found.secret == {"broker": (SECRET,), "client": (OTHER, THIRD)}
+    assert found.authorizer == f"{tmp_path}/r"
+    assert repr(security_of(path)) == repr(security_of(str(path))) == repr(found)
+    assert security_of(found) is found
+    assert security_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[tls", "no TOML"),
+        (b"\xff", "no text"),
+        (b"[king]\na=1", "king.* is no part"),
+        (b"secret='x'", "secret.* is no part"),
+        (b"[tls]\nca='x'", "no 'ca'"),
+        (b"[tls]\nauthority=7", "names a file"),
+        (b"[secret]\nclient=7", "names a file"),
+        (b"[authorizer]\nrule='x'", "no 'rule'"),
+        (b"", "neither tls nor a secret"),
+        (b"[secret]\nclient='none'", "No such file"),
+    ],
+)
+def test_a_file_of_settings_that_is_wrong_is_named(tmp_path: Path, text: bytes, words: str) -> None:
+    path = file(tmp_path, "s.toml", text)
+    with pytest.raises(UsageError, match=words) as caught:
+        Security.from_file(path)
+    assert str(path) in str(caught.value)
+
+
+def test_settings_that_others_can_change_are_refused(tmp_path: Path) -> None:
+    file(tmp_path, "c", SECRET)
+    path = file(tmp_path, "s.toml", b"[secret]\nclient='c'", 0o664)
+    with pytest.raises(UsageError, match=r"others can change .* \(mode 664\)"):
+        Security.from_file(path)
+
+
+def test_only_settings_and_files_of_them_are_taken() -> None:
+    for given in (7, b"x", "", {"secret": {}}):
+        with pytest.raises(UsageError, match="the path of a file of settings"):
+            security_of(given)  # type: ignore[arg-type]
+
+
+def test_who_could_prove_nothing_is_told_before_it_connects(tmp_path: Path) -> None:
+    only_authority = Security(tls={"authority": "a"}, secret={"broker": SECRET})
+    with pytest.raises(UsageError, match="needs a certificate"):
+        replog.Broker(1, listen="tcp://127.0.0.1:0", data=None, store="memory://", security=only_authority)
+    with pytest.raises(UsageError, match="it has neither"):
+        replog.Broker(1, listen="tcp://127.0.0.1:0", data=None, store="memory://", security=Security(secret={"client": SECRET}))
+    with pytest.raises(UsageError, match="it has neither"):
+        replog.connect("a:1", security=only_authority)
+    with pytest.raises(UsageError, match="without listen"):
+        replog.Cluster(security=Security(secret={"client": SECRET}))
+    with pytest.raises(UsageError, match="no tls"):
+        replog.Cluster(listen="tcp://127.0.0.1:0", security=only_authority)

@@ -1,0 +1,277 @@
+"""Connections whose ends prove by a secret who they are: who is let in, and what becomes of everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from tests.authorities import BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET
+from tests.unit.transport.harness import Party, Stranger, idle, question, settle
+
+from replog import messages as m
+from replog.errors import Code
+from replog.security.proof import dialer_proof, fresh_nonce, is_listener_proof, transcript
+from replog.security.settings import Security
+from replog.testing.clock import ManualClock
+from replog.transport.tcp.reception import REFUSE_AFTER_MS, UNPROVEN_MAX
+
+Make = Callable[..., Party]
+Strange = Callable[[str], Stranger]
+
+ALL = Security(secret={"broker": BROKER_SECRET, "client": CLIENT_SECRET, "admin/anna": b"of anna alone" * 3})
+NONCE = b"n" * 32
+
+
+def of_client(secret: bytes = CLIENT_SECRET, role: str = "client") -> Security:
+    return Security(secret={role: secret})
+
+
+def challenged(one: Stranger, party: Party, **changes: Any) -> tuple[m.Handshake, m.HandshakeAnswer]:
+    """What a stranger has said, and how it was answered."""
+    said = attrs.evolve(m.Handshake("", "client", -1, -1, 1, 1, 1, NONCE), **changes)
+    one.send(said)
+    idle([party], 5)
+    answer = one.read()
+    assert isinstance(answer, m.HandshakeAnswer)
+    return said, answer
+
+
+def refused(one: Stranger, party: Party, clock: ManualClock) -> m.HandshakeAnswer:
+    """What it is told in the end, which is nothing before its time."""
+    idle([party], 5)
+    clock.advance(REFUSE_AFTER_MS - 1)
+    idle([party], 5)
+    one.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        one.socket.recv(1)
+    one.socket.settimeout(5)
+    clock.advance(1)
+    idle([party], 5)
+    answer = one.read()
+    assert isinstance(answer, m.HandshakeAnswer)
+    assert one.read() is None
+    return answer
+
+
+# ------------------------------------------------------------------------------------------------------------ who is let in
+
+
+def test_both_ends_know_the_secret(party: Make) -> None:
+    broker, client = party(3, security=ALL), party(security=of_client())
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: len(broker.messages) == 1)
+    peer = broker.items[0][0]
+    broker.say(peer, m.ListedOffsets(1, []))
+    settle([broker, client], lambda: len(client.messages) == 1)
+    assert client.transport.cluster_id == "c"
+    (connection,) = broker.transport._connections.open.values()
+    assert str(connection.identity) == "client"
+
+
+def test_brokers_know_theirs(party: Make) -> None:
+    one, two = party(1, security=ALL), party(2, security=ALL)
+    one.say(2, m.Flushed(1, 0, []))
+    two.say(1, m.Flushed(2, 0, []))
+    settle([one, two], lambda: len(one.messages) == len(two.messages) == 1)
+    assert {str(c.identity) for c in one.transport._connections.open.values()} == {"broker/2"}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "own"), [([OTHER_SECRET, CLIENT_SECRET], [CLIENT_SECRET]), ([CLIENT_SECRET], [CLIENT_SECRET, OTHER_SECRET])]
+)
+def test_a_secret_is_changed_in_steps(party: Make, accepted: list[bytes], own: list[bytes]) -> None:
+    broker, client = party(3, security=Security(secret={"client": accepted})), party(security=Security(secret={"client": own}))
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: len(broker.messages) == 1)
+
+
+def test_somebody_has_a_secret_of_its_own(party: Make) -> None:
+    broker, anna = party(3, security=ALL), party(security=of_client(b"of anna alone" * 3, "admin/anna"))
+    anna.say(broker.endpoint, question(1))
+    settle([broker, anna], lambda: len(broker.messages) == 1)
+    (connection,) = broker.transport._connections.open.values()
+    assert str(connection.identity) == "admin/anna"
+
+
+# --------------------------------------------------------------------------------------------------------- who is not let in
+
+
+def test_a_wrong_secret_fails_at_the_dialer_with_the_reason(party: Make, clock: ManualClock) -> None:
+    broker, client = party(3, security=ALL), party(security=of_client(OTHER_SECRET))
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: bool(broker.told("authentication_failed")))
+    clock.advance(REFUSE_AFTER_MS)
+    settle([broker, client], lambda: bool(client.told("dial_failed")))
+    assert "have not proven who you are" in client.told("dial_failed")[0]["reason"]
+    assert broker.messages == []
+    assert client.lost == [broker.endpoint]
+
+
+def test_unknown_names_and_wrong_proofs_are_told_the_same(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    broker, told = party(3, security=ALL), []
+    for role in ("client", "client/nobody", "admin", "admin/anna"):
+        one = stranger(broker.endpoint)
+        said, answer = challenged(one, broker, role=role)
+        assert (answer.error, len(answer.nonce), answer.proof) == (0, 32, b"")
+        one.send(attrs.evolve(said, proof=dialer_proof(OTHER_SECRET, transcript(said, answer, b""))))
+        told.append(refused(one, broker, clock))
+    assert told == [m.HandshakeAnswer(Code.CLUSTER_AUTHORIZATION_FAILED, "you have not proven who you are", "c", 3, 0)] * 4
+    assert broker.messages == []
+
+
+def test_who_brings_no_nonce_is_told_the_same(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    broker = party(3, security=ALL)
+    for nonce in (b"", b"n" * 31, b"n" * 33):
+        one = stranger(broker.endpoint)
+        one.hello(nonce=nonce)
+        assert refused(one, broker, clock).message == "you have not proven who you are"
+
+
+def test_a_proof_is_good_for_one_connection(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    broker = party(3, security=ALL)
+    first, second = stranger(broker.endpoint), stranger(broker.endpoint)
+    said, answer = challenged(first, broker)
+    proven = attrs.evolve(said, proof=dialer_proof(CLIENT_SECRET, transcript(said, answer, b"")))
+    first.send(proven)
+    idle([broker], 5)
+    last = first.read()
+    assert is_listener_proof(CLIENT_SECRET, transcript(said, answer, b""), last.proof)
+    again, other = challenged(second, broker)
+    assert again == said
+    assert other.nonce != answer.nonce
+    second.send(proven)
+    assert refused(second, broker, clock).error == Code.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_what_the_listener_says_is_no_proof_of_the_dialer(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    """The listener is dialed twice, and asked to solve its own challenge."""
+    broker = party(3, security=ALL)
+    one, two = stranger(broker.endpoint), stranger(broker.endpoint)
+    said, answer = challenged(one, broker)
+    mirrored, mirror = challenged(two, broker, nonce=answer.nonce)
+    assert mirror.proof == b""  # nobody gets a proof out of it before one was given
+    one.send(attrs.evolve(said, proof=mirror.nonce))
+    assert refused(one, broker, clock).error == Code.CLUSTER_AUTHORIZATION_FAILED
+    assert mirrored.nonce == answer.nonce
+
+
+@pytest.mark.parametrize("changes", [{"role": "admin/anna"}, {"role": "broker", "broker_id": 2, "cluster_id": "c"}])
+def test_a_secret_of_clients_makes_nobody_more(party: Make, stranger: Strange, clock: ManualClock, changes: dict[str, Any]) -> None:
+    broker = party(3, security=ALL)
+    one = stranger(broker.endpoint)
+    said, answer = challenged(one, broker, **changes)
+    one.send(attrs.evolve(said, proof=dialer_proof(CLIENT_SECRET, transcript(said, answer, b""))))
+    assert refused(one, broker, clock).error == Code.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("changes", [{"role": "admin/anna"}, {"role": "broker", "broker_id": 2}, {"lane": 2}, {"nonce": b"m" * 32}])
+def test_nobody_becomes_another_while_it_proves(party: Make, stranger: Strange, clock: ManualClock, changes: dict[str, Any]) -> None:
+    broker = party(3, security=ALL)
+    one = stranger(broker.endpoint)
+    said, answer = challenged(one, broker)
+    proof = dialer_proof(CLIENT_SECRET, transcript(said, answer, b""))
+    one.send(attrs.evolve(said, proof=proof, **changes))
+    assert refused(one, broker, clock).error == Code.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_nobody_speaks_before_it_has_proven(party: Make, stranger: Strange) -> None:
+    broker = party(3, security=ALL)
+    one = stranger(broker.endpoint)
+    challenged(one, broker)
+    one.send(question(1))
+    idle([broker], 5)
+    assert one.is_cut_off()
+    assert broker.messages == []
+
+
+def test_without_a_proof_in_time_it_ends(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    broker = party(3, security=ALL)
+    one = stranger(broker.endpoint)
+    challenged(one, broker)
+    clock.advance(broker.transport.limits.handshake_timeout_ms)
+    idle([broker], 5)
+    assert one.is_cut_off()
+
+
+# -------------------------------------------------------------------------------------------------------------- downgrades
+
+
+def test_a_dialer_with_a_secret_does_not_go_on_without_proofs(party: Make) -> None:
+    broker, client = party(3), party(security=of_client())
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: bool(client.told("dial_failed")))
+    assert "asks for no proof, and gives none" in client.told("dial_failed")[0]["reason"]
+    assert broker.messages == []
+
+
+def test_a_listener_that_asks_but_does_not_prove_is_left(party: Make, clock: ManualClock) -> None:
+    """It knows another secret, and lets everybody in."""
+    broker, client = party(3, security=ALL), party(security=of_client())
+
+    class Credulous(type(broker.transport._opening._reception)):  # type: ignore[misc]
+        def _proven(self, connection: Any, again: Any) -> Any:
+            verdict = super()._proven(connection, again)
+            return attrs.evolve(verdict, answer=attrs.evolve(verdict.answer, proof=fresh_nonce()))
+
+    broker.transport._opening._reception.__class__ = Credulous
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: bool(client.told("dial_failed")))
+    assert "has not proven that it knows the secret of client" in client.told("dial_failed")[0]["reason"]
+    assert broker.messages == []
+
+
+def test_a_dialer_without_a_secret_is_told_what_is_missing(party: Make, clock: ManualClock) -> None:
+    broker, client = party(3, security=ALL), party()
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: bool(broker.told("authentication_failed")))
+    clock.advance(REFUSE_AFTER_MS)
+    settle([broker, client], lambda: bool(client.told("dial_failed")))
+    assert "have not proven" in client.told("dial_failed")[0]["reason"]
+
+
+# ------------------------------------------------------------------------------------------------------------------ abuse
+
+
+def test_so_many_of_an_address_wait_to_be_refused(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    broker, client = party(3, security=ALL), party(security=of_client())
+    strangers = [stranger(broker.endpoint) for _ in range(UNPROVEN_MAX + 4)]
+    for one in strangers:
+        one.hello(nonce=b"")
+    idle([broker])
+    assert sum(one.is_cut_off() for one in strangers) == 4
+    client.say(broker.endpoint, question(1))  # from the same address
+    settle([broker, client], lambda: len(broker.messages) == 1)
+    clock.advance(REFUSE_AFTER_MS)
+    idle([broker], 5)
+    for one in strangers:
+        one.close()
+    idle([broker], 5)
+    late = stranger(broker.endpoint)
+    late.hello(nonce=b"")
+    assert refused(late, broker, clock).error == Code.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_of_one_address_it_is_told_once_a_minute(party: Make, stranger: Strange, clock: ManualClock) -> None:
+    broker = party(3, security=ALL)
+    for _ in range(3):
+        one = stranger(broker.endpoint)
+        one.hello(nonce=b"")
+        refused(one, broker, clock)
+    assert len(broker.told("authentication_failed")) == 1
+    clock.advance(60_000)
+    one = stranger(broker.endpoint)
+    one.hello(nonce=b"")
+    refused(one, broker, clock)
+    assert [fields["more"] for fields in broker.told("authentication_failed")] == [0, 2]
+
+
+def test_nothing_shows_a_secret(party: Make, clock: ManualClock) -> None:
+    broker, client = party(3, security=ALL), party(security=of_client(OTHER_SECRET))
+    client.say(broker.endpoint, question(1))
+    settle([broker, client], lambda: bool(broker.told("authentication_failed")))
+    clock.advance(REFUSE_AFTER_MS)
+    settle([broker, client], lambda: bool(client.told("dial_failed")))
+    said = repr((broker.events, client.events, broker.transport, client.transport, ALL))
+    assert not any(each.decode() in said for each in (BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET))
