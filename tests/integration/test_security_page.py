@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.pages import ROOT
 
+from replog.security.rules import parse_rules
 from replog.security.settings import Security
 
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -28,6 +29,14 @@ def test_what_is_typed(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*"):
         if path.suffix in (".key", ".secret"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_the_rules_that_are_shown() -> None:
+    text = next(block for block in re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) if block.startswith("[[allow]]"))
+    rules = parse_rules(text)
+    assert any(rule.allows("client/audit-7", "read", "bills.2026") for rule in rules)
+    assert not any(rule.allows("client/audit-7", "write", "bills.2026") for rule in rules)
+    assert any(rule.allows("admin/anna", "alter", None) for rule in rules)
 
 
 def test_the_settings_that_are_shown(tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ class EmbeddedBroker:
         if sessions is not None:
             sessions.start()
 
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, as far as this broker knows."""
+        found = self.broker.routing.topics.get(topic_id)
+        return None if found is None else found.topic
+
     def leave(self) -> None:
         """Have it ask to be let go; `may_leave` says when it is. It goes on as before until it is stopped."""
         self._pump.post(self.broker_id, Leave())

@@ -99,7 +99,14 @@ class EmbeddedBrokers:
             return None
         from replog.runtime.outside import Outside  # no sockets for whoever needs none
 
-        return Outside(self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id, security=self._security)
+        return Outside(
+            self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id, security=self._security,
+            topic_of=self._topic_of,
+        )  # fmt: skip
+
+    def _topic_of(self, topic_id: bytes) -> str | None:
+        found = (embedded.topic_name(topic_id) for embedded in self.running.values())
+        return next((name for name in found if name is not None), None)
 
     def _cluster_id(self) -> str:
         return next((embedded.membership.cluster_id for embedded in self.running.values()), "")

@@ -100,6 +100,7 @@ class Broker(Measured):
             on_event=tell,
             insecure=insecure,
             security=self._security,
+            topic_of=lambda topic_id: None if self._life is None else self._life.topic_name(topic_id),
         )
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
         self._workers = Workers(f"replog broker {broker_id}")

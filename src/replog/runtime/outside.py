@@ -23,6 +23,7 @@ from replog.runtime.workers import Workers
 from replog.security.settings import Security
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import Endpoint, parse_endpoint
+from replog.transport.tcp.reception import unknown
 
 __all__ = ["Outside"]
 
@@ -44,6 +45,7 @@ class Outside:
         ids: Ids,
         cluster_id: Callable[[], str],
         security: Security | None = None,
+        topic_of: Callable[[bytes], str | None] = unknown,
     ) -> None:
         """`store`: what sessions are opened from; None if the store needs no workers. UsageError for a bad `listen`."""
         if listen is not None and not parse_endpoint(listen).is_loopback:
@@ -58,7 +60,7 @@ class Outside:
         self._cluster_id = cluster_id
         self._workers = Workers("replog cluster")
         self._sessions: dict[int, StoreSessions] = {}
-        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell, security=security)
+        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell, security=security, topic_of=topic_of)
         self._loop = Loop(pump, self._transport, wait_ms_max=_WAIT_MS_MAX, ticked=self._tick)
 
     @property

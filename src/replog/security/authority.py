@@ -84,6 +84,9 @@ def _make(certificate: Path, key: Path, days: int, who: tuple[str, ...], uses: t
     except OSError as problem:
         _unmake(made)
         raise UsageError(f"{problem.filename} cannot be made: {problem.strerror}") from None
+    except subprocess.TimeoutExpired:
+        _unmake(made)
+        raise UsageError(f"openssl has not made {certificate} within {_SECONDS} s") from None
     except BaseException:
         _unmake(made)
         raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -12,13 +14,29 @@ import pytest
 from tests.authorities import BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET, tls_of
 
 import replog
-from replog.errors import Unavailable, UsageError
+from replog.errors import ClusterAuthorizationFailed, TopicAuthorizationFailed, Unavailable, UnknownTopicOrPartition, UsageError
 from replog.testing.eventually import eventually
 
 pytestmark = pytest.mark.processes
 
 QUICK = {"session_ms": 3_000, "heartbeat_ms": 300}
 ADMIN_SECRET = b"of who may change" * 3
+RULES = """
+[[allow]]
+principals = ["admin"]
+actions = ["create", "alter", "describe"]
+topics = ["*"]
+
+[[allow]]
+principals = ["client/shop"]
+actions = ["write"]
+topics = ["orders"]
+
+[[allow]]
+principals = ["client/bills"]
+actions = ["read"]
+topics = ["orders", "bills"]
+"""
 
 
 def secret_file(folder: Path, name: str, secret: bytes) -> Path:
@@ -60,7 +78,12 @@ def secrets(tmp_path: Path) -> dict[str, Path]:
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "replog", *words], capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
+        [sys.executable, "-m", "replog", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -144,3 +167,53 @@ def test_an_embedded_cluster_asks_its_clients_too() -> None:
             assert [record.text() for record in client.read("t")] == ["a"]
         with replog.connect(cluster.endpoints) as client, pytest.raises(Unavailable, match="have not proven"):
             client.topics(timeout_s=4)
+
+
+def test_roles_and_rules_of_a_whole_cluster(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    rules = settings(tmp_path, "rules", RULES)
+    ours = {"client/shop": CLIENT_SECRET, "client/bills": OTHER_SECRET, "admin": ADMIN_SECRET}
+    security = replog.Security(secret=ours, authorizer=rules)
+    with replog.Cluster(listen="tcp://127.0.0.1:0", security=security) as cluster, ExitStack() as stack:
+
+        def connected(name: str) -> replog.Client:
+            return stack.enter_context(replog.connect(cluster.endpoints, security=replog.Security(secret={name: ours[name]})))
+
+        admin, shop, bills = (connected(name) for name in ("admin", "client/shop", "client/bills"))
+        for name in ("orders", "bills"):
+            admin.create_topic(name, replication_factor=3)
+        assert admin.topics() == ["bills", "orders"]
+        assert shop.topics() == ["orders"]
+        shop.append("orders", 0, ["one"])
+        with shop.producer() as producer:
+            producer.send("orders", "two").result()
+        with pytest.raises(TopicAuthorizationFailed):
+            list(shop.read("orders"))
+        assert [record.text() for record in bills.read("orders")] == ["one", "two"]
+        with pytest.raises(TopicAuthorizationFailed):
+            bills.append("orders", 0, ["no"])
+        with pytest.raises(UnknownTopicOrPartition):
+            shop.append("bills", 0, ["hidden"], timeout_s=5)
+        with pytest.raises(ClusterAuthorizationFailed, match="needs the role admin; you are client/shop"):
+            shop.create_topic("mine")
+        with pytest.raises(TopicAuthorizationFailed, match="admin may not delete topic 'orders'"):
+            admin.delete_topic("orders")
+        admin.alter_topic("bills", min_isr=2)
+        rules.write_text(RULES.replace('"client/bills"]', '"client/bills", "client/shop"]'))
+        eventually(lambda: _reads(shop), 30)
+    lines = [record.getMessage() for record in caplog.records if record.name == "replog.audit"]
+    found = [re.sub(r" address=\S+", "", line) for line in lines]
+    assert found == [
+        "principal=admin action=create_topic topic=orders outcome=ok",
+        "principal=admin action=create_topic topic=bills outcome=ok",
+        "principal=client/shop action=create_topic topic=mine outcome=ClusterAuthorizationFailed",
+        "principal=admin action=delete_topic topic=orders outcome=TopicAuthorizationFailed",
+        "principal=admin action=alter_topic topic=bills outcome=ok",
+    ]
+
+
+def _reads(client: replog.Client) -> bool:
+    try:
+        return [record.text() for record in client.read("orders")] == ["one", "two"]
+    except TopicAuthorizationFailed:
+        return False

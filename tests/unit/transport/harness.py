@@ -49,6 +49,7 @@ class Party:
         serve: bool = True,
         jitter: Callable[[], float] = lambda: 0.0,
         security: Security | None = None,
+        topic_of: Callable[[bytes], str | None] = lambda _: None,
     ) -> None:
         self.items: list[tuple[Address, Any]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -61,6 +62,7 @@ class Party:
             on_event=lambda name, fields: self.events.append((name, fields)),
             jitter=jitter,
             security=security,
+            topic_of=topic_of,
         )
         self.address: Address = "client" if broker_id < 0 else broker_id
         self.transport.listen(self.address, self.receive)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
 from tests.authorities import BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET
-from tests.unit.transport.harness import Party, Stranger, idle, question, settle
+from tests.unit.transport.harness import P0, Party, Stranger, idle, question, settle
 
 from replog import messages as m
+from replog.config import TopicConfig
 from replog.errors import Code
+from replog.model import PartitionId
 from replog.security.proof import dialer_proof, fresh_nonce, is_listener_proof, transcript
 from replog.security.settings import Security
 from replog.testing.clock import ManualClock
@@ -229,6 +232,52 @@ def test_a_dialer_without_a_secret_is_told_what_is_missing(party: Make, clock: M
     clock.advance(REFUSE_AFTER_MS)
     settle([broker, client], lambda: bool(client.told("dial_failed")))
     assert "have not proven" in client.told("dial_failed")[0]["reason"]
+
+
+# ------------------------------------------------------------------------------------------------------- what is let through
+
+
+def test_a_wish_is_answered_before_an_actor_sees_it(party: Make, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    broker, client = party(3, security=ALL), party(security=of_client())
+    anna = party(security=of_client(b"of anna alone" * 3, "admin/anna"))
+    client.say(broker.endpoint, m.Admin(1, "delete_topic", {"name": "t"}))
+    settle([broker, client], lambda: len(client.messages) == 1)
+    assert client.messages[0].error == Code.CLUSTER_AUTHORIZATION_FAILED
+    assert broker.messages == []
+    for number in (2, 3):
+        anna.say(broker.endpoint, m.Admin(number, "delete_topic", {"name": "t"}))
+    settle([broker, anna], lambda: len(broker.messages) == 2)
+    broker.say(broker.items[0][0], m.AdminAnswer(2, 0))
+    settle([broker, anna], lambda: len(anna.messages) == 1)
+    anna.transport.close()
+    settle([broker], lambda: broker.open == 1)
+    lines = [record.getMessage().partition("action=")[2] for record in caplog.records]
+    outcomes = ("ClusterAuthorizationFailed", "ok", "unknown")
+    assert lines == [f"delete_topic topic=t outcome={outcome}" for outcome in outcomes]
+
+
+def test_what_is_denied_is_answered_and_what_is_hidden_is_not_told(party: Make) -> None:
+    rules = Security(secret=ALL.secret, authorizer=lambda principal, action, topic: topic == "seen")
+    broker = party(3, security=rules, topic_of=lambda topic_id: "seen" if topic_id == P0.topic_id else "hidden")
+    client = party(security=of_client())
+    other = PartitionId(b"h" * 16, 0, 0)
+    for number, partition in ((1, P0), (2, other)):
+        client.say(broker.endpoint, m.ListOffsets(number, [m.ListOffsetsEntry(partition, 0, -1)]))
+    settle([broker, client], lambda: len(client.messages) == len(broker.messages) == 1)
+    assert broker.messages[0].request == 1
+    assert client.messages == [m.ListedOffsets(2, [m.ListedOffset(other, Code.TOPIC_AUTHORIZATION_FAILED)])]
+    topics = [m.TopicView(name, name.encode() * 4, TopicConfig(), ()) for name in ("seen", "hide")]
+    broker.say(broker.items[0][0], m.ClusterView(1, 1, -1, 3, [], topics))
+    settle([broker, client], lambda: len(client.messages) == 2)
+    assert [topic.topic for topic in client.messages[1].topics] == ["seen"]
+
+
+def test_brokers_are_not_asked_what_they_may(party: Make) -> None:
+    rules = Security(secret=ALL.secret, authorizer=lambda *_: False)
+    one, two = party(1, security=rules), party(2, security=rules)
+    one.say(2, m.Flushed(1, 0, []))
+    settle([one, two], lambda: len(two.messages) == 1)
 
 
 # ------------------------------------------------------------------------------------------------------------------ abuse

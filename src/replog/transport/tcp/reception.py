@@ -22,9 +22,10 @@ from replog.transport.tcp.connections import Unwelcome
 from replog.transport.tcp.handshake import check_answer, greeting, judge
 
 if TYPE_CHECKING:
+    from replog.security.door import Door
     from replog.security.settings import Security
 
-__all__ = ["REFUSE_AFTER_MS", "UNPROVEN_MAX", "Reception", "Verdict"]
+__all__ = ["REFUSE_AFTER_MS", "UNPROVEN_MAX", "Reception", "Verdict", "door_of", "unknown"]
 
 REFUSE_AFTER_MS: Final = 1_000
 UNPROVEN_MAX: Final = 16
@@ -33,6 +34,20 @@ _TELL_MS: Final = 60_000
 """Of one address it is told so often that it has not proven who it is."""
 _TOLD_MAX: Final = 1_000
 _UNPROVEN: Final = "you have not proven who you are"
+
+
+def unknown(topic_id: bytes) -> str | None:
+    """No topic is known."""
+    return None
+
+
+def door_of(security: Security | None, topic_of: Callable[[bytes], str | None]) -> Door | None:
+    """What looks at the messages of those who were let in; None without security."""
+    if security is None:
+        return None
+    from replog.security.door import Door  # nothing of it for whoever uses none
+
+    return Door(security, topic_of)
 
 
 @frozen

@@ -26,7 +26,7 @@ from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
 from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
-from replog.transport.tcp.reception import Reception
+from replog.transport.tcp.reception import Reception, door_of, unknown
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
 
@@ -77,15 +77,17 @@ class TcpTransport(Transport):
         on_event: Callable[[str, dict[str, Any]], None] = quiet,
         insecure: bool = False,
         security: Security | None = None,
+        topic_of: Callable[[bytes], str | None] = unknown,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """`endpoint_of` says where a broker is reached; `jitter` is uniform in [0, 1); `security`: who has to prove what, and how;
-        `insecure` allows `serve` beyond loopback without TLS.
+        `insecure` allows `serve` beyond loopback without TLS; `topic_of(id)` is the name of a topic, where rules are about names.
 
         Raises UsageError if role and id do not fit together, or a file of `security` cannot be used.
         """
         if role not in (BROKER, CLIENT) or (role == CLIENT) != (broker_id < 0):
             raise UsageError(f"role {role!r} with broker id {broker_id}; a broker has an id of at least 0, a client has -1")
+        door = door_of(security, topic_of) if role == BROKER else None
         reception = Reception(role, security, now_ms=now_ms, on_event=on_event)
         self.role = role
         self.broker_id = broker_id
@@ -101,6 +103,7 @@ class TcpTransport(Transport):
         self._on_event = on_event
         self._insecure = insecure
         self._encrypted = security is not None and security.tls is not None
+        self._door = door
         self._receivers: dict[Address, Callable[[Address, Any], None]] = {}
         self._whereabouts = Whereabouts(endpoint_of)
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
@@ -194,6 +197,8 @@ class TcpTransport(Transport):
             if connection is None:
                 drop(message)
             else:
+                if self._door is not None and connection.identity is not None:
+                    message = self._door.leave(connection.identity, to, message)
                 self._send_on(connection, message, 0)
         else:
             lane = lane_of(message, self.role)
@@ -459,12 +464,21 @@ class TcpTransport(Transport):
         problem = refusal(message, route, peer=connection.peer_id, role=self.role)
         if problem is not None:
             raise CodecError(problem)
+        if self._door is not None and connection.peer_id < 0:
+            assert connection.identity is not None
+            message, answers = self._door.enter(connection.identity, connection.name, connection.peer, message)
+            for answer in answers:
+                self._send_on(connection, answer, 0)
+            if message is None:
+                return
         to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
         self._inbox.append((to, connection.sender(route) if route else connection.peer, message))
 
     def _ended(self, connection: Connection, reason: str) -> None:
         now_ms = self._now_ms()
         self._opening.ended(connection)
+        if self._door is not None and type(connection.peer) is tuple:
+            self._door.ended(connection.peer)
         if connection.link is not None:
             self._dialer.ended(connection, reason, now_ms)
             if connection.peer is not None:  # else it was told of with the dialing

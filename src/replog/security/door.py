@@ -1,0 +1,177 @@
+"""What clients and admins may say to a broker and hear from it, looked at before any actor sees it.
+
+A wish that changes the cluster needs an admin. With an authorizer each topic is asked for as well: what is denied is answered here, and
+the rest of the message goes on. Whatever an authorizer raises means no.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from attrs import evolve
+
+from replog import messages as m
+from replog.errors import Code
+from replog.model import ACKS_NONE, Address, PartitionId
+from replog.security.audit import audit
+from replog.security.identity import Identity
+from replog.security.roles import CREATE, DESCRIBE, READ, WRITE, Wish, meant, topics_of, wish
+from replog.security.settings import Security
+
+__all__ = ["Door"]
+
+_log = logging.getLogger("replog")
+
+_PENDING_MAX: Final = 10_000
+_DENIED: Final = Code.TOPIC_AUTHORIZATION_FAILED
+
+
+class Door:
+    """Of one process that serves. `topic_of(id)` is the name of a topic, None if it is not known here (yet)."""
+
+    def __init__(self, security: Security, topic_of: Callable[[bytes], str | None]) -> None:
+        """Raises UsageError for a file of rules that cannot be used."""
+        self._topic_of = topic_of
+        self._authorizer = security.authorizer
+        if isinstance(self._authorizer, str):
+            from replog.security.rules import FileRules
+
+            self._authorizer = FileRules(self._authorizer)
+        self._raised: set[type[BaseException]] = set()
+        self._pending: dict[tuple[Address, int], tuple[Identity, str, str, str]] = {}
+        """Changes that were passed on: who asked from where, the verb, the topics."""
+        self._entries: dict[type[Any], Callable[[Identity, Any], tuple[Any, list[Any]]]] = {
+            m.Produce: self._produce,
+            m.Fetch: self._fetch,
+            m.ListOffsets: self._list_offsets,
+            m.OffsetsForLeaderEpoch: self._epochs,
+            m.Stage: self._stage,
+            m.Publish: self._publish,
+            m.Metadata: self._metadata,
+        }
+
+    def enter(self, who: Identity, address: str, peer: Address, message: Any) -> tuple[Any, list[Any]]:
+        """What of a message goes on to the broker (None: nothing), and what is answered at once."""
+        if type(message) is m.Admin:
+            return self._admin(who, address, peer, message)
+        if self._authorizer is None:
+            return message, []
+        looks = self._entries.get(type(message))
+        return looks(who, message) if looks is not None else (None, [])
+
+    def leave(self, who: Identity, peer: Address, message: Any) -> Any:
+        """What of an answer is told."""
+        if type(message) is m.AdminAnswer:
+            asked = self._pending.pop((peer, message.request), None)
+            if asked is not None:
+                audit(*asked, message.error)
+        elif type(message) is m.ClusterView and self._authorizer is not None:
+            return evolve(
+                message,
+                topics=[one for one in message.topics if self._allows(who, DESCRIBE, one.topic)],
+                missing=[one for one in message.missing if self._allows(who, DESCRIBE, one[0])],
+            )
+        return message
+
+    def ended(self, peer: Address) -> None:
+        """Nobody will hear what becomes of what it has asked for."""
+        for key in [key for key in self._pending if key[0] == peer]:
+            audit(*self._pending.pop(key), None)
+
+    def _allows(self, who: Identity, action: str, topic: str | None) -> bool:
+        assert callable(self._authorizer)
+        try:
+            return self._authorizer(str(who), action, topic) is True
+        except Exception as problem:
+            if type(problem) not in self._raised:
+                self._raised.add(type(problem))
+                _log.warning("the authorizer has raised, which denies: %s", type(problem).__name__, exc_info=True)
+            return False
+
+    # ------------------------------------------------------------------------------------------------------------- wishes
+
+    def _admin(self, who: Identity, address: str, peer: Address, asked: m.Admin) -> tuple[Any, list[Any]]:
+        needs = wish(asked.verb)
+        topics = list(self._followed(asked) if asked.verb == "followers" else topics_of(asked.arguments))
+        refusal = self._refusal(who, asked, needs, topics)
+        if needs.changes:
+            entry = who, address, asked.verb, ",".join("*" if one is None else one for one in topics)
+            if refusal is not None:
+                audit(*entry, refusal.error)
+            else:
+                self._pending[peer, asked.request] = entry
+                while len(self._pending) > _PENDING_MAX:
+                    audit(*self._pending.pop(next(iter(self._pending))), None)
+        return (asked, []) if refusal is None else (None, [refusal])
+
+    def _refusal(self, who: Identity, asked: m.Admin, needs: Wish, topics: Iterable[str | None]) -> m.AdminAnswer | None:
+        if not meant(who, needs):
+            text = f"{asked.verb!r:.80} changes the cluster, which needs the role admin; you are {who}"
+            return m.AdminAnswer(asked.request, Code.CLUSTER_AUTHORIZATION_FAILED, text)
+        for topic in topics if self._authorizer is not None else ():
+            if not self._allows(who, needs.action, topic):
+                code = Code.CLUSTER_AUTHORIZATION_FAILED if topic is None else _DENIED
+                what = "the cluster" if topic is None else f"topic {topic!r:.300}"
+                return m.AdminAnswer(asked.request, code, f"{who} may not {needs.action} {what}")
+        return None
+
+    def _followed(self, asked: m.Admin) -> Iterable[str | None]:
+        places = asked.arguments.get("partitions")
+        names: dict[str | None, None] = {}
+        for one in places if isinstance(places, list | tuple) else ():
+            try:
+                names[self._topic_of(bytes.fromhex(one[0]))] = None
+            except (TypeError, ValueError, IndexError):
+                names[None] = None
+        return names
+
+    # --------------------------------------------------------------------------------------------------------- partitions
+
+    def _code(self, who: Identity, action: str, partition: PartitionId) -> int:
+        """0, or why not. A topic that is not known here yet may be by the next try."""
+        name = self._topic_of(partition.topic_id)
+        if name is None:
+            return Code.UNKNOWN_TOPIC_ID
+        return Code.NONE if self._allows(who, action, name) else _DENIED
+
+    def _produce(self, who: Identity, asked: m.Produce) -> tuple[Any, list[Any]]:
+        codes = [self._code(who, WRITE, entry.partition) for entry in asked.entries]
+        if not any(codes):
+            return asked, []
+        denied = [m.ProducedEntry(entry.request, code) for entry, code in zip(asked.entries, codes, strict=True) if code]
+        rest = [entry for entry, code in zip(asked.entries, codes, strict=True) if not code]
+        return evolve(asked, entries=rest) if rest else None, [m.Produced(denied)] if asked.acks != ACKS_NONE else []
+
+    def _fetch(self, who: Identity, asked: m.Fetch) -> tuple[Any, list[Any]]:
+        """All of it, or nothing; and no session, in which it would not be said any more what is read."""
+        if asked.session:
+            return None, [m.Fetched(asked.request, 0, 0, Code.FETCH_SESSION_ID_NOT_FOUND, [])]
+        denied = [(entry, self._code(who, READ, entry.partition)) for entry in asked.entries]
+        errors = [m.FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, code) for entry, code in denied if code]
+        if errors:
+            return None, [m.Fetched(asked.request, 0, 0, Code.NONE, errors)]
+        return evolve(asked, session_epoch=-1), []
+
+    def _list_offsets(self, who: Identity, asked: m.ListOffsets) -> tuple[Any, list[Any]]:
+        denied = [(entry, self._code(who, DESCRIBE, entry.partition)) for entry in asked.entries]
+        errors = [m.ListedOffset(entry.partition, code) for entry, code in denied if code]
+        return (None, [m.ListedOffsets(asked.request, errors)]) if errors else (asked, [])
+
+    def _epochs(self, who: Identity, asked: m.OffsetsForLeaderEpoch) -> tuple[Any, list[Any]]:
+        denied = [(entry, self._code(who, DESCRIBE, entry.partition)) for entry in asked.entries]
+        errors = [m.EpochsResult(entry.partition, code) for entry, code in denied if code]
+        return (None, [m.Epochs(asked.request, errors)]) if errors else (asked, [])
+
+    def _stage(self, who: Identity, asked: m.Stage) -> tuple[Any, list[Any]]:
+        code = self._code(who, WRITE, asked.entry.partition)
+        return (None, [m.Published(asked.entry.request, asked.entry.partition, code)]) if code else (asked, [])
+
+    def _publish(self, who: Identity, asked: m.Publish) -> tuple[Any, list[Any]]:
+        code = self._code(who, WRITE, asked.partition)
+        return (None, [m.Published(asked.request, asked.partition, code)]) if code else (asked, [])
+
+    def _metadata(self, who: Identity, asked: m.Metadata) -> tuple[Any, list[Any]]:
+        """Answered in full each time: what an earlier answer has hidden is not known. Nobody seeks what it may not make."""
+        return evolve(asked, since=-1, sought=[name for name in asked.sought if self._allows(who, CREATE, name)]), []

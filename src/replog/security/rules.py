@@ -1,0 +1,126 @@
+"""An authorizer out of a file: which principals may do what with which topics. What no rule allows is denied.
+
+The file is looked at again once a second at most. One that is broken changes nothing: the rules of before stay, and it is logged.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import re
+import time
+import tomllib
+from collections.abc import Callable
+from typing import Any, Final
+
+from attrs import frozen
+
+from replog.errors import UsageError
+from replog.security.private import read_settings
+from replog.security.roles import ACTIONS, DESCRIBE
+
+__all__ = ["FileRules", "parse_rules"]
+
+_log = logging.getLogger("replog")
+
+_LOOK_S: Final = 1.0
+_KNOWN_MAX: Final = 100_000
+"""Answers that are remembered until the file changes."""
+_KEYS: Final = ("principals", "actions", "topics")
+
+
+@frozen
+class _Rule:
+    principals: re.Pattern[str]
+    actions: frozenset[str]
+    topics: re.Pattern[str]
+    everywhere: bool
+    """Whether it is about the cluster as well."""
+
+    def allows(self, principal: str, action: str, topic: str | None) -> bool:
+        if action not in self.actions or not self.principals.fullmatch(principal):
+            return False
+        return self.everywhere if topic is None else self.topics.fullmatch(topic) is not None
+
+
+def parse_rules(text: str) -> list[_Rule]:
+    """Rules from TOML: [[allow]] with principals, actions and topics, lists of patterns. UsageError says what is wrong with which one."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise UsageError(f"no TOML: {problem}") from None
+    rules = found.pop("allow", [])
+    if found or not isinstance(rules, list):
+        raise UsageError(f"{next(iter(found), 'allow')!r} is no part of it; rules are written [[allow]]")
+    return [_rule(number, rule) for number, rule in enumerate(rules, 1)]
+
+
+def _rule(number: int, rule: Any) -> _Rule:
+    lists = {}
+    for key in _KEYS:
+        value = rule.get(key) if isinstance(rule, dict) else None
+        if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
+            raise UsageError(f"rule {number}: {key} is a list of texts, not {value!r:.100}")
+        lists[key] = value
+    if set(rule) - set(_KEYS):
+        raise UsageError(f"rule {number} has {sorted(set(rule) - set(_KEYS))[0]!r}; it has {', '.join(_KEYS)}")
+    actions = set(lists["actions"])
+    if actions - {*ACTIONS, "*"}:
+        raise UsageError(f"rule {number}: there is no action {sorted(actions - {*ACTIONS, '*'})[0]!r}; there are {', '.join(ACTIONS)}, *")
+    allowed = frozenset(ACTIONS) if "*" in actions else frozenset({*actions, DESCRIBE})  # to use it is to see it
+    return _Rule(_pattern(lists["principals"]), allowed, _pattern(lists["topics"]), "*" in lists["topics"])
+
+
+def _pattern(some: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(one) for one in some))
+
+
+class FileRules:
+    """`allow(principal, action, topic)` by the rules in a file. UsageError if it cannot be read at first."""
+
+    def __init__(self, path: str, *, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._now_s = now_s
+        self._looks: object = self._look()
+        self._rules = self._read()
+        self._known: dict[tuple[str, str, str | None], bool] = {}
+        self._look_s = now_s() + _LOOK_S
+
+    def __call__(self, principal: str, action: str, topic: str | None) -> bool:
+        """Whether a rule allows it."""
+        if self._now_s() >= self._look_s:
+            self._look_again()
+        asked = principal, action, topic
+        found = self._known.get(asked)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = self._known[asked] = any(rule.allows(*asked) for rule in self._rules)
+        return found
+
+    def _look_again(self) -> None:
+        self._look_s = self._now_s() + _LOOK_S
+        looks = self._look()
+        if looks == self._looks:
+            return
+        self._looks = looks
+        try:
+            self._rules = self._read()
+            self._known.clear()
+            _log.info("the rules in %s are used from now on", self._path)
+        except UsageError as problem:
+            _log.warning("rules that have changed are not used, those of before are: %s", problem)
+
+    def _look(self) -> object:
+        try:
+            found = os.stat(self._path)
+        except OSError as problem:
+            return problem.errno
+        return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
+
+    def _read(self) -> list[_Rule]:
+        try:
+            return parse_rules(read_settings(self._path))
+        except UsageError as problem:
+            raise UsageError(f"{self._path}: {problem}") from None

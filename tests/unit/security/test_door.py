@@ -1,0 +1,281 @@
+"""What clients and admins may say: every message, every wish, every action."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from tests.unit.samples import messages
+
+from replog import messages as m
+from replog.broker.followers import FOLLOWERS
+from replog.codec import MESSAGE_TYPES
+from replog.config import TopicConfig
+from replog.controller.admin import VERBS
+from replog.errors import Code
+from replog.model import PartitionId
+from replog.security.door import Door
+from replog.security.identity import Identity
+from replog.security.roles import ACTIONS, WISHES, topics_of, wish
+from replog.security.settings import Security
+from replog.transport.tcp.admission import refusal
+
+CLIENT, ADMIN = Identity("client", "c"), Identity("admin", "a")
+PEER = ("peer", 1)
+SECRET = {"client": b"s" * 32}
+NAMES = {b"a" * 16: "allowed", b"d" * 16: "denied"}
+HERE, THERE, NOWHERE = (PartitionId(letter * 16, 0, 0) for letter in (b"a", b"d", b"n"))
+UNKNOWN, DENIED = Code.UNKNOWN_TOPIC_ID, Code.TOPIC_AUTHORIZATION_FAILED
+
+
+def door(allow: Callable[[str, str, str | None], bool] | None = None) -> Door:
+    return Door(Security(secret=SECRET, authorizer=allow), NAMES.get)
+
+
+def only_allowed(principal: str, action: str, topic: str | None) -> bool:
+    return topic == "allowed"
+
+
+def enter(one: Door, message: Any, who: Identity = CLIENT) -> tuple[Any, list[Any]]:
+    return one.enter(who, "127.0.0.1:1", PEER, message)
+
+
+# ----------------------------------------------------------------------------------------------------------- every message
+
+
+SAMPLES = {type(each): each for each in messages().values() if type(each) in MESSAGE_TYPES.values()}
+TO_THE_ACTOR, ENDS = "goes on", "the connection ends"
+OF_A_CLIENT = {  # what becomes of each message of a client
+    m.Produce: TO_THE_ACTOR, m.Fetch: TO_THE_ACTOR, m.ListOffsets: TO_THE_ACTOR, m.OffsetsForLeaderEpoch: TO_THE_ACTOR,
+    m.Stage: TO_THE_ACTOR, m.Publish: TO_THE_ACTOR, m.Metadata: TO_THE_ACTOR, m.Admin: TO_THE_ACTOR,
+    m.Produced: ENDS, m.Fetched: ENDS, m.Flushed: ENDS, m.ListedOffsets: ENDS, m.Epochs: ENDS, m.ClusterView: ENDS, m.UpdateMetadata: ENDS,
+    m.LeaderAndIsr: ENDS, m.LeaderAndIsrAnswer: ENDS, m.StopReplica: ENDS, m.StopReplicaAnswer: ENDS, m.Heartbeat: ENDS, m.AlterIsr: ENDS,
+    m.AlterIsrAnswer: ENDS, m.ReplicasFailed: ENDS, m.ReplicaStates: ENDS, m.ReplicaStatesAnswer: ENDS, m.AdminAnswer: ENDS,
+    m.Handshake: ENDS, m.HandshakeAnswer: ENDS, m.ControlledShutdown: ENDS, m.ControlledShutdownAnswer: ENDS, m.Published: ENDS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MESSAGE_TYPES.values(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("who", [CLIENT, ADMIN])
+def test_every_message_of_a_client_and_of_an_admin(kind: type[Any], who: Identity) -> None:
+    message = SAMPLES[kind]
+    if kind is m.Fetch:
+        assert refusal(attrs.evolve(message, replica=2), 0, peer=-1, role="broker") is not None
+        message = attrs.evolve(message, replica=-1)
+    if kind is m.Admin:
+        assert refusal(attrs.evolve(message, origin=[1, 2]), 0, peer=-1, role="broker") is not None
+        message = attrs.evolve(message, verb="explain", origin=None)
+    becomes = ENDS if refusal(message, 0, peer=-1, role="broker") is not None else TO_THE_ACTOR
+    assert becomes == OF_A_CLIENT[kind]
+    assert all(refusal(message, route, peer=-1, role="broker") is not None for route in (1, 2, 3))
+    if becomes == TO_THE_ACTOR:
+        assert enter(door(), message, who) == (message, [])
+        passed, _ = enter(door(lambda *_: False), message, who)
+        assert passed is None or (kind is m.Metadata and passed.sought == []) or (kind is m.Produce and not passed.entries)
+
+
+def test_an_authorizer_is_asked_about_every_message_that_goes_on() -> None:
+    assert {*door()._entries, m.Admin} == {kind for kind, becomes in OF_A_CLIENT.items() if becomes == TO_THE_ACTOR}
+    assert enter(door(only_allowed), m.Heartbeat(1, 1, 1, 1)) == (None, [])
+
+
+# -------------------------------------------------------------------------------------------------------------- every wish
+
+
+def test_every_wish_has_a_row() -> None:
+    assert set(WISHES) == {*VERBS, FOLLOWERS}
+    assert {one.action for one in WISHES.values()} <= set(ACTIONS)
+
+
+@pytest.mark.parametrize("verb", [*WISHES, "made of later"])
+def test_a_change_needs_an_admin(verb: str) -> None:
+    asked = m.Admin(7, verb, {"name": "t"})
+    assert enter(door(), asked, ADMIN) == (asked, [])
+    passed, answers = enter(door(), asked, CLIENT)
+    if not wish(verb).changes:
+        assert (passed, answers) == (asked, [])
+        return
+    assert passed is None
+    (answer,) = answers
+    assert (answer.request, answer.error) == (7, Code.CLUSTER_AUTHORIZATION_FAILED)
+    assert "needs the role admin; you are client/c" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "code"),
+    [
+        ("delete_topic", {"name": "allowed"}, 0),
+        ("delete_topic", {"name": "denied"}, DENIED),
+        ("alter_topic", {}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("alter_topic", {"name": ["allowed"]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("drain", {"broker": 1}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("elect", {"partitions": None}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("elect", {"partitions": [["allowed", 0], ["allowed", 1]]}, 0),
+        ("reassign", {"partitions": [["allowed", 0, [1]], ["denied", 1, [2]]]}, DENIED),
+        ("reassign", {"partitions": [["allowed", 0, [1]], 7]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("explain", {"name": "denied", "partition": 0}, DENIED),
+        ("list_reassignments", {}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("followers", {"partitions": [["61" * 16, 0, 0]]}, 0),
+        ("followers", {"partitions": [["61" * 16, 0, 0], ["64" * 16, 0, 0]]}, DENIED),
+        ("followers", {"partitions": [["6e" * 16, 0, 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("followers", {"partitions": [["no hex", 0, 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("followers", {"partitions": [7]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+def test_an_authorizer_is_asked_about_every_topic_of_a_wish(verb: str, arguments: dict[str, Any], code: int) -> None:
+    asked = m.Admin(7, verb, arguments)
+    passed, answers = enter(door(only_allowed), asked, ADMIN)
+    assert [answer.error for answer in answers] == ([code] if code else [])
+    assert passed == (None if code else asked)
+
+
+def test_the_topics_of_a_wish() -> None:
+    assert list(topics_of({"partitions": [["a", 0], ["b", 0], ["a", 1]]})) == ["a", "b"]
+    assert list(topics_of({"partitions": []})) == [None]
+
+
+# ------------------------------------------------------------------------------------------------------------------- topics
+
+
+def test_what_is_denied_of_an_append_is_answered_and_the_rest_goes_on() -> None:
+    entries = [m.ProduceEntry(number, where, b"x") for number, where in enumerate((HERE, THERE, NOWHERE, HERE))]
+    passed, answers = enter(door(only_allowed), m.Produce(-1, 5, entries))
+    assert [entry.request for entry in passed.entries] == [0, 3]
+    assert answers == [m.Produced([m.ProducedEntry(1, DENIED), m.ProducedEntry(2, UNKNOWN)])]
+    passed, answers = enter(door(only_allowed), m.Produce(0, 5, entries[1:2]))
+    assert (passed, answers) == (None, [])  # with acks=0 nobody waits
+
+
+def fetch(*where: PartitionId, session: int = 0, session_epoch: int = -1) -> m.Fetch:
+    return m.Fetch(7, -1, -1, session, session_epoch, 0, 1, 1, [m.FetchEntry(each, 3, 5, -1, 1) for each in where])
+
+
+def test_a_denied_fetch_brings_nothing() -> None:
+    passed, answers = enter(door(only_allowed), fetch(HERE, THERE, NOWHERE))
+    assert passed is None
+    assert answers == [m.Fetched(7, 0, 0, 0, [m.FetchedEntry(THERE, 3, 5, DENIED), m.FetchedEntry(NOWHERE, 3, 5, UNKNOWN)])]
+    assert enter(door(only_allowed), fetch(HERE)) == (fetch(HERE), [])
+
+
+def test_no_session_outlives_a_rule() -> None:
+    assert enter(door(only_allowed), fetch(HERE, session_epoch=0)) == (fetch(HERE, session_epoch=-1), [])
+    assert enter(door(only_allowed), fetch(session=9, session_epoch=1)) == (None, [m.Fetched(7, 0, 0, Code.FETCH_SESSION_ID_NOT_FOUND, [])])
+    assert enter(door(), fetch(session=9, session_epoch=1))[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda p: m.ListOffsets(7, [m.ListOffsetsEntry(p, 0, -1)]), lambda p, c: m.ListedOffsets(7, [m.ListedOffset(p, c)])),
+        (lambda p: m.OffsetsForLeaderEpoch(7, [m.EpochsEntry(p, 0, 0)]), lambda p, c: m.Epochs(7, [m.EpochsResult(p, c)])),
+        (lambda p: m.Stage("w", 1, "a", 0, m.ProduceEntry(7, p, b"x")), lambda p, c: m.Published(7, p, c)),
+        (lambda p: m.Publish(7, p, "w", 1, 5, [], 0), lambda p, c: m.Published(7, p, c)),
+    ],
+)
+def test_what_is_about_one_partition(ask: Callable[[PartitionId], Any], answer: Callable[[PartitionId, int], Any]) -> None:
+    assert enter(door(only_allowed), ask(HERE)) == (ask(HERE), [])
+    assert enter(door(only_allowed), ask(THERE)) == (None, [answer(THERE, DENIED)])
+    assert enter(door(only_allowed), ask(NOWHERE)) == (None, [answer(NOWHERE, UNKNOWN)])
+
+
+def test_a_topic_that_may_not_be_described_is_not_shown() -> None:
+    one = door(only_allowed)
+    passed, answers = enter(one, m.Metadata(7, 3, 12, ["allowed", "denied"]))
+    assert (passed, answers) == (m.Metadata(7, 3, -1, ["allowed"]), [])
+    shown = [m.TopicView(name, id_, TopicConfig(), ()) for id_, name in NAMES.items()]
+    view = m.ClusterView(3, 12, -1, 1, [], shown, missing=[("allowed", 5, "x"), ("denied", 5, "x")])
+    told = one.leave(CLIENT, PEER, view)
+    assert [each.topic for each in told.topics] == ["allowed"]
+    assert [each[0] for each in told.missing] == ["allowed"]
+    assert len(view.topics) == 2  # others hear the same message
+    assert door().leave(CLIENT, PEER, view) is view
+
+
+def test_each_message_asks_for_its_action() -> None:
+    asked: list[tuple[str, str, str | None]] = []
+
+    def noted(*each: Any) -> bool:
+        asked.append(each)
+        return True
+
+    one = door(noted)
+    entry = m.ProduceEntry(7, HERE, b"x")
+    for message, action in (
+        (m.Produce(-1, 5, [entry]), "write"), (m.Stage("w", 1, "a", 0, entry), "write"), (m.Publish(7, HERE, "w", 1, 5, [], 0), "write"),
+        (fetch(HERE), "read"), (m.ListOffsets(7, [m.ListOffsetsEntry(HERE, 0, -1)]), "describe"),
+        (m.Metadata(1, 1, 1, ["allowed"]), "create"),
+        (m.OffsetsForLeaderEpoch(7, [m.EpochsEntry(HERE, 0, 0)]), "describe"), (m.Admin(1, "delete_topic", {"name": "allowed"}), "delete"),
+    ):  # fmt: skip
+        enter(one, message, ADMIN)
+        assert asked.pop() == ("admin/a", action, "allowed")
+    assert asked == []
+
+
+@pytest.mark.parametrize("answer", [None, 1, "yes", [True]])
+def test_only_true_allows(answer: Any) -> None:
+    passed, _ = enter(door(lambda *_: answer), fetch(HERE))
+    assert passed is None
+
+
+def test_an_authorizer_that_raises_denies_and_is_logged_once_per_kind(caplog: pytest.LogCaptureFixture) -> None:
+    problems = [ValueError("a"), ValueError("b"), KeyError("c"), ValueError("d")]
+
+    def broken(*_: Any) -> bool:
+        raise problems.pop(0)
+
+    one = door(broken)
+    for _ in range(4):
+        passed, answers = enter(one, fetch(HERE))
+        assert passed is None
+        assert answers[0].entries[0].error == DENIED
+    assert [record.args[0] for record in caplog.records if record.args] == ["ValueError", "KeyError"]
+
+
+# -------------------------------------------------------------------------------------------------------------------- audit
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "replog.audit"]
+
+
+def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, "delete_topic", {"name": "t"}), ADMIN)
+    assert audited(caplog) == []  # it is not known yet
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0))
+    enter(one, m.Admin(2, "delete_topic", {"name": "t"}), ADMIN)
+    one.leave(ADMIN, PEER, m.AdminAnswer(2, Code.UNKNOWN_TOPIC_OR_PARTITION))
+    enter(one, m.Admin(3, "delete_topic", {"name": "t"}), CLIENT)
+    enter(one, m.Admin(4, "reassign", {"partitions": [["t", 0, [1]], ["u", 0, [1]]]}), ADMIN)
+    enter(one, m.Admin(5, "explain", {"name": "t"}), ADMIN)
+    one.ended(("peer", 2))
+    one.ended(PEER)
+    one.leave(ADMIN, PEER, m.AdminAnswer(4, 0))
+    start = "principal=admin/a address=127.0.0.1:1 action="
+    assert audited(caplog) == [
+        f"{start}delete_topic topic=t outcome=ok",
+        f"{start}delete_topic topic=t outcome=UnknownTopicOrPartition",
+        "principal=client/c address=127.0.0.1:1 action=delete_topic topic=t outcome=ClusterAuthorizationFailed",
+        f'{start}reassign topic="t,u" outcome=unknown',
+    ]
+
+
+def test_nobody_writes_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    enter(door(), m.Admin(1, "x\noutcome=ok", {"name": 'a" outcome=ok\nprincipal=admin'}), CLIENT)
+    (line,) = audited(caplog)
+    assert "\n" not in line
+    assert line.endswith(' action="x\\noutcome=ok" topic="a\\" outcome=ok\\nprincipal=admin" outcome=ClusterAuthorizationFailed')
+
+
+def test_what_waits_for_its_outcome_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    for number in range(10_003):
+        enter(one, m.Admin(number, "drain", {}), ADMIN)
+    assert len(one._pending) == 10_000
+    assert len(audited(caplog)) == 3
