@@ -27,10 +27,18 @@ class ZooKeeperServer:
     """One server process. Kill it and start it again as you like; port and data stay."""
 
     def __init__(
-        self, folder: Path, *, port: int | None = None, number: int | None = None, members: str = "", heap_mib: int = 128
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        number: int | None = None,
+        members: str = "",
+        heap_mib: int = 128,
+        jars: tuple[str, ...] = JARS,
     ) -> None:
         self.port = port or free_ports(1)[0]
         self._heap_mib = heap_mib
+        self._jars = jars
         self._folder = folder
         self._number = number
         self._members = members
@@ -65,7 +73,7 @@ class ZooKeeperServer:
             "minSessionTimeout=400\nmaxSessionTimeout=60000\nforceSync=no\n" + self._members
         )
         main = "ZooKeeperServerMain" if self._number is None else "quorum.QuorumPeerMain"
-        jars = [str(jar) for name in JARS for jar in spark_jars().glob(f"{name}-[0-9]*.jar")]
+        jars = [str(jar) for name in self._jars for jar in spark_jars().glob(f"{name}-[0-9]*.jar")]
         flags = [f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(jars)]
         with (self._folder / "log").open("a") as log:
             self._keeper = subprocess.Popen(

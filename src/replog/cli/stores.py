@@ -18,7 +18,7 @@ from replog.errors import StoreCorrupt, UsageError
 from replog.metadata.looking import Found, Look, look_at_file
 from replog.metadata.paths import ROOT, check_path, name_of, parent_of
 from replog.metadata.values import Fields
-from replog.runtime.urls import _parts, shown
+from replog.runtime.urls import ZOOKEEPER_OPTIONS, _taken, shown, zookeeper_arguments
 
 __all__ = ["get", "list_nodes"]
 
@@ -136,12 +136,13 @@ def _collected(context: Context, collect: Callable[[Look], T]) -> T:
     assert timeout_s is not None
     if "://" not in url or scheme not in ("file", "zookeeper"):
         raise UsageError(f"{shown(url)!r} cannot be looked at; known are file://PATH and zookeeper://HOSTS/CHROOT")
-    rest, _ = _parts(url, 0)
+    rest, _, options = _taken(url, 0, ZOOKEEPER_OPTIONS if scheme == "zookeeper" else ())
     if scheme == "file":
         return look_at_file(unquote(rest, errors="surrogateescape"), timeout_s, collect)
     from replog.metadata.zookeeper.looking import look_at_zookeeper
 
-    return look_at_zookeeper(rest, timeout_s, collect)
+    protected = zookeeper_arguments(url, options)
+    return look_at_zookeeper(rest, timeout_s, collect, auth=protected["auth"], tls=protected["tls"])
 
 
 def _unknown(look: Look, path: str) -> UsageError:

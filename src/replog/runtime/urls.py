@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from replog.errors import UsageError
 from replog.ports import MetadataStore
 
-__all__ = ["STORES", "open_file", "open_memory", "open_store", "open_zookeeper"]
+__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "open_file", "open_memory", "open_store", "open_zookeeper", "zookeeper_arguments"]
 
 STORES: Final = "replog.stores"
 """The group of entry points."""
@@ -77,8 +77,11 @@ def open_file(url: str, *, session_ms: int) -> MetadataStore:
 
 
 def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
-    """`zookeeper://HOST:PORT,HOST:PORT/CHROOT`. Needs the extra `zookeeper`."""
-    rest, session_ms = _parts(url, session_ms)
+    """`zookeeper://HOST:PORT,HOST:PORT/CHROOT`. Needs the extra `zookeeper`.
+
+    Behind a ?: `auth=FILE` (0600, one line USER:PASSWORD), `authority=FILE`, `certificate=FILE` and `key=FILE` for TLS, `secure=true`.
+    """
+    rest, session_ms, options = _taken(url, session_ms, ZOOKEEPER_OPTIONS)
     if not rest:
         raise UsageError(f"{url!r} names no server; write zookeeper://HOST:PORT,HOST:PORT/CHROOT")
     try:
@@ -88,7 +91,7 @@ def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
             raise
         raise UsageError(f"{shown(url)!r} needs kazoo: pip install 'replog[zookeeper]'") from error
     try:
-        return ZooKeeperStore(rest, session_ms=session_ms)
+        return ZooKeeperStore(rest, session_ms=session_ms, **zookeeper_arguments(url, options))
     except UsageError as error:
         raise UsageError(f"{shown(url)!r}: {error}") from error
 
@@ -101,23 +104,53 @@ def shown(url: str) -> str:
     return _CREDENTIALS.sub(r"\1***@", url)
 
 
+ZOOKEEPER_OPTIONS: Final = ("auth", "authority", "certificate", "key", "secure")
+
+
+def zookeeper_arguments(url: str, options: dict[str, str]) -> dict[str, Any]:
+    """What `ZooKeeperStore` takes, from files that a URL names. UsageError for what is wrong with them."""
+    from replog.security.private import read_credentials
+    from replog.security.settings import Tls
+
+    if options.get("secure", "false") not in ("true", "false"):
+        raise UsageError(f"{shown(url)!r}: secure is true or false, not {options['secure']!r}")
+    files = {key: options[key] for key in ("authority", "certificate", "key") if key in options}
+    if files and "authority" not in files:
+        raise UsageError(f"{shown(url)!r}: TLS needs an authority")
+    return {
+        "auth": ("digest", *read_credentials(options["auth"])) if "auth" in options else None,
+        "tls": Tls(**files) if files else None,
+        "secure": options.get("secure") == "true",
+    }
+
+
 def _parts(url: str, session_ms: int) -> tuple[str, int]:
     """What stands between the scheme and the query, and the session time."""
+    return _taken(url, session_ms, ())[:2]
+
+
+def _taken(url: str, session_ms: int, more: tuple[str, ...]) -> tuple[str, int, dict[str, str]]:
+    """What stands between the scheme and the query, the session time, and `more` options, as they are."""
     rest, _, query = url.partition("://")[2].partition("?")
     try:
         options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
         raise UsageError(f"{shown(url)!r}: after the ? stand NAME=VALUE pairs, not {query!r}") from error
+    known = ("session_ms", *more)
     for name, _ in options:
-        if name != "session_ms":
-            raise UsageError(f"{shown(url)!r}: a store has no option {name!r}; session_ms is the only one")
-    if len(options) > 1:
-        raise UsageError(f"{shown(url)!r}: session_ms is given {len(options)} times")
-    for _, value in options:
+        if name not in known:
+            allowed = "session_ms is the only one" if not more else f"there are {', '.join(known)}"
+            raise UsageError(f"{shown(url)!r}: a store has no option {name!r}; {allowed}")
+        times = sum(name == other for other, _ in options)
+        if times > 1:
+            raise UsageError(f"{shown(url)!r}: {name} is given {times} times")
+    found = dict(options)
+    if "session_ms" in found:
+        value = found.pop("session_ms")
         if not re.fullmatch(r"[0-9]{1,12}", value):
             raise UsageError(f"{shown(url)!r}: session_ms is a whole number of milliseconds, not {value!r}")
         session_ms = int(value)
-    return rest, session_ms
+    return rest, session_ms, found
 
 
 def _registered(scheme: str, url: str) -> Opener:

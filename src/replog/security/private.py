@@ -8,7 +8,7 @@ from typing import Final
 
 from replog.errors import UsageError
 
-__all__ = ["check_secret", "check_secret_file", "read_secret", "read_settings"]
+__all__ = ["check_secret", "check_secret_file", "read_credentials", "read_secret", "read_settings"]
 
 SECRET_BYTES_MIN: Final = 32
 """Whoever connects may try to guess a secret without being seen: 32 characters of `openssl rand -hex 32` are beyond that."""
@@ -21,6 +21,15 @@ _OTHERS_WRITE: Final = 0o022
 def read_secret(path: str) -> bytes:
     """The secret in a file, without the end of its line. UsageError if somebody else could read it, or it is too short."""
     return check_secret(_read(path, "the secret", _OTHERS, SECRET_BYTES_MAX).strip(), f"the secret in {path}")
+
+
+def read_credentials(path: str) -> tuple[str, str]:
+    """The user and the password in a file of one line, USER:PASSWORD. UsageError, which shows neither, if it is none."""
+    text = _read(path, "the credentials", _OTHERS, SECRET_BYTES_MAX).decode("utf-8", "replace").strip()
+    user, colon, password = text.partition(":")
+    if not user or not colon or not password or "\n" in text:
+        raise UsageError(f"the credentials {path!r} are no line USER:PASSWORD")
+    return user, password
 
 
 def check_secret(secret: bytes, what: str) -> bytes:

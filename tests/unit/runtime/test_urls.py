@@ -71,6 +71,14 @@ def test_file_opens_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
         ("memory://name", "has no name"),
         ("zookeeper://", "names no server"),
         ("zookeeper://localhost:1?timeout=5", "no option 'timeout'"),
+        ("zookeeper://localhost:1?secure=yes", "true or false, not 'yes'"),
+        ("zookeeper://localhost:1?secure=true", "needs auth"),
+        ("zookeeper://localhost:1?secure=true&secure=true", "given 2 times"),
+        ("zookeeper://localhost:1?key=k", "needs an authority"),
+        ("zookeeper://localhost:1?authority=a&key=k", "belong together"),
+        ("zookeeper://localhost:1?authority=/none", "No such file"),
+        ("zookeeper://localhost:1?auth=/none", "cannot be read"),
+        ("file:///tmp/x?auth=a", "no option 'auth'"),
         ("etcd://localhost:2379", "no store is registered for etcd://; known are memory://, file://PATH, zookeeper://HOSTS/CHROOT"),
         ("/var/lib/store.db", "not the URL of a store: known are memory://, file://PATH"),
         ("", "not the URL of a store"),
@@ -213,3 +221,21 @@ def test_registered_schemes_are_among_the_known_ones(register: Register) -> None
     register(("theirs", "their_store:open_theirs"), ("file", "their_store:open_nonsense"))
     with pytest.raises(UsageError, match=r"zookeeper://HOSTS/CHROOT, theirs://$"):
         open_store("unknown://x", session_ms=700)
+
+
+@pytest.mark.parametrize("text", ["", "me", "me:", ":secret-word", "me:secret-word\nmore", "\n"])
+def test_credentials_that_are_none_are_not_shown(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "auth"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(UsageError, match="no line USER:PASSWORD") as caught:
+        open_store(f"zookeeper://localhost:1?auth={path}", session_ms=9_000)
+    assert "secret-word" not in str(caught.value)
+
+
+def test_credentials_that_others_can_read_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "auth"
+    path.write_text("me:secret-word")
+    path.chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        open_store(f"zookeeper://localhost:1?auth={path}", session_ms=9_000)

@@ -15,6 +15,7 @@ import atexit
 import errno
 import logging
 import os
+import ssl
 import threading
 import time
 import weakref
@@ -39,8 +40,10 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from replog.errors import ReplogError, TimedOut, UsageError
 from replog.metadata.watches import Watches
+from replog.metadata.zookeeper.encryption import context_of, encrypted
 from replog.metadata.zookeeper.words import spoken
 from replog.ports import SessionLost, SessionState, UnknownOutcome
+from replog.security.settings import Tls
 
 __all__ = ["Connection", "meaning"]
 
@@ -62,7 +65,8 @@ class _OneSession:
     """kazoo's own threads and sockets, except that no connection is made once the session has ended, and none is kept alive
     while the owner of the session is silent."""
 
-    def __init__(self, session_ms: int) -> None:
+    def __init__(self, session_ms: int, context: ssl.SSLContext | None) -> None:
+        self._context = context
         self.kazoo = SequentialThreadingHandler()
         self.ended = False
         self.alive_at: float | None = None
@@ -77,7 +81,8 @@ class _OneSession:
         if self.ended:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the session has ended")
         self._require_owner()
-        return self.kazoo.create_connection(*args, **options)
+        plain = self.kazoo.create_connection(*args, **options)
+        return plain if self._context is None else encrypted(plain, self._context, options["hostname"])
 
     def select(self, *args: Any) -> Any:
         """Called by kazoo in each turn of its loop, last before it would tell the server that this session is alive."""
@@ -93,7 +98,9 @@ class _OneSession:
 class Connection:
     """A kazoo client for the length of one session. Opened by its constructor."""
 
-    def __init__(self, hosts: str, *, session_ms: int, timeout_s: float, credentials: tuple[str, str] | None) -> None:
+    def __init__(
+        self, hosts: str, *, session_ms: int, timeout_s: float, credentials: tuple[str, str] | None, tls: Tls | None = None
+    ) -> None:
         self.watches = Watches()
         self.acl = CREATOR_ALL_ACL if credentials else OPEN_ACL_UNSAFE
         self._hosts = hosts
@@ -104,7 +111,7 @@ class Connection:
         self._listener: Callable[[SessionState], None] | None = None
         self._stopping = threading.Lock()
         self._calling_back = threading.local()
-        self._handler = _OneSession(session_ms)
+        self._handler = _OneSession(session_ms, None if tls is None else context_of(tls))
         self.client = KazooClient(
             hosts,
             timeout=session_ms / 1_000,

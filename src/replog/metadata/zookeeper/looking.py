@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 from replog.errors import UsageError
 from replog.metadata.looking import Found, Look
-from replog.metadata.zookeeper.store import REQUEST_BYTES_MAX, _parse, _require_kazoo
+from replog.metadata.zookeeper.store import REQUEST_BYTES_MAX, _credentials, _parse, _require_kazoo
+from replog.security.settings import Tls
 
 __all__ = ["look_at_zookeeper"]
 
@@ -17,14 +18,22 @@ _SESSION_MS: Final = 10_000
 _TIMEOUT_S_MAX: Final = 1e6
 
 
-def look_at_zookeeper(hosts_and_chroot: str, timeout_s: float, collect: Callable[[Look], T]) -> T:
+def look_at_zookeeper(
+    hosts_and_chroot: str,
+    timeout_s: float,
+    collect: Callable[[Look], T],
+    *,
+    auth: tuple[str, str, str] | None = None,
+    tls: Tls | None = None,
+) -> T:
     """What `collect` finds there. Raises UsageError for a malformed address, TimedOut if no server opens a session."""
     _require_kazoo()
     from replog.metadata.zookeeper.connection import Connection
     from replog.metadata.zookeeper.nodes import Nodes
 
     hosts, chroot = _parse(hosts_and_chroot)
-    connection = Connection(hosts, session_ms=_SESSION_MS, timeout_s=min(timeout_s, _TIMEOUT_S_MAX), credentials=None)
+    limit_s = min(timeout_s, _TIMEOUT_S_MAX)
+    connection = Connection(hosts, session_ms=_SESSION_MS, timeout_s=limit_s, credentials=_credentials(auth), tls=tls)
     try:
         return collect(_Look(Nodes(connection, chroot, request_bytes_max=REQUEST_BYTES_MAX)))
     finally:

@@ -13,12 +13,15 @@ from replog.ports import SessionState
 
 if TYPE_CHECKING:
     from replog.metadata.zookeeper.connection import Connection
+    from replog.security.settings import Tls
 
 __all__ = ["ZooKeeperStore"]
 
 SCHEME: Final = "zookeeper://"
 REQUEST_BYTES_MAX: Final = 1_048_575
 """What a server takes unless its jute.maxbuffer says otherwise."""
+_READ: Final = 1
+"""The permission that changes nothing."""
 
 
 class ZooKeeperStore(TreeSession):
@@ -30,7 +33,9 @@ class ZooKeeperStore(TreeSession):
 
     `session_ms` is asked for; the server has bounds of its own (2 to 20 of its ticks). `auth=("digest", USER, PASSWORD)`
     makes every node accessible to that user alone, the chroot included if it is made here; nodes that exist keep their
-    access lists. `request_bytes_max` is the servers' jute.maxbuffer: a larger transaction is a UsageError.
+    access lists. With `secure=True` it needs such credentials, and refuses a root that anybody may change. `tls`: the files for
+    encrypted connections; the servers' certificates must name the hosts that are given here. `request_bytes_max` is the
+    servers' jute.maxbuffer: a larger transaction is a UsageError.
 
     Calls may come from any thread. Reads see everything that was committed before them, by anybody. While no server can
     be reached the session is suspended (listeners hear so, and "connected" once it is over, when every watch fires);
@@ -49,6 +54,8 @@ class ZooKeeperStore(TreeSession):
         session_ms: int = 9_000,
         timeout_s: float = 15.0,
         auth: tuple[str, str, str] | None = None,
+        tls: Tls | None = None,
+        secure: bool = False,
         request_bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         _require_kazoo()
@@ -59,17 +66,23 @@ class ZooKeeperStore(TreeSession):
         check_session_ms(session_ms)
         if not timeout_s > 0:
             raise UsageError(f"timeout_s is {timeout_s}; it must be above 0")
+        if secure and auth is None:
+            raise UsageError("secure=True needs auth: without credentials anybody could change what is stored")
         self.session_ms = session_ms
         self._options: dict[str, Any] = {
             "session_ms": session_ms,
             "timeout_s": timeout_s,
             "auth": auth,
+            "tls": tls,
+            "secure": secure,
             "request_bytes_max": request_bytes_max,
         }
-        self._connection = Connection(hosts, session_ms=session_ms, timeout_s=timeout_s, credentials=_credentials(auth))
+        self._connection = Connection(hosts, session_ms=session_ms, timeout_s=timeout_s, credentials=_credentials(auth), tls=tls)
         try:
             if chroot:
                 _make(self._connection, chroot)
+            if secure:
+                _check_closed(self._connection, chroot or "/")
             nodes = Nodes(self._connection, chroot, request_bytes_max=request_bytes_max)
             super().__init__(nodes, self._connection.session_id, f"ZooKeeperStore {hosts}{chroot}")
         except BaseException:
@@ -144,3 +157,16 @@ def _make(connection: Connection, chroot: str) -> None:
     (made,) = connection.read([lambda client: client.ensure_path_async(chroot, acl=connection.acl)])
     if isinstance(made, Exception):
         raise meaning(made, f"making the chroot {chroot}")
+
+
+def _check_closed(connection: Connection, root: str) -> None:
+    """UsageError if anybody may change the root: what is below it could then be replaced."""
+    from replog.metadata.zookeeper.connection import meaning
+
+    (found,) = connection.read([lambda client: client.get_acls_async(root)])
+    if isinstance(found, Exception):
+        raise meaning(found, f"the access list of {root}")
+    for one in found[0]:
+        if one.id.scheme == "world" and one.perms & ~_READ:
+            instead = "give it an access list, or take a chroot that is not there yet"
+            raise UsageError(f"secure=True: anybody may change {root} in ZooKeeper; {instead}")
