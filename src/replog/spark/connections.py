@@ -32,13 +32,17 @@ class Connection:
     """Each "tcp://host:port"."""
     settings: tuple[tuple[str, int], ...] = ()
     """Keys of `ClientConfig` that were given, sorted."""
+    security: str | None = None
+    """A file of security settings, at the same place on every machine; no secret travels with a plan."""
 
     @classmethod
-    def of(cls, bootstrap: str | Iterable[str], settings: Mapping[str, Any] | None = None) -> Connection:
+    def of(
+        cls, bootstrap: str | Iterable[str], settings: Mapping[str, Any] | None = None, security: str | None = None
+    ) -> Connection:
         """Checked: a comma-separated text or a list of "host:port", scheme optional. Raises UsageError naming what is wrong."""
         given = dict(settings or {})
         ClientConfig.from_mapping(given)
-        return cls(tuple(parse_bootstrap(bootstrap)), tuple(sorted(given.items())))
+        return cls(tuple(parse_bootstrap(bootstrap)), tuple(sorted(given.items())), security)
 
     def client(self) -> Client:
         """The client of this process. Nothing is opened before its first call; it is not the caller's to close."""
@@ -48,7 +52,7 @@ class Connection:
             _clients.pop(key, None)
             found = None
         if found is None:  # of two threads that come here at once, both get the client of the first
-            found = _clients.setdefault(key, connect(self.bootstrap, config=dict(self.settings)))
+            found = _clients.setdefault(key, connect(self.bootstrap, config=dict(self.settings), security=self.security))
         return found
 
     @contextmanager

@@ -26,7 +26,7 @@ from replog.spark.offsets import EARLIEST, LATEST, Bound, offsets_bound, parse_a
 
 __all__ = ["ReadOptions", "Subscription", "WriteOptions", "include_headers"]
 
-_BOTH: Final = ("includeHeaders", "replog.bootstrap.servers")
+_BOTH: Final = ("includeHeaders", "replog.bootstrap.servers", "replog.security.file")
 _BATCH_READ: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAM_READ: Final = ("maxBytesPerTrigger", "maxOffsetsPerTrigger")
 _READ: Final = (
@@ -268,7 +268,7 @@ class _Given:
         if bootstrap is None:
             raise UsageError("option replog.bootstrap.servers is missing: host:port of one broker or more, separated by commas")
         try:
-            return Connection.of(bootstrap, self._settings)
+            return Connection.of(bootstrap, self._settings, security=self.text("replog.security.file"))
         except UsageError as error:
             raise UsageError(f"option replog.bootstrap.servers or one of replog.*: {error}") from None
 

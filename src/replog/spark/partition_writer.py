@@ -61,13 +61,14 @@ class PartitionWriter(Shipped):
         compression: Literal["lz4"] | None = "lz4",
         batch_bytes: int | None = None,
         config: Mapping[str, Any] | None = None,
+        security: str | None = None,
     ) -> None:
         """`key`, `value`, `headers`, `partition`: a column's name, a place in a tuple, or a function of the row.
 
         Without `value` a row that is bytes or str is written as it is, any other one whole, as `format` says. A row goes to the
         partition it names, else to its key's, else all such rows of a task go to one. `config` (with `batch_bytes`) is a client's:
-        `ClientConfig`. `txn_app_id` and `txn_version`, which grows, say that another run writes the same rows again. Raises UsageError
-        naming the argument.
+        `ClientConfig`; `security` names a file of settings that each executor has. `txn_app_id` and `txn_version`, which grows, say
+        that another run writes the same rows again. Raises UsageError naming the argument.
         """
         self.topic = check_topic_name(topic)
         self._columns = RowColumns(key, value, headers, partition, format)
@@ -88,7 +89,9 @@ class PartitionWriter(Shipped):
         settings = dict(config or {})
         if batch_bytes is not None:
             settings["batch_bytes"] = batch_bytes
-        self._connection = Connection.of(bootstrap, settings)
+        if security is not None and (not isinstance(security, str) or not security):
+            raise UsageError(f"security is {type(security).__name__}; name a file of settings that each executor has")
+        self._connection = Connection.of(bootstrap, settings, security)
         self._compression = check_choice("compression", compression, ("lz4", None))
 
     @in_a_sentence()
