@@ -15,14 +15,12 @@ from replog.cli.spoken import nearest
 from replog.client.client import Client
 from replog.config import ClientConfig
 from replog.errors import Code, Rejected, UsageError
+from replog.security.settings import VARIABLE
 
-__all__ = ["BOOTSTRAP", "SECURITY", "Context", "security_file"]
+__all__ = ["BOOTSTRAP", "Context", "security_file"]
 
 BOOTSTRAP: Final = "REPLOG_BOOTSTRAP"
 """The environment variable that names a cluster where --bootstrap does not."""
-
-SECURITY: Final = "REPLOG_SECURITY"
-"""The environment variable that names the file of security settings where --security does not."""
 
 _TIMEOUT_S_MAX: Final = 1e9
 """More than anybody waits, and still a number of milliseconds."""
@@ -80,7 +78,7 @@ class Context:
 
 def security_file(given: str | None) -> str | None:
     """The file of settings that --security names, else the environment; None: there is none."""
-    return given or os.environ.get(SECURITY) or None
+    return given or os.environ.get(VARIABLE) or None
 
 
 def _within(timeout_s: float | None) -> ClientConfig:

@@ -10,9 +10,10 @@ from typing import Any, Final, NoReturn
 
 from replog.cli import arguments as parse
 from replog.cli.completion import SHELLS
-from replog.cli.context import BOOTSTRAP, SECURITY
+from replog.cli.context import BOOTSTRAP
 from replog.cli.exits import EXITS
 from replog.cli.spoken import nearest
+from replog.security.settings import VARIABLE
 
 __all__ = ["Parser", "check_broker", "make_parser"]
 
@@ -117,7 +118,7 @@ def _common() -> argparse.ArgumentParser:
     whom = f"brokers to ask: tcp://HOST:PORT,HOST:PORT (default: ${BOOTSTRAP})"
     common.add_argument("-b", "--bootstrap", type=parse.filled, metavar="URLS", help=whom)
     common.add_argument("--format", choices=("table", "json"), help="for people or for programs (default: table)")
-    proof = f"a file that says how to prove who you are, and what brokers must prove (default: ${SECURITY})"
+    proof = f"a file that says how to prove who you are, and what brokers must prove (default: ${VARIABLE})"
     common.add_argument("--security", type=parse.filled, metavar="FILE", help=proof)
     common.add_argument("--timeout", type=parse.seconds, metavar="SECONDS", help="for each question (default: 30; broker: no limit)")
     return common

@@ -23,6 +23,7 @@ from replog.client.arguments import check_timeout
 from replog.config import BrokerConfig
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log.files import check_path, kill_in_child
+from replog.security.settings import VARIABLE
 
 __all__ = ["BrokerProcess"]
 
@@ -96,6 +97,7 @@ class BrokerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            env={name: value for name, value in os.environ.items() if name != VARIABLE},  # that is for commands, not for a broker
             process_group=0,  # Ctrl-C on the terminal is for the parent: it decides how its brokers end
         )
         assert process.stderr is not None

@@ -13,7 +13,10 @@ from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
 from replog.security.private import check_secret, read_secret, read_settings
 
-__all__ = ["Authorizer", "Security", "Tls", "security_of"]
+__all__ = ["VARIABLE", "Authorizer", "Security", "Tls", "security_of"]
+
+VARIABLE: Final = "REPLOG_SECURITY"
+"""The environment variable that names the file of settings of a command."""
 
 Authorizer = Callable[[str, str, str | None], bool]
 """`allow(principal, action, topic)`: whether it may; the topic is None for what is about the whole cluster."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -136,6 +137,12 @@ def test_three_brokers_with_certificates_beyond_loopback(tmp_path: Path) -> None
         assert one.endpoint.startswith("tcp://0.0.0.0:")
 
 
+def test_settings_of_commands_are_not_those_of_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLOG_SECURITY", str(tmp_path / "of a client"))
+    with replog.BrokerProcess(1, data=None, store=f"file://{tmp_path}/s.db", config=QUICK) as one, replog.connect(one.endpoint) as client:
+        assert client.topics() == []
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1", "example.org", "0", "127.1", "localhost.localdomain"])
 def test_beyond_loopback_nobody_listens_without_tls(tmp_path: Path, host: str) -> None:
     secret = replog.Security(secret={"broker": BROKER_SECRET})
@@ -217,3 +224,19 @@ def _reads(client: replog.Client) -> bool:
         return [record.text() for record in client.read("orders")] == ["one", "two"]
     except TopicAuthorizationFailed:
         return False
+
+
+def test_whatever_a_cluster_writes_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with replog.Cluster(tmp_path / "c", brokers=2) as cluster, replog.Broker(
+            7, listen="tcp://127.0.0.1:0", data=tmp_path / "b7", store=f"file://{tmp_path}/s.db"
+        ) as broker:
+            broker.wait_until_ready()
+            cluster.create_topic("t", replication_factor=2, flush="ack")
+            cluster.append("t", 0, ["a"])
+            modes = {path: path.stat().st_mode for path in tmp_path.rglob("*")}
+    finally:
+        os.umask(before)
+    assert len(modes) > 20
+    assert [str(path) for path, mode in modes.items() if stat.S_IMODE(mode) != (0o700 if stat.S_ISDIR(mode) else 0o600)] == []
