@@ -27,7 +27,8 @@ class FakeTransport:
     made: list[FakeTransport]
     cluster: FakeCluster
 
-    def __init__(self, *, role: str, now_ms: Callable[[], int], endpoint_of: Any, on_event: Any) -> None:
+    def __init__(self, *, role: str, now_ms: Callable[[], int], endpoint_of: Any, on_event: Any, security: Any) -> None:
+        assert security is None
         self.cluster_id = ""
         self.tell = on_event
         self.endpoint_of = endpoint_of

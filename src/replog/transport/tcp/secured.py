@@ -26,11 +26,10 @@ GATHERED_BYTES: Final = 64 << 10
 class TlsSocket:
     """One end of a connection over a connected, non-blocking socket, which it takes over. Raises OSError, as sockets do."""
 
-    __slots__ = ("_listener", "_retried", "_socket")
+    __slots__ = ("_listener", "_socket")
 
     def __init__(self, plain: socket.socket, loaded: Loaded, *, listens: bool) -> None:
         self._listener = loaded.fingerprint if listens else b""
-        self._retried = b""  # what TLS has begun to send, and must be given again
         self._socket = loaded.context.wrap_socket(plain, server_side=listens, do_handshake_on_connect=False)
 
     def shake_hands(self) -> int:
@@ -84,17 +83,17 @@ class TlsSocket:
         return filled
 
     def send(self, data: Any) -> int:
-        """Send what the socket takes; returns how much, at least a byte."""
-        view = memoryview(self._retried or data)
+        """Send what the socket takes; returns how much, at least a byte.
+
+        What a record has been made of must be given again before anything else: a queue from whose begin everybody sends does that.
+        """
+        view = memoryview(data)
         sent = 0
         while sent < len(view):
-            record = view[sent : sent + RECORD_BYTES]
             try:
-                sent += self._socket.send(record)
+                sent += self._socket.send(view[sent : sent + RECORD_BYTES])
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                self._retried = bytes(record)
                 break
-            self._retried = b""
         if not sent:
             raise BlockingIOError
         return sent
