@@ -13,9 +13,10 @@ __all__ = ["cannot", "nearest", "next_step", "spoken"]
 
 _WORDS: Final = (
     (re.compile(r"\bsay insecure=True"), "give --insecure"),
+    (re.compile(r"\bgive security="), "give --security FILE"),
     (re.compile(r"\bexist_ok=True accepts it"), "--exist-ok accepts it"),
     (re.compile(r"\bbroker_id is\b"), "--id is"),
-    (re.compile(r'; give auth=\("digest", USER, PASSWORD\)'), ", and neither has the command line"),
+    (re.compile(r'\bgive auth=\("digest", USER, PASSWORD\)'), "name a file of them: ?auth=FILE"),
     (re.compile(r"\bknown are memory://, "), "known are "),
     (re.compile(r" is an int, not "), " is a whole number, not "),
     (re.compile(r" is True or False, not "), " is true or false, not "),
@@ -51,11 +52,14 @@ _STEPS: Final = {
     Code.REASSIGNMENT_IN_PROGRESS: "replog reassign status shows it, replog reassign cancel takes it back",
     Code.BROKER_ID_NOT_REGISTERED: "replog health says which brokers there are",
 }
+_UNPROVEN: Final = "--security FILE, or REPLOG_SECURITY, names the settings with the secret or the certificate that this cluster knows"
 _UNREACHED: Final = "see whether a broker runs there; --bootstrap names others, --timeout waits for longer"
 
 
 def next_step(problem: ReplogError, of: str = "") -> str:
     """What somebody at a terminal may do about what a command in the module `of` raised; empty where the problem says so itself."""
+    if isinstance(problem, Unavailable) and "have not proven who you are" in str(problem):
+        return _UNPROVEN
     if isinstance(problem, Unavailable):
         return {"broker": "", "stores": "see whether the store is up; --timeout waits for longer"}.get(of, _UNREACHED)
     if not isinstance(problem, Rejected):

@@ -7,18 +7,19 @@ import errno
 import pytest
 from tests.unit.cli.conftest import Run
 
-from replog.cli.spoken import cannot, spoken
+from replog.cli.spoken import cannot, next_step, spoken
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import UsageError
+from replog.errors import TimedOut, UsageError
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
         ("listen on [::1], or say insecure=True", "listen on [::1], or give --insecure"),
+        ("give security= with tls, or say insecure=True", "give --security FILE with tls, or give --insecure"),
         ("a topic named 't' exists; exist_ok=True accepts it", "a topic named 't' exists; --exist-ok accepts it"),
         ("broker_id is 3; the folder is 4's", "--id is 3; the folder is 4's"),
-        ('no place for credentials; give auth=("digest", USER, PASSWORD)', "no place for credentials, and neither has the command line"),
+        ('no place for credentials; give auth=("digest", USER, PASSWORD)', "no place for credentials; name a file of them: ?auth=FILE"),
         ("'x' is not the URL of a store: known are memory://, file://PATH", "'x' is not the URL of a store: known are file://PATH"),
         ("f cannot be opened: [Errno 13] Permission denied", "f cannot be opened: Permission denied"),
         ("unknown topic 'an int, not x'", "unknown topic 'an int, not x'"),
@@ -71,3 +72,9 @@ def test_a_file_that_cannot_be_read(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("replog.cli.logs.find", refused)
     assert run("log", "verify", "somewhere") == (1, "", "replog: somewhere: Permission denied\n")
+
+
+def test_who_was_not_let_in_is_told_where_to_say_who_it_is() -> None:
+    refused = "waited 5 s; not reached: tcp://h:1 (refused with error 31: you have not proven who you are)"
+    assert "--security FILE" in next_step(TimedOut(refused), of="topics")
+    assert "--security" not in next_step(TimedOut("waited 5 s; not reached: tcp://h:1 (Connection refused)"), of="topics")

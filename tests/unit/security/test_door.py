@@ -194,6 +194,15 @@ def test_a_topic_that_may_not_be_described_is_not_shown() -> None:
     assert door().leave(CLIENT, PEER, view) is view
 
 
+def test_a_client_of_a_broker_itself_is_not_asked() -> None:
+    """It has shown the certificate of a broker, which may do everything anyway."""
+    one, broker = door(lambda *_: False), Identity("broker", "1")
+    view = m.ClusterView(3, 12, -1, 1, [], [m.TopicView("t", b"t" * 16, TopicConfig(), ())])
+    for message in (fetch(HERE, session=9), m.Metadata(1, 1, 1, ["t"]), m.Admin(1, "delete_topic", {"name": "t"})):
+        assert enter(one, message, broker) == (message, [])
+    assert one.leave(broker, PEER, view) is view
+
+
 def test_each_message_asks_for_its_action() -> None:
     asked: list[tuple[str, str, str | None]] = []
 
