@@ -9,9 +9,12 @@ from typing import Any
 import attrs
 import pytest
 from tests.authorities import BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET
+from tests.unit.samples import messages
+from tests.unit.security.test_door import OF_A_CLIENT, TO_THE_ACTOR
 from tests.unit.transport.harness import P0, Party, Stranger, idle, question, settle
 
 from replog import messages as m
+from replog.codec import MESSAGE_TYPES
 from replog.config import TopicConfig
 from replog.errors import Code
 from replog.model import PartitionId
@@ -271,6 +274,41 @@ def test_what_is_denied_is_answered_and_what_is_hidden_is_not_told(party: Make) 
     broker.say(broker.items[0][0], m.ClusterView(1, 1, -1, 3, [], topics))
     settle([broker, client], lambda: len(client.messages) == 2)
     assert [topic.topic for topic in client.messages[1].topics] == ["seen"]
+
+
+def let_in(party: Party, stranger: Strange) -> Stranger:
+    """A client that has proven to be one, and then says what it likes."""
+    one = stranger(party.endpoint)
+    said, answer = challenged(one, party)
+    one.send(attrs.evolve(said, proof=dialer_proof(CLIENT_SECRET, transcript(said, answer, b""))))
+    idle([party], 5)
+    assert one.read().error == 0
+    return one
+
+
+@pytest.mark.parametrize("kind", MESSAGE_TYPES.values(), ids=lambda kind: kind.__name__)
+def test_a_client_that_has_been_let_in_sends_every_message(party: Make, stranger: Strange, kind: type[Any]) -> None:
+    broker, sample = party(3, security=ALL), next(each for each in messages().values() if type(each) is kind)
+    broker.transport.listen(("controller", 3), broker.receive)
+    if kind is m.Fetch:
+        sample = attrs.evolve(sample, replica=-1)
+    if kind is m.Admin:
+        sample = attrs.evolve(sample, verb="explain", origin=None)
+    for route in (0, 1, 2, 3):
+        one, before = let_in(broker, stranger), len(broker.messages)
+        one.send(sample, route)
+        goes_on = OF_A_CLIENT[kind] == TO_THE_ACTOR and route == 0
+        settle([broker], lambda one=one, goes_on=goes_on, before=before: len(broker.messages) > before if goes_on else one.is_cut_off())
+        assert len(broker.messages) == before + goes_on
+
+
+@pytest.mark.parametrize("message", [m.Fetch(1, 2, 1, 0, -1, 0, 1, 1, []), m.Admin(1, "explain", {}, [1, 1])])
+def test_a_client_that_has_been_let_in_is_no_replica_and_forwards_nothing(party: Make, stranger: Strange, message: Any) -> None:
+    broker = party(3, security=ALL)
+    one = let_in(broker, stranger)
+    one.send(message)
+    settle([broker], one.is_cut_off)
+    assert broker.messages == []
 
 
 def test_brokers_are_not_asked_what_they_may(party: Make) -> None:
