@@ -55,7 +55,7 @@ LANES = (
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
     Lane("processes and ZooKeeper", ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),), ("tests/integration",), True),
-    Lane("Spark", (PYTEST,), ("tests/integration/spark",), True),  # one after the other: each pytest process starts a Java of its own
+    Lane("Spark", ((*PYTEST, *PARALLEL, "--dist", "worksteal"),), ("tests/integration/spark",), True),  # some tests take as long as fifty others
     Lane("browser", (PYTEST,), ("tests/browser",), True, True),
 )
 

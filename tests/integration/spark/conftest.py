@@ -18,6 +18,8 @@ from replog.spark.connections import close_clients
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HASTY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that lives for minutes: optimising its code would take more of the processor than it saves."""
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -30,7 +32,7 @@ QUIET = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here needs the extra `spark`, and most need Java. Run them without `-n`: each pytest process starts a Java of its own."""
+    """Every test here needs the extra `spark`, and most need Java. Each pytest process has a Java of its own."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -47,6 +49,7 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([source, root, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_TOOL_OPTIONS": HASTY,
     }
     before = {name: os.environ.get(name) for name in wished}
     os.environ.update(wished)
