@@ -70,13 +70,13 @@ def make_parser() -> argparse.ArgumentParser:
         verbs = commands.add_parser(name, help=text, description=text).add_subparsers(metavar="VERB", required=True)
         return lambda *words: command(verbs, *words)
 
-    demo = command(commands, "demo", "demo:demo", "three brokers in a temporary folder, one of them killed: nothing is lost")
+    demo = command(commands, "demo", "demo:demo", "three brokers in a temporary folder; one is killed")
     demo.add_argument("--records", type=parse.count, default=1_000, metavar="N", help="written before, and after (default: %(default)s)")
     broker = command(commands, "broker", "broker:broker", "run a broker in this process; or drain one")
     _broker(broker)
     drain = command(broker.add_subparsers(metavar="VERB"), "drain", "leaders:drain", "move what a broker leads to others")
     drain.add_argument("broker", type=parse.number, metavar="ID", help="its number; it serves again after a restart")
-    health = "whether everything is led, copied and controlled: 0 yes, 1 no, 2 nobody answers"
+    health = "whether all is led, copied and controlled (exit status)"
     _health(command(commands, "health", "health:health", health))
     command(commands, "controller", "controller:controller", "which broker decides, since which epoch").add_argument(
         "--watch", **_WATCH, help="go on, and tell each change and when it was seen"
