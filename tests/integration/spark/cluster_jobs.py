@@ -12,11 +12,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from tests.integration.spark.brokers import columns
-from tests.integration.spark.faults import Fault, Faults, FaultyRows, faulty
+from tests.integration.spark.faults import WAIT_S, Fault, Faults, FaultyRows, faulty
 
 from replog.spark import PartitionWriter, register
 from replog.testing.eventually import eventually
@@ -31,11 +32,15 @@ def rows_of(spark: SparkSession) -> DataFrame:
 
 
 def read(spark: SparkSession, servers: str, topic: str, faults: Faults, options: dict[str, Any]) -> Any:
-    """Place and value of every row, and the addresses of the executors that read them."""
+    """Place and value of every row, and the addresses of the executors that read them: of so many `hosts`, each has some to read."""
+    wanted = options.pop("hosts", 1)
 
     def told(rows: Iterable[Any]) -> Iterator[tuple[int, int, str, str]]:
+        here = os.environ.get("SPARK_LOCAL_IP", "")
+        Path(faults.folder, f"{here}.host").touch()
+        eventually(lambda: len(list(Path(faults.folder).glob("*.host"))) >= wanted, WAIT_S)
         for row in faults.half_way(rows):
-            yield row.partition, row.offset, bytes(row.value).decode(), os.environ.get("SPARK_LOCAL_IP", "")
+            yield row.partition, row.offset, bytes(row.value).decode(), here
 
     frame = spark.read.format("replog").option("replog.bootstrap.servers", servers).option("subscribe", topic).options(**options).load()
     found = frame.rdd.mapPartitions(told).collect()

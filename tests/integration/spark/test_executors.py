@@ -140,7 +140,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
 def test_slow_tasks_are_tried_on_another_host(brokers: Brokers, jobs: Jobs, tmp_path: Path) -> None:
     """E3: two attempts at the same rows at once. They meet half way, or when both have written everything; one of them counts."""
     source, rows = filled(brokers)
-    jobs.add("read", source, minPartitions=8)
+    jobs.add("read", source, minPartitions=8, hosts=len(HOSTS))
     writes: list[tuple[str, str, Faults]] = []
     for point in ("half way in 3", "written in 3"):
         for options, config in GUARANTEES.values():
