@@ -291,8 +291,7 @@ class StoreWatch:
         """`counts_sessions`: of the actors that hear of the same session one counts."""
         self.outbox: Outbox = actor.outbox
         self.deadline_ms = actor.deadline_ms
-        self._receive = actor.receive
-        self._tick = actor.tick
+        self._actor = actor
         self._meter = meter
         self._counts_sessions = counts_sessions
         self._has_been_connected = False
@@ -312,14 +311,14 @@ class StoreWatch:
             self._has_been_connected |= message.state == "connected"
             if self._has_been_connected:  # before the first session an actor is told that there is none
                 self._meter.session_events[message.state] += 1
-        self._receive(sender, message, now_ms)
+        self._actor.receive(sender, message, now_ms)
         self._said(self.outbox)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Hand it on, and look at what is said after."""
         if not self._calls:
             self._since = perf_counter()
-        self._tick(now_ms, wall_ms)
+        self._actor.tick(now_ms, wall_ms)
         self._said(self.outbox)
 
     def _said(self, outbox: Outbox) -> None:
