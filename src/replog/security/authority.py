@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -67,31 +68,21 @@ def _make(certificate: Path, key: Path, days: int, who: tuple[str, ...], uses: t
     openssl = shutil.which("openssl")
     if openssl is None:
         raise UsageError("certificates are made by the command openssl, which is not installed here")
-    made: list[Path] = []
     try:
-        for path, mode in ((key, 0o600), (certificate, 0o644)):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, mode))
-            made.append(path)
-        words = [openssl, "req", "-x509", *_KEY, "-sha256", "-days", str(days), "-keyout", str(key), "-out", str(certificate), *who]
-        words += [word for use in uses for word in ("-addext", use)]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["it said nothing"]
-            raise UsageError(f"openssl could not make {certificate}: {lines[-1]}")
+        with ExitStack() as undo:
+            for path, mode in ((key, 0o600), (certificate, 0o644)):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, mode))
+                undo.callback(path.unlink, missing_ok=True)
+            words = [openssl, "req", "-x509", *_KEY, "-sha256", "-days", str(days), "-keyout", str(key), "-out", str(certificate), *who]
+            words += [word for use in uses for word in ("-addext", use)]
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            if done.returncode:
+                lines = done.stderr.strip().splitlines() or ["it said nothing"]
+                raise UsageError(f"openssl could not make {certificate}: {lines[-1]}")
+            undo.pop_all()
     except FileExistsError as problem:
-        _unmake(made)
         raise UsageError(f"{problem.filename} exists, and is not written over") from None
     except OSError as problem:
-        _unmake(made)
         raise UsageError(f"{problem.filename} cannot be made: {problem.strerror}") from None
     except subprocess.TimeoutExpired:
-        _unmake(made)
         raise UsageError(f"openssl has not made {certificate} within {_SECONDS} s") from None
-    except BaseException:
-        _unmake(made)
-        raise
-
-
-def _unmake(made: list[Path]) -> None:
-    for path in made:
-        path.unlink(missing_ok=True)
