@@ -60,3 +60,21 @@ def cluster(tmp_path: Path) -> Iterator[replog.Cluster]:
 def run(cluster: replog.Cluster) -> Run:
     """Run a command against the cluster."""
     return lambda *words, stdin=b"": run_with(cluster, *words, stdin=stdin)
+
+
+def stopped_broker(folder: Path, *empty: str) -> Path:
+    """The data directory of a broker that was stopped: two logs, of which "orders" has several segments, and some that are `empty`."""
+    with replog.Cluster(folder, brokers=1) as cluster:
+        cluster.create_topic("orders", segment_bytes=400)
+        for n in range(10):
+            cluster.append("orders", 0, [f"order {n} {'x' * 60}", replog.Record(f"two {n}", key="k")])
+        for topic in empty:
+            cluster.create_topic(topic)
+        cluster.create_topic("other")
+        cluster.append("other", 0, ["x"])
+    return folder / "broker-1"
+
+
+def log_folder(data: Path) -> Path:
+    """Of the log with several segments."""
+    return max((data / "logs").iterdir(), key=lambda folder: len(list(folder.glob("*.log"))))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.conftest import Ran, run_with
+from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 
 import replog
 from replog.cli.copies import FS, Copy, examine, find
@@ -24,19 +24,7 @@ def look(*words: object) -> Ran:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """The data directory of a broker that was stopped: two logs, one of them with several segments."""
-    with replog.Cluster(tmp_path / "data", brokers=1) as cluster:
-        cluster.create_topic("orders", segment_bytes=400)
-        for n in range(10):
-            cluster.append("orders", 0, [f"order {n} {'x' * 60}", replog.Record(f"two {n}", key="k")])
-        cluster.create_topic("empty")
-        cluster.create_topic("other")
-        cluster.append("other", 0, ["x"])
-    return tmp_path / "data" / "broker-1"
-
-
-def log_folder(data: Path) -> Path:
-    """Of the log with several segments."""
-    return max((data / "logs").iterdir(), key=lambda folder: len(list(folder.glob("*.log"))))
+    return stopped_broker(tmp_path / "data", "empty")
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.conftest import Ran, run_with
+from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 
 import replog
 from replog.cli import main, progress
@@ -24,20 +24,14 @@ def repair(*words: object) -> Ran:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """The data directory of a broker that was stopped, with one byte damaged in the middle of one of its two logs."""
-    with replog.Cluster(tmp_path / "data", brokers=1) as cluster:
-        cluster.create_topic("orders", segment_bytes=400)
-        for n in range(10):
-            cluster.append("orders", 0, [f"order {n} {'x' * 60}", replog.Record(f"two {n}", key="k")])
-        cluster.create_topic("other")
-        cluster.append("other", 0, ["x"])
-    data = tmp_path / "data" / "broker-1"
+    data = stopped_broker(tmp_path / "data")
     flip(middle_of(data), 200)
     return data
 
 
 def middle_of(data: Path) -> Path:
     """A segment with others in front of it and behind."""
-    return sorted(max((data / "logs").iterdir(), key=lambda log: len(list(log.glob("*.log")))).glob("*.log"))[2]
+    return sorted(log_folder(data).glob("*.log"))[2]
 
 
 def flip(file: Path, position: int) -> None:
