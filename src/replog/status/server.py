@@ -63,8 +63,7 @@ class StatusServer:
             raise UsageError(f"the status page cannot be served at {host}:{port}: {problem}") from problem
         self._endpoint = Endpoint(where.host, self._listener.getsockname()[1])
         self._names = names_of(wanted)
-        shown = f"[{where.host}]" if ":" in where.host else where.host
-        self.url = f"http://{shown}:{self._endpoint.port}/"
+        self.url = f"http://{self._endpoint.place}/"
         """Where the page is."""
         self._source = Source(metrics, client, changes, owner=owner)
         self._connections: dict[socket.socket, threading.Thread] = {}

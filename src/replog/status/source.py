@@ -14,7 +14,7 @@ from replog.client.view import Topic, View
 from replog.errors import ReplogError
 from replog.messages import PartitionView
 from replog.metrics.snapshot import Snapshot
-from replog.metrics.troubles import WRONG, troubles
+from replog.metrics.troubles import WRONG
 from replog.status.judging import judge
 
 __all__ = ["PAGE_MAX", "Query", "Source"]
@@ -156,7 +156,7 @@ class Source:
             copy = _copied(view)
         report = judge(copy)
         short = {kind: report[kind][:_NAMED_MAX] for kind in WRONG} | {f"{kind}_total": len(report[kind]) for kind in WRONG}
-        rows = sorted(_rows(copy), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
+        rows = sorted(_rows(copy, report), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
         self._seen = _Seen(key, copy, report | short, rows)
         return self._seen
 
@@ -226,11 +226,14 @@ def _copied(view: View) -> View:
     return copy
 
 
-def _rows(view: View) -> Iterator[_Row]:
-    for topic in view.topics.values():
+def _rows(view: View, report: dict[str, Any]) -> Iterator[_Row]:
+    wrong: dict[tuple[str, int], list[str]] = {}
+    for kind in WRONG:
+        for one in report[kind]:
+            wrong.setdefault((one["topic"], one["partition"]), []).append(kind)
+    for name, topic in view.topics.items():
         for partition in topic.partitions.values():
-            wrong = troubles(partition, topic.config.min_isr)
-            yield _Row(topic, partition, tuple(kind for kind in WRONG if kind in wrong))
+            yield _Row(topic, partition, tuple(wrong.get((name, partition.partition), ())))
 
 
 def _reason(report: dict[str, Any]) -> str:

@@ -29,7 +29,12 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{SCHEME}[{self.host}]:{self.port}" if ":" in self.host else f"{SCHEME}{self.host}:{self.port}"
+        return SCHEME + self.place
+
+    @property
+    def place(self) -> str:
+        """As URLs of any scheme have it: an IPv6 address is in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
