@@ -245,6 +245,8 @@ class BrokerOutbox:
 
     def owes(self, before_ms: int) -> bool:
         """Whether a notice that was sent more than once has been waiting since before, and nothing has been answered since."""
+        if not self._notices:
+            return False  # as nearly always, and it is asked of every broker at every event
         since = max(self.heard_ms, 0)
         return any(notice.sends > 1 and max(notice.asked_ms, since) <= before_ms for notice in self._notices.values())
 

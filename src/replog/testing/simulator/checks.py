@@ -13,12 +13,12 @@ from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produ
 from replog.model import ACKS_ALL, Address, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.ports import Log, Slice
-from replog.records import CONTROL_BIT, BadBatch, BatchHeader, read_header
+from replog.records import CONTROL_BIT, BadBatch, BatchHeader
 from replog.testing.disk import SimulatedDisk
 from replog.testing.simulator.books import Books
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.invariants import INVARIANTS, Asked, Claim, Headers, Invariant, NothingIsDropped
-from replog.testing.simulator.ledger import Copy, Ledger
+from replog.testing.simulator.ledger import Copy, Ledger, header_at
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
@@ -466,7 +466,7 @@ def _headers(piece: Slice) -> Headers:
     try:
         view, at, headers = piece.view(), 0, []
         while at < len(view):
-            headers.append(read_header(view, at))
+            headers.append(header_at(view, at))
             at += headers[-1].length
     except (BadBatch, ReplogError, OSError) as problem:
         return str(problem)

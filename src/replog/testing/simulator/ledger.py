@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from replog.errors import LogCorrupt, LogDamaged
 from replog.marks import version_of
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Log
-from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
+from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, HEAD_BYTES, HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
-__all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation"]
+__all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation", "header_at"]
 
 
 class Violation(AssertionError):
@@ -92,9 +93,15 @@ class Ledger:
         return max(len(self.entries), self.hidden)
 
 
-def _into(view: memoryview, at: int) -> int:
-    """How far into its group the marked batch begins that is at `at`."""
-    return int.from_bytes(view[at + HEADER_BYTES : at + HEADER_BYTES + 8], "little")
+@lru_cache(maxsize=4096)
+def _mirrored(front: bytes) -> tuple[BatchHeader, int, list[Entry]]:
+    """Header of the batch that begins so, how far into its group it begins (-1 if no writer has marked it), its entries.
+
+    Remembered, because every copy of a log holds the same batches. Raises BadBatch.
+    """
+    header = read_header(front)
+    into = int.from_bytes(front[HEADER_BYTES : HEADER_BYTES + 8], "little") if header.extension_bytes else -1
+    return header, into, _entries(header, into)
 
 
 def _entries(header: BatchHeader, into: int) -> list[Entry]:
@@ -105,6 +112,11 @@ def _entries(header: BatchHeader, into: int) -> list[Entry]:
         return [Entry(*what, first + n if first >= 0 else -1) for n in range(header.count)]
     mark = version_of(header), bool(header.attributes & GROUP_OPEN_BIT), bool(header.attributes & CONTROL_BIT)
     return [Entry(*what, first + n, into + n, *mark) for n in range(header.count)]
+
+
+def header_at(view: memoryview, at: int) -> BatchHeader:
+    """As `read_header`, for batches that are looked at again and again."""
+    return _mirrored(bytes(view[at : at + HEAD_BYTES]))[0]
 
 
 def _nothing(copy: Copy, header: BatchHeader) -> None:
@@ -238,21 +250,21 @@ class Copy:
         """Mirror stored batches, which go on where the mirror ends. Raises BadBatch for what is none."""
         at = 0
         while at < len(view):
-            header = read_header(view, at)
+            header, into, entries = _mirrored(bytes(view[at : at + HEAD_BYTES]))
             if not self.entries and header.base_offset < self.first < header.end_offset:
                 self.first = header.base_offset  # the log starts within this batch
             if self.suspect:
                 RecordBatch.parse(view, at)
                 if header.base_offset != self.end:
                     raise BadBatch(f"a batch at {header.base_offset} where {self.end} is expected")
-            into = self.into = _into(view, at) if header.extension_bytes else -1
+            self.into = into
             batch(self, header)
             if header.base_offset != self.end:  # S16 has said so; without it a mirror would be of nothing
                 raise Violation("S16", f"broker {self.broker}: a batch at {header.base_offset} where {self.end} is expected")
             if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
                 self.epochs.append((header.leader_epoch, header.base_offset))
             self.sizes.append((header.base_offset, header.length))
-            self.entries += _entries(header, into)
+            self.entries += entries
             at += header.length
 
     def bytes_from(self, offset: int) -> int:

@@ -297,15 +297,16 @@ class Node:
     def _handle(self, address: Address, sender: Address, message: Any) -> None:
         world = self.world
         world.trace_message(address, sender, message)
-        if isinstance(message, Produce):
+        kind = type(message)
+        if kind is Produce:
             world.checks.asked(sender, message)
-        elif isinstance(message, Stage):
+        elif kind is Stage:
             world.checks.staged(sender, message)
-        elif isinstance(message, Publish):
+        elif kind is Publish:
             world.checks.claimed(sender, message)
-        elif isinstance(message, Admin):
+        elif kind is Admin:
             self._hear_wish(address, sender, message)
-        elif isinstance(message, Registered):
+        elif kind is Registered:
             world.checks.registered(self.broker_id, message.broker_epoch)
         world.checks.received(self, address, sender, message)
         actor = self.actors[address]

@@ -6,6 +6,7 @@ that it is whole at any moment. A worker that finds a violation keeps the failin
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -33,6 +34,8 @@ BATCH: Final = 100
 """Seeds per line of the ledger."""
 NICENESS: Final = 10
 """Others come first on this machine."""
+GARBAGE: Final = 50_000
+"""So many new objects are looked through for cycles at once: 700 cost a run a fourteenth of its time."""
 
 
 @frozen
@@ -105,6 +108,8 @@ def _begin(stop: Event) -> None:
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+    gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     if hasattr(os, "nice"):
         os.nice(NICENESS)
 

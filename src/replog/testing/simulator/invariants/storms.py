@@ -34,6 +34,8 @@ LIMITS: Final[dict[str, int]] = {
 }
 """What may wait at one broker (the last: in the whole run): several times what the busiest runs have."""
 
+_MESSAGES_MAX: Final = LIMITS["messages of one event"]
+
 _EVERY: Final = 4
 """One look in so many is at everything."""
 
@@ -50,7 +52,7 @@ class BuffersAreBounded(Invariant):
     def handled(self, node: Node) -> None:
         """Compare with the limits."""
         assert node.broker is not None
-        if len(node.broker.outbox.messages) > LIMITS["messages of one event"]:
+        if len(node.broker.outbox.messages) > _MESSAGES_MAX:
             self.broken(f"broker {node.broker_id} sends {len(node.broker.outbox.messages)} messages at once")
         self._looks += 1
         if self._looks % _EVERY == 0:
