@@ -18,6 +18,7 @@ from replog.errors import UsageError
 
 __all__ = [
     "BATCH_BYTES_MAX",
+    "BATCH_RECORDS_MAX",
     "FRAME_BYTES_MAX",
     "MAX_TOPIC_NAME",
     "WISH_ITEMS_MAX",
@@ -38,6 +39,9 @@ WISH_ITEMS_MAX: Final = 250_000
 """Items of lists and dicts in one request of a client; each takes a broker a hundred times its bytes."""
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1 * MIB
 """No configuration may allow a larger batch or answer: the rest of the frame is for what is said beside the records."""
+BATCH_RECORDS_MAX: Final = 1 << 20
+"""Records in one batch, whoever wrote it, and in one answer that a client unpacks beyond its first batch: each takes 150 bytes once it is
+made, and compressed it may have been a 255th of a byte. What is in a log already is shown where it lies, whatever its number."""
 MAX_TOPIC_NAME: Final = 249
 _TOPIC_CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
@@ -231,7 +235,7 @@ class BrokerConfig:
     waiting_appends_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
     waiting_fetches_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
     fetch_sessions_max: int = field(default=1_000, validator=_whole(1, 1_000_000))
-    batch_records_max: int = field(default=1_000_000, validator=_whole(1, 2**31 - 1))
+    batch_records_max: int = field(default=1_000_000, validator=_whole(1, BATCH_RECORDS_MAX))
     outstanding_messages_max: int = field(default=1_000_000, validator=_whole(100, 100_000_000))
     """The in-process driver raises, naming the loop, when one pump passes more messages than this."""
     reassignments_max: int = field(default=50, validator=_whole(1, 100_000))

@@ -36,6 +36,7 @@ from typing import Final, Literal, NamedTuple, Unpack
 from crc32c import crc32c
 
 from replog import payload as columns
+from replog.config import BATCH_RECORDS_MAX
 from replog.errors import Code, UsageError
 from replog.model import PartitionId
 from replog.payload import BadBatch, Framing, Record, as_bytes, as_headers
@@ -88,9 +89,9 @@ GROUP_OPEN_BIT: Final = 1 << 7  # readers see a group whole, or not at all
 
 NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
-
 LENGTH_MAX: Final = 2**31 - 1
 """Largest batch that can be written; a topic allows far less."""
+_PAYLOAD_MAX: Final = columns.COMPRESSIBLE_BYTES_MAX
 
 
 class BatchHeader(NamedTuple):
@@ -333,7 +334,7 @@ def record_size(record: Record | bytes | str | None) -> int:
 def encode_records(records: Iterable[Record | bytes | str | None], *, now_ms: int, **framing: Unpack[Framing]) -> bytes:
     """A batch body with these records (bare values may be among them); records without a time get `now_ms` (wall clock).
 
-    Raises UsageError when there are none, or when one is not allowed.
+    Raises UsageError when there are none, more than BATCH_RECORDS_MAX, or when one is not allowed.
     """
     made = [record if isinstance(record, Record) else Record(record) for record in records]
     return encode_values(
@@ -362,8 +363,8 @@ def encode_values(
     `checked` promises that values and keys are lists of bytes, str and None: looking at each type costs half of what packing costs,
     and a producer has looked already, when it measured them. Raises UsageError like `encode_records`.
     """
-    if not values:
-        raise UsageError("a batch has at least one record")
+    if not 1 <= len(values) <= BATCH_RECORDS_MAX:
+        raise UsageError(f"a batch of {len(values)} records; allowed are 1 to {BATCH_RECORDS_MAX}")
     for column in (keys, timestamps_ms, headers):
         if column is not None and len(column) != len(values):
             raise UsageError(f"{len(values)} values beside a column of {len(column)} keys, timestamps or headers")
@@ -427,20 +428,20 @@ class BatchReader:
 
     __slots__ = ("_headers", "_keys", "_times", "_values", "batch")
 
-    def __init__(self, batch: RecordBatch, *, payload_bytes_max: int = columns.COMPRESSIBLE_BYTES_MAX) -> None:
-        """Split the payload. `payload_bytes_max`: most bytes it may decompress to."""
+    def __init__(self, batch: RecordBatch, *, payload_bytes_max: int = _PAYLOAD_MAX, records_max: int = BATCH_RECORDS_MAX) -> None:
+        """Split the payload. `payload_bytes_max`: most bytes it may decompress to; `records_max`: most records it may have."""
         self.batch = batch
-        if (batch.attributes & FORMAT_MASK) >> FORMAT_SHIFT != FORMAT_COLUMNS:
-            raise BadBatch(f"payload format {(batch.attributes & FORMAT_MASK) >> FORMAT_SHIFT}; this library reads {FORMAT_COLUMNS}")
+        if (layout := (batch.attributes & FORMAT_MASK) >> FORMAT_SHIFT) != FORMAT_COLUMNS:
+            raise BadBatch(f"payload format {layout}; this library reads {FORMAT_COLUMNS}")
         if batch.extension_bytes > len(batch.body) - BODY_HEADER.size:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a body of {len(batch.body)}")
-        payload = batch.payload
-        if batch.codec == CODEC_LZ4:
-            payload = columns.decompress(payload, payload_bytes_max)
-        elif batch.codec != CODEC_NONE:
+        if not 1 <= batch.count <= records_max:
+            raise BadBatch(f"a batch of {batch.count} records; allowed are 1 to {records_max}")
+        if batch.codec not in (CODEC_NONE, CODEC_LZ4):
             raise BadBatch(f"compression codec {batch.codec}; this library reads {CODEC_NONE} and {CODEC_LZ4}")
+        payload = columns.decompress(batch.payload, payload_bytes_max) if batch.codec == CODEC_LZ4 else batch.payload
         self._values, self._keys, self._times, self._headers = columns.split_columns(payload)
-        if not 1 <= batch.count <= len(self._values):
+        if batch.count > len(self._values):
             raise BadBatch(f"{batch.count} records in a column of {len(self._values)} bytes")
 
     def __len__(self) -> int:
@@ -487,14 +488,13 @@ class BatchReader:
 
     def records(self, topic: str = "", partition: int = -1) -> list[Record]:
         """All records, with their place."""
-        batch = self.batch
-        offsets = range(batch.base_offset, batch.end_offset)
-        cells = repeat(partition), offsets, self.timestamps_ms(), self.keys(), self.values(), self.headers()
-        return list(map(columns.StoredRecord, repeat(topic), *cells, repeat(batch.leader_epoch)))
+        offsets = range(self.batch.base_offset, self.batch.end_offset)
+        keys, headers = self.keys() if self._keys else repeat(None), self.headers() if self._headers else repeat(())
+        cells = repeat(partition), offsets, self.timestamps_ms(), keys, self.values(), headers
+        return list(map(columns.StoredRecord, repeat(topic), *cells, repeat(self.batch.leader_epoch)))
 
 
-def decode_records(
-    batch: RecordBatch, topic: str = "", partition: int = -1, *, payload_bytes_max: int = columns.COMPRESSIBLE_BYTES_MAX
-) -> list[Record]:
-    """All records of a batch, with their place. Raises BadBatch; the checksum was verified where the bytes came in."""
-    return BatchReader(batch, payload_bytes_max=payload_bytes_max).records(topic, partition)
+def decode_records(batch: RecordBatch, topic: str = "", partition: int = -1, **limits: int) -> list[Record]:
+    """All records of a batch, with their place; `limits` are those of `BatchReader`. Raises BadBatch; the checksum was verified where the
+    bytes came in."""
+    return BatchReader(batch, **limits).records(topic, partition)

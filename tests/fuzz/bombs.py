@@ -17,7 +17,7 @@ from tests.fuzz.targets import BytesFs, batches_in, frame_sealed
 
 from replog import messages as m
 from replog.codec import HEADER, decode, encode, frame_length
-from replog.config import FRAME_BYTES_MAX
+from replog.config import BATCH_RECORDS_MAX, FRAME_BYTES_MAX
 from replog.log.segment import Segment
 from replog.log.verify import Verifier
 from replog.metadata.layout import decode_topic
@@ -107,6 +107,9 @@ BOMBS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], Any]]]] = {
     "lz4: more than is allowed": (lambda: body(FRAME_BYTES_MAX + 1, b"\0"), records),
     "lz4: claims 4 GiB": (lambda: body(1_000, b"\0", claims=GIANT), records),
     "lz4: claims what its bytes cannot hold": (lambda: body(1_000, b"\0", claims=FRAME_BYTES_MAX), records),
+    "lz4: a record more than a batch may have": (lambda: column_of_nothing(BATCH_RECORDS_MAX + 1), records),
+    "lz4: 4 million records in 16 kB": (lambda: column_of_nothing(4_000_000), records),
+    "lz4: as many records as bytes are allowed": (lambda: column_of_nothing(FRAME_BYTES_MAX - 21), records),
     "lz4: nested arrays inside": (lambda: body(1 << 20, b"\x91"), records),
     "msgpack: 1,024 levels": (lambda: meta(b"\x94\x01\xa1v" + b"\x91" * 1_024 + b"\xc0\xc0"), of_client),
     "msgpack: 100,000 levels": (lambda: meta(b"\x94\x01\xa1v" + b"\x81\x01" * 100_000 + b"\xc0"), of_client),

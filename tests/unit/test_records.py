@@ -88,8 +88,9 @@ def test_text_and_json() -> None:
         (lambda: Record("x", timestamp_ms=2**63), "timestamp_ms is 9223372036854775808"),
         (lambda: Record("x", timestamp_ms=True), "timestamp_ms is an int"),
         (lambda: record_size(1), "not int"),  # type: ignore[arg-type]
-        (lambda: encode_values([], now_ms=0), "at least one record"),
-        (lambda: encode_records([], now_ms=0), "at least one record"),
+        (lambda: encode_values([], now_ms=0), "a batch of 0 records; allowed are 1 to 1048576"),
+        (lambda: encode_records([], now_ms=0), "a batch of 0 records; allowed are 1 to 1048576"),
+        (lambda: encode_values([b""] * (2**20 + 1), now_ms=0), "a batch of 1048577 records; allowed are 1 to 1048576"),
         (lambda: encode_values([b"", 3], now_ms=0), "a value is bytes, str or None, not int"),  # type: ignore[list-item]
         (lambda: encode_values([b""], keys=[[]], now_ms=0), "a key is bytes, str or None, not list"),  # type: ignore[list-item]
         (lambda: encode_values([b""], keys=[], now_ms=0), "1 values beside a column of 0"),
@@ -212,7 +213,9 @@ PACK = msgpack.packb
         (body_of(DIRECTORY.pack(2**32 - 1, 0, 0, 0), 1), "in a payload of"),
         (body_of(columns(b""), 1), "1 records in a column of 0 bytes"),
         (body_of(columns(PACK([b"x"])), 0), "0 records"),
-        (body_of(columns(PACK([b"x"])), 2**32 - 1), "4294967295 records"),
+        (body_of(columns(PACK([b"x"])), 2**32 - 1), "a batch of 4294967295 records; allowed are 1 to 1048576"),
+        (body_of(columns(PACK([b"x"])), 2**20), "1048576 records in a column of 4 bytes"),
+        (body_of(b"", 2**20 + 1, attributes=1), "a batch of 1048577 records"),
         (body_of(columns(PACK([b"x"])), 2), "no array of 2 cells"),
         (body_of(columns(b"\xdd\x00\x00\x00\x01\xc0"), 1), "no array of 1 cells"),
         (body_of(columns(PACK([b"x", b"y"]).replace(b"\x92", b"\x91")), 1), "or bytes behind them"),

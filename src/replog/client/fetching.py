@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
 from replog.client.results import Fetch as FetchResult
+from replog.config import BATCH_RECORDS_MAX
 from replog.errors import Code, LogTruncated, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
 from replog.model import Address, PartitionId
@@ -178,11 +179,16 @@ class FetchOp(PartitionOp):
         return rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self.topic, partition=self.partition, broker=broker, epoch=epoch)
 
     def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
-        """Every batch verified; records below the asked offset (a batch may begin there) and above the high watermark dropped."""
+        """Every batch verified; records below the asked offset (a batch may begin there) and above the high watermark dropped.
+
+        What would be more than BATCH_RECORDS_MAX records in all is left to the next fetch: compressed, an answer may hold any number.
+        """
         assert self.place is not None
         records: list[Record] = []
         position, last_epoch = self.offset, self.last_epoch
         for batch in committed_batches(entry, self.place.identity):
+            if records and len(records) + batch.count > BATCH_RECORDS_MAX:
+                break
             if not batch.is_control:
                 found = decode_records(batch, self.topic, self.partition)
                 records += found if batch.base_offset >= position else found[position - batch.base_offset :]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import make
 
+from replog.client import fetching
 from replog.errors import Code, CorruptMessage, LogTruncated, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition
 from replog.messages import Fetch, Fetched, FetchedEntry
 from replog.model import PartitionId
@@ -55,6 +56,17 @@ def test_records_above_the_high_watermark_are_dropped_even_if_a_broker_sends_the
 
     cluster.override = generous
     assert texts(client.fetch("t", 0, 0)) == ["a"]
+
+
+def test_an_answer_with_more_records_than_one_batch_may_have_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, client = make({"t": 1})
+    for n in range(4):
+        client.append("t", 0, [str(n)] * 3)
+    monkeypatch.setattr(fetching, "BATCH_RECORDS_MAX", 7)
+    assert texts(client.fetch("t", 0, 0)) == list("000111")
+    monkeypatch.setattr(fetching, "BATCH_RECORDS_MAX", 2)
+    assert texts(client.fetch("t", 0, 4)) == list("11")  # one batch always is
+    assert texts(client.read("t")) == list("000111222333")
 
 
 def test_control_batches_are_passed_over() -> None:

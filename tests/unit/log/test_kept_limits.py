@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.log.lives import IDENTITY, open_log, reopened
 
-from replog.config import BATCH_BYTES_MAX, TopicConfig
+from replog import records
+from replog.config import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, TopicConfig
+from replog.errors import UsageError
 from replog.testing.disk import MemoryFs
 from replog.testing.disk.trial import content_of
 from replog.testing.log_contract import append
@@ -24,4 +27,16 @@ def test_a_log_of_a_time_when_larger_batches_were_allowed() -> None:
     assert content_of(log).batches == held
     assert len(held) == 2
     assert log.config == TopicConfig(flush="ack", max_batch_bytes=BATCH_BYTES_MAX)
+    directory.close(clean=True)
+
+
+def test_a_batch_of_a_time_when_more_records_were_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, log = open_log(MemoryFs(), TopicConfig())
+    count = BATCH_RECORDS_MAX + 1
+    monkeypatch.setattr(records, "BATCH_RECORDS_MAX", count)
+    log.append_records([None] * count, compression="lz4")
+    monkeypatch.undo()
+    assert sum(1 for _ in log.records()) == count
+    with pytest.raises(UsageError, match="allowed are 1 to 1048576"):
+        log.append_records([None] * count)
     directory.close(clean=True)
