@@ -19,11 +19,14 @@ from tests.unit.samples import messages
 from replog.codec import HEADER, MESSAGE_TYPES, CodecError, decode, encode
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogCorrupt, StoreCorrupt, UsageError
-from replog.log.catalogue import Catalogue, _entry_at
-from replog.log.checkpoint import read_plain, seal, unseal
+from replog.log import shapes
+from replog.log.catalogue import Catalogue
+from replog.log.checkpoint import read_plain, seal
 from replog.log.directory import FileLogDirectory
 from replog.log.files import Fs
+from replog.log.loss import Life
 from replog.log.producers import ProducerTable
+from replog.log.repair.facts import claims_of
 from replog.log.scan import headers, valid_batch_follows
 from replog.log.segment import Segment
 from replog.log.storage import folder_name, read_summary
@@ -216,12 +219,17 @@ def index(data: bytes) -> None:
         assert known.end_offset == end
 
 
+_SHAPES: Final = (shapes.CHECKPOINT, shapes.CLEAN, shapes.LIFE, shapes.MARKER, shapes.OWNER, shapes.PRODUCERS, shapes.SUMMARY)
+
+
 def checkpoint(data: bytes) -> None:
-    """A small file that is replaced as a whole: its value, or None."""
-    if unseal(data) is not None and data not in _known("checkpoint", checkpoints):
-        return  # by chance, or a whole file in the place of another: what is behind a checksum that fits is taken as it is
-    value = read_plain(BytesFs(b"", data), "checkpoint")
-    assert value is None or msgpack.unpackb(msgpack.packb(value), strict_map_key=False) == value
+    """A small file that is replaced as a whole, in the place of each: its value, or None."""
+    for shape in _SHAPES:
+        value = read_plain(BytesFs(b"", data), "checkpoint", shape)
+        assert value is None or msgpack.unpackb(msgpack.packb(value), strict_map_key=False) == value
+        if value is not None and shape is shapes.LIFE:
+            assert Life.from_plain(Life.from_plain(value).to_plain()) == Life.from_plain(value)
+        claims_of(value if shape is shapes.CHECKPOINT else None, value if shape is shapes.CLEAN else None, Life(), "")
 
 
 def checkpoints() -> list[bytes]:
@@ -229,19 +237,8 @@ def checkpoints() -> list[bytes]:
     return _file("/checkpoint") + _file("/life") + _file("/clean")
 
 
-_KNOWN: Final[dict[str, frozenset[bytes]]] = {}
-
-
-def _known(name: str, seeds: Callable[[], list[bytes]]) -> frozenset[bytes]:
-    if name not in _KNOWN:
-        _KNOWN[name] = frozenset(seeds())
-    return _KNOWN[name]
-
-
 def catalogue(data: bytes) -> None:
     """Which logs a directory has."""
-    if not _known("catalogue", lambda: [found for one in _file("/catalogue") for found in _entries(one)]).issuperset(_entries(data)):
-        return  # as above
     try:
         found = Catalogue.load(BytesFs(b"", data), "d")
     except LogCorrupt:
@@ -249,19 +246,9 @@ def catalogue(data: bytes) -> None:
     assert all(isinstance(identity, PartitionId) for identity in found.live)
 
 
-def _entries(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while (entry := _entry_at(data, at)) is not None:
-        found.append(entry)
-        at += _HEAD.size + len(entry)
-    return found
-
-
 def producer_state(data: bytes) -> None:
     """What producers and writers did last: as a value, the same again when it is loaded."""
-    if unseal(data) is not None and data not in _known("producers", producer_states):
-        return  # as above
-    value = read_plain(BytesFs(b"", data), "producers")
+    value = read_plain(BytesFs(b"", data), "producers", shapes.PRODUCERS)
     if value is not None:
         table, again = ProducerTable(1_000), ProducerTable(1_000)
         table.load(value)
@@ -287,8 +274,6 @@ def directory(data: bytes) -> None:
         _PRISTINE.update({f"/{path}": content for path, content in _log()[0].snapshot().items()})
     which = _NAMES[data[0] % len(_NAMES)]
     path = next(path for path in _PRISTINE if path.endswith(f"/{which}") or path.endswith(f".{which}"))
-    if data[1:] != _PRISTINE[path] and unseal(data[1:]) is not None:
-        return  # a whole file in the place of another: none says which one it is
     disk = MemoryFs.holding({**_PRISTINE, path: data[1:]}, ["/d/quarantine"])
     if which != "clean" and len(data) % 2:  # as after a kill: then files are read
         disk.unlink("/d/clean")
@@ -369,10 +354,16 @@ def store_values() -> list[bytes]:
 
 
 def small_sealed(data: bytearray) -> None:
-    """The checksum of a small file."""
+    """The checksum of a small file: one that fits by chance."""
     if len(data) >= 8:
         data[:4] = _MAGIC
         _U32.pack_into(data, 4, crc32c(bytes(data[8:])))
+
+
+def entry_sealed(data: bytearray) -> None:
+    """The length and checksum of the first entry of a catalogue, which is all there is."""
+    if len(data) > _HEAD.size:
+        _HEAD.pack_into(data, 0, len(data) - _HEAD.size, crc32c(bytes(data[_HEAD.size :])))
 
 
 TARGETS: Final[dict[str, Target]] = {
@@ -380,10 +371,10 @@ TARGETS: Final[dict[str, Target]] = {
     "payload": Target(payload, bodies),
     "segment": Target(segment, segments, batches_in),
     "index": Target(index, lambda: _file(".index")),
-    "checkpoint": Target(checkpoint, checkpoints),
-    "catalogue": Target(catalogue, lambda: _file("/catalogue")),
-    "producers": Target(producer_state, producer_states),
+    "checkpoint": Target(checkpoint, checkpoints, small_sealed),
+    "catalogue": Target(catalogue, lambda: _file("/catalogue"), entry_sealed),
+    "producers": Target(producer_state, producer_states, small_sealed),
     "directory": Target(directory, directories),
     "store": Target(store_value, store_values),
 }
-"""Files that only this library writes, below the checksum that it wrote, are not resealed: who can do that can write anything."""
+"""A directory and a segment's index are not resealed: who can do that can write any offset, and be believed."""

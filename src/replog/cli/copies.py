@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, UsageError
+from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.directory import FORMAT
 from replog.log.files import Fs
@@ -275,7 +276,7 @@ def _check_format(path: str, meta: Any | None, *, missing: Place) -> None:
         if file not in {one.file for one in missing.damages} | {one.file for one in missing.unread}:
             missing.damages.append(Damage(file, 0, "the file is missing"))
         return
-    if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
+    if not shapes.fits(meta, shapes.META):
         raise UsageError(f"{path} is no log directory: {file} is of another kind")
     if meta["format"] > FORMAT:
         newer = f"{path} has format {meta['format']}; this version of the library reads up to {FORMAT}"
@@ -300,20 +301,14 @@ def _identity(name: str) -> PartitionId:
     return PartitionId(bytes.fromhex(topic_id), int(partition), int(creation))
 
 
-_FITS: Final[dict[str, Callable[[Any], object]]] = {
-    CHECKPOINT: lambda value: claims_of(value, None, Life(), ""),
-    CLEAN: lambda value: claims_of(None, value, Life(), ""),
-    LIFE: Life.from_plain,
-    "marker": lambda value: Marker(*value),
-}
-"""What raises if the value of a small file is that of another."""
+_SHAPES: Final[dict[str, shapes.Shape]] = {CHECKPOINT: shapes.CHECKPOINT, CLEAN: shapes.CLEAN, LIFE: shapes.LIFE, "marker": shapes.MARKER}
 
 
 def _plain(place: Place, name: str) -> Any | None:
     """The value of one of the small files of a directory; None if there is none, or if it is damaged: then that is noted."""
     path = f"{place.path}/{name}"
     try:
-        value, intact = value_of(FS, path, _FITS.get(name, lambda value: value))
+        value, intact = value_of(FS, path, _SHAPES.get(name, shapes.anything))
         if not intact:
             place.damages.append(Damage(path, 0, f"its {FS.size(path)} bytes do not match their checksum, or belong elsewhere"))
     except OSError as problem:

@@ -22,10 +22,11 @@ from attrs import define, field
 from crc32c import crc32c
 
 from replog.config import TopicConfig
-from replog.errors import LogCorrupt
+from replog.errors import LogCorrupt, UsageError
 from replog.log.checkpoint import read_file, unpack, write_all
 from replog.log.files import Fs
 from replog.log.segmented import PASSING
+from replog.log.shapes import CATALOGUE
 from replog.model import PartitionId
 
 __all__ = ["Catalogue", "Entry"]
@@ -75,8 +76,7 @@ class Catalogue:
         data = read_file(fs, path) or b""
         at = 0
         while (payload := _entry_at(data, at)) is not None:
-            for change in unpack(payload):
-                catalogue._take(change)
+            catalogue._take_entry(payload, at)
             at += _HEAD.size + len(payload)
         if at < len(data):
             _check_torn(data, at, path)
@@ -151,6 +151,18 @@ class Catalogue:
             self.fs.fsync_dir(self.folder)
             self._unsynced = False
         self._size += len(entry)
+
+    def _take_entry(self, payload: bytes, at: int) -> None:
+        """What a stored entry says. A checksum fits by chance as well, or bytes of another file."""
+        where = f"{self.folder}/{_FILE}: the entry at byte {at}"
+        changes = unpack(payload, CATALOGUE)
+        if changes is None:
+            raise LogCorrupt(f"{where} is damaged: it matches its checksum, and says nothing of logs")
+        try:
+            for change in changes:
+                self._take(change)
+        except UsageError as bad:
+            raise LogCorrupt(f"{where} is damaged: {bad}") from None
 
     def _take(self, change: list[Any]) -> None:
         kind, topic_id, partition, creation, *rest = change

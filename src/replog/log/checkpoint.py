@@ -7,7 +7,7 @@
     └────────┴──────────┴─────────┘
 
 What matters is written, synced, renamed over the old file, and the folder is synced (the rename is not durable before
-that). A file that is torn, altered or missing reads as None: every reader has a safe answer to that.
+that). A file that is torn, altered, missing or of another kind reads as None: every reader has a safe answer to that.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgpack
 from crc32c import crc32c
 
 from replog.log.files import Fs
+from replog.log.shapes import Shape, anything, fits
 
 __all__ = [
     "is_sealed_file",
@@ -121,12 +122,16 @@ def write_plain(fs: Fs, folder: str, name: str, value: Any) -> None:
     write_small_file(fs, folder, name, msgpack.packb(value))
 
 
-def read_plain(fs: Fs, path: str) -> Any | None:
-    """The value of `write_plain`; None if it is missing, torn or altered."""
+def read_plain(fs: Fs, path: str, shape: Shape = anything) -> Any | None:
+    """The value of `write_plain`; None if it is missing, torn, altered, or has another shape (`replog.log.shapes`)."""
     payload = read_small_file(fs, path)
-    return None if payload is None else unpack(payload)
+    return None if payload is None else unpack(payload, shape)
 
 
-def unpack(payload: bytes) -> Any:
-    """A msgpack value that was verified by its checksum before."""
-    return msgpack.unpackb(payload, strict_map_key=False)
+def unpack(payload: bytes, shape: Shape) -> Any | None:
+    """A msgpack value that was verified by its checksum before; None if that fits bytes of something else, or by chance."""
+    try:
+        value = msgpack.unpackb(payload, strict_map_key=False)
+    except (ValueError, TypeError):
+        return None
+    return value if fits(value, shape) else None

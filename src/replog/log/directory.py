@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from replog.config import BrokerConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
+from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
 from replog.log.files import OS, Fs, kill_in_child
@@ -121,10 +122,10 @@ class FileLogDirectory(LogDirectory):
         for folder in (_LOGS, _QUARANTINE):
             if self.fs.size(f"{self.path}/{folder}") is None:
                 _make_folders(self.fs, f"{self.path}/{folder}")
-        life = self._life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}"))
+        life = self._life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}", shapes.LIFE))
         self._catalogue = Catalogue.load(self.fs, self.path, anew=life.flush_failed)
         self._finish_quarantines()
-        clean = read_plain(self.fs, f"{self.path}/{_CLEAN}")
+        clean = read_plain(self.fs, f"{self.path}/{_CLEAN}", shapes.CLEAN)
         checkpoint = self._read_checkpoint()
         known = checkpoint or {}
         self._checkpointed = frozenset(known)
@@ -170,16 +171,18 @@ class FileLogDirectory(LogDirectory):
             if data and not is_sealed_file(data):
                 raise UsageError(f"{self.path} is no log directory: {_META!r} is a file of something else")
             raise LogCorrupt(f"{path} is damaged; nothing was changed")
-        meta = unpack(payload)
+        meta = unpack(payload, shapes.anything)
         if not isinstance(meta, dict) or meta.get("kind") != _KIND:
             raise UsageError(f"{self.path} is no log directory: {_META!r} is of another kind")
+        if not shapes.fits(meta, shapes.META):
+            raise LogCorrupt(f"{path} is damaged; nothing was changed")
         if meta["format"] > FORMAT:
             raise UsageError(f"{self.path} has format {meta['format']}; this version of the library reads up to {FORMAT}")
         return str(meta["directory_id"])
 
     def _read_checkpoint(self) -> dict[PartitionId, Known] | None:
         """What the last checkpoint said; None if it is lost (there is one from the beginning, and it is replaced atomically)."""
-        entries = read_plain(self.fs, f"{self.path}/{_CHECKPOINT}")
+        entries = read_plain(self.fs, f"{self.path}/{_CHECKPOINT}", shapes.CHECKPOINT)
         return None if entries is None else {PartitionId(*entry[:3]): Known(*entry[3:]) for entry in entries}
 
     def _load_logs(

@@ -25,6 +25,7 @@ from replog.log.open_files import OpenFiles
 from replog.log.producers import ProducerTable
 from replog.log.scan import header_at, steps
 from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex
+from replog.log.shapes import MARKER, SUMMARY
 from replog.model import PartitionId
 from replog.records import BadBatch
 
@@ -82,7 +83,7 @@ def stage_marker(fs: Fs, folder: str, marker: Marker) -> Callable[[], None]:
 
 def read_marker(fs: Fs, folder: str) -> Marker | None:
     """The marker, if there is an intact one (it is replaced atomically, so that a torn one cannot be)."""
-    value = read_plain(fs, f"{folder}/{_MARKER}")
+    value = read_plain(fs, f"{folder}/{_MARKER}", MARKER)
     return None if value is None else Marker(*value)
 
 
@@ -137,9 +138,10 @@ def read_summary(fs: Fs, fd: int, segment: Segment, end_offset: int, identity: P
     try:
         data = read_file(fs, _summary_path(segment))
         payload = None if data is None else unseal(data)
-        if payload is None:
+        known = None if payload is None else unpack(payload, SUMMARY)
+        if known is None:
             return None
-        size, end, first_ms, newest_ms, columns, epochs, producers = unpack(payload)
+        size, end, first_ms, newest_ms, columns, epochs, producers = known
         if (size, end) != (segment.size, end_offset):
             return None
         index = SparseIndex.from_list(columns)

@@ -10,6 +10,7 @@ from replog.errors import LogDamaged, LogFull, UsageError
 from replog.log.checkpoint import read_plain, write_plain
 from replog.log.files import OS
 from replog.log.segmented import PASSING
+from replog.log.shapes import OWNER
 
 __all__ = ["Owner"]
 
@@ -25,7 +26,7 @@ class Owner:
         self._broker_id = broker_id
         self.cluster_id = ""
         """"" until its broker has been registered for the first time."""
-        found = read_plain(OS, f"{folder}/{_NAME}")
+        found = read_plain(OS, f"{folder}/{_NAME}", OWNER)
         if found is None:
             self._write("")
             return

@@ -21,6 +21,7 @@ from typing import Final
 from crc32c import crc32c
 
 from replog.errors import UsageError
+from replog.log import shapes
 from replog.log.checkpoint import read_file, write_all, write_plain
 from replog.log.files import Fs
 from replog.log.loss import Life
@@ -125,11 +126,11 @@ def _copy(fs: Fs, path: str, cut: Cut, target: str, done: Callable[[int], None])
 
 def _note_losses(fs: Fs, plan: Plan) -> None:
     """What the next life reports, and which logs it has to read."""
-    life = Life.from_plain(value_of(fs, f"{plan.path}/{LIFE}", Life.from_plain)[0])
+    life = Life.from_plain(value_of(fs, f"{plan.path}/{LIFE}", shapes.LIFE)[0])
     if plan.lossy != life.lossy or LIFE in plan.small:
         kind = "corrupt" if plan.lossy else life.kind
         write_plain(fs, plan.path, LIFE, Life(life.boot_id, kind, plan.lossy, life.flush_failed).to_plain())
-    clean = None if CLEAN in plan.small else value_of(fs, f"{plan.path}/{CLEAN}")[0]
+    clean = None if CLEAN in plan.small else value_of(fs, f"{plan.path}/{CLEAN}", shapes.CLEAN)[0]
     if clean is not None:
         repaired = {tuple(one.identity) for one in plan.logs}
         kept = [entry for entry in clean[1] if tuple(entry[:3]) not in repaired]

@@ -6,12 +6,12 @@ known to be flushed, without the note of a clean stop there was none, and withou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from attrs import define, field, frozen
 
 from replog.errors import LogCorrupt, UsageError
+from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import read_file, unpack, unseal
 from replog.log.directory import FORMAT
@@ -50,21 +50,12 @@ def claims_of(checkpoint: list[Any] | None, clean: list[Any] | None, life: Life,
     return Claims(flushed, starts, power)
 
 
-def value_of(fs: Fs, path: str, fits: Callable[[Any], object] = lambda value: value) -> tuple[Any | None, bool]:
-    """The value of a small file (None if it is missing or damaged), and whether it is not damaged.
-
-    `fits` raises if the value is not what belongs there: a file in the place of another matches its checksum. Raises OSError.
-    """
+def value_of(fs: Fs, path: str, shape: shapes.Shape) -> tuple[Any | None, bool]:
+    """The value of a small file (None if it is missing or damaged), and whether it is not damaged. Raises OSError."""
     data = read_file(fs, path)
     payload = None if data is None else unseal(data)
-    if payload is None:
-        return None, data is None
-    try:
-        value = unpack(payload)
-        fits(value)
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return None, False
-    return value, True
+    value = None if payload is None else unpack(payload, shape)
+    return value, data is None or value is not None
 
 
 class _Catalogue(Catalogue):
@@ -98,22 +89,22 @@ def facts_of(fs: Fs, path: str) -> Facts:
     logs it has, or whose it is; OSError if the disk does not give a file."""
     damaged: list[str] = []
 
-    def plain(name: str, fits: Callable[[Any], object]) -> Any | None:
-        value, intact = value_of(fs, f"{path}/{name}", fits)
+    def plain(name: str, shape: shapes.Shape) -> Any | None:
+        value, intact = value_of(fs, f"{path}/{name}", shape)
         if not intact:
             damaged.append(name)
         return value
 
-    meta = plain(META, lambda value: value)
+    meta = plain(META, shapes.anything)
     if meta is None:
         raise LogCorrupt(f"{path}/{META} is {'damaged' if damaged else 'missing'}: nothing says whose directory this is")
-    if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
+    if not shapes.fits(meta, shapes.META):
         raise UsageError(f"{path} is no log directory: {META!r} is of another kind")
     if meta["format"] > FORMAT:
         raise UsageError(f"{path} has format {meta['format']}; this version of the library reads up to {FORMAT}")
-    checkpoint = plain(CHECKPOINT, lambda value: claims_of(value, None, Life(), ""))
-    clean = plain(CLEAN, lambda value: claims_of(None, value, Life(), ""))
-    life = Life.from_plain(plain(LIFE, Life.from_plain))
+    checkpoint = plain(CHECKPOINT, shapes.CHECKPOINT)
+    clean = plain(CLEAN, shapes.CLEAN)
+    life = Life.from_plain(plain(LIFE, shapes.LIFE))
     found = Facts(str(meta["directory_id"]), claims_of(checkpoint, clean, life, fs.boot_id()), life, clean, damaged=damaged)
     catalogue = _Catalogue.load(fs, path)
     found.topics = {identity: entry.topic for identity, entry in sorted(catalogue.live.items())}

@@ -25,6 +25,7 @@ from replog.log.files import Fs
 from replog.log.repair.facts import CHECKPOINT, CLEAN, LIFE, Facts, facts_of, value_of
 from replog.log.scan import valid_batch_follows
 from replog.log.segment import LOG_SUFFIX, START_SUFFIX, SUMMARY_SUFFIX, Segment, segment_base, segment_name
+from replog.log.shapes import MARKER
 from replog.log.storage import Marker, folder_name
 from replog.log.verify import Stop, Verifier
 from replog.model import PartitionId
@@ -184,7 +185,7 @@ def plan_of(fs: Fs, path: str, only: PartitionId | None = None, read: Callable[[
 
 def marker_of(fs: Fs, folder: str) -> tuple[Marker | None, bool]:
     """The marker of a log, and whether there is one that is damaged."""
-    value, intact = value_of(fs, f"{folder}/marker", lambda value: Marker(*value))
+    value, intact = value_of(fs, f"{folder}/marker", MARKER)
     return None if value is None else Marker(*value), not intact
 
 
