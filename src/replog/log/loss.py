@@ -5,7 +5,8 @@
 * Another boot id (power): every log may have lost its unflushed end, except those flushed before each acknowledgement
   whose recovered end reaches what is known to have been flushed, without anything valid behind a break.
 * Records below the recovery point bad or missing: that log has, whatever the boot id says.
-* An fsync has failed, or the note of the last life is gone: every log, likewise.
+* An fsync has failed, or the note of the last life is gone: every log, likewise. That holds beside a clean stop as well: the note may have
+  told of losses that no controller has heard of.
 
 What was found counts until a controller has been told: a second crash before that must not make it forgotten.
 """
@@ -62,8 +63,7 @@ def judge(
 ) -> LossReport:
     """The report of a life that `last` began and that ended cleanly (with this broker epoch) or not (None)."""
     corrupt = {identity for identity, state in states.items() if state.corrupt}
-    distrusted = last.flush_failed and clean_epoch is None
-    lossy = corrupt | {identity for identity in configs if distrusted or identity in last.lossy}
+    lossy = corrupt | {identity for identity in configs if last.flush_failed or identity in last.lossy}
     if power:
         for identity, config in configs.items():
             state = states.get(identity)
@@ -71,7 +71,8 @@ def judge(
             complete = config.flush == "ack" and not (state and state.hole) and reached >= flushed_ends.get(identity, 0)
             if not complete:
                 lossy.add(identity)
-    kinds: list[LossKind] = ["corrupt" if corrupt else "power" if power else "process" if clean_epoch is None else "none"]
+    is_damaged = corrupt or (clean_epoch is not None and last.flush_failed and lossy)  # no life that stops cleanly leaves that note
+    kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
     if last.lossy:
         kinds.append(last.kind)
     return LossReport(max(kinds, key=_GRAVITY.index), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))
