@@ -157,10 +157,10 @@ class Cluster:
         if admitted is not None and admitted.directory_id != broker.info.directory_id:
             return True
         loss = broker.loss
-        if loss.kind == "none":
-            # A clean stop counts only if it is the stop of the life that was let in (KIP-966).
-            return admitted is not None and loss.broker_epoch not in (-1, admitted.broker_epoch)
-        return loss.kind == "replaced" or partition in loss.lossy
+        if loss.kind == "replaced" or partition in loss.lossy:
+            return True
+        # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found.
+        return admitted is not None and loss.broker_epoch not in (-1, admitted.broker_epoch)
 
     def is_broken(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the disk under this replica failed in the broker's present life."""

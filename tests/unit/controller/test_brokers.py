@@ -181,10 +181,21 @@ def test_a_lost_session_of_a_living_process_loses_nothing():
         (LossReport("process"), None, False),
         (LossReport("power"), None, False),
         (LossReport("none", broker_epoch=1), None, True),
+        (LossReport("corrupt", broker_epoch=1, lossy=(pid(b"o" * 16),)), None, True),
+        (LossReport("corrupt", broker_epoch=-1, lossy=(pid(b"o" * 16),)), None, False),
         (LossReport("replaced"), None, True),
         (LossReport("none"), "f" * 32, True),
     ],
-    ids=["clean", "killed", "power, nothing lost", "a clean stop of another life", "replaced", "another directory"],
+    ids=[
+        "clean",
+        "killed",
+        "power, nothing lost",
+        "a clean stop of another life",
+        "the same, and another log is damaged",
+        "no clean stop, and another log is damaged",
+        "replaced",
+        "another directory",
+    ],
 )
 def test_what_counts_as_loss(loss, directory, lossy):
     world = World(3)
