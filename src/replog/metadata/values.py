@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Final, Self
 
 from replog.errors import StoreCorrupt
@@ -37,7 +38,7 @@ class Fields:
     def of(cls, path: str, value: bytes) -> Self:
         """The fields of a stored value; refuses a version that is not known."""
         try:
-            fields = json.loads(value.decode("utf-8"))
+            fields = json.loads(value.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise StoreCorrupt(path, f"not JSON in UTF-8: {error}") from error
         if not isinstance(fields, dict):
@@ -133,6 +134,14 @@ class Fields:
         if not isinstance(value, dict):
             raise self._bad(name, f"is {_short(value)}, not an object")
         return Fields(self._path, value, f"{self._within}{name}.")
+
+
+def _finite(text: str) -> float:
+    """A number that can be written again: JSON has no other."""
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text:.20} is no number of JSON")
+    return number
 
 
 def _short(value: object) -> str:

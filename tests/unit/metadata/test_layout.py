@@ -270,6 +270,15 @@ def test_malformed_values_are_refused(kind: str, value: bytes) -> None:
     assert caught.value.path == "/the/path"
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e400"])
+def test_numbers_that_json_has_not_are_refused(number: str) -> None:
+    """Whoever read one could not write the value again."""
+    value = layout.encode_topic(layout.TopicEntry(b"t" * 16, {"min_isr": 2.5}, {}))
+    assert layout.decode_topic("/x", value).config == {"min_isr": 2.5}
+    with pytest.raises(StoreCorrupt, match="no number of JSON"):
+        layout.decode_topic("/x", value.replace(b"2.5", number.encode()))
+
+
 @pytest.mark.parametrize("kind", DECODERS)
 @pytest.mark.parametrize("version", [0, 2, True, 1.0, "1", None, [1]])
 def test_other_versions_are_refused_even_if_every_field_is_there(kind: str, version: object) -> None:
