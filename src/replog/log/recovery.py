@@ -228,6 +228,15 @@ class _Recovery:
 
     def _read_segments(self, bases: list[int]) -> int:
         """Take over segments as long as each begins where the one before ended; cut the rest. Returns the end offset."""
+        last, state = bases[-1], self.state
+        while (end := self._follow(bases, last)) is None:  # it ends earlier: what is its last segment now is read as the last is, also by
+            last = state.segments[-1].base_offset  # this life. Else the next one finds, and reports, what was there all the time.
+            state.segments.clear()
+            state.epochs, state.producers = EpochTable(), ProducerTable(self.storage.limits.producers_max)
+        return end
+
+    def _follow(self, bases: list[int], last: int) -> int | None:
+        """The end offset; None, before anything is cut, if a segment in front of `last` was read by its headers and is now the last."""
         state = self.state
         # After a killed process only the last segment can be unfinished: the others were complete before it was begun.
         verify_from = self.recovery_point if self.power else max(self.recovery_point, bases[-1])
@@ -239,8 +248,10 @@ class _Recovery:
                 break
             segment = self._segment(base)
             state.segments.append(segment)
-            if next_base is not None and next_base <= verify_from:
+            if next_base is not None and next_base <= verify_from and base < last:
                 stop = self._take_headers(segment, next_base)
+                if stop.reason or stop.offset != next_base:
+                    return None
             else:
                 stop = self._take_verified(segment)
             end = segment.end_offset = stop.offset

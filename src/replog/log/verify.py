@@ -23,7 +23,7 @@ __all__ = ["Stop", "Verifier"]
 _WINDOW: Final = 256 << 10
 _COVERED_AT: Final = FRONT_BYTES + 4  # where the bytes begin that the payload checksum covers
 _HEAD: Final = Struct(f"<{FRONT.size}sI4s")  # the bytes the header checksum covers, in two parts, and that checksum between them
-_FIELDS: Final = Struct("<II24sqi4xI4xI8xqq")  # magic to 0, length, log, base offset, epoch, payload crc, count, newest, producer id
+_FIELDS: Final = Struct("<II24sqi4xI2xHI8xqq")  # magic to 0, length, log, base, epoch, payload crc, extension, count, newest, producer
 _LOG: Final = Struct("<16sII")
 _MAGIC: Final = MAGIC | VERSION << 16
 
@@ -76,8 +76,8 @@ class Verifier:
                     reason, torn = f"{size - position} bytes of a batch header", True
                     break
             covered, header_crc, payload_crc_bytes = head(view, at)
-            magic, length, log, base, batch_epoch, payload_crc, count, batch_newest, producer_id = fields(view, at)
-            if crc32c(payload_crc_bytes, crc32c(covered)) != header_crc or magic != _MAGIC or length < HEADER_BYTES:
+            magic, length, log, base, batch_epoch, payload_crc, extension, count, batch_newest, producer_id = fields(view, at)
+            if crc32c(payload_crc_bytes, crc32c(covered)) != header_crc or magic != _MAGIC or length < HEADER_BYTES + extension:
                 reason = "no batch with a valid header"
                 break
             stop = position + length

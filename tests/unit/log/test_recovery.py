@@ -9,7 +9,7 @@ from replog.config import TopicConfig
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.ports import LogStart
-from replog.records import HEADER_BYTES
+from replog.records import BODY_HEADER, FRONT_BYTES, HEADER_BYTES, encode_values, read_header, sealed, stamp
 from replog.testing.disk import FaultyFs, MemoryFs, keep_all, keep_none, some
 from replog.testing.log_contract import append, entries_of, flush, shown
 
@@ -359,3 +359,47 @@ def test_a_log_that_was_trimmed_to_its_end_has_nothing_below_it_in_its_next_life
     log = open_directory(disk).get(IDENTITY)
     assert log is not None
     assert (log.start_offset, log.end_offset) == (3, 5)
+
+
+@pytest.mark.parametrize("why", ["a header", "a segment that is gone"])
+def test_what_becomes_the_last_segment_is_read_whole_at_once(why: str) -> None:
+    """Below the recovery point only headers are read, but the last segment whole: also if it is the last because others are cut off."""
+    fs = MemoryFs()
+    directory, log = open_log(fs, SMALL)
+    while len(segments(fs)) < 4:
+        append(log, 2)
+    flush(log)
+    directory.checkpoint()
+    kill(fs, directory)
+    for name in fs.listdir(FOLDER):
+        if name.endswith(".index"):
+            fs.unlink(f"{FOLDER}/{name}")
+    second = fs.content(segments(fs)[1])
+    length = read_header(second).length
+    second[length - 1] ^= 1  # a record of its first batch
+    if why == "a header":
+        second[length] ^= 1  # of its next batch
+    else:
+        fs.unlink(segments(fs)[2])
+    begin = int(segments(fs)[1][-24:-4])
+    directory, log = reopened(fs)
+    end = log.end_offset
+    assert (end, directory.loss.kind, directory.recovered[IDENTITY].bytes_cut > 0) == (begin, "corrupt", True)
+    assert (len(shown(log)), log.size_bytes) == (end, sum(len(fs.content(path)) for path in segments(fs)))
+    kill(fs, directory)
+    directory, log = reopened(fs)
+    assert (directory.recovered, log.end_offset) == ({}, end)
+
+
+def test_an_extension_that_is_longer_than_its_batch_is_cut() -> None:
+    fs, ends = written()
+    (path,) = segments(fs)
+    body = bytearray(encode_values([b"x"], now_ms=1, extension=b"e" * 20))
+    body[6:8] = (len(body) - BODY_HEADER.size + 1).to_bytes(2, "little")
+    forged = sealed([bytes(body[4:])])
+    crc = int.from_bytes(forged[:4], "little")
+    fs.content(path).extend(stamp(IDENTITY, 10, 2, FRONT_BYTES + len(forged), crc) + forged)
+    directory, log = reopened(fs)
+    assert directory.recovered[IDENTITY].bytes_cut == FRONT_BYTES + len(forged)
+    check_prefix(log, 5)
+    assert len(fs.content(path)) > ends[5]

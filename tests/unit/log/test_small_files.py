@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import permutations
 from typing import Any
@@ -14,7 +15,7 @@ from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, open_directory, open_
 from replog.errors import LogCorrupt, UsageError
 from replog.log.checkpoint import read_plain, seal, unseal
 from replog.log.repair.planning import plan_of
-from replog.log.shapes import CATALOGUE, CHECKPOINT, CLEAN, LIFE, MARKER, META, OWNER, SUMMARY, fits
+from replog.log.shapes import CATALOGUE, CHECKPOINT, CLEAN, LIFE, MARKER, META, OWNER, PRODUCERS, SUMMARY, fits
 from replog.log.storage import Marker, place_marker
 from replog.testing.disk import MemoryFs
 from replog.testing.disk.trial import content_of
@@ -69,6 +70,34 @@ def test_what_is_written_has_its_shape() -> None:
     for name, shape in SHAPES.items():
         assert fits(msgpack.unpackb(unseal(FILES[name]) or b"", strict_map_key=False), shape), name
     assert fits(msgpack.unpackb(FILES["/d/catalogue"][8:]), CATALOGUE)
+
+
+def changed(value: Any, wrong: object) -> Iterator[Any]:
+    """The value with each of its parts, one after the other, replaced."""
+    yield wrong
+    if isinstance(value, list):
+        for at, part in enumerate(value):
+            for other in changed(part, wrong):
+                yield [*value[:at], other, *value[at + 1 :]]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("wrong", [None, 1.5, {}])
+def test_a_wrong_part_is_found_wherever_it_is(name: str, wrong: object) -> None:
+    value = msgpack.unpackb(unseal(FILES[name]) or b"", strict_map_key=False)
+    parts = list(changed(value, wrong))
+    assert not any(fits(part, SHAPES[name]) for part in parts)
+    for part in parts:
+        if name != "/d/meta":
+            assert opened(name, seal(msgpack.packb(part)), clean=False)
+
+
+def test_a_writer_without_batches_and_columns_of_another_length() -> None:
+    producer = [7, 0, True, [[0, 1, 0, 5, 9]]]
+    assert fits([False, [producer], []], PRODUCERS)
+    assert not fits([False, [[*producer[:3], []]], []], PRODUCERS)
+    value = msgpack.unpackb(unseal(FILES[INDEX]) or b"")
+    assert not fits([*value[:4], [*value[4][:2], value[4][2] + b"12345678"], *value[5:]], SUMMARY)
 
 
 @pytest.mark.parametrize(("name", "other"), list(permutations(NAMES, 2)))
