@@ -9,9 +9,9 @@ from typing import Final
 from replog.log.files import Fs
 from replog.marks import made_ms_of
 from replog.model import PartitionId
-from replog.records import HEAD_BYTES, HEADER_BYTES, MAGIC, BadBatch, BatchHeader, read_header
+from replog.records import HEAD_BYTES, HEADER_BYTES, MAGIC, BadBatch, BatchHeader, RecordBatch, read_header
 
-__all__ = ["header_at", "headers", "steps", "valid_batch_follows"]
+__all__ = ["header_at", "headers", "intact_batches", "next_header", "steps", "valid_batch_follows"]
 
 _STEP: Final = Struct("<HxxI24xq16xI")  # magic, length, base offset, count: enough to find the next batch
 _NEAR: Final = 64 << 10
@@ -61,24 +61,44 @@ def header_at(fs: Fs, fd: int, position: int, base: int, end: int, identity: Par
     return header
 
 
+def next_header(fs: Fs, fd: int, position: int) -> tuple[int, BatchHeader] | None:
+    """(position, header) of the first place at or behind `position` where there is a valid header, of whichever log; None if there is none.
+
+    For what lies behind a broken place, where no length leads any further.
+    """
+    size = _FAR
+    while len(data := fs.pread(fd, size, position)) >= HEADER_BYTES:
+        at = data.find(_MAGIC_BYTES)
+        while 0 <= at <= len(data) - HEADER_BYTES:
+            try:
+                return position + at, read_header(data, at)
+            except BadBatch:
+                at = data.find(_MAGIC_BYTES, at + 1)
+        position += len(data) - HEADER_BYTES + 1
+        size = min(4 * size, _WINDOW)
+    return None
+
+
 def valid_batch_follows(fs: Fs, fd: int, position: int, offset: int, identity: PartitionId) -> bool:
     """Whether, somewhere behind a broken place, a batch of this log at or above `offset` has a valid header.
 
     Then more was lost than the end of the last write: bytes went bad in the middle, or were never written there.
     """
-    position += 1
-    while data := fs.pread(fd, _WINDOW, position):
-        at = data.find(_MAGIC_BYTES)
-        while 0 <= at <= len(data) - HEADER_BYTES:
-            try:
-                header = read_header(data, at)
-            except BadBatch:
-                pass
-            else:
-                if header.identity == identity and header.base_offset >= offset:
-                    return True
-            at = data.find(_MAGIC_BYTES, at + 1)
-        if len(data) < _WINDOW:
-            return False
-        position += len(data) - HEADER_BYTES + 1
+    while (found := next_header(fs, fd, position + 1)) is not None:
+        position, header = found
+        if header.identity == identity and header.base_offset >= offset:
+            return True
     return False
+
+
+def intact_batches(fs: Fs, fd: int, position: int, identity: PartitionId) -> Iterator[BatchHeader]:
+    """The batches of this log that are intact to their last byte, at `position` and anywhere behind it."""
+    while (found := next_header(fs, fd, position)) is not None:
+        position, header = found
+        try:
+            RecordBatch.parse(fs.pread(fd, header.length, position), identity=identity)
+        except BadBatch:
+            position += 1
+            continue
+        yield header
+        position += header.length

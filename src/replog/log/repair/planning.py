@@ -23,19 +23,17 @@ from replog.errors import UsageError
 from replog.log.checkpoint import read_file
 from replog.log.files import Fs
 from replog.log.repair.facts import CHECKPOINT, CLEAN, LIFE, Facts, facts_of, value_of
-from replog.log.scan import valid_batch_follows
+from replog.log.scan import intact_batches, valid_batch_follows
 from replog.log.segment import LOG_SUFFIX, START_SUFFIX, SUMMARY_SUFFIX, Segment, segment_base, segment_name
 from replog.log.shapes import MARKER
 from replog.log.storage import Marker, folder_name
 from replog.log.verify import Stop, Verifier
 from replog.model import PartitionId
-from replog.records import HEADER_BYTES, MAGIC, BadBatch, BatchHeader, RecordBatch, read_header
+from replog.records import BatchHeader
 
 __all__ = ["Cut", "LogPlan", "Plan", "Ranges", "is_unfinished", "marker_of", "plan_of"]
 
 PIECE: Final = 1 << 20
-_WINDOW: Final = 64 << 10
-_MAGIC_BYTES: Final = MAGIC.to_bytes(2, "little")
 _SMALL: Final = {
     CHECKPOINT: "nothing is known to be flushed any more; the next start writes it anew",
     CLEAN: "its last broker counts as killed",
@@ -330,23 +328,13 @@ class _Look:
 
     def _intact_behind(self, base: int, position: int, end: int) -> Iterator[tuple[int, int]]:
         """Offsets of the batches of this log at or above `end` that are intact, from `position` of a file on."""
-        fs, size = self.fs, self.fs.size(self._file(base)) or 0
-        fd = fs.open(self._file(base))
+        fd = self.fs.open(self._file(base))
         try:
-            while position < size:
-                try:
-                    header = read_header(fs.pread(fd, HEADER_BYTES, position))
-                    RecordBatch.parse(fs.pread(fd, header.length, position), identity=self.identity)
-                except BadBatch:
-                    window = fs.pread(fd, _WINDOW, position + 1)
-                    found = window.find(_MAGIC_BYTES)
-                    position += 1 + (found if found >= 0 else max(len(window) - 1, 0))
-                    continue
+            for header in intact_batches(self.fs, fd, position, self.identity):
                 if header.base_offset >= end:
                     yield header.base_offset, header.end_offset
-                position += header.length
         finally:
-            fs.close(fd)
+            self.fs.close(fd)
 
 
 def _crc_of(fs: Fs, path: str, position: int, size: int) -> int:
