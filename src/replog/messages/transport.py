@@ -9,6 +9,7 @@ from attrs import define
 __all__ = ["BROKER", "CLIENT", "Handshake", "HandshakeAnswer", "Role"]
 
 Role = Literal["client", "broker"]
+"""As what somebody connects. Who it then proves to be may be an admin as well: `replog.security.identity.Proven`."""
 CLIENT: Final = "client"
 """May append, read and wish."""
 BROKER: Final = "broker"
