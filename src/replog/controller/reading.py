@@ -80,6 +80,10 @@ class Reader:
         """The session ended, and its watches with it."""
         self._armed.clear()
 
+    def is_blind(self, known: Cluster) -> bool:
+        """Whether there is a topic, or a state of a partition, that could not be read or has been removed by hand."""
+        return bool(known.vanished) or any(path.startswith(f"{layout.TOPICS}/") for path in self.unreadable)
+
     def watch(self, path: str) -> Script:
         """Arm a watch unless it is armed."""
         if path not in self._armed:

@@ -160,15 +160,17 @@ class Term:
             return (yield from self._confirm())
         armed = self._reader.is_armed(LOOKS[what])
         if what == "brokers":
-            decision = self.controller.decide((yield from self._reader.brokers()))
+            seen = yield from self._reader.brokers()
+            if self._reader.is_blind(self.cluster) and self.controller.decide(seen).steps:
+                yield from self._look_closer()
+            decision = self.controller.decide(seen)
         elif what == "topics":
             decision = self.controller.decide(seen := (yield from self._reader.topics(self.cluster)))
             if decision.steps:
                 yield from self._confirm()
             self._looks.update(dict.fromkeys(WISHED if seen.topics else ()))  # what is wished about them may have waited
         else:
-            wishes = yield from self._wishes(what)
-            if wishes.wishes:
+            if (wishes := (yield from self._wishes(what))).wishes:
                 self.ask(wishes)
             return
         self._observe(decision)
@@ -176,6 +178,12 @@ class Term:
             # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
             self._reader.fired(LOOKS[what])
             self._looks[what] = None
+
+    def _look_closer(self) -> Script:
+        """What could not be read may be mended: what a new life has lost counts there too, and is forgotten once it is let in."""
+        yield from self._look_at("topics")
+        self._unsure.update(dict.fromkeys(self.cluster.vanished_paths()))
+        yield from self._reassure()
 
     def _wishes(self, what: str) -> Script:
         seen = yield from self._reader.row(what, self.cluster)
@@ -226,8 +234,7 @@ class Term:
             self._conclude(queued.event, decision)
         elif isinstance(queued.event, _SEEN):
             # What was seen is true no more: look again; at what cannot be stored only so often before the next `reconcile`.
-            what = row_of(queued.event)
-            if self._queues.in_vain(what) > TRIES_MAX:
+            if self._queues.in_vain(what := row_of(queued.event)) > TRIES_MAX:
                 return self._give_up(queued.event)
             self._looks[what] = None
         else:
@@ -317,9 +324,8 @@ class Term:
         for following in decision.after:
             self.ask(following)
         self._queues.put_off(decision.later)
-        for partition in decision.doubt:
-            topic = self.cluster.topics[partition.topic_id]
-            self._unsure[layout.partition_state_path(topic.topic, partition.partition)] = None
+        doubted = ((self.cluster.topics[p.topic_id].topic, p.partition) for p in decision.doubt)
+        self._unsure.update(dict.fromkeys(layout.partition_state_path(*place) for place in doubted))
 
     def _give_up(self, event: Event) -> None:
         if isinstance(event, FinishDeletion):
@@ -346,8 +352,7 @@ class Term:
             return
         self._send(self.outboxes.flush(self._now_ms))
         silent = self.outboxes.silent()
-        delta = self.views.delta()
-        if delta is not None:
+        if (delta := self.views.delta()) is not None:
             self._send_view(delta, [b for b in sorted(self.cluster.brokers) if b not in silent])
         # A broker takes the complete notice for a sign that what it lost has been dealt with, and reports it no more.
         if not self.cluster.due and (ready := [b for b in silent if not self.controller.is_to_wait(b)]):
@@ -366,14 +371,12 @@ class Term:
 
     def _send_view(self, view: ClusterView, brokers: list[int]) -> None:
         for broker_id in brokers:
-            broker_epoch = self.cluster.brokers[broker_id].info.broker_epoch
-            message = UpdateMetadata(self._broker_id, self._won.controller_epoch, broker_epoch, view)
-            self._outbox.messages.append((broker_id, message))
+            head = (self._broker_id, self._won.controller_epoch, self.cluster.brokers[broker_id].info.broker_epoch)
+            self._outbox.messages.append((broker_id, UpdateMetadata(*head, view)))
 
     def _ask_replicas(self) -> None:
         for broker_id, request, partitions in self.last_known.messages(self._now_ms):
-            broker = self.cluster.brokers.get(broker_id)
-            if broker is not None:
+            if (broker := self.cluster.brokers.get(broker_id)) is not None:
                 head = (self._broker_id, self._won.controller_epoch, broker.info.broker_epoch)
                 self._outbox.messages.append((broker_id, ReplicaStates(*head, request, partitions)))
 
@@ -393,8 +396,7 @@ class Term:
         roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
         if box.answered(message.notice, roomless, self._now_ms):
             self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, tuple(message.strays), box.take_removals()))
-        failed = tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR)
-        if failed:
+        if failed := tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR):
             self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
         self._room_changed(message.broker_id, message.broker_epoch)
         self._listen(box)
@@ -402,8 +404,7 @@ class Term:
     def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
         """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""
         box = self.outboxes.get(broker_id, broker_epoch)
-        news = {} if box is None else box.room_news()
-        if news:
+        if news := {} if box is None else box.room_news():
             self.ask(RoomChanged(broker_id, broker_epoch, tuple(news.items())))
 
     def on_stop_replica_answer(self, message: StopReplicaAnswer) -> None:
@@ -432,8 +433,7 @@ class Term:
 
     def on_replica_states_answer(self, message: ReplicaStatesAnswer) -> None:
         """How far copies reach."""
-        broker = self.cluster.brokers.get(message.broker_id)
-        if broker is not None and broker.info.broker_epoch == message.broker_epoch:
+        if (broker := self.cluster.brokers.get(message.broker_id)) is not None and broker.info.broker_epoch == message.broker_epoch:
             for event in self.last_known.answered(message):
                 self.ask(event)
 

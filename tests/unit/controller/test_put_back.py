@@ -168,3 +168,47 @@ def test_a_state_that_is_removed_and_put_back_reaches_a_leader_that_knows_later_
     state = world.state()
     assert (state.leader, state.leader_epoch, state.isr) == (2, 1, (2, 4))
     assert world.nodes[2].broker.states[pid(t)].state == state
+
+
+# ------------------------------------------------------------------------------ mended, and a broker that loses its disk after that
+
+
+def _loses_its_disk(world: World, broker: int) -> None:
+    """It is back, empty, before anybody has noticed that it was gone."""
+    world.disks[broker] = {}
+    world.nodes.pop(broker).session.expire()
+    world.start(broker, directory="f" * 32, settle=True)
+
+
+@pytest.mark.parametrize("how", ["state removed", "topic removed", "state damaged", "topic damaged"])
+def test_who_loses_its_disk_after_a_repair_that_nobody_has_looked_at_yet_is_complete_no_more(how: str) -> None:
+    """No watch tells of it. To let the new life in first would be to forget what it has lost."""
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 2})
+    if how == "topic removed":
+        good = removed(world, *BOTH)
+    elif how == "state removed":
+        good = removed(world, STATE)
+        assert world.propose(2, pid(t), [2, 4]).error != 0, "it is known to be gone"
+    else:
+        what = STATE if how == "state damaged" else TOPIC
+        good = {what: world.store.read(what).value}
+        put_back(world, dict.fromkeys(good, b"{"))
+        world.kill(world.controller_id)  # the next one cannot read it, and so knows nothing of the topic
+    world.drop_watches = True
+    put_back(world, good)
+    world.drop_watches = False
+    _loses_its_disk(world, 3)
+    assert world.leader._term.cluster.is_admitted(3)
+    world.advance(65_000)
+    assert world.state().isr == (2, 4)
+
+
+def test_brokers_that_come_cost_no_look_at_topics_where_all_of_them_can_be_read() -> None:
+    world = World(4, reconcile_ms=30_000)
+    world.create(assignment={0: [2, 3]})
+    looked: list[str] = []
+    world.before_store = lambda _address, call: looked.append(call.argument) if call.verb == "list" else None
+    _loses_its_disk(world, 4)
+    assert layout.BROKER_IDS in looked
+    assert layout.TOPICS not in looked
