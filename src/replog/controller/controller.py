@@ -11,7 +11,7 @@ from itertools import islice
 from attrs import evolve
 
 from replog.config import BrokerConfig
-from replog.controller import admin, balance, explaining, moves, reassign, rows, shutdown, silence, topics, wishes
+from replog.controller import admin, balance, explaining, moves, reassign, restored, rows, shutdown, silence, topics, wishes
 from replog.controller.changes import (
     Admitted,
     BrokerAdmitted,
@@ -42,6 +42,7 @@ from replog.controller.events import (
     FinishDeletion,
     IsrProposed,
     LastKnownAnswered,
+    LaterStateClaimed,
     MovesDue,
     Recheck,
     RejectionsSeen,
@@ -87,6 +88,8 @@ class Controller:
                 return self._recheck()
             case IsrProposed():
                 return self._isr_proposed(event)
+            case LaterStateClaimed():
+                return restored.later_state_claimed(self, event)
             case BrokersSeen():
                 return self._brokers_seen(event)
             case BrokerAcknowledged():
@@ -270,6 +273,7 @@ class Controller:
         results: list[AlterIsrResult] = []
         pieces: list[Piece] = []
         doubt: list[PartitionId] = []
+        after: list[Event] = []
         refused: list[Change] = []
         seen: set[PartitionId] = set()
         arrived: dict[PartitionId, PartitionState] = {}
@@ -277,6 +281,7 @@ class Controller:
             code, state = self._judge(entry, proposal.broker_id, seen)
             if code == Code.NOT_CONTROLLER:
                 doubt.append(entry.partition)
+                after.append(LaterStateClaimed(proposal.broker_id, entry.partition, entry.leader_epoch, entry.partition_epoch))
             if code == Code.INELIGIBLE_REPLICA:
                 refused.append(ProposalRefused(entry.partition, entry.partition_epoch, entry.proposal))
             if code == Code.NONE and state is not None and state != self.cluster.states[entry.partition]:
@@ -293,7 +298,8 @@ class Controller:
                 self._moved(result, ends[result.partition])
         answer = AlterIsrAnswer(proposal.request, Code.NONE, results)
         steps = (*pack(self.guard, pieces), *([Step(changes=tuple(refused))] if refused else []))
-        return Decision(steps, answers=((event.sender, answer),), doubt=tuple(doubt), after=(MovesDue(),) if arrived else ())
+        after += [MovesDue()] if arrived else []
+        return Decision(steps, answers=((event.sender, answer),), doubt=tuple(doubt), after=tuple(after))
 
     def _change_of(self, partition: PartitionId, state: PartitionState) -> Piece:
         """A proposal that was accepted. Looked at again: one that completes a move, if too many do at once, or lets a leader leave."""

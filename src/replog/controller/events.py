@@ -26,6 +26,7 @@ __all__ = [
     "FinishDeletion",
     "IsrProposed",
     "LastKnownAnswered",
+    "LaterStateClaimed",
     "MovesDue",
     "Recheck",
     "RejectionsSeen",
@@ -69,6 +70,16 @@ class IsrProposed:
 
     sender: Address
     proposal: AlterIsr
+
+
+@frozen
+class LaterStateClaimed:
+    """A leader has proposed a change of a later state than the one that is known; decided once the store has been read again."""
+
+    broker_id: int
+    partition: PartitionId
+    leader_epoch: int
+    partition_epoch: int
 
 
 @frozen
@@ -220,6 +231,7 @@ Event = (
     | DeletionsSeen
     | Recheck
     | IsrProposed
+    | LaterStateClaimed
     | ReplicasLost
     | RoomChanged
     | LastKnownAnswered

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from tests.unit.controller.harness import World, pid
 
+from replog.errors import Code
 from replog.metadata import layout
 from replog.metadata.wishes import encode_replicas
 from replog.ports import Create, Delete, Put
@@ -212,3 +214,65 @@ def test_brokers_that_come_cost_no_look_at_topics_where_all_of_them_can_be_read(
     _loses_its_disk(world, 4)
     assert layout.BROKER_IDS in looked
     assert layout.TOPICS not in looked
+
+
+# ----------------------------------------------------------------------------- put back, and another controller before anybody has looked
+
+
+def _next_controller(world: World) -> None:
+    """As by a crash of the one that there is."""
+    world.kill(world.controller_id)
+    world.advance(1_000)
+
+
+def test_the_next_controller_gives_a_leader_that_knows_later_states_of_the_same_epoch_a_new_one() -> None:
+    """The node was made anew: whatever follows from it would seem old to the brokers, and what they propose would be of the future."""
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
+    for isr in ([2, 3], [2, 3, 4], [2, 3], [2, 3, 4]):
+        assert world.propose(2, pid(t), isr).error == 0
+    put_back(world, removed(world, STATE))
+    _next_controller(world)
+    assert world.propose(2, pid(t), [2, 3]).error == Code.NOT_CONTROLLER, "it may be the controller that is out of date"
+    assert world.propose(2, pid(t), [2, 3]).error == Code.NONE
+    state = world.state()
+    assert (state.leader, state.leader_epoch, state.isr) == (2, 1, (2, 3))
+    assert world.nodes[3].broker.states[pid(t)].state == state
+
+
+@pytest.mark.parametrize(("isr", "leader"), [((2, 3, 4), 3), ((2, 4), 2)])
+def test_who_led_later_than_the_state_that_was_put_back_goes_on_if_it_is_in_sync(isr: tuple[int, ...], leader: int) -> None:
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
+    old = world.state()
+    for _ in range(2):
+        world.kill(2)
+        world.start(2, settle=True)
+        assert world.propose(3, pid(t), [2, 3, 4]).error == 0
+        assert world.admin("elect", partitions=[["t", 0]]).error == 0
+    world.kill(2)
+    world.start(2, settle=True)
+    later = world.state()
+    assert (later.leader, later.leader_epoch) == (3, 5)
+    put_back(world, {STATE: layout.encode_partition_state(evolve(old, isr=isr))})
+    _next_controller(world)
+    assert world.propose(3, pid(t), [3, 4]).error == Code.NOT_CONTROLLER
+    state = world.state()
+    assert (state.leader, state.leader_epoch, state.isr) == (leader, 6, isr)
+    assert {world.nodes[b].broker.states[pid(t)].state for b in (2, 3, 4)} == {state}
+
+
+def test_a_proposal_of_a_later_state_that_comes_twice_costs_one_epoch() -> None:
+    world = World(5, reconcile_ms=30_000)
+    t = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
+    for isr in ([2, 3], [2, 3, 4]):
+        assert world.propose(2, pid(t), isr).error == 0
+    known = world.state()
+    put_back(world, removed(world, STATE))
+    _next_controller(world)
+    for _ in range(2):
+        world.propose(2, pid(t), [2, 3], settle=False)
+    world.settle()
+    assert world.state().leader_epoch == 1
+    world.propose(2, pid(t), [2, 3], leader_epoch=0, partition_epoch=known.partition_epoch)
+    assert (world.state().leader_epoch, world.state().isr) == (1, (2, 3, 4))
