@@ -244,8 +244,9 @@ class Publishing:
         """What was put aside, or the log, cannot be read or written. What is there of the group, only another leader can take back."""
         del self._under_way[partition.identity]
         self.stages.done(publication.work, publication.version)  # else the same pieces would be taken for those that are here
-        self._refuse(partition.identity, publication, Code.UNKNOWN_STAGE if publication.next == 0 else Code.STORAGE_ERROR)
-        if publication.next or isinstance(problem, LogDamaged):
+        is_open = partition.leading is not None and partition.leading.group_open  # also by a log that stored part of the first slice
+        self._refuse(partition.identity, publication, Code.STORAGE_ERROR if is_open else Code.UNKNOWN_STAGE)
+        if is_open or isinstance(problem, LogDamaged):
             self._failed(partition, str(problem))
 
     def _slice(self, publication: _Publication) -> Iterator[RecordBatch]:

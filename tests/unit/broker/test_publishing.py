@@ -11,7 +11,7 @@ from attrs import evolve
 
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt
 from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
 from replog.marks import PIECES_MAX, VERSION_MAX, WriterMark, framing, mark_of
@@ -33,7 +33,7 @@ from replog.messages import (
 )
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.ports import LogDirectory
+from replog.ports import Log, LogDirectory
 from replog.records import RecordBatch, encode_records
 from replog.testing.clock import SeededIds
 from replog.testing.disk import SimulatedDisk
@@ -728,6 +728,28 @@ def test_what_cannot_be_read_in_the_middle_costs_the_copy(spoil: Callable[[Simul
     assert [one.error for one in said] == [Code.STORAGE_ERROR]
     assert desk.partition.failed
     assert desk.partition.high_watermark == 0
+
+
+@pytest.mark.parametrize(("stored", "error", "failed"), [(0, Code.UNKNOWN_STAGE, False), (2, Code.STORAGE_ERROR, True)])
+def test_a_log_that_stores_part_of_the_first_slice_and_refuses_the_rest_costs_the_copy(
+    stored: int, error: Code, failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the group would stay open, and every append to the partition would wait for its end."""
+    desk = Desk(publish_slice_bytes=10_000)
+    desk.put(3)
+    log = type(desk.partition.log)
+    store = log.append_many
+
+    def append_many(self: Log, batches: Sequence[RecordBatch]) -> None:
+        store(self, batches[:stored])
+        raise LogCorrupt("no more")
+
+    monkeypatch.setattr(log, "append_many", append_many)
+    desk.receive(desk.publish(("a", 3)))
+    _, said = desk.ticks()
+    assert [one.error for one in said] == [error]
+    assert (desk.partition.failed is not None, desk.partition.log.end_offset) == (failed, 2 * stored)
+    assert results(desk.tell(desk.append("x"))) == [(Code.STORAGE_ERROR, -1, -1) if failed else (0, 0, -1)]
 
 
 def test_who_cannot_tell_what_to_cut_gives_its_copy_up_and_goes_on_serving_others() -> None:
