@@ -46,7 +46,6 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.topic_partitions_max": "Partitions of one topic.",
     "ClientConfig.retry_backoff_ms": "First pause before anything is tried again; doubles up to retry_backoff_ms_max.",
     "ClientConfig.retry_backoff_ms_max": "Longest pause between two tries.",
-    "ClientConfig.metadata_max_age_ms": "Has no effect: a client asks again when what it knows turns out to be old.",
     "ClientConfig.batch_bytes": "Bytes of records that a producer puts into one batch before it is sent.",
     "ClientConfig.linger_ms": "How long a producer waits for more records before it sends a batch that is not full.",
     "ClientConfig.buffer_bytes": "Records that a producer holds that are not settled; above that `send` blocks.",

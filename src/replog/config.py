@@ -278,7 +278,8 @@ class ClientConfig:
     """How long a batch is tried before its deliveries fail with TimedOut."""
     retry_backoff_ms: int = field(default=20, validator=_whole(1, 60_000))
     retry_backoff_ms_max: int = field(default=1_000, validator=_whole(1, 600_000))
-    metadata_max_age_ms: int = field(default=300_000, validator=_whole(1, _MAX64))
+    metadata_max_age_ms: int = field(default=300_000, validator=_whole(1_000, _MAX64))
+    """How long after its last question a client asks for metadata again although nothing has failed (Kafka's `metadata.max.age.ms`)."""
     max_in_flight: int = field(default=5, validator=_whole(1, 5))
     """Batches under way per partition; a broker remembers the last five of each writer (KIP-98)."""
     batch_bytes: int = field(default=256 * KIB, validator=_whole(64, BATCH_BYTES_MAX))

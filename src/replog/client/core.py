@@ -85,6 +85,8 @@ class ClientCore:
         self._metadata_failures = 0
         self._metadata_at = 0
         """When to ask, or to give up on `metadata_address`."""
+        self._metadata_old_at = -1
+        """When to ask although nobody needs it (`metadata_max_age_ms`): once, whatever comes of it. Negative: nobody was ever asked."""
         self._next_broker = ids.number()
 
     # --------------------------------------------------------------------------------------------- for the blocking side
@@ -105,13 +107,7 @@ class ClientCore:
         self._timers.disarm(op)
 
     def open_writer(
-        self,
-        *,
-        acks: int,
-        idempotent: bool,
-        compression: Literal["lz4"] | None,
-        batch_bytes: int,
-        linger_ms: int = 0,
+        self, *, acks: int, idempotent: bool, compression: Literal["lz4"] | None, batch_bytes: int, linger_ms: int = 0
     ) -> Writer:
         """A new producer: its own id, its own order."""
         writer = Writer(self, acks=acks, idempotent=idempotent, compression=compression, batch_bytes=batch_bytes, linger_ms=linger_ms)
@@ -195,7 +191,7 @@ class ClientCore:
                 self._due(waiter, now_ms)
         if self._requests and self._watch.look_at <= now_ms:
             self._look_for_unanswered(now_ms)
-        if self._metadata_wanted >= 0 and self._metadata_at <= now_ms:
+        if 0 <= self._ask_at() <= now_ms:
             self._ask_metadata(now_ms)
         self.dispatch(now_ms)
 
@@ -204,8 +200,9 @@ class ClientCore:
         first = self._timers.deadline_ms()
         if self._requests and (first is None or first > self._watch.look_at):
             first = self._watch.look_at
-        if self._metadata_wanted >= 0 and (first is None or first > self._metadata_at):
-            first = self._metadata_at
+        ask_at = self._ask_at()
+        if ask_at >= 0 and (first is None or first > ask_at):
+            first = ask_at
         return first
 
     # ------------------------------------------------------------------------------------------------------ operations
@@ -268,8 +265,7 @@ class ClientCore:
         op.address = None
         code = op.answered(self, answer, now_ms)
         if code == Code.NONE:
-            self._advance(op, now_ms)
-            return
+            return self._advance(op, now_ms)
         op.last_code = code
         if code in RETRIED or code == Code.CORRUPT_MESSAGE:
             self._again(op, now_ms, refresh=code not in SAME_PLACE)
@@ -373,18 +369,20 @@ class ClientCore:
     def refresh(self, now_ms: int, seeker: TopicOp | PartitionOp | PartitionQueue | None = None) -> int:
         """Ask for metadata, and for a topic. Returns the lowest number of a Metadata whose answer is newer than this moment."""
         floor = self.absent.seek(seeker, self._numbers + 1)
-        if self._metadata_wanted < 0:
-            self._metadata_wanted = floor
-            if self._metadata_failures == 0:
-                self._ask_metadata(now_ms)
-        else:
-            self._metadata_wanted = max(self._metadata_wanted, floor)
+        was_wanted, self._metadata_wanted = self._metadata_wanted >= 0, max(self._metadata_wanted, floor)
+        may_be_answered = self.metadata_address is not None and self._metadata_at > now_ms  # a question that was asked before it was needed
+        if not (was_wanted or self._metadata_failures or may_be_answered):
+            self._ask_metadata(now_ms)
         return floor
 
     def refresh_for(self, waiter: Waiter, now_ms: int) -> None:
         """Ask for metadata because this waiter's request went to the wrong place: news ends its pause."""
         self._stalled[waiter] = None
         self.refresh(now_ms)
+
+    def _ask_at(self) -> int:
+        """When to ask for metadata, if nothing happens before; negative: never."""
+        return self._metadata_at if self._metadata_wanted >= 0 else self._metadata_old_at
 
     def _ask_metadata(self, now_ms: int) -> None:
         if self.metadata_address is not None:
@@ -393,6 +391,7 @@ class ClientCore:
         sought = self.absent.sought(self._numbers + 1, self._ops)
         self.metadata_address = self.any_broker(now_ms, self.absent.asked if sought else -1)
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
+        self._metadata_old_at = now_ms + self.config.metadata_max_age_ms
         if self.metadata_address is None:
             return
         number = self._metadata_request = self._numbers = self._numbers + 1

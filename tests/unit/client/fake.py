@@ -349,7 +349,8 @@ class FakeDriver:
             self.events.pop(0)()
         times = [item[0] for item in self.flying]
         deadline = self.core.deadline_ms()
-        times += [deadline] if deadline is not None else []
+        is_endless = until is None and deadline == self.core._metadata_old_at  # nothing is left but to grow old
+        times += [deadline] if deadline is not None and not is_endless else []
         times += [until] if until is not None else []
         future = [at for at in times if at > self.now_ms()]
         if not future or (until is not None and min(future) > until):

@@ -239,7 +239,7 @@ def test_finished_operations_leave_nothing_behind() -> None:
 
 
 def test_an_idle_client_needs_no_tick_before_its_deadlines() -> None:
-    _, driver, client = make({"t": 1})
+    _, driver, client = make({"t": 1}, metadata_max_age_ms=4_000_000)
     client.append("t", 0, ["a"])
     delivered = driver.delivered
     driver.pass_time(3_600_000)

@@ -232,7 +232,7 @@ def test_nothing_has_changed_so_the_append_waits_on() -> None:
     asked = len(net.of(Metadata))
     driver.pass_time(200_000)
     assert len(net.of(Metadata)) == asked
-    assert driver.core.deadline_ms() is None
+    assert driver.core.deadline_ms() == started + questions[-1][0] + driver.core.config.metadata_max_age_ms, "nothing but age is left"
     assert driver.core.moved == 0
 
 
