@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from replog.client.fetching import FetchOp, committed_batches
 from replog.client.results import Fetch as FetchResult
+from replog.client.view import View
 from replog.errors import Code, LogTruncated, OffsetOutOfRange
 from replog.messages import EpochsResult, FetchedEntry
 from replog.model import Address
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
 __all__ = ["RangeFetchOp", "Trimmed"]
+
+_LEFT_ALONE_MS: Final = 300_000
+"""So long is a copy that has not answered not asked: as Kafka keeps a preferred replica (`metadata.max.age.ms`, KIP-392)."""
+_silent: WeakKeyDictionary[ClientCore, dict[Address, int]] = WeakKeyDictionary()
+"""Of each client: the brokers that have not answered as copies nearby, and until when they are left alone."""
 
 
 class Trimmed(OffsetOutOfRange):
@@ -32,7 +39,8 @@ class RangeFetchOp(FetchOp):
     ask the new leader, once, whether that epoch reaches to the end of the range in its log (KIP-320): if it does not, an unclean
     election has removed something, and the error is LogTruncated.
 
-    `rack`: ask an in-sync copy there first, if the leader is elsewhere. Whatever it cannot serve is asked of the leader.
+    `rack`: ask an in-sync copy there first, if the leader is elsewhere. Whatever it cannot serve is asked of the leader; so is what it has
+    not answered for `unanswered_ms`, and everything else of this client for a while.
     """
 
     def __init__(
@@ -51,17 +59,40 @@ class RangeFetchOp(FetchOp):
         )
         self._stop = one.stop
         self._rack = rack
-        self._is_near = False
+        self._near: Address = None
+        """The copy that is asked, and has not answered; None: nobody, or the leader."""
 
     def target(self, core: ClientCore, now_ms: int) -> Address | None:
         """The leader, or at the first try a copy in the rack."""
+        self._give_up_near(core, now_ms)
         leader = super().target(core, now_ms)
-        self._is_near = False
         if leader is None or self._rack is None or self.failures or self._validating:
             return leader
-        near = _near(core, self.topic, self.partition, leader, self._rack)
-        self._is_near = near != leader
+        near = _near(core, self.topic, self.partition, leader, self._rack, now_ms)
+        if near != leader:
+            self._near = near
+            self._slice_ms = min(self._slice_ms, core.config.unanswered_ms // 2)  # what it holds on purpose is not silence
         return near
+
+    def has_moved(self, view: View) -> bool:
+        """A copy that is silent for long need not be asked about: the leader has it all."""
+        return self._near is not None or super().has_moved(view)
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """What the leader, or the copy, has said."""
+        code = super().answered(core, answer, now_ms)
+        self._near = None
+        return code
+
+    def expire(self, core: ClientCore, now_ms: int) -> None:
+        """Out of time: whoever asks again asks the leader."""
+        self._give_up_near(core, now_ms)
+        super().expire(core, now_ms)
+
+    def _give_up_near(self, core: ClientCore, now_ms: int) -> None:
+        if self._near is not None:
+            _silent.setdefault(core, {})[self._near] = now_ms + _LEFT_ALONE_MS
+            self._near = self._rack = None
 
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
         if result.error:
@@ -75,7 +106,7 @@ class RangeFetchOp(FetchOp):
         return Code.NONE
 
     def _fetched(self, core: ClientCore, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
-        if self._is_near and entry.error == Code.OFFSET_OUT_OF_RANGE:
+        if self._near is not None and entry.error == Code.OFFSET_OUT_OF_RANGE:
             return Code.REPLICA_NOT_AVAILABLE  # a copy may lag behind; the leader knows
         if self.doubtful and not entry.error and entry.start_offset < self._stop:  # it begins in the range, with later epochs
             self.fail(LogTruncated(self.topic, self.partition, self.offset, self.offset))
@@ -101,10 +132,10 @@ class RangeFetchOp(FetchOp):
         return FetchResult(batches, position, self.last_epoch, leader_epoch, entry.high_watermark)
 
 
-def _near(core: ClientCore, topic: str, partition: int, leader: Address, rack: str) -> Address:
-    """An in-sync copy in the rack; the leader if that is there, or if there is none."""
+def _near(core: ClientCore, topic: str, partition: int, leader: Address, rack: str, now_ms: int) -> Address:
+    """An in-sync copy in the rack that answers; the leader if that is there, or if there is none."""
     known = core.view.topics.get(topic)
     place = known.partitions.get(partition) if known is not None else None
-    brokers = core.view.brokers
+    brokers, silent = core.view.brokers, _silent.get(core, {})
     copies = [broker for broker in place.isr if broker in brokers and brokers[broker].rack == rack] if place is not None else []
-    return leader if leader in copies or not copies else copies[0]
+    return leader if leader in copies else next((broker for broker in copies if silent.get(broker, now_ms) <= now_ms), leader)

@@ -165,6 +165,8 @@ def test_what_a_copy_cannot_serve_the_leader_does(error: int) -> None:
     client.topics()
     assert values(client, one, rack="r") == list("012345")
     assert asked == [2, 1]
+    assert values(client, one, rack="r") == list("012345")
+    assert asked == [2, 1, 2, 1], "it has answered: it is asked again"
 
 
 def test_a_copy_that_lags_behind_is_left_for_the_leader() -> None:
@@ -174,6 +176,52 @@ def test_a_copy_that_lags_behind_is_left_for_the_leader() -> None:
     assert values(client, one, rack="r") == list("012345")
     assert asked[-1] == 1
     assert 2 in asked
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_a_copy_that_does_not_answer_is_left_alone_for_a_while(another: bool) -> None:
+    """Its process hangs: no connection ends, and nobody has found it out of sync yet (KIP-392)."""
+    cluster, driver, client, one = world()
+    asked = near(cluster)
+    if not another:
+        cluster.brokers[3] = evolve(cluster.brokers[3], rack="elsewhere")
+    client.topics()
+    sent: list[int] = []
+    driver.filter = lambda to, message: isinstance(message, Fetch) and (sent.append(to) or to == 2)
+    started = driver.now_ms()
+    for _ in range(3):
+        assert values(client, one, rack="r") == list("012345")
+    assert driver.now_ms() - started < 2 * client._core.config.unanswered_ms
+    assert sent == [2, 1, *([3, 3] if another else [1, 1])]
+    driver.filter = None
+    driver.clock.advance(299_000 - client._core.config.unanswered_ms)
+    assert values(client, one, rack="r") == list("012345")
+    assert 2 not in asked
+    driver.clock.advance(2_000 + client._core.config.unanswered_ms)
+    assert values(client, one, rack="r") == list("012345")
+    assert asked[-1] == 2, "it may be well again"
+
+
+def test_a_copy_that_does_not_answer_before_the_time_is_up_is_left_alone_too() -> None:
+    cluster, driver, client, one = world()
+    near(cluster)
+    client.topics()
+    driver.filter = lambda to, message: to == 2 and isinstance(message, Fetch)
+    with pytest.raises(TimedOut):
+        values(client, one, rack="r", fetch_timeout_ms=1_000)
+    cluster.brokers[3] = evolve(cluster.brokers[3], rack=None)
+    assert values(client, one, rack="r", fetch_timeout_ms=1_000) == list("012345")
+
+
+def test_a_copy_that_waits_for_records_on_purpose_is_not_silent() -> None:
+    cluster, driver, client, one = world(fetch_wait_ms=20_000)
+    asked = near(cluster)
+    client.topics()
+    waits: list[int] = []
+    driver.filter = lambda to, message: isinstance(message, Fetch) and bool(waits.append(message.max_wait_ms))
+    assert values(client, one, rack="r") == list("012345")
+    assert asked == [2]
+    assert waits[0] < client._core.config.unanswered_ms
 
 
 # -------------------------------------------------------------------------------------------- leaders since the plan
