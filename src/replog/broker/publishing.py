@@ -121,6 +121,8 @@ class Publishing:
             return
         work = (entry.partition, message.writer)
         answer.error = self.stages.put(work, message.version, message.attempt, message.number, entry.body, batch.count, now_ms)
+        if answer.error == Code.QUOTA_EXCEEDED:
+            answer.base_offset, answer.end_offset = self.stages.asked(entry.body), self._config.stage_bytes_max
 
     def on_publish(self, sender: Address, message: Publish, now_ms: int) -> None:
         """Begin a group, or wait for it."""

@@ -60,12 +60,16 @@ class Stages:
         """Put aside now."""
 
     def put(self, work: _Work, version: int, attempt: str, number: int, body: bytes, records: int, now_ms: int) -> int:
-        """Take one piece, unless it is here already. Returns an error code."""
-        self.touch(work, version, now_ms)
+        """Take one piece, unless it is here already. Returns an error code.
+
+        What is refused renews nothing: else work that is started again and again would keep, by its refusals alone, what its earlier
+        runs have left, and with that the room that it is refused.
+        """
         known = self._works.get(work, {}).get((version, attempt))
         if known is not None and number in known.pieces:
+            self.touch(work, version, now_ms)
             return Code.NONE
-        if self.bytes + len(body) + _PIECE_BYTES + _ATTEMPT_BYTES > self._config.stage_bytes_max:
+        if self.bytes + self.asked(body) > self._config.stage_bytes_max:
             return Code.QUOTA_EXCEEDED  # until others have published, or expired
         stage = self._stage + 1 if known is None else known.stage
         try:
@@ -79,9 +83,15 @@ class Stages:
             known = self._works.setdefault(work, {})[version, attempt] = _Attempt(stage)
             self._touched_ms.setdefault(work, {})[version] = now_ms
             self.bytes += _ATTEMPT_BYTES
+        self.touch(work, version, now_ms)
         known.pieces[number] = Piece(stage, place, len(body), records)
         self.bytes += len(body) + _PIECE_BYTES
         return Code.NONE
+
+    @staticmethod
+    def asked(body: bytes) -> int:
+        """How much room a piece has to find, in bytes: as if it were the first of another attempt."""
+        return len(body) + _PIECE_BYTES + _ATTEMPT_BYTES
 
     def touch(self, work: _Work, version: int, now_ms: int) -> None:
         """Something is put aside for this version, or it is to be published: nothing of it has been left behind."""

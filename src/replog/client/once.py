@@ -68,6 +68,22 @@ class StageOp(_PublishedOp):
         super().__init__(f"a stage of version {version} of writer {writer!r}", topic, partition, deadline_ms)
         self._piece = (writer, version, attempt, number)
         self._body = body
+        self._no_room = ""
+        """What the last answer said of the leader's room, if that was the reason."""
+
+    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
+        """Done, or why not."""
+        code = super().answered(core, answer, now_ms)
+        self._no_room = ""
+        if code == Code.QUOTA_EXCEEDED and answer.end_offset >= 0:
+            leader = self.place.leader if self.place is not None else None
+            limit = f"stage_bytes_max of broker {leader} is {answer.end_offset}"
+            self._no_room = f": {limit}, and what is put aside there leaves no room for {answer.base_offset} bytes more"
+        return code
+
+    def last_answer(self) -> str:
+        """With the limit, where that was the reason: it is the broker's, and not known here otherwise."""
+        return super().last_answer() + self._no_room
 
     def message(self, core: ClientCore) -> Stage:
         """The piece; the same again is no other one."""

@@ -133,8 +133,12 @@ class Operation:
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: say what was waited for, and what the last answer was."""
         waited = f"waited {(now_ms - self.started_ms) / 1000:g} s for {self.waiting_for(core)}"
-        last = f"; the last answer was {error_name(self.last_code)}" if self.last_code else ""
+        last = f"; the last answer was {self.last_answer()}" if self.last_code else ""
         self.fail(TimedOut(waited + last + core.whom_not_reached()))
+
+    def last_answer(self) -> str:
+        """The last refusal, for TimedOut messages."""
+        return error_name(self.last_code)
 
     def refused(self, code: int) -> ReplogError:
         """The error for a refusal that is final."""

@@ -50,7 +50,9 @@ class Publish:
 
 @define
 class Published:
-    """The answer to Stage and Publish. With offsets: the work is in the log, committed, in [base_offset, end_offset)."""
+    """The answer to Stage and Publish. With offsets, and without an error: the work is in the log, committed, in
+    [base_offset, end_offset). With QUOTA_EXCEEDED, to a Stage: so many bytes were asked for, and so many may be put aside in all
+    (`stage_bytes_max`)."""
 
     request: int
     partition: PartitionId
