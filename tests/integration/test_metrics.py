@@ -129,9 +129,11 @@ def test_what_nobody_answers_and_what_is_published_in_groups_is_counted(cluster:
     cluster.stage("orders", 0, ["d", "e", "f"], writer="w", version=1, attempt="1", number=0)
     for _ in range(2):  # the second time it is there already
         cluster.publish("orders", 0, [("1", 1)], writer="w", version=1)
+    for values in (["g", "h"], ["g", "h", "i"]):  # the second time it is there already, with another number of records
+        cluster.append_once("orders", 0, values, writer="other", version=1)
     found = cluster.metrics()
-    assert found.value("replog_records_in_total") == 6
-    assert found.value("replog_request_seconds", request="produce") == 1
+    assert found.value("replog_records_in_total") == 8
+    assert found.value("replog_request_seconds", request="produce") == 3
     assert found.value("replog_request_seconds", request="publish") == 2
     assert found.value("replog_request_seconds", request="stage") == 1
 

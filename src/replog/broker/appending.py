@@ -96,6 +96,10 @@ class Appending:
         if mark is not None and partition.log.producers.writers_forgotten:
             self._forgetting[partition.identity] = partition
         append = WaitingAppend(sender, entry.request, acks, base, end, now_ms + timeout_ms)
+        if base >= 0 and end - base != batch.count and acks != ACKS_NONE:
+            append.is_publication = True  # an attempt with another number of records did this work: that has to be said
+            self._published(partition, append)
+            return None
         counts = self._counts(partition, append)
         if acks == ACKS_NONE or (not counts and self._waiting.park(partition, append)):
             return None

@@ -26,7 +26,7 @@ class WaitingAppend:
     end_offset: int
     deadline_ms: int
     is_publication: bool = False
-    """Answered by a Published."""
+    """Answered by a Published, which says where the work ends."""
 
 
 @define

@@ -9,6 +9,7 @@ from replog.client.operations import PartitionOp
 from replog.errors import Code
 from replog.messages import Produce, ProducedEntry, ProduceEntry, Publish, Published, Stage, StagedAttempt
 from replog.model import ACKS_ALL
+from replog.records import RecordBatch
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -17,8 +18,8 @@ __all__ = ["AppendOnceOp", "PublishOp", "StageOp"]
 
 
 class AppendOnceOp(PartitionOp):
-    """One batch that bears the mark of its writer. Result: its base offset, or that of what was stored under its version; -1 if that is
-    gone. However often it is sent, it is stored once, so that no answer leaves doubt for long."""
+    """One batch that bears the mark of its writer. Result: the first offset of what is stored under its version, and the one behind it;
+    (-1, -1) if that is gone. However often it is sent, it is stored once, so that no answer leaves doubt for long."""
 
     def __init__(self, topic: str, partition: int, body: bytes, deadline_ms: int) -> None:
         super().__init__("an append", topic, partition, deadline_ms)
@@ -30,11 +31,13 @@ class AppendOnceOp(PartitionOp):
         return Produce(ACKS_ALL, core.config.request_timeout_ms, [ProduceEntry(self.request, self.place.identity, self._body)])
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
-        """The offset, or why there is none."""
-        if not isinstance(answer, ProducedEntry):
+        """The offsets, or why there are none. A Published: the work was done with another number of records."""
+        if not isinstance(answer, ProducedEntry | Published):
             return Code.UNKNOWN_SERVER_ERROR
         if answer.error == Code.NONE:
-            self.finish(answer.base_offset)
+            base = answer.base_offset
+            end = answer.end_offset if isinstance(answer, Published) else base + RecordBatch(self._body).count
+            self.finish((base, end) if base >= 0 else (-1, -1))
         return answer.error
 
 

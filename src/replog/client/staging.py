@@ -46,7 +46,8 @@ class Staging:
         """Append records as one batch, unless this version of the writer's work, or a later one, is in the partition; acknowledged by all
         in-sync replicas either way.
 
-        The receipt is that of the first time; its offsets are None if that is gone, or was a later version. Raises UsageError, naming
+        The receipt is that of the first time, which may have had another number of records; its offsets are None if that is gone, or was a
+        later version. Raises UsageError, naming
         value and limit, MessageTooLarge if the records do not fit into one batch (then `stage` and `publish`), InvalidTimestamp if the
         clock here is far from the leader's, or TimedOut: asked again, with any client, it is stored once.
         """
@@ -54,10 +55,9 @@ class Staging:
         check_partition_number(partition)
         wall_ms = self._driver.wall_ms()
         mark: Framing = {**framing(WriterMark(writer, check_count("version", version, 0), made_ms=wall_ms)), "compression": "lz4"}
-        made = _checked(records)
-        body = encode_records(made, now_ms=wall_ms, **mark)
-        base = self._do(AppendOnceOp(topic, partition, body, self._deadline(timeout_s)))
-        return _receipt(topic, partition, base, len(made))
+        body = encode_records(_checked(records), now_ms=wall_ms, **mark)
+        base, end = self._do(AppendOnceOp(topic, partition, body, self._deadline(timeout_s)))
+        return _receipt(topic, partition, base, end - base)
 
     def stage(
         self,

@@ -67,7 +67,8 @@ class ProducedEntry:
 
 @define
 class Produced:
-    """Answers to the entries of one or more Produce messages."""
+    """Answers to the entries of one or more Produce messages. A marked batch whose work was done with another number of records is
+    answered by a Published instead."""
 
     entries: list[ProducedEntry]
 

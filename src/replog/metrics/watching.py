@@ -190,8 +190,10 @@ class BrokerWatch:
         self._receive(sender, message, now_ms)
 
     def _answer_publish(self, begun: Begun, to: Address, message: Published) -> None:
-        """The answer to a Stage, too."""
+        """The answer to a Stage, too; and to an append of work that was done before, with another number of records."""
         requests = self._meter.requests
+        if _ended(self._produced, requests["produce"], to, message):
+            return
         if not _ended(self._staged, requests["stage"], to, message):
             _ended(begun, requests["publish"], to, message)
         partition = self._partitions.get(message.partition)

@@ -138,11 +138,11 @@ class Desk:
         mark = WriterMark(writer, version, made_ms=self.now_ms if made_ms is None else made_ms)
         return self.append("once", **framing(mark))
 
-    def fetch(self, offset: int, last: int = 0) -> None:
-        """Broker 2 has what is below `offset`."""
+    def fetch(self, offset: int, last: int = 0) -> list[Any]:
+        """Broker 2 has what is below `offset`. Returns what is said then."""
         self.requests += 1
         entry = FetchEntry(self.identity, self.partition.leader_epoch, offset, last if offset else -1, 1 << 20)
-        self.tell(Fetch(self.requests, 2, 2, 0, 0, 0, 0, 1 << 20, [entry], []), sender="broker 2")
+        return self.tell(Fetch(self.requests, 2, 2, 0, 0, 0, 0, 1 << 20, [entry], []), sender="broker 2")
 
     def published(self, said: Sequence[Any]) -> list[Published]:
         return [one for one in said if isinstance(one, Published)]
@@ -287,6 +287,34 @@ def test_appends_of_others_wait_for_their_turn_and_go_on_after_it() -> None:
     assert desk.values() == ["at the same time", *pieces(3), "after"]
 
 
+def test_who_finds_no_room_to_put_a_piece_aside_is_told_what_it_asked_for_and_the_limit() -> None:
+    desk = Desk(stage_bytes_max=5_000)
+    body = body_of("x" * 300)
+    asked = len(body) + 256 + 4096
+    assert results(desk.put(body=body)) == [(0, -1, -1)]
+    assert results(desk.put(body=body, attempt="b")) == [(Code.QUOTA_EXCEEDED, asked, 5_000)]
+
+
+@pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER])
+@pytest.mark.parametrize("values", [("once", "more"), ("once",) * 5])
+def test_work_that_was_done_with_another_number_of_records_is_answered_with_where_it_ends(acks: int, values: tuple[str, ...]) -> None:
+    """The answer to an append has no end: its writer would take its own number of records for that of the first time."""
+    desk = Desk(isr=(1, 2))
+    mark = WriterMark("w", 7, made_ms=desk.now_ms)
+    desk.tell(desk.append("a", "b", "c", **framing(mark)))
+    again = desk.append(*values, acks=acks, **framing(mark))
+    waits = desk.tell(again)
+    assert desk.partition.log.end_offset == 3
+    found = [one for one in (waits + desk.fetch(3)) if isinstance(one, Published)]
+    assert len(waits) == (acks == ACKS_LEADER), "with all in-sync replicas, once they have it"
+    assert [(one.request, one.partition, one.error, one.base_offset, one.end_offset) for one in found] == [
+        (again.entries[0].request, desk.identity, 0, 0, 3)
+    ]
+    assert results(desk.tell(desk.append(*values, acks=acks, **framing(mark)))) == [(0, 0, 3)]
+    assert results(desk.tell(desk.append("x", "y", "z", **framing(mark)))) == [(0, 0, -1)]
+    assert desk.tell(desk.append(*values, acks=ACKS_NONE, **framing(mark))) == []
+
+
 @pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER, ACKS_NONE])
 def test_an_append_is_refused_while_a_group_is_open(acks: int) -> None:
     desk = Desk()
@@ -390,7 +418,7 @@ def test_a_version_from_before_is_answered_with_what_came_after_it() -> None:
     found = {version: results(desk.tell(desk.publish(("x", 1), version=version))) for version in range(9)}
     # Of five, where they were; of older ones, that they were.
     assert found == {v: [(0, 4 * v - 4, 4 * v)] if v > 3 else [(0, -1, 32)] for v in range(9)}
-    assert results(desk.tell(desk.once(4), desk.once(0))) == [(0, 12, -1), (0, -1, -1)]
+    assert results(desk.tell(desk.once(4), desk.once(0))) == [(0, 12, 16), (0, -1, -1)]
     assert desk.partition.log.end_offset == 32
 
 

@@ -44,6 +44,8 @@ class Leaders:
         """Codes of the next answers."""
         self.staged: dict[tuple[str, int, str, int], bytes] = {}
         self.done: dict[str, tuple[int, int, int]] = {}
+        self.no_room: tuple[int, int] | None = None
+        """What stages ask for, and the limit: said to each while it is there."""
         cluster.override = self.answer
 
     def answer(self, message: Any, broker: int) -> list[Any] | None:
@@ -61,7 +63,7 @@ class Leaders:
             code = Code.NOT_LEADER_OR_FOLLOWER
         else:
             code, base, end = getattr(self, f"_{type(message).__name__.lower()}")(message, partition)
-        if isinstance(message, Produce):
+        if isinstance(message, Produce) and (code or base < 0 or end - base == RecordBatch(entry.body).count):
             return [Produced([ProducedEntry(entry.request, code, base, 0)])]
         return [Published(entry.request, entry.partition, code, base, end)]
 
@@ -82,6 +84,8 @@ class Leaders:
         return self._known(mark.key, mark.version) if known is None else known  # type: ignore[return-value]
 
     def _stage(self, message: Stage, partition: Any) -> tuple[int, int, int]:
+        if self.no_room is not None:
+            return Code.QUOTA_EXCEEDED, *self.no_room
         self.staged.setdefault((message.writer, message.version, message.attempt, message.number), message.entry.body)
         return self._known(message.writer, message.version) or (0, -1, -1)
 
@@ -138,6 +142,27 @@ def test_work_that_is_repeated_has_the_receipt_of_the_first_time() -> None:
     assert client.append_once("t", 0, ["a", "b"], **WORK) == ("t", 0, None, None), "a later one is there"
     assert client.append_once("t", 1, ["a"], writer="job/1", version=0) == ("t", 1, 0, 0)
     assert desk.cluster.partition("t").values() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_work_that_was_done_with_another_number_of_records_has_the_receipt_of_the_first_time(count: int) -> None:
+    desk, _, client = leaders()
+    client.append_once("t", 0, ["before"], writer="another", version=1)
+    assert client.append_once("t", 0, ["a", "b"], **WORK) == ("t", 0, 1, 2)
+    assert client.append_once("t", 0, ["again"] * count, **WORK) == ("t", 0, 1, 2)
+    assert desk.cluster.partition("t").values() == [b"before", b"a", b"b"]
+
+
+def test_a_stage_without_room_names_the_limit_and_what_it_asked_for() -> None:
+    desk, _, client = leaders()
+    desk.no_room = (700, 5_000)
+    text = (
+        "the last answer was QuotaExceeded: stage_bytes_max of broker 1 is 5000, and what is put aside there leaves no room for 700 bytes"
+    )
+    with pytest.raises(TimedOut, match=re.escape(text)):
+        stage(client, timeout_s=20)
+    desk.no_room = None
+    assert stage(client) is True
 
 
 def test_what_is_staged_is_published_as_one() -> None:

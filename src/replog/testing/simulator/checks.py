@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.errors import ReplogError
 from replog.log.files import OS
 from replog.marks import WriterMark, marked, writer_id
-from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produced, Publish, Published, Stage, StopReplica
+from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produced, ProducedEntry, Publish, Published, Stage, StopReplica
 from replog.model import ACKS_ALL, Address, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.ports import Log, Slice
@@ -353,6 +353,8 @@ class Checks:
     def _sent_published(self, node: Node, to: Address, message: Published) -> None:
         claim = self._claims.get(to, {}).get(message.request)
         assert node.broker is not None
+        if claim is None:  # of an append whose work was done before, with another number of records
+            return self._sent_produced(node, to, Produced([ProducedEntry(message.request, message.error, message.base_offset)]))
         if claim is not None and not message.error and message.end_offset >= 0:
             partition = node.broker.partitions.get(message.partition)
             for published in self._published:

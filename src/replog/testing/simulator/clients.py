@@ -153,7 +153,7 @@ class SimulatedClient:
         op = AppendOnceOp(topic, partition, body, self.world.now_ms + self.core.config.delivery_timeout_ms)
         await self.run(op)
         assert op.place is not None
-        return op.place.identity, op.result
+        return op.place.identity, op.result[0]
 
     async def stage(self, topic: str, partition: int, body: bytes, *, writer: str, version: int, attempt: str, number: int) -> bool:
         """Put a batch aside; False if this work is done already. Raises what `Cluster.stage` raises."""
