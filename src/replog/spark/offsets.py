@@ -50,9 +50,10 @@ class Bound:
     """Where no record is as young as the time: the end, instead of an error."""
 
     @property
-    def follows_latest(self) -> bool:
-        """Whether another answer is to be expected each time somebody asks: some partition may begin at its end."""
-        return self.or_latest if self.is_time else AT_LATEST in (self.everywhere, *self.named.values())
+    def is_fixed(self) -> bool:
+        """Whether the answer is the same whenever somebody asks: it is offsets alone. An end moves with what is written, a beginning
+        with retention, and the first record of a time with both."""
+        return not self.is_time and self.everywhere is None and min(self.named.values(), default=0) >= 0
 
     def of(self, place: TopicPartition) -> tuple[int | None, int | None]:
         """(offset, None), or (None, what the leader is to be asked for). Raises UsageError for a partition that is not named."""

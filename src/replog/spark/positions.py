@@ -150,6 +150,17 @@ class Lookup:
             client._do_all(ops.values())
         return {place: op.result for place, op in ops.items() if op.error is None}
 
+    def reaching(self, held: Mapping[TopicPartition, Held], wanted: Positions) -> dict[TopicPartition, Held]:
+        """The same, where what is wanted was committed before and a leader says that less is: a new one may not know yet how much is. Its
+        log tells: as far as that reaches, nothing is gone. One that cannot say is believed to have it all; who reads it waits."""
+        behind = {place: (has.identity, has.leader_epoch) for place, has in held.items() if has.latest < wanted.get(place, 0)}
+        ends = self.epoch_ends(behind)
+        found = dict(held)
+        for place in behind:
+            end = ends.get(place, wanted[place])
+            found[place] = held[place]._replace(latest=max(held[place].latest, min(wanted[place], 0 if end is None else end)))
+        return found
+
     def record_bytes(self, behind: Mapping[TopicPartition, tuple[Held, int]]) -> dict[TopicPartition, float]:
         """The mean size of a record as it is stored, from the first batches at an offset of each partition."""
         if not behind:

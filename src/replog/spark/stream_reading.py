@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
-from replog.errors import ReplogError
+from replog.errors import ReplogError, TimedOut
 from replog.model import PartitionId, TopicPartition
 from replog.spark.batch_reading import read_partition, tasks
 from replog.spark.columns import check_read_schema
@@ -104,17 +104,18 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends."""
         begin = from_offsets(start)
-        if self._begins_at_latest(begin):
+        if self._begins_empty(begin):
             return start
         held = self._held()
         self._reported = {place: has.latest for place, has in held.items()}
         for place in sorted(begin.keys() - held.keys()):
             self._losses.lost(place, begin[place], begin[place], _GONE)
-        back = self._replaced(begin, held)
-        self._see(held)
+        held = Lookup(self._options).reaching(held, begin)
+        back, doubted = self._replaced(begin, held)
+        self._see({place: has for place, has in held.items() if place not in doubted})
         if back:
             return to_offsets({place: back.get(place, begin[place]) for place in begin if place in held})
-        latest = self._latest(begin, held)
+        latest = self._latest(begin, held) | {place: begin[place] for place in doubted}
         first = {place: max(begin.get(place, 0), held[place].start) for place in latest}
         return to_offsets(self._limited(first, latest, limit, held))
 
@@ -141,9 +142,12 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the micro-batch between two offsets; after a restart for the one that was under way."""
         begin, stop = from_offsets(start), from_offsets(end)
-        held = Lookup(self._options).held(sorted(stop))
+        self._begun = True
+        lookup = Lookup(self._options)
+        held = lookup.held(sorted(stop))
         kept = {}
         stop = {place: offset for place, offset in stop.items() if begin.get(place, offset) < offset}  # a new one: see `_latest`
+        held = lookup.reaching(held, stop)
         for place in sorted(stop):
             has, seen, first = held.get(place), self._seen.get(place), begin[place]
             if has is None:
@@ -169,20 +173,23 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _see(self, held: Mapping[TopicPartition, Held]) -> None:
         self._seen.update({place: _Seen(has.identity, has.leader_epoch) for place, has in held.items()})
 
-    def _begins_at_latest(self, begin: Positions) -> bool:
+    def _begins_empty(self, begin: Positions) -> bool:
         """Whether the first micro-batch is to be empty.
 
-        If it failed, its replay would look up where "latest" is again, and skip what was written meanwhile. An empty one has nothing
-        to replay; the next ones begin at an offset that is in the checkpoint.
+        If it failed, its replay would ask again where it begins. Where that is a word or a time, what was written meanwhile, or what
+        retention took away, would be skipped, and the slices of the rest be numbered anew, so that a writer would take them for those
+        that it has. An empty one has nothing to replay; the next ones begin at an offset that is in the checkpoint.
         """
-        is_first = not self._begun and self._options.start.follows_latest and begin == self._initial
+        is_first = not self._begun and not self._options.start.is_fixed and begin == self._initial
         self._begun = True
         return is_first
 
-    def _replaced(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> Positions:
-        """Where to go on in logs that do not have any more what was read; each is a loss.
+    def _replaced(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> tuple[Positions, set[TopicPartition]]:
+        """Where to go on in logs that do not have any more what was read; each is a loss. Nothing is read twice there: in another log, and
+        above the place where the old one was cut, everything is new.
 
-        Nothing is read twice there: in another log, and above the place where the old one was cut, everything is new.
+        And of which partitions nobody says where the epoch of what was read ends: nothing is read of them, and the question is asked
+        again the next time. Raises TimedOut for one in a run that ends with what is there: there may be no next time.
         """
         newer = {
             place: (has.identity, seen.leader_epoch)
@@ -191,6 +198,10 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         }
         ends = Lookup(self._options).epoch_ends(newer)
         back: Positions = {}
+        doubted = newer.keys() - ends.keys()
+        if doubted and self._target is not None:
+            waited = f"waited {self._options.fetch_timeout_ms / 1000:g} s (replog.fetch.timeout.ms)"
+            raise TimedOut(f"{waited} for the leader of {min(doubted)} to say where the epoch before its own ends")
         for place in sorted(begin.keys() & held.keys()):
             has, offset, seen = held[place], begin[place], self._seen.get(place)
             cut = ends.get(place, offset)
@@ -204,7 +215,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             elif has.latest < offset:
                 back[place] = has.latest
                 self._losses.lost(place, has.latest, offset, f"the partition ends before offset {has.latest}: {_REPLACED}")
-        return back
+        return back, set(doubted)
 
     def _latest(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> Positions:
         """The ends of what there is, or of what this run is to read.

@@ -53,6 +53,13 @@ def latest(reader: StreamReading, start: dict[str, Any], limit: ReadLimit | None
     return json.loads(json.dumps(reader.latestOffset(json.loads(json.dumps(start)), limit or ReadAllAvailable())))
 
 
+def begun(reader: StreamReading) -> dict[str, Any]:
+    """Where a new query begins, once its first micro-batch, which is empty, has put that into the checkpoint."""
+    start: dict[str, Any] = reader.initialOffset()
+    assert latest(reader, start) == start
+    return start
+
+
 def micro_batch(reader: StreamReading, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, bytes | None]]:
     return rows(reader, reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end))))
 

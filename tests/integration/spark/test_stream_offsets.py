@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
-from tests.integration.spark.reading import LONG_AGO_MS, ROLLING, append, latest, micro_batch, recreated, rows, stream, trimmed
+from tests.integration.spark.reading import LONG_AGO_MS, ROLLING, append, begun, latest, micro_batch, recreated, rows, stream, trimmed
 
 import replog
-from replog.errors import UnknownTopicOrPartition, UsageError
+from replog.errors import Code, UnknownTopicOrPartition, UsageError
+from replog.model import TopicPartition
 from replog.spark.losses import DataLost
+from replog.spark.positions import EpochEndOp, Held, Lookup
 
 T = {"subscribe": "t", "startingOffsets": "earliest"}
 
@@ -24,9 +26,8 @@ def test_each_micro_batch_goes_on_where_the_one_before_ended(cluster: replog.Clu
     cluster.create_topic("t", partitions=2)
     append(cluster, ["a", "b"])
     reader = stream(servers, **T)
-    start = reader.initialOffset()
+    start = begun(reader)
     assert start == {"t": {"0": 0, "1": 0}}
-    assert reader.initialOffset() == start
     end = latest(reader, start)
     assert end == {"t": {"0": 2, "1": 0}}
     assert reader.reportLatestOffset() == end
@@ -39,13 +40,16 @@ def test_each_micro_batch_goes_on_where_the_one_before_ended(cluster: replog.Clu
     assert micro_batch(stream(servers, **T), start, end) == [(0, 0, b"a"), (0, 1, b"b")]  # a replay after a restart asks nothing else
 
 
-@pytest.mark.parametrize("options", [{}, {"startingOffsets": {"t": {"0": -1}}}, {"startingTimestamp": 9_000, "strategy": "latest"}])
+LATEST = [{}, {"startingOffsets": {"t": {"0": -1}}}, {"startingTimestamp": 9_000, "startingOffsetsByTimestampStrategy": "latest"}]
+EARLIEST = [{"startingOffsets": "earliest"}, {"startingOffsets": {"t": {"0": -2}}}, {"startingTimestamp": 500}]
+
+
+@pytest.mark.parametrize("options", LATEST)
 def test_a_stream_from_the_latest_begins_with_an_empty_micro_batch(cluster: replog.Cluster, servers: str, options: dict[str, Any]) -> None:
     """Otherwise what comes between two looks at "latest" could be skipped by a replay of the first one."""
     cluster.create_topic("t")
     append(cluster, ["before"], timestamp_ms=1_000)
-    given = {{"strategy": "startingOffsetsByTimestampStrategy"}.get(name, name): value for name, value in options.items()}
-    reader = stream(servers, subscribe="t", **given)
+    reader = stream(servers, subscribe="t", **options)
     start = reader.initialOffset()
     assert start == {"t": {"0": 1}}
     append(cluster, ["meanwhile"], timestamp_ms=2_000)
@@ -54,12 +58,47 @@ def test_a_stream_from_the_latest_begins_with_an_empty_micro_batch(cluster: repl
     assert values(micro_batch(reader, start, latest(reader, start))) == ["meanwhile"]
 
 
-def test_a_stream_from_the_earliest_begins_at_once(cluster: replog.Cluster, servers: str) -> None:
-    """A run that has one micro-batch only reads what there is."""
+@pytest.mark.parametrize("options", EARLIEST)
+def test_whatever_retention_takes_before_a_first_micro_batch_is_replayed_the_next_one_is_cut_as_it_was(
+    cluster: replog.Cluster, servers: str, options: dict[str, Any]
+) -> None:
+    """Spark asks again where a query begins when it replays its first micro-batch: the offset log has ends only. A writer tells slices
+    by their numbers, so it would take what comes then under the number of an earlier one for done."""
+    cluster.create_topic("t", **ROLLING)
+    append(cluster, [f"old{n}" for n in range(4)], timestamp_ms=LONG_AGO_MS)
+    append(cluster, [f"new{n}" for n in range(4)])
+    how = {"subscribe": "t", "failOnDataLoss": False, "maxRecordsPerPartition": 4, **options}
+    reader = stream(servers, **how)
+    first = latest(reader, reader.initialOffset())
+    second = latest(reader, first)
+    before = [values(rows(reader, [task])) for task in reader.partitions(first, second)]
+    assert before == [[f"{age}{n}" for n in range(4)] for age in ("old", "new")]
+    assert trimmed(cluster) == 4
+    again = stream(servers, **how)
+    start = again.initialOffset()
+    assert start == {"t": {"0": 4}}, "somewhere else than it was"
+    assert again.partitions(start, first) == [], "the first micro-batch, which holds nothing"
+    assert [values(rows(again, [task])) for task in again.partitions(first, second)] == [[], before[1]]
+    assert latest(again, second) == second
+
+
+def test_a_replay_of_an_empty_first_micro_batch_is_followed_by_one_that_reads(cluster: replog.Cluster, servers: str) -> None:
+    """Not by another empty one: a run that ends with what is there would end at once."""
     cluster.create_topic("t")
     append(cluster, ["a"])
+    first = begun(stream(servers, **T))
     reader = stream(servers, **T)
-    assert latest(reader, reader.initialOffset()) == {"t": {"0": 1}}
+    assert reader.partitions(reader.initialOffset(), first) == []
+    reader.prepareForTriggerAvailableNow()
+    assert latest(reader, first) == {"t": {"0": 1}}
+
+
+def test_a_stream_from_given_offsets_begins_at_once(cluster: replog.Cluster, servers: str) -> None:
+    """They are the same however often Spark asks; a run that has one micro-batch only reads what there is."""
+    cluster.create_topic("t")
+    append(cluster, ["a", "b"])
+    reader = stream(servers, subscribe="t", startingOffsets={"t": {"0": 1}})
+    assert latest(reader, reader.initialOffset()) == {"t": {"0": 2}}
 
 
 def test_limits_are_shared_in_proportion_to_what_is_behind(cluster: replog.Cluster, servers: str) -> None:
@@ -69,7 +108,7 @@ def test_limits_are_shared_in_proportion_to_what_is_behind(cluster: replog.Clust
     reader = stream(servers, maxOffsetsPerTrigger=8, **T)
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(8)
-    start = reader.initialOffset()
+    start = begun(reader)
     end = latest(reader, start, limit)
     assert end == {"t": {"0": 6, "1": 2, "2": 0}}
     assert latest(reader, end, ReadAllAvailable()) == {"t": {"0": 60, "1": 20, "2": 0}}
@@ -85,7 +124,7 @@ def test_bytes_are_limited_by_how_large_records_are(cluster: replog.Cluster, ser
     reader = stream(servers, maxBytesPerTrigger=5_000, **T)
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxBytes(5_000)
-    start = reader.initialOffset()
+    start = begun(reader)
     assert latest(reader, start, limit) == {"t": {"0": 4, "1": 4}}
     assert latest(reader, start, ReadMaxBytes(1)) == {"t": {"0": 1, "1": 1}}
     assert latest(reader, start, ReadMaxBytes(50_000)) == {"t": {"0": 20, "1": 20}}
@@ -99,7 +138,7 @@ def test_available_now_ends_with_what_was_there(cluster: replog.Cluster, servers
     cluster.create_topic("t")
     append(cluster, ["a", "b", "c"])
     reader = stream(servers, **T)
-    start = reader.initialOffset()
+    start = begun(reader)
     reader.prepareForTriggerAvailableNow()
     append(cluster, ["later"])
     cluster.add_partitions("t", 2)
@@ -145,11 +184,11 @@ def test_an_edited_checkpoint_is_explained(cluster: replog.Cluster, servers: str
 # ------------------------------------------------------------------------------------------------------------- losses
 
 
-def begun(client: replog.Client, servers: str, fails: bool, count: int = 3) -> tuple[Any, dict[str, Any]]:
+def after_some(client: replog.Client, servers: str, fails: bool, count: int = 3) -> tuple[Any, dict[str, Any]]:
     """A reader that has read so many records of topic t, and its offset."""
     append(client, [f"old{n}" for n in range(count)], timestamp_ms=LONG_AGO_MS)
     reader = stream(servers, failOnDataLoss=fails, **T)
-    start = reader.initialOffset()
+    start = begun(reader)
     end = latest(reader, start)
     assert len(micro_batch(reader, start, end)) == count
     return reader, end
@@ -170,7 +209,7 @@ def go_on(reader: Any, start: dict[str, Any], batches: int = 3) -> list[str]:
 def test_a_recreated_topic_is_noticed_whatever_it_holds(cluster: replog.Cluster, servers: str, fails: bool, written: int) -> None:
     """Also with as many records as the old one had, or more: offsets alone would not tell."""
     cluster.create_topic("t")
-    reader, start = begun(cluster, servers, fails)
+    reader, start = after_some(cluster, servers, fails)
     recreated(cluster)
     append(cluster, [f"new{n}" for n in range(written)])
     if fails:
@@ -183,7 +222,7 @@ def test_a_recreated_topic_is_noticed_whatever_it_holds(cluster: replog.Cluster,
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_recreated_between_an_end_and_its_plan(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     cluster.create_topic("t")
-    reader, start = begun(cluster, servers, fails)
+    reader, start = after_some(cluster, servers, fails)
     append(cluster, ["lost"])
     end = latest(reader, start)
     recreated(cluster)
@@ -200,7 +239,7 @@ def test_a_topic_recreated_between_an_end_and_its_plan(cluster: replog.Cluster, 
 def test_a_topic_recreated_while_the_query_was_stopped(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     """A new reader has offsets alone: it notices that there are too many of them, and reads nothing twice."""
     cluster.create_topic("t")
-    _, start = begun(cluster, servers, fails)
+    _, start = after_some(cluster, servers, fails)
     recreated(cluster)
     append(cluster, ["new0"])
     reader = stream(servers, failOnDataLoss=fails, **T)
@@ -218,7 +257,7 @@ def test_a_topic_recreated_while_the_query_was_stopped(cluster: replog.Cluster, 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_that_is_deleted(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     cluster.create_topic("t")
-    reader, start = begun(cluster, servers, fails)
+    reader, start = after_some(cluster, servers, fails)
     cluster.delete_topic("t")
     if fails:
         with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic or the partition"):
@@ -235,7 +274,7 @@ def test_a_topic_that_is_deleted(cluster: replog.Cluster, servers: str, fails: b
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_deleted_between_an_end_and_its_plan(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     cluster.create_topic("t")
-    reader, start = begun(cluster, servers, fails)
+    reader, start = after_some(cluster, servers, fails)
     append(cluster, ["lost"])
     end = latest(reader, start)
     cluster.delete_topic("t")
@@ -249,7 +288,7 @@ def test_a_topic_deleted_between_an_end_and_its_plan(cluster: replog.Cluster, se
 @pytest.mark.parametrize("fails", [True, False])
 def test_what_is_trimmed_before_it_is_read(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     cluster.create_topic("t", **ROLLING)
-    reader, start = begun(cluster, servers, fails, 2)
+    reader, start = after_some(cluster, servers, fails, 2)
     append(cluster, ["lost"], timestamp_ms=LONG_AGO_MS)
     append(cluster, ["kept"])
     assert trimmed(cluster) == 3
@@ -269,7 +308,7 @@ def test_a_replay_is_sliced_as_before_whatever_is_gone(cluster: replog.Cluster, 
     append(cluster, ["b8", "b9"], topic="b")
     how = {"subscribe": "a,b,c", "startingOffsets": "earliest", "failOnDataLoss": False, "maxRecordsPerPartition": 3}
     reader = stream(servers, **how)
-    start = reader.initialOffset()
+    start = begun(reader)
     end = latest(reader, start)
     before = [values(rows(reader, [task])) for task in reader.partitions(start, end)]
     assert trimmed(cluster, "b") == 8
@@ -282,7 +321,32 @@ def test_a_replay_is_sliced_as_before_whatever_is_gone(cluster: replog.Cluster, 
 
 def test_what_is_trimmed_after_it_was_read_is_no_loss(cluster: replog.Cluster, servers: str) -> None:
     cluster.create_topic("t", **ROLLING)
-    reader, start = begun(cluster, servers, True)
+    reader, start = after_some(cluster, servers, True)
     append(cluster, ["kept"])
     assert trimmed(cluster) == 3
     assert go_on(reader, start) == ["kept"]
+
+
+def test_a_leader_that_does_not_know_yet_how_much_is_committed_has_lost_nothing(
+    cluster: replog.Cluster, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that is started again remembers offsets alone: they do not go back, and nothing is read twice."""
+    cluster.create_topic("t")
+    append(cluster, [str(n) for n in range(10)])
+    whole = Lookup._held
+
+    def stale(self: Lookup, *asked: Any) -> dict[TopicPartition, Held]:
+        return {place: has._replace(latest=6) for place, has in whole(self, *asked).items()}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lookup, "_held", stale)
+        for fails in (False, True):
+            reader = stream(servers, failOnDataLoss=fails, **T)
+            start = {"t": {"0": 10}}
+            assert latest(reader, start) == start
+            assert latest(reader, {"t": {"0": 8}}) == {"t": {"0": 8}}, "8 and 9 may yet be others"
+            assert values(micro_batch(reader, {"t": {"0": 4}}, start)) == [str(n) for n in range(4, 10)], "tasks wait for it"
+        patched.setattr(EpochEndOp, "answered", lambda self, core, answer, now_ms: Code.NOT_LEADER_OR_FOLLOWER)
+        silent = stream(servers, **T, **{"replog.fetch.timeout.ms": 500})
+        assert latest(silent, start) == start, "nobody has said that anything is gone"
+    assert latest(reader, start) == start

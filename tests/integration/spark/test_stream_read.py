@@ -59,34 +59,38 @@ def test_available_now_keeps_to_limits_and_a_later_run_goes_on(cluster: replog.C
     for partition in (0, 1):
         cluster.append("t", partition, [str(n) for n in range(10)])
     query = runs.run(maxOffsetsPerTrigger=8)
-    assert [len(found) for _, found in sorted(runs.batches.items())] == [8, 8, 4]
+    assert [len(found) for _, found in sorted(runs.batches.items())] == [0, 8, 8, 4], "the first one keeps where it begins"
     assert sorted(runs.found()) == [(partition, n) for partition in (0, 1) for n in range(10)]
     progress = [json.loads(one.json) for one in query.recentProgress]
-    first = next(one for one in progress if one["batchId"] == 0)["sources"][0]
+    first = next(one for one in progress if one["batchId"] == 1)["sources"][0]
     assert (first["endOffset"], first["latestOffset"]) == ({"t": {"0": 4, "1": 4}}, {"t": {"0": 10, "1": 10}})
-    written = (runs.checkpoint / "offsets" / "2").read_text(encoding="utf-8").splitlines()
+    written = (runs.checkpoint / "offsets" / "3").read_text(encoding="utf-8").splitlines()
     assert json.loads(written[-1]) == {"t": {"0": 10, "1": 10}}
     cluster.append("t", 1, ["more"])
     runs.batches.clear()
     runs.run()
-    assert runs.batches == {3: [(1, 10)]}
+    assert runs.batches == {4: [(1, 10)]}
 
 
-def test_a_micro_batch_that_failed_is_read_again_as_it_was(cluster: replog.Cluster, runs: Runs) -> None:
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_micro_batch_that_failed_is_read_again_as_it_was(cluster: replog.Cluster, runs: Runs, failing: int) -> None:
+    """The first one holds nothing; a run that replays it goes on."""
     cluster.create_topic("t")
     cluster.append("t", 0, [str(n) for n in range(10)])
 
     def fail(frame: DataFrame, number: int) -> None:
         runs.keep(frame, number)
-        raise RuntimeError("after its writes")
+        if number == failing:
+            raise RuntimeError("after its writes")
 
     with pytest.raises(Exception, match="after its writes"):
         runs.run(fail, maxOffsetsPerTrigger=6, minPartitions=3)
-    assert runs.batches == {0: [(0, n) for n in range(6)]}
+    whole = {0: [], 1: [(0, n) for n in range(6)], 2: [(0, n) for n in range(6, 11)]}
+    assert runs.batches == {number: whole[number] for number in range(failing + 1)}
     cluster.append("t", 0, ["meanwhile"])
     runs.batches.clear()
     runs.run(maxOffsetsPerTrigger=6, minPartitions=3)
-    assert runs.batches == {0: [(0, n) for n in range(6)], 1: [(0, n) for n in range(6, 11)]}
+    assert runs.batches == {number: whole[number] for number in range(failing, 3)}
 
 
 def test_a_running_query_follows_and_fails_when_its_topic_is_another_one(cluster: replog.Cluster, runs: Runs) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.spark.reading import append, batch, latest, micro_batch, rows, stream
+from tests.integration.spark.reading import append, batch, begun, latest, micro_batch, rows, stream
 
 import replog
+from replog.errors import Code, TimedOut
 from replog.spark.connections import close_clients
 from replog.spark.losses import DataLost
+from replog.spark.positions import EpochEndOp
 
 T = {"subscribe": "t", "startingOffsets": "earliest"}
 
@@ -39,7 +41,7 @@ def cut(cluster: replog.Cluster) -> None:
 @pytest.mark.parametrize("fails", [True, False])
 def test_between_micro_batches(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     reader = stream(servers, failOnDataLoss=fails, **T)
-    start = latest(reader, reader.initialOffset())
+    start = latest(reader, begun(reader))
     assert start == {"t": {"0": 4}}
     cut(cluster)
     if fails:
@@ -53,10 +55,33 @@ def test_between_micro_batches(cluster: replog.Cluster, servers: str, fails: boo
 
 
 @pytest.mark.parametrize("fails", [True, False])
+def test_nobody_says_for_a_while_where_the_epoch_ended(
+    cluster: replog.Cluster, servers: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The question is asked until it is answered; until then nothing is read there."""
+    reader = stream(servers, failOnDataLoss=fails, **T, **{"replog.fetch.timeout.ms": 1_500})
+    start = latest(reader, begun(reader))
+    cut(cluster)
+    with monkeypatch.context() as patched:
+        patched.setattr(EpochEndOp, "answered", lambda self, core, answer, now_ms: Code.NOT_LEADER_OR_FOLLOWER)
+        assert latest(reader, start) == start
+        assert micro_batch(reader, start, start) == []
+        reader.prepareForTriggerAvailableNow()
+        with pytest.raises(TimedOut, match=r"waited 1.5 s \(replog.fetch.timeout.ms\) for the leader of t-0 to say where the epoch"):
+            latest(reader, start)
+    reader._target = None
+    if fails:
+        with pytest.raises(DataLost, match="t-0: offsets 2 to 3 cannot be read any more: an unclean election removed them"):
+            latest(reader, start)
+    else:
+        assert latest(reader, start) == {"t": {"0": 2}}
+
+
+@pytest.mark.parametrize("fails", [True, False])
 def test_between_an_end_and_its_plan(cluster: replog.Cluster, servers: str, fails: bool) -> None:
     """x and y stand where the end was looked up; they are read once, when the query has gone back to where the log was cut."""
     reader = stream(servers, failOnDataLoss=fails, **T)
-    start = reader.initialOffset()
+    start = begun(reader)
     end = latest(reader, start)
     cut(cluster)
     tasks = reader.partitions(start, end)
