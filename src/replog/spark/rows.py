@@ -124,9 +124,7 @@ class _Rows:
         if callable(selector):
             return self._called(selector)
         if isinstance(selector, str) and self._fields is not None:
-            if selector not in self._fields:
-                raise UsageError(_no_column(selector, self._fields, self._place(0)))
-            selector = self._fields.index(selector)
+            selector = _index(self._fields, selector, self._place(0))
         if type(selector) is int and all(issubclass(kind, tuple) for kind in self._kinds):
             try:
                 return list(map(tuple.__getitem__, self._rows, repeat(selector)))  # a Row's own way takes five times as long
@@ -158,9 +156,7 @@ class _Rows:
         fields = _fields(row)
         if fields is None:
             raise UsageError(f"{where} is {_kind(row)}, which has no column {selector!r}; give a function of the row")
-        if selector not in fields:
-            raise UsageError(_no_column(selector, fields, where))
-        return row[fields.index(selector)]
+        return row[_index(fields, selector, where)]
 
     def _bytes(self, what: str, selector: Selector, index: int, cell: Any) -> bytes:
         if isinstance(cell, bytes | bytearray | memoryview):
@@ -186,6 +182,8 @@ class _Rows:
         plain: list[Any] = []
         if self._fields is not None:
             columns = []
+            if (twice := _twice(self._fields)) is not None:
+                raise UsageError(f"{self._place(0)} {twice}")
             for name, column in zip(self._fields, zip(*self._rows, strict=True), strict=True):
                 columns.append(column if set(map(type, column)) <= allowed else self._plain(repr(name), column, binary=how == "msgpack"))
             plain = [dict(zip(self._fields, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -247,6 +245,23 @@ def _common_fields(rows: Sequence[Any]) -> Sequence[str] | None:
     return first if all(fields is not None and list(fields) == list(first) for fields in found) else None
 
 
+def _index(fields: Sequence[str], name: Any, where: str) -> int:
+    """Where a column stands. Raises UsageError if it is not there, or not alone."""
+    if name not in fields:
+        raise UsageError(_no_column(name, fields, where))
+    if fields.count(name) > 1:
+        raise UsageError(f"{where} has {fields.count(name)} columns {name!r}; give the place of the one that is meant, or rename them")
+    return fields.index(name)
+
+
+def _twice(fields: Sequence[str]) -> str | None:
+    """What is wrong with a row of these columns that is written whole, where each name stands for one value; None: nothing is."""
+    if len(set(fields)) == len(fields):
+        return None
+    name = next(name for name in fields if fields.count(name) > 1)
+    return f"has {fields.count(name)} columns {name!r}; of a row that is written whole each needs a name of its own: rename them"
+
+
 def _no_column(name: object, known: Sequence[Any], where: str) -> str:
     near = difflib.get_close_matches(str(name), [str(one) for one in known], 1)
     shown = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(map(repr, known[:20]))}"
@@ -271,6 +286,8 @@ def _plain(cell: Any, binary: bool) -> Any:
         return {name if isinstance(name, str) else str(_plain(name, binary)): _plain(one, binary) for name, one in cell.items()}
     fields = _fields(cell)
     if fields is not None:
+        if (twice := _twice(fields)) is not None:
+            raise TypeError(twice)
         return {name: _plain(one, binary) for name, one in zip(fields, cell, strict=True)}
     if isinstance(cell, list | tuple):
         return [_plain(one, binary) for one in cell]

@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.types import _create_row
 
 from replog.errors import UsageError
 from replog.spark.rows import Chosen, RowColumns
@@ -107,7 +108,17 @@ def fails(row: Any) -> bytes:
     raise KeyError("mine")
 
 
+TWO_NAMES = _create_row(["id", "name", "name"], (1, "left", "right"))
+"""As a join makes them."""
+NEEDS_A_NAME = "has 2 columns 'name'; of a row that is written whole each needs a name of its own"
 BAD: list[tuple[list[Any], dict[str, Any], str]] = [
+    ([TWO_NAMES], {}, f"row 100 of partition 2 {NEEDS_A_NAME}"),
+    ([TWO_NAMES], {"format": "msgpack", "key": 0}, f"row 100 of partition 2 {NEEDS_A_NAME}"),
+    ([Row(a=1), TWO_NAMES], {}, f"row 101 of partition 2 {NEEDS_A_NAME}"),
+    ([Row(a=1), Row(a=TWO_NAMES)], {}, f"column 'a' of row 101 of partition 2 {NEEDS_A_NAME}"),
+    ([TWO_NAMES], {"value": "name"}, "row 100 of partition 2 has 2 columns 'name'; give the place of the one that is meant"),
+    ([Row(a="x"), TWO_NAMES], {"value": lambda row: b"", "key": "name"}, "row 100 of partition 2 has no column 'name'"),
+    ([TWO_NAMES, Row(name="x")], {"value": lambda row: b"", "key": "name"}, "row 100 of partition 2 has 2 columns 'name'; give the place"),
     ([Row(key=1)], {"value": "kye"}, "row 100 of partition 2 has no column 'kye'; did you mean 'key'?"),
     ([Row(a=1, b=2)], {"value": "zzz"}, "row 100 of partition 2 has no column 'zzz'; it has 'a', 'b'"),
     ([{"key": b""}, {"a": 1}], {"value": "key"}, "row 101 of partition 2 has no column 'key'; it has 'a'"),
