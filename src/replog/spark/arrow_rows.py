@@ -161,7 +161,7 @@ class ArrowRows:
                 at = pc.index(pc.is_null(column), True).as_py()
                 where = self.place(pc.list_parent_indices(lists)[at].as_py())
                 raise UsageError(f"{where}: the {what} of a header is null")
-        names, values = _binary(names), _binary(values)
+        names, values = names.cast(pa.binary()), values.cast(pa.binary())  # a list of large ones cannot be joined
         blobs = pc.binary_join_element_wise(_heads(names, _text_head), names, _heads(values, _bytes_head), values, _NOTHING)
         counts = pc.fill_null(pc.list_value_length(lists), 0)
         ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(counts).cast(pa.int32())])

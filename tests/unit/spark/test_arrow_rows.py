@@ -127,11 +127,14 @@ def test_topics_by_column() -> None:
         list(rows_of(topic=None).placed(table(pa.array(["a"]), pa.array(["k"]))))
 
 
-def test_headers() -> None:
+@pytest.mark.parametrize(("name", "value"), [(pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())])
+def test_headers(name: Any, value: Any) -> None:
+    """Large ones are what Spark gives with `spark.sql.execution.arrow.useLargeVarTypes`."""
     at = WrittenColumns(value=0, headers=1)
     long = "n" * 40
     lists = [[("a", b"1"), (long, b"x" * 300)], None, [], [("b", b"")], [("ä" * 200, b"2")]]
     column = pa.array([None if one is None else [{"key": k, "value": v} for k, v in one] for one in lists], HEADERS)
+    column = column.cast(pa.list_(pa.struct([("key", name), ("value", value)])))
     (one,) = rows_of(at, partitions=1).placed(table(pa.array(["v"] * 5), column))
     expected = [Record(b"v", headers=pairs) for pairs in lists]
     assert body_of([one.cells], now_ms=NOW) == encode_records(expected, now_ms=NOW)
