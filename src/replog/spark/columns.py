@@ -74,16 +74,19 @@ def check_written_schema(schema: StructType, *, has_topic: bool) -> WrittenColum
     """Where the columns to be written are. Raises UsageError for one that is missing, misspelt or of another type.
 
     `has_topic`: the option `topic` is given. Columns of other names are left out, as Spark's Kafka connector does, so that what was read
-    can be written as it is; except one that looks like a misspelt name.
+    can be written as it is; except one that differs from a name that is written in case alone.
     """
     names = [field.name for field in schema.fields]
     at = {name: names.index(name) for name in _WRITTEN if name in names}
     for name in names:
         if names.count(name) > 1 and name in _WRITTEN:
             raise UsageError(f"there are {names.count(name)} columns {name!r}; one is expected")
-        near = difflib.get_close_matches(name.lower(), [n for n in _WRITTEN if n not in at], 1, _NEAR)
-        if name not in READ_COLUMNS and near:
-            raise UsageError(f"there is a column {name!r}, which is not known; did you mean {near[0]!r}?")
+        if name not in at and name.lower() in _WRITTEN and name.lower() not in at:
+            raise UsageError(_unknown(name, name.lower()))
+    for needed in [one for one in ("value", *(() if has_topic else ("topic",))) if one not in at]:
+        near = difflib.get_close_matches(needed, names, 1, _NEAR)
+        if near:
+            raise UsageError(_unknown(near[0], needed))
     if "value" not in at:
         raise UsageError(f"a column 'value' (string or binary) is required; there are {', '.join(map(repr, names)) or 'none'}")
     if "topic" not in at and not has_topic:
@@ -93,6 +96,10 @@ def check_written_schema(schema: StructType, *, has_topic: bool) -> WrittenColum
         if not allows(schema.fields[index].dataType):
             raise UsageError(f"column {name!r} is {schema.fields[index].dataType.simpleString()}; expected is {told}")
     return WrittenColumns(**at)
+
+
+def _unknown(name: str, meant: str) -> str:
+    return f"there is a column {name!r}, which is not known; did you mean {meant!r}?"
 
 
 def _text_or_bytes(kind: Any) -> bool:

@@ -31,6 +31,9 @@ def test_only_the_fixed_columns_are_read() -> None:
             check_read_schema(wrong, headers=headers)
 
 
+OTHERS = ["position", "partitions", "header", "keys", "topics", "values", "timestamp", "Offset", "Value"]
+
+
 @pytest.mark.parametrize(
     ("columns", "has_topic", "expected"),
     [
@@ -38,6 +41,8 @@ def test_only_the_fixed_columns_are_read() -> None:
         ({"n": t.LongType(), "value": t.BinaryType(), "topic": t.StringType()}, False, WrittenColumns(1, topic=2)),
         ({"key": t.BinaryType(), "value": t.StringType(), "partition": t.IntegerType()}, True, WrittenColumns(1, 0, partition=2)),
         ({"headers": HEADERS, "value": t.VarcharType(5)}, True, WrittenColumns(1, headers=0)),
+        ({"value": t.StringType(), **dict.fromkeys(OTHERS, t.IntegerType())}, True, WrittenColumns(0)),
+        ({"value": t.StringType(), "topic": t.StringType(), **dict.fromkeys(OTHERS, t.IntegerType())}, False, WrittenColumns(0, topic=1)),
     ],
 )
 def test_columns_are_found(columns: dict[str, t.DataType], has_topic: bool, expected: WrittenColumns) -> None:
@@ -54,7 +59,8 @@ def test_what_was_read_can_be_written() -> None:
         ({"key": t.StringType()}, True, r"a column 'value' \(string or binary\) is required; there are 'key'"),
         ({"vlaue": t.StringType()}, True, "there is a column 'vlaue', which is not known; did you mean 'value'?"),
         ({"Value": t.StringType()}, True, "there is a column 'Value', which is not known; did you mean 'value'?"),
-        ({"value": t.StringType(), "partiton": t.IntegerType()}, True, "'partiton', which is not known; did you mean 'partition'?"),
+        ({"value": t.StringType(), "Partition": t.IntegerType()}, True, "'Partition', which is not known; did you mean 'partition'?"),
+        ({"value": t.StringType(), "topci": t.StringType()}, False, "there is a column 'topci', which is not known; did you mean 'topic'?"),
         ({"value": t.StringType()}, False, "nothing says which topic to write to: give the option topic, or a column 'topic'"),
         ({"value": t.LongType()}, True, "column 'value' is bigint; expected is string or binary"),
         ({"value": t.StringType(), "key": t.IntegerType()}, True, "column 'key' is int; expected is string or binary"),
