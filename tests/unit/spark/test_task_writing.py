@@ -68,6 +68,16 @@ def test_partitions_that_are_added_during_a_job_move_no_key(cluster: replog.Clus
     assert {record.partition for record in cluster.read("t")} == {0, 1}
 
 
+def test_partitions_that_are_added_during_a_job_move_no_row_without_a_key(cluster: replog.Cluster) -> None:
+    """They follow the task's number, modulo the number of partitions."""
+    made = BatchWriting(options(cluster, deliveryGuarantee="exactly-once"), SCHEMA, False)
+    for attempt in range(2):
+        write_task(made._options, made._columns, Attempt("job", 0, 3, attempt), [batch("a", "b")], made._partitions)
+        cluster.add_partitions("t", 5 + attempt)
+        close_clients()
+    assert [(record.partition, record.text()) for record in cluster.read("t")] == [(1, "a"), (1, "b")]
+
+
 def test_what_a_batch_writer_refuses(cluster: replog.Cluster) -> None:
     with pytest.raises(UsageError, match=r"a log cannot be overwritten: write \.mode\(\"append\"\)"):
         BatchWriting(options(cluster), SCHEMA, True)
