@@ -2,7 +2,8 @@
 
 A data source of the test's own has the real one inside, and a function of the test's own calls the real `PartitionWriter`. Tasks reach
 "half way in SLICE" once they have handed over half of their rows, or a hundred; "written in SLICE" when everything is written, and Spark
-was not told. The driver reaches "before commit" and "after commit". In a micro-batch each is also reached as "... of N".
+was not told. The driver reaches "before commit" and "after commit". In a micro-batch each is also reached as "... of N". The driver of a
+batch reaches "between publications", where a fault is wanted there, once a partition has its part and before the next one is asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from replog.spark.datasource import ReplogDataSource
+from replog.spark.work import Work
 from replog.testing.eventually import eventually
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 EVERY_PAIR = bool(os.environ.get("REPLOG_SPARK_FAULTS"))
 """`make spark-faults`: each fault by itself under each guarantee. Otherwise all in one run under each, and each by itself under one."""
 HALF_WAY = 100
+BETWEEN = "between publications"
 WAIT_S = 120.0
 
 
@@ -127,6 +131,24 @@ class Faults:
             raise AssertionError(f"no action {fault.action!r}")
 
 
+@contextmanager
+def one_by_one(faults: Faults) -> Iterator[None]:
+    """Where a fault is wanted there, publications wait for the one before, with the point behind each."""
+    publish = Work.publish
+
+    def publish_and_wait(work: Work, *arguments: Any) -> None:
+        publish(work, *arguments)
+        work.finish()
+        faults.at(BETWEEN)
+
+    if any(fault.point == BETWEEN for fault in faults.wanted):
+        Work.publish = publish_and_wait  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Work.publish = publish  # type: ignore[method-assign]
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -160,7 +182,8 @@ class FaultyBatch(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._faults.at("before commit")
-        self._inner.commit(messages)
+        with one_by_one(self._faults):
+            self._inner.commit(messages)
         self._faults.at("after commit")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

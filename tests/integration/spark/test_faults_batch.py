@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.spark.brokers import Brokers, columns, differences, expected
-from tests.integration.spark.faults import Fault, Faults, FaultyRows, faulty, pairs
+from tests.integration.spark.faults import BETWEEN, Fault, Faults, FaultyRows, faulty, pairs
 
 from replog.spark import PartitionWriter, register
 from replog.testing.eventually import eventually
@@ -168,6 +168,29 @@ def test_a_broker_that_is_killed(
         assert [f"replog.errors.UnknownStage: {topic}-" in error for error in failed] == [True]
     assert differences(mortal_brokers.rows(topic), expected(range(ROWS))) == {}
     assert mortal_brokers.whole() == 1
+    assert differences(mortal_brokers.rows(topic), expected(range(ROWS))) == {}
+
+
+def test_a_broker_that_is_killed_between_two_publications(spark: SparkSession, mortal_brokers: Brokers, save: Save, tmp_path: Path) -> None:
+    """Some partitions have their part, one has lost it: the run that comes again leaves the first as they are, and brings the other."""
+    topic = mortal_brokers.topic(**PIECES)
+    lost = next(p for p in (1, 2) if mortal_brokers.leader(topic, p) is not mortal_brokers.leader(topic, 0))
+    faults = Faults(str(tmp_path), (Fault(BETWEEN, "kill", pid=mortal_brokers.leader(topic, lost).pid),))
+    parts: list[list[int]] = []
+
+    def job() -> None:
+        try:
+            save(rows_of(spark), topic, faults, txnAppId="load", txnVersion=1, **ATOMIC, **mortal_brokers.option)
+        finally:
+            parts.append([len(list(mortal_brokers.client.read(topic, partitions=[partition]))) for partition in range(3)])
+
+    failed = failures(job)
+    assert faults.struck() == 1
+    assert [f"replog.errors.UnknownStage: {topic}-{lost}" in error for error in failed] == [True]
+    before, after = parts
+    assert before[0] == after[0] > before[lost] == 0
+    assert differences(mortal_brokers.rows(topic), expected(range(ROWS))) == {}
+    mortal_brokers.whole()
     assert differences(mortal_brokers.rows(topic), expected(range(ROWS))) == {}
 
 
