@@ -9,6 +9,7 @@ each piece of work counts, and no number of ordinary producers makes a log forge
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -21,6 +22,8 @@ __all__ = ["BATCHES_KEPT", "MARKED", "Cut", "Producer", "ProducerTable"]
 
 BATCHES_KEPT: Final = 5
 """Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
+EVICTED_KEPT: Final = 1_000
+"""How many of those that had to go are kept for a truncation: what is cut made no room for anybody."""
 MARKED: Final = -1
 """In place of the epoch of a writer that marks its batches: what is kept of each is (version, end offset, ...)."""
 _WRAP: Final = 0x7FFF_FFFF
@@ -69,13 +72,15 @@ class Cut:
 class ProducerTable:
     """Producer id -> Producer, in the order of their last appends: the one silent for longest comes first and goes first."""
 
-    __slots__ = ("_producers", "_writers", "forgetful", "limit", "writers_forgotten")
+    __slots__ = ("_evicted", "_producers", "_writers", "forgetful", "limit", "writers_forgotten")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """Most producers remembered, and most writers that mark their batches."""
         self._producers: dict[int, Producer] | None = None  # most logs never see a producer id
         self._writers: dict[int, Producer] | None = None
+        self._evicted: deque[tuple[int, Producer]] | None = None
+        """(where the batch begins that it made room for, who went), in the order of going."""
         self.forgetful = False
         self.writers_forgotten = 0
 
@@ -111,7 +116,7 @@ class ProducerTable:
         writer = _as_writer((first, last, batch.base_offset, batch.payload_crc, batch.max_timestamp_ms))
         producer.recent = (*producer.recent[1 - BATCHES_KEPT :], writer)
         if len(producers) > self.limit:
-            del producers[next(iter(producers))]
+            self._evict(producers, batch.base_offset)
             self.forgetful = True
 
     def _record_version(self, batch: RecordBatch | BatchHeader) -> None:
@@ -129,11 +134,25 @@ class ProducerTable:
         is_whole = known is None or (known.is_whole and len(recent) < BATCHES_KEPT)
         writers[batch.producer_id] = Producer(batch.producer_id, MARKED, (*recent[1 - BATCHES_KEPT :], written), is_whole=is_whole)
         if len(writers) > self.limit:
-            del writers[next(iter(writers))]
+            self._evict(writers, batch.base_offset)
             self.writers_forgotten += 1
 
+    def _evict(self, table: dict[int, Producer], offset: int) -> None:
+        """The one silent for longest makes room for the batch at `offset`."""
+        if self._evicted is None:
+            self._evicted = deque(maxlen=EVICTED_KEPT)
+        self._evicted.append((offset, table.pop(next(iter(table)))))
+
     def truncate(self, offset: int) -> Cut:
-        """Forget batches at and above `offset`. Returns those that lost one: what they did before must be looked up again."""
+        """Forget batches at and above `offset`, and remember again who went for them. Returns those that lost one: what they did before
+        must be looked up again."""
+        back: dict[str, dict[int, Producer]] = {_PRODUCERS: {}, _WRITERS: {}}
+        while self._evicted and self._evicted[-1][0] >= offset:
+            _, producer = self._evicted.pop()
+            back[_WRITERS if producer.producer_epoch == MARKED else _PRODUCERS][producer.producer_id] = producer
+        for which, gone in back.items():
+            if gone:  # what whoever came back has done since is cut as well
+                setattr(self, which, _ordered(getattr(self, which), gone))
         return Cut(_cut(self._producers, offset), _cut(self._writers, offset))
 
     def restore(self, cut: Cut, scanned_from: int, headers: Iterable[BatchHeader], below: ProducerTable | None = None) -> None:
@@ -160,9 +179,9 @@ class ProducerTable:
             writer.is_whole = cut.writers[key].is_whole
         if scanned_from > 0 and any(key not in (again._producers or {}) for key in cut.producers):
             self.forgetful = True
-        # Their place among the others is where their last remaining batch is.
-        self._producers = _ordered(self._producers, again._producers)
-        self._writers = _ordered(self._writers, again._writers)
+        # Their place among the others is where their last remaining batch is. Some had gone before, and have only been met on the way.
+        self._producers = _ordered(self._producers, again._producers, self.limit)
+        self._writers = _ordered(self._writers, again._writers, self.limit)
 
     def marked_outside(self, start: int, limit: int) -> list[Producer]:
         """Writers that mark their batches, of whom there is something below `start`, and nothing from there to `limit`."""
@@ -183,7 +202,7 @@ class ProducerTable:
 
     def clear(self) -> None:
         """Forget every producer and writer: the log starts anew."""
-        self._producers = self._writers = None
+        self._producers = self._writers = self._evicted = None
 
     def snapshot(self) -> list[Any]:
         """The tables as plain values, for `load`."""
@@ -232,10 +251,13 @@ def _cut(table: dict[int, Producer] | None, offset: int) -> dict[int, Producer]:
     return cut
 
 
-def _ordered(left: Mapping[int, Producer] | None, again: Mapping[int, Producer] | None) -> dict[int, Producer] | None:
-    """Both, in the order of their last batches."""
+def _ordered(
+    left: Mapping[int, Producer] | None, again: Mapping[int, Producer] | None, limit: int | None = None
+) -> dict[int, Producer] | None:
+    """Both, in the order of their last batches; the last `limit` of them."""
     found = {**(left or {}), **(again or {})}
-    return dict(sorted(found.items(), key=lambda item: item[1].recent[-1].base_offset)) or None
+    ordered = sorted(found.items(), key=lambda item: item[1].recent[-1].base_offset)
+    return dict(ordered if limit is None else ordered[-limit:]) or None
 
 
 def _expire(table: dict[int, Producer] | None, before_ms: int) -> bool:

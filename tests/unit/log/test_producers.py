@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from replog.log.producers import ProducerTable
+import random
+
+import pytest
+
+from replog.log.producers import EVICTED_KEPT, ProducerTable
 from replog.model import PartitionId
 from replog.records import BatchHeader, read_header
 from replog.testing.log_contract import TOPIC_ID, batch_of
@@ -40,6 +44,59 @@ def test_the_one_silent_for_longest_is_forgotten_first() -> None:
     assert [p.producer_id for p in table.producers()] == [3, 1, 4]
     assert table.forgetful
     assert len(table) == 3
+
+
+def lasts(table: ProducerTable) -> list[tuple[int, int]]:
+    """(producer, base offset of its last batch), the one silent for longest first."""
+    return [(one.producer_id, one.recent[-1].base_offset) for one in table.producers()]
+
+
+def table_below(stored: list[BatchHeader], limit: int) -> ProducerTable:
+    table = ProducerTable(limit)
+    for one in stored:
+        table.record(one)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("limit", "producers", "offset"),
+    [(3, [1, 2, 3, 4], 3), (2, [1, 2, 3, 1], 2), (1, [1, 1, 2], 1), (2, [1, 2, 3, 1, 2, 3, 1], 2), (1, [1, 2], 0)],
+    ids=["one for another", "back meanwhile", "partly cut itself", "twice", "all of it"],
+)
+def test_who_had_to_go_for_what_is_cut_is_known_again(limit: int, producers: list[int], offset: int) -> None:
+    """A leader that stored what was never committed knows no less than one that never had it."""
+    stored = [header((producer, 0, at), at) for at, producer in enumerate(producers)]
+    table = table_below(stored, limit)
+    table.restore(table.truncate(offset), 0, stored[:offset])
+    assert lasts(table) == lasts(table_below(stored[:offset], limit))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_any_cuts_a_full_table_is_that_of_what_is_left(seed: int) -> None:
+    chance, stored = random.Random(seed), list[BatchHeader]()
+    table = ProducerTable(4)
+    for _ in range(400):
+        if chance.random() < 0.1:
+            offset = max(0, len(stored) - chance.randrange(12))
+            del stored[offset:]
+            table.restore(table.truncate(offset), 0, stored)
+        else:
+            stored.append(header((chance.randrange(9), 0, len(stored)), len(stored)))
+            table.record(stored[-1])
+        assert lasts(table) == lasts(table_below(stored, 4))
+
+
+def test_of_those_that_had_to_go_the_last_ones_alone_are_kept() -> None:
+    table = table_below([header((at, 0, 0), at) for at in range(EVICTED_KEPT + 11)], 10)
+    table.truncate(10)
+    assert [producer for producer, _ in lasts(table)] == list(range(1, 10))
+
+
+def test_a_table_that_starts_anew_remembers_nobody_who_had_to_go() -> None:
+    table = table_below([header((at, 0, 0), at) for at in range(3)], 2)
+    table.clear()
+    table.truncate(1)
+    assert len(table) == 0
 
 
 def test_truncation_tells_whom_it_cut() -> None:

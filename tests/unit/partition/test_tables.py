@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.log.lives import IDENTITY, kill, open_log, reopened
+from attrs import evolve
+from tests.unit.log.lives import IDENTITY, LIMITS, kill, open_log, reopened
 from tests.unit.partition.test_versions import header, known, table_of
 
 from replog.config import BrokerConfig, TopicConfig
@@ -121,6 +122,26 @@ def test_what_is_known_of_a_writer_says_whether_there_was_more() -> None:
         assert len(cut.unknown) == 1
         one.restore(cut, 0, [header(1, 1)])
         assert known(one) == [(1, 1, 2)]
+
+
+@pytest.mark.parametrize("backend", ["files", "memory"])
+def test_writers_that_had_to_go_for_work_that_is_cut_are_known_again(backend: str) -> None:
+    """Else their work would be stored once more, for the sake of work that is not there."""
+    limits = evolve(LIMITS, producers_max=2)
+    log: Log = open_log(MemoryFs(), limits=limits)[1] if backend == "files" else MemoryLog(IDENTITY, limits=limits)
+    for key in "uv":
+        append_group(log, 1, key=key)
+    end = log.end_offset
+    for key in "wxu":
+        append_group(log, 1, key=key, version=2)
+    assert told(log) == {"x": 2, "u": 2}
+    log.truncate_to(end)
+    assert told(log) == {"u": 1, "v": 1}
+    append_group(log, 1, key="w")
+    end = log.end_offset
+    append_group(log, 1, key="u", version=2)
+    log.truncate_to(end)
+    assert told(log) == {"v": 1, "w": 1}, "who had gone before that is not known again"
 
 
 def test_ten_thousand_writers_beside_as_many_producers() -> None:
