@@ -59,13 +59,15 @@ class RangeFetchOp(FetchOp):
         )
         self._stop = one.stop
         self._rack = rack
+        self._asked = -1
+        """Number of the Metadata whose answer tells whether the log that was planned is still there; -1: that is not in doubt."""
         self._near: Address = None
         """The copy that is asked, and has not answered; None: nobody, or the leader."""
 
     def target(self, core: ClientCore, now_ms: int) -> Address | None:
         """The leader, or at the first try a copy in the rack."""
         self._give_up_near(core, now_ms)
-        leader = super().target(core, now_ms)
+        leader = super().target(core, now_ms) if self._view_is_fresh(core, now_ms) else None
         if leader is None or self._rack is None or self.failures or self._validating:
             return leader
         near = _near(core, self.topic, self.partition, leader, self._rack, now_ms)
@@ -73,6 +75,15 @@ class RangeFetchOp(FetchOp):
             self._near = near
             self._slice_ms = min(self._slice_ms, core.config.unanswered_ms // 2)  # what it holds on purpose is not silence
         return near
+
+    def _view_is_fresh(self, core: ClientCore, now_ms: int) -> bool:
+        """Whether this client knows as much as who has planned the range: if it knows another log of that name, that may be an older one."""
+        place = core.view.place(self.topic, self.partition)
+        if place is None or place.identity == self.expected:
+            return True
+        if self._asked < 0:
+            self._asked = core.refresh(now_ms)
+        return core.answered_metadata >= self._asked
 
     def has_moved(self, view: View) -> bool:
         """A copy that is silent for long need not be asked about: the leader has it all."""

@@ -224,6 +224,24 @@ def test_a_copy_that_waits_for_records_on_purpose_is_not_silent() -> None:
     assert waits[0] < client._core.config.unanswered_ms
 
 
+def test_a_worker_that_knows_an_older_topic_of_the_name_asks_before_it_calls_the_new_one_gone() -> None:
+    """It has read the old one, and was told nothing since; who has planned the range knows more."""
+    cluster, _, client, old = world(2)
+    assert values(client, old) == ["0", "1"]
+    cluster.delete("t")
+    cluster.create("t")
+    partition = cluster.partition("t")
+    for n in range(3):
+        partition.append(RecordBatch(encode_records([f"new{n}"], now_ms=1)))
+    one = OffsetRange(TopicPartition("t", 0), partition.identity, 0, 3, partition.epoch)
+    place = client._core.view.place("t", 0)
+    assert place is not None
+    assert place.identity == old.identity
+    assert values(client, one) == ["new0", "new1", "new2"]
+    with pytest.raises(DataLost, match="t-0: offsets 0 to 1 cannot be read any more: the topic was deleted and created again"):
+        values(client, old)
+
+
 # -------------------------------------------------------------------------------------------- leaders since the plan
 
 
