@@ -5,7 +5,8 @@ micro-batch is planned from them alone, so that a replay reads what the first tr
 topic), and under which leader epoch it was committed, is remembered by the reader of a running query, and not across restarts:
 what this finds is told in `docs/spark.md`.
 
-Where a log was replaced, offsets may go back. A micro-batch whose end is below its start reads nothing in that partition.
+Where a log was replaced, offsets may go back. A micro-batch whose end is below its start reads nothing in that partition; with
+`failOnDataLoss` it fails, however often it is planned.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Refused", "StreamReading"]
 
 _GONE: Final = "the topic or the partition does not exist any more"
+_FOUND: Final = "this was found before the query was started again"
 _REPLACED: Final = "the topic was deleted and created again, or the partition removed and added again"
 
 
@@ -85,6 +87,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: Positions | None = None
         """Where an `availableNow` run ends."""
         self._reported: Positions = {}
+        self._noted: dict[TopicPartition, tuple[int, int, str]] = {}
+        """Losses that the next plan is to fail with: the offsets, and why."""
 
     # ------------------------------------------------------------------------------------------------------- offsets
 
@@ -109,7 +113,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         held = self._held()
         self._reported = {place: has.latest for place, has in held.items()}
         for place in sorted(begin.keys() - held.keys()):
-            self._losses.lost(place, begin[place], begin[place], _GONE)
+            self._found(place, begin[place], begin[place], _GONE)
         held = Lookup(self._options).reaching(held, begin)
         back, doubted = self._replaced(begin, held)
         self._see({place: has for place, has in held.items() if place not in doubted})
@@ -143,6 +147,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         """The tasks of the micro-batch between two offsets; after a restart for the one that was under way."""
         begin, stop = from_offsets(start), from_offsets(end)
         self._begun = True
+        self._check_back(begin, stop)
         lookup = Lookup(self._options)
         held = lookup.held(sorted(stop))
         kept = {}
@@ -172,6 +177,20 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _see(self, held: Mapping[TopicPartition, Held]) -> None:
         self._seen.update({place: _Seen(has.identity, has.leader_epoch) for place, has in held.items()})
+
+    def _found(self, place: TopicPartition, first: int, stop: int, why: str, *, goes_back: bool = True) -> None:
+        """Something is lost, and the offset goes back, or leaves the partition out. Where that is to fail, it does with the plan: by then
+        Spark has written the offset, so that a query that is started again, and remembers nothing, fails there again."""
+        if self._options.fail_on_data_loss and goes_back:
+            self._noted[place] = first, stop, why
+        else:
+            self._losses.lost(place, first, stop, why)
+
+    def _check_back(self, begin: Positions, stop: Positions) -> None:
+        for place in sorted(begin) if self._options.fail_on_data_loss else ():
+            if place not in stop or stop[place] < begin[place]:
+                known = (stop[place], begin[place], _FOUND) if place in stop else (begin[place], begin[place], _GONE)
+                self._losses.lost(place, *self._noted.get(place, known))
 
     def _begins_empty(self, begin: Positions) -> bool:
         """Whether the first micro-batch is to be empty.
@@ -208,13 +227,13 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             kept = has.start if cut is None else cut
             if seen is not None and seen.identity != has.identity:
                 back[place] = has.start
-                self._losses.lost(place, offset, offset, _REPLACED)
+                self._found(place, offset, offset, _REPLACED, goes_back=has.start < offset)
             elif kept < offset:
                 back[place] = kept
-                self._losses.lost(place, kept, offset, "an unclean election removed them")
+                self._found(place, kept, offset, "an unclean election removed them")
             elif has.latest < offset:
                 back[place] = has.latest
-                self._losses.lost(place, has.latest, offset, f"the partition ends before offset {has.latest}: {_REPLACED}")
+                self._found(place, has.latest, offset, f"the partition ends before offset {has.latest}: {_REPLACED}")
         return back, set(doubted)
 
     def _latest(self, begin: Positions, held: Mapping[TopicPartition, Held]) -> Positions:

@@ -214,7 +214,7 @@ def test_a_recreated_topic_is_noticed_whatever_it_holds(cluster: replog.Cluster,
     append(cluster, [f"new{n}" for n in range(written)])
     if fails:
         with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic was deleted and created"):
-            latest(reader, start)
+            micro_batch(reader, start, latest(reader, start))
     else:
         assert go_on(reader, start) == [f"new{n}" for n in range(written)]
 
@@ -245,7 +245,7 @@ def test_a_topic_recreated_while_the_query_was_stopped(cluster: replog.Cluster, 
     reader = stream(servers, failOnDataLoss=fails, **T)
     if fails:
         with pytest.raises(DataLost, match="t-0: offsets 1 to 2 cannot be read any more: the partition ends before offset 1"):
-            latest(reader, start)
+            micro_batch(reader, start, latest(reader, start))
     else:
         end = latest(reader, start)
         assert end == {"t": {"0": 1}}
@@ -261,7 +261,7 @@ def test_a_topic_that_is_deleted(cluster: replog.Cluster, servers: str, fails: b
     cluster.delete_topic("t")
     if fails:
         with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic or the partition"):
-            latest(reader, start)
+            micro_batch(reader, start, latest(reader, start))
     else:
         end = latest(reader, start)
         assert end == {}
@@ -325,6 +325,27 @@ def test_what_is_trimmed_after_it_was_read_is_no_loss(cluster: replog.Cluster, s
     append(cluster, ["kept"])
     assert trimmed(cluster) == 3
     assert go_on(reader, start) == ["kept"]
+
+
+def test_a_topic_recreated_before_anything_of_it_was_read(cluster: replog.Cluster, servers: str) -> None:
+    """The offset cannot go back: it is said at once."""
+    cluster.create_topic("t")
+    reader = stream(servers, **T)
+    start = begun(reader)
+    recreated(cluster)
+    with pytest.raises(DataLost, match="t-0: what was read up to offset 0 is not what is there now: the topic was deleted and created"):
+        latest(reader, start)
+
+
+def test_a_topic_that_was_deleted_is_missed_again_by_a_query_that_is_started_again(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t")
+    reader, start = after_some(cluster, servers, True)
+    cluster.delete_topic("t")
+    end = latest(reader, start)
+    assert end == {}
+    for again in (reader, stream(servers, **T)):
+        with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic or the partition"):
+            again.partitions(start, end)
 
 
 def test_a_leader_that_does_not_know_yet_how_much_is_committed_has_lost_nothing(

@@ -46,12 +46,28 @@ def test_between_micro_batches(cluster: replog.Cluster, servers: str, fails: boo
     cut(cluster)
     if fails:
         with pytest.raises(DataLost, match="t-0: offsets 2 to 3 cannot be read any more: an unclean election removed them; with the opt"):
-            latest(reader, start)
+            micro_batch(reader, start, latest(reader, start))
         return
     back = latest(reader, start)
     assert back == {"t": {"0": 2}}
     assert micro_batch(reader, start, back) == []
     assert micro_batch(reader, back, latest(reader, back)) == [(0, 2, b"x"), (0, 3, b"y"), (0, 4, b"z")]
+
+
+def test_what_a_query_has_failed_for_it_fails_for_again(cluster: replog.Cluster, servers: str) -> None:
+    """A new reader has offsets alone, and the log is longer than where they are. But they went back, and Spark has kept that."""
+    reader = stream(servers, **T)
+    start = latest(reader, begun(reader))
+    cut(cluster)
+    back = latest(reader, start)
+    assert back == {"t": {"0": 2}}
+    for again in (reader, stream(servers, **T), stream(servers, **T)):
+        with pytest.raises(DataLost, match="t-0: offsets 2 to 3 cannot be read any more: ") as caught:
+            again.partitions(start, back)
+    assert "this was found before the query was started again" in str(caught.value)
+    going_on = stream(servers, failOnDataLoss=False, **T)
+    assert micro_batch(going_on, start, back) == []
+    assert micro_batch(going_on, back, latest(going_on, back)) == [(0, 2, b"x"), (0, 3, b"y"), (0, 4, b"z")]
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -72,7 +88,7 @@ def test_nobody_says_for_a_while_where_the_epoch_ended(
     reader._target = None
     if fails:
         with pytest.raises(DataLost, match="t-0: offsets 2 to 3 cannot be read any more: an unclean election removed them"):
-            latest(reader, start)
+            micro_batch(reader, start, latest(reader, start))
     else:
         assert latest(reader, start) == {"t": {"0": 2}}
 
