@@ -77,7 +77,7 @@ class RangeFetchOp(FetchOp):
         return near
 
     def _view_is_fresh(self, core: ClientCore, now_ms: int) -> bool:
-        """Whether this client knows as much as who has planned the range: if it knows another log of that name, that may be an older one."""
+        """Whether this client knows as much as who has planned the range: if it knows another log of that name, that may be older."""
         place = core.view.place(self.topic, self.partition)
         if place is None or place.identity == self.expected:
             return True
