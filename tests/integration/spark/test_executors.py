@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,8 @@ def test_executors_that_die(brokers: Brokers, jobs: Jobs) -> None:
 
 
 @contextmanager
-def spark_class(name: str, *words: str, address: str, says: str) -> Iterator[str]:
-    """A process of Spark's, and what it says of itself; ended in the end."""
+def spark_class(name: str, *words: str, address: str, says: str) -> Iterator[Callable[[], str]]:
+    """A process of Spark's; ended in the end. What is yielded waits for what it says of itself."""
     command = [str(spark_jars().parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", address, "--port", "0"]
     command += ["--webui-port", "0", *words]
     environment = {**os.environ, "SPARK_LOCAL_IP": address, "SPARK_NO_DAEMONIZE": "1"}
@@ -117,7 +117,7 @@ def spark_class(name: str, *words: str, address: str, says: str) -> Iterator[str
             return next((match[0] for match in (re.search(says, line) for line in list(said)) if match), None)
 
         try:
-            yield eventually(found, 120)
+            yield lambda: eventually(found, 120)
         finally:
             process.terminate()
             process.wait(60)
@@ -126,15 +126,17 @@ def spark_class(name: str, *words: str, address: str, says: str) -> Iterator[str
 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[str]:
-    """A standalone cluster whose two workers have addresses of their own; its address."""
-    with spark_class("master.Master", address="127.0.0.1", says=r"spark://127\.0\.0\.1:\d+") as master:
+    """A standalone cluster whose two workers have addresses of their own; its address. They start while an application does."""
+    with spark_class("master.Master", address="127.0.0.1", says=r"spark://127\.0\.0\.1:\d+") as address:
+        master = address()
         first, second = (["--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), master] for host in HOSTS)
         joined = "Successfully registered with master"
         with (
-            spark_class("worker.Worker", *first, address=HOSTS[0], says=joined),
-            spark_class("worker.Worker", *second, address=HOSTS[1], says=joined),
+            spark_class("worker.Worker", *first, address=HOSTS[0], says=joined) as one,
+            spark_class("worker.Worker", *second, address=HOSTS[1], says=joined) as two,
         ):
             yield master
+            assert one() == two() == joined
 
 
 def test_slow_tasks_are_tried_on_another_host(brokers: Brokers, jobs: Jobs, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def cut(cluster: replog.Cluster) -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_between_micro_batches(cluster: replog.Cluster, servers: str, fails: bool) -> None:
+def test_between_micro_batches(cluster: replog.Cluster, servers: str, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
     reader = stream(servers, failOnDataLoss=fails, **T)
     start = latest(reader, begun(reader))
     assert start == {"t": {"0": 4}}
@@ -52,6 +52,7 @@ def test_between_micro_batches(cluster: replog.Cluster, servers: str, fails: boo
     assert back == {"t": {"0": 2}}
     assert micro_batch(reader, start, back) == []
     assert micro_batch(reader, back, latest(reader, back)) == [(0, 2, b"x"), (0, 3, b"y"), (0, 4, b"z")]
+    assert [record.name for record in caplog.records].count("replog.spark") == 1, "it is said once"
 
 
 def test_what_a_query_has_failed_for_it_fails_for_again(cluster: replog.Cluster, servers: str) -> None:
