@@ -231,6 +231,8 @@ class _Recovery:
         last, state = bases[-1], self.state
         while (end := self._follow(bases, last)) is None:  # it ends earlier: what is its last segment now is read as the last is, also by
             last = state.segments[-1].base_offset  # this life. Else the next one finds, and reports, what was there all the time.
+            for segment in state.segments:
+                self.storage.files.close(segment)
             state.segments.clear()
             state.epochs, state.producers = EpochTable(), ProducerTable(self.storage.limits.producers_max)
         return end

@@ -403,3 +403,19 @@ def test_an_extension_that_is_longer_than_its_batch_is_cut() -> None:
     assert directory.recovered[IDENTITY].bytes_cut == FRONT_BYTES + len(forged)
     check_prefix(log, 5)
     assert len(fs.content(path)) > ends[5]
+
+
+def test_a_segment_that_is_read_again_leaves_no_file_open() -> None:
+    """Brokers within a process open and close directories as long as it runs."""
+    fs = MemoryFs()
+    directory, log = open_log(fs, SMALL)
+    while len(segments(fs)) < 5:
+        append(log, 2)
+    flush(log)
+    directory.checkpoint()
+    kill(fs, directory)
+    fs.unlink(segments(fs)[3])
+    directory, _ = reopened(fs)
+    assert directory.recovered[IDENTITY].corrupt
+    directory.close(clean=False)
+    assert len(fs._open) == 0
