@@ -83,6 +83,7 @@ class ClientCore:
         """Who was asked for metadata and has not answered; None: nobody."""
         self._metadata_request = self._metadata_wanted = -1
         self._metadata_failures = 0
+        self._metadata_needed = False  # whether somebody waits for that answer: else it may be here, and nobody has read it
         self._metadata_at = 0
         """When to ask, or to give up on `metadata_address`."""
         self._metadata_old_at = -1
@@ -200,8 +201,7 @@ class ClientCore:
         first = self._timers.deadline_ms()
         if self._requests and (first is None or first > self._watch.look_at):
             first = self._watch.look_at
-        ask_at = self._ask_at()
-        if ask_at >= 0 and (first is None or first > ask_at):
+        if (ask_at := self._ask_at()) >= 0 and (first is None or first > ask_at):
             first = ask_at
         return first
 
@@ -373,6 +373,7 @@ class ClientCore:
         may_be_answered = self.metadata_address is not None and self._metadata_at > now_ms  # a question that was asked before it was needed
         if not (was_wanted or self._metadata_failures or may_be_answered):
             self._ask_metadata(now_ms)
+        self._metadata_needed = True
         return floor
 
     def refresh_for(self, waiter: Waiter, now_ms: int) -> None:
@@ -385,9 +386,10 @@ class ClientCore:
         return self._metadata_at if self._metadata_wanted >= 0 else self._metadata_old_at
 
     def _ask_metadata(self, now_ms: int) -> None:
-        if self.metadata_address is not None:
+        if self.metadata_address is not None and self._metadata_needed:
             self._metadata_failures += 1
             self._down[self.metadata_address] = now_ms + self.config.unanswered_ms
+        self._metadata_needed = self._metadata_wanted >= 0
         sought = self.absent.sought(self._numbers + 1, self._ops)
         self.metadata_address = self.any_broker(now_ms, self.absent.asked if sought else -1)
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
@@ -395,8 +397,7 @@ class ClientCore:
         if self.metadata_address is None:
             return
         number = self._metadata_request = self._numbers = self._numbers + 1
-        question = Metadata(number, self.view.controller_epoch, self.view.version, sought)
-        self.outbox.messages.append((self.metadata_address, question))
+        self.outbox.messages.append((self.metadata_address, Metadata(number, self.view.controller_epoch, self.view.version, sought)))
 
     def _on_cluster_view(self, sender: Address, view: ClusterView, now_ms: int) -> None:
         merged = self.view.merge(view)

@@ -92,3 +92,20 @@ def test_a_question_that_is_waited_for_longer_than_that_is_not_asked_again_for_i
     assert len(questions(core)) == 1
     core.tick(AGE_MS, 0)
     assert (questions(core), core.deadline_ms()) == ([], 2 * AGE_MS)
+
+
+def test_a_broker_is_not_taken_for_silent_because_a_client_that_was_idle_has_not_read_its_answer() -> None:
+    """Whoever calls now and then leaves with his own answer; that to the question of age stays in the socket until the next call."""
+    core = ClientCore(CLIENT, config=ClientConfig(metadata_max_age_ms=AGE_MS), ids=SeededIds(1), bootstrap=(1, 2, 3))
+    cluster, _, _ = make({"t": 1})
+    core.refresh(0)
+    (first,) = questions(core)
+    core.receive(first, cluster.view(1), 0)
+    for now_ms in (AGE_MS, 2 * AGE_MS):
+        core.tick(now_ms, 0)
+        assert (len(questions(core)), core._down) == (1, {})
+    core.refresh(2 * AGE_MS + 5_000)
+    (needed,) = questions(core)
+    assert core._down == {}
+    core.tick(core.deadline_ms(), 0)
+    assert (len(questions(core)), list(core._down)) == (1, [needed]), "somebody waits for this one"
