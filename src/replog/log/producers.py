@@ -205,21 +205,23 @@ class ProducerTable:
         self._producers = self._writers = self._evicted = None
 
     def snapshot(self) -> list[Any]:
-        """The tables as plain values, for `load`."""
+        """The tables as plain values, for `load`; who has gone is the last of them, if anybody has."""
 
         def plain(one: Producer) -> list[Any]:
             return [one.producer_id, one.producer_epoch, one.is_whole, one.recent]
 
-        return [self.forgetful, list(map(plain, self.producers())), list(map(plain, self.writers()))]
+        tables = [self.forgetful, list(map(plain, self.producers())), list(map(plain, self.writers()))]
+        return [*tables, [[offset, *plain(gone)] for offset, gone in self._evicted]] if self._evicted else tables
 
     def load(self, snapshot: Sequence[Any]) -> None:
         """Become what `snapshot` described."""
         self.clear()
         self.forgetful = bool(snapshot[0])
         for which, table in ((_PRODUCERS, snapshot[1]), (_WRITERS, snapshot[2])):
-            for producer_id, producer_epoch, is_whole, recent in table:
-                made = Producer(producer_id, producer_epoch, [Writer(*writer) for writer in recent], is_whole=bool(is_whole))
-                self._put(which, made)
+            for plain in table:
+                self._put(which, _producer(*plain))
+        if len(snapshot) > 3:
+            self._evicted = deque(((offset, _producer(*plain)) for offset, *plain in snapshot[3]), maxlen=EVICTED_KEPT)
 
     def producers(self, among: Container[int] | None = None) -> list[Producer]:
         """All producers (or those `among`), the one silent for longest first."""
@@ -235,6 +237,11 @@ class ProducerTable:
             table = {}
             setattr(self, which, table)
         table[producer.producer_id] = producer
+
+
+def _producer(producer_id: int, producer_epoch: int, is_whole: object, recent: Iterable[Sequence[Any]]) -> Producer:
+    """From plain values."""
+    return Producer(producer_id, producer_epoch, [Writer(*writer) for writer in recent], is_whole=bool(is_whole))
 
 
 _PRODUCERS: Final = "_producers"

@@ -86,7 +86,10 @@ LIFE: Final[Shape] = either(
     (str, get_args(LossKind).__contains__, [_LOG], bool),
 )
 CHECKPOINT: Final[Shape] = [(*_LOG, int, int, int)]
-PRODUCERS: Final[Shape] = (bool, [_PRODUCER], [_PRODUCER])
+PRODUCERS: Final[Shape] = either(
+    (bool, [_PRODUCER], [_PRODUCER]),  # nobody had to go
+    (bool, [_PRODUCER], [_PRODUCER], [(int, *_PRODUCER)]),
+)
 """What a log remembers of its writers: a part of others."""
 CLEAN: Final[Shape] = (int, [(*_LOG, (int, int, [(int, int, int, int, int)], _EPOCHS, PRODUCERS))])
 MARKER: Final[Shape] = (int, int, bool)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from attrs import evolve
-from tests.unit.log.lives import IDENTITY, LIMITS, kill, open_log, reopened
+from tests.unit.log.lives import IDENTITY, LIMITS, kill, open_directory, open_log, reopened
 from tests.unit.partition.test_versions import header, known, table_of
 
 from replog.config import BrokerConfig, TopicConfig
@@ -142,6 +142,28 @@ def test_writers_that_had_to_go_for_work_that_is_cut_are_known_again(backend: st
     append_group(log, 1, key="u", version=2)
     log.truncate_to(end)
     assert told(log) == {"v": 1, "w": 1}, "who had gone before that is not known again"
+
+
+@pytest.mark.parametrize("restart", ["clean", "kill", "kill when segments have ended"])
+def test_writers_that_had_to_go_before_a_restart_are_known_again_after_it(restart: str) -> None:
+    """A new leader cuts the work that they went for later: also then the table is that of a log that never had it."""
+    fs, limits = MemoryFs(), evolve(LIMITS, producers_max=2)
+    directory, log = open_log(fs, TopicConfig(segment_bytes=400, max_batch_bytes=400), limits)
+    for key in "uv":
+        append_group(log, 1, key=key)
+    end = log.end_offset
+    for version in range(1, 5 if "segments" in restart else 2):
+        append_group(log, 1, key="w", version=version)
+    if restart == "clean":
+        directory.close(clean=True)
+        fs.kill()
+    else:
+        kill(fs, directory)
+    again = open_directory(fs, limits).get(IDENTITY)
+    assert again is not None
+    assert set(told(again)) == {"v", "w"}
+    again.truncate_to(end)
+    assert told(again) == {"u": 1, "v": 1}
 
 
 def test_ten_thousand_writers_beside_as_many_producers() -> None:
