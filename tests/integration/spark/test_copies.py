@@ -50,7 +50,7 @@ def test_a_copy_nearby(cluster: replog.Cluster, servers: str, monkeypatch: pytes
     decode = RangeFetchOp._decode
 
     def noted(op: RangeFetchOp, entry: Any, leader_epoch: int) -> Any:
-        served.append(op._is_near)
+        served.append(op._near is not None)
         return decode(op, entry, leader_epoch)
 
     monkeypatch.setattr(RangeFetchOp, "_decode", noted)
