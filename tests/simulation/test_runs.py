@@ -53,6 +53,12 @@ def test_the_same_plan_is_the_same_run() -> None:
     assert run(3).summary == outcome(3).summary
 
 
+def test_a_run_without_a_trace_is_the_same_run() -> None:
+    told, untold = outcome(3), run(3, tail=0)
+    assert (untold.trace_hash, untold.tail) == ("", [])
+    assert attrs.evolve(untold, trace_hash=told.trace_hash, tail=told.tail) == told
+
+
 def test_a_plan_can_be_run_without_some_of_its_faults() -> None:
     plan = attrs.evolve(draw(3), faults=(Fault(1_000, "kill", "leader", 500),))
     found = run(3, plan=plan)

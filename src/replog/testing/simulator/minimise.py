@@ -63,7 +63,7 @@ def fails(plan: Plan) -> Violation | None:
     """
     check_plan(plan)
     try:
-        return run(plan.seed, plan=plan, tail=1).violation
+        return run(plan.seed, plan=plan, tail=0).violation
     except Exception as problem:
         return Violation(f"raised-{type(problem).__name__}", str(problem))
 

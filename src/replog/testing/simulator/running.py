@@ -80,7 +80,8 @@ def run(
     """Run one seed, or a given plan.
 
     `workloads` are what the clients do, instead of those that the plan names. `events_max` ends the time of faults early, which
-    makes a failing run shorter. `tail` is how many last lines of the trace to keep. Raises UsageError, and nothing else, for a
+    makes a failing run shorter. `tail` is how many last lines of the trace to keep; with 0 no trace is made, nor
+    its hash, which saves a tenth of the time and changes nothing else. Raises UsageError, and nothing else, for a
     plan that cannot be run (see `check_plan`); what a workload raises is a violation called "crash".
     """
     plan = plan or draw(seed)

@@ -50,6 +50,7 @@ class World:
         """Lines of the trace that are not hashed yet."""
         self.tail: deque[str] = deque(maxlen=tail)
         """The last lines of the trace."""
+        self._told = tail > 0
         self.events = 0
         self.sessions = 0
         self.calm = False
@@ -131,6 +132,8 @@ class World:
 
     def note(self, text: str) -> None:
         """A line of the trace."""
+        if not self._told:
+            return
         line = f"{self.now_ms:>6} {text}"
         self.tail.append(line)
         self._lines.append(line)
@@ -143,19 +146,21 @@ class World:
 
     def note_event(self, broker_id: int, event: Event) -> None:
         """Something an actor found worth telling."""
-        fields = ", ".join(f"{name} {value}" for name, value in event.fields.items() if isinstance(value, int | str))
-        self.note(f"{broker_id} tells {event.name}: {fields}")
         self.marks.hit(f"told {event.name}")
+        if self._told:
+            fields = ", ".join(f"{name} {value}" for name, value in event.fields.items() if isinstance(value, int | str))
+            self.note(f"{broker_id} tells {event.name}: {fields}")
 
     def trace_message(self, to: Address, sender: Address, message: Any) -> None:
         """A message is handled."""
-        self.note(f"{name_of(to)} < {name_of(sender)} {message_text(message)}")
+        if self._told:
+            self.note(f"{name_of(to)} < {name_of(sender)} {message_text(message)}")
 
     @property
     def trace_hash(self) -> str:
-        """Of all lines so far."""
+        """Of all lines so far; empty if none is kept."""
         self._hash()
-        return self._trace.hexdigest()[:16]
+        return self._trace.hexdigest()[:16] if self._told else ""
 
     def applied(self, ops: list[Any]) -> None:
         """The store has committed a transaction."""
