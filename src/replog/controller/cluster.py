@@ -159,8 +159,9 @@ class Cluster:
         loss = broker.loss
         if loss.kind == "replaced" or partition in loss.lossy:
             return True
-        # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found.
-        return admitted is not None and loss.broker_epoch not in (-1, admitted.broker_epoch)
+        # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found; or of a later
+        # one, of which the directory itself says that nothing was lost in between: nobody came to let it in.
+        return admitted is not None and loss.broker_epoch >= 0 and admitted.broker_epoch not in (loss.broker_epoch, *loss.earlier)
 
     def is_broken(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the disk under this replica failed in the broker's present life."""

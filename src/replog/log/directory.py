@@ -26,7 +26,7 @@ from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
 from replog.log.files import OS, Fs, kill_in_child
 from replog.log.log import FileLog
-from replog.log.loss import Life, judge
+from replog.log.loss import Life, judge, lives
 from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
 from replog.log.staging import FileStaging
@@ -134,7 +134,8 @@ class FileLogDirectory(LogDirectory):
         states = self._load_logs(clean, checkpoint, power=power)
         configs = {identity: entry.config for identity, entry in self._catalogue.live.items()}
         self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
-        life = Life(boot_id, self.loss.kind, self.loss.lossy)
+        epochs = lives((self.loss.broker_epoch, *self.loss.earlier), self.loss)
+        life = Life(boot_id, self.loss.kind, self.loss.lossy, epochs=epochs)
         # In this order: a crash in between must not lose what was found out, and the marker goes before the first append.
         write_plain(self.fs, self.path, _LIFE, life.to_plain())
         if clean is not None:
@@ -322,8 +323,9 @@ class FileLogDirectory(LogDirectory):
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
         self._broker_epoch = broker_epoch
-        if self._life.lossy:
-            self._on_disk(lambda: self._write_life(Life(self._life.boot_id)))
+        epochs = lives((broker_epoch, *self._life.epochs))
+        if self._life.lossy or epochs != self._life.epochs:
+            self._on_disk(lambda: self._write_life(Life(self._life.boot_id, epochs=epochs)))
 
     def checkpoint(self) -> None:
         self._check_open()

@@ -13,18 +13,20 @@ What was found counts until a controller has been told: a second crash before th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from replog.config import TopicConfig
 from replog.log.recovery import LogState
 from replog.model import PartitionId
 from replog.ports import LossKind, LossReport
 
-__all__ = ["Life", "judge"]
+__all__ = ["Life", "judge", "lives"]
 
+LIVES_KEPT: Final = 8
+"""Broker epochs that a directory remembers: so often its broker may be stopped before a controller has let it in."""
 _GRAVITY: tuple[LossKind, ...] = ("none", "process", "power", "replaced", "corrupt")
 
 
@@ -37,10 +39,12 @@ class Life:
     lossy: tuple[PartitionId, ...] = ()
     flush_failed: bool = False
     """An fsync has failed: what is in the cache may not be on the disk, and no later fsync brings it there. Every log is lossy."""
+    epochs: tuple[int, ...] = ()
+    """Broker epochs of this life and of those before it since which nothing was lost, newest first."""
 
     def to_plain(self) -> list[Any]:
         """As plain values."""
-        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed]
+        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed, list(self.epochs)]
 
     @classmethod
     def from_plain(cls, value: list[Any] | None) -> Life:
@@ -49,7 +53,15 @@ class Life:
         if value is None:
             return cls(flush_failed=True)
         boot_id, kind, lossy, *rest = value
-        return cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), *rest)
+        life = cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), *rest[:1])
+        return evolve(life, epochs=tuple(rest[1])) if len(rest) > 1 else life
+
+
+def lives(epochs: Iterable[int], loss: LossReport | None = None) -> tuple[int, ...]:
+    """Of these broker epochs, newest first, what a directory remembers; `loss`: if nothing was lost when its last life ended."""
+    if loss is not None and loss.lossy:
+        return ()
+    return tuple(dict.fromkeys(epoch for epoch in epochs if epoch >= 0))[:LIVES_KEPT]
 
 
 def judge(
@@ -75,4 +87,5 @@ def judge(
     kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
     if last.lossy:
         kinds.append(last.kind)
-    return LossReport(max(kinds, key=_GRAVITY.index), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))
+    report = LossReport(max(kinds, key=_GRAVITY.index), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))
+    return evolve(report, earlier=tuple(epoch for epoch in lives(last.epochs, report) if epoch != clean_epoch))

@@ -20,6 +20,7 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
 from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
+from replog.log.loss import lives
 from replog.log.producers import ProducerTable
 from replog.log.retention import expired, is_full
 from replog.log.staging import MemoryStaging
@@ -299,6 +300,7 @@ class MemoryLogDirectory(LogDirectory):
         self._saved: dict[PartitionId, int] = {}  # high watermarks as of the last checkpoint
         self._unreported = self.loss.lossy
         self._broker_epoch = -1
+        self._epochs = lives((self.loss.broker_epoch, *self.loss.earlier), self.loss)
         self._end: LossKind | None = None  # how this life ended: "none" is cleanly
         self._failed = ""
 
@@ -344,6 +346,7 @@ class MemoryLogDirectory(LogDirectory):
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
         self._broker_epoch = broker_epoch
+        self._epochs = lives((broker_epoch, *self._epochs))
         self._unreported = ()
 
     def checkpoint(self) -> None:
@@ -380,11 +383,10 @@ class MemoryLogDirectory(LogDirectory):
         if power:
             lossy.update(identity for identity, log in self._logs.items() if log.config.flush != "ack")
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
-        next_life = MemoryLogDirectory(
-            limits=self._limits,
-            directory_id=self.directory_id,
-            loss=LossReport(kind, self._broker_epoch if self._end == "none" else -1, tuple(sorted(lossy))),
-        )
+        clean_epoch = self._broker_epoch if self._end == "none" else -1
+        earlier = () if lossy else tuple(epoch for epoch in self._epochs if epoch != clean_epoch)
+        loss = LossReport(kind, clean_epoch, tuple(sorted(lossy)), earlier)
+        next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
         for identity, log in self._logs.items():
             next_life._logs[identity] = log.revived(log.flushed_end if power else log.end_offset, next_life.fail)
         next_life._topics, next_life._quarantined = dict(self._topics), dict(self._quarantined)

@@ -353,6 +353,7 @@ def encode_registration(registration: Registration) -> bytes:
             "kind": loss.kind,
             "broker_epoch": loss.broker_epoch,
             "lossy": [[lost.topic_id.hex(), lost.partition, lost.creation] for lost in loss.lossy],
+            **({"earlier": loss.earlier} if loss.earlier else {}),
         },
     })
 
@@ -365,7 +366,8 @@ def decode_registration(path: str, value: bytes) -> Registration:
     if kind not in get_args(LossKind):
         raise StoreCorrupt(path, f"loss.kind is {kind!r}; known are {', '.join(get_args(LossKind))}")
     lossy = tuple(_lost(path, lost) for lost in loss.items("lossy"))
-    report = LossReport(kind, loss.number("broker_epoch", low=-1, wide=True), lossy)  # type: ignore[arg-type]  # checked above
+    earlier = loss.numbers("earlier", missing=(), wide=True)
+    report = LossReport(kind, loss.number("broker_epoch", low=-1, wide=True), lossy, earlier)  # type: ignore[arg-type]  # checked above
     names = fields.texts("endpoints"), fields.text_or_none("rack"), fields.text("directory_id")
     return Registration(*names, report, fields.text("incarnation"))
 

@@ -76,11 +76,11 @@ class Fields:
             return missing
         return self._number(name, self._get(name), low, WIDE_MAX if wide else NUMBER_MAX)
 
-    def numbers(self, name: str, *, missing: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """Broker ids: numbers of which none comes twice. `missing` if the field may be left out."""
+    def numbers(self, name: str, *, wide: bool = False, missing: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Ids of brokers, or (`wide`) broker epochs: numbers of which none comes twice. `missing` if the field may be left out."""
         if missing is not None and name not in self._fields:
             return missing
-        numbers = tuple(self._number(name, item, 0, NUMBER_MAX) for item in self.items(name))
+        numbers = tuple(self._number(name, item, 0, WIDE_MAX if wide else NUMBER_MAX) for item in self.items(name))
         if len(set(numbers)) != len(numbers):
             raise self._bad(name, f"has a number twice: {_short(list(numbers))}")
         return numbers

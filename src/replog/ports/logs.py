@@ -264,6 +264,9 @@ class LossReport:
     """Of the life that stopped cleanly; -1 if it did not."""
     lossy: tuple[PartitionId, ...] = ()
     """Logs that may have lost acknowledged records; empty with kind "replaced" means every one."""
+    earlier: tuple[int, ...] = ()
+    """Broker epochs of lives before that one, newest first, since which nothing was lost either: a controller may not have come to
+    let the later ones in."""
 
 
 class LogStart(NamedTuple):

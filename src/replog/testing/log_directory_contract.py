@@ -109,6 +109,31 @@ class LogDirectoryContract:
         lives.end("process")
         assert lives.open().loss.lossy == ()
 
+    def test_lives_since_which_nothing_was_lost(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        append(log)
+        directory.registered(5)
+        lives.end("clean")
+        second = lives.open()
+        assert (second.loss.broker_epoch, second.loss.earlier) == (5, ())
+        second.registered(7)
+        lives.end("clean")
+        third = lives.open()
+        assert (third.loss.broker_epoch, third.loss.earlier) == (7, (5,))
+        third.registered(8)
+        third.registered(9)  # its session ended, and it registered again
+        lives.end("process")
+        fourth = lives.open()
+        assert (fourth.loss.broker_epoch, fourth.loss.earlier) == (-1, (9, 8, 7, 5))
+        lives.end("clean")  # nobody has told it anything
+        last = lives.open()
+        assert (last.loss.broker_epoch, last.loss.earlier) == (-1, (9, 8, 7, 5))
+        for epoch in range(10, 20):
+            last.registered(epoch)
+        lives.end("process")
+        assert lives.open().loss.earlier == tuple(range(19, 11, -1)), "the last eight"
+        lives.end("power")
+        assert lives.open().loss.earlier == (), "since then something may be lost"
+
     def test_a_high_watermark_never_leaves_the_log(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         for _ in range(4):
             append(log, 3)

@@ -50,6 +50,17 @@ def test_who_may_stay_out() -> None:
     assert may_stay_out(world, frozenset({2}), healed=False)
 
 
+def test_the_only_one_that_may_lead_does_not_stay_out() -> None:
+    """Whose disk has failed is in neither ISR nor ELR, also when it is back and has lost nothing."""
+    world = booted(flush="os")
+    ledger = next(iter(world.checks.ledgers.values()))
+    assert ledger.state is not None
+    ledger.state = evolve(ledger.state, isr=(1,), elr=(2,), leader=1)
+    assert may_stay_out(world, frozenset({1}), healed=False)
+    ledger.state = evolve(ledger.state, elr=())
+    assert not may_stay_out(world, frozenset({1}), healed=False)
+
+
 def test_where_nobody_may_be_missed_everybody_recovers_first() -> None:
     world = booted(flush="os")
     ledger = next(iter(world.checks.ledgers.values()))

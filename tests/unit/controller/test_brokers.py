@@ -215,6 +215,18 @@ def test_a_clean_stop_of_the_life_that_was_let_in_loses_nothing():
     assert (world.state().leader, world.told("records_may_be_lost")) == (3, [])
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_clean_stop_of_a_later_life_loses_nothing_if_the_directory_knows_the_one_that_was_let_in(is_known):
+    """The controller that told it everything was gone before it could store that it was let in."""
+    world = World(3)
+    world.create(assignment={0: [3]})
+    epoch = world.nodes[3].membership.broker_epoch
+    world.kill(3)
+    world.start(3, loss=LossReport("none", epoch + 1, earlier=(epoch,) if is_known else (epoch - 1,)), settle=True)
+    assert world.state().leader == 3
+    assert len(world.told("records_may_be_lost")) == (not is_known)
+
+
 # ---- last replicas
 
 

@@ -235,6 +235,10 @@ DECODERS: dict[str, tuple[bytes, Callable[[str, bytes], Any]]] = {
         layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("power", 4, (PartitionId(TOPIC_ID, 1, 2),)))),
         layout.decode_registration,
     ),
+    "registration_of_a_later_life": (
+        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("none", 2**40, earlier=(2**35, 7)))),
+        layout.decode_registration,
+    ),
     "draining": (layout.encode_draining(7), layout.decode_draining),
     "topic": (layout.encode_topic(TopicEntry(TOPIC_ID, {}, {0: Assignment((1, 2))}, 1)), layout.decode_topic),
     "state": (layout.encode_partition_state(PartitionState(1, 2, (1, 2))), _decode_state),
@@ -319,6 +323,7 @@ def test_every_field_is_needed_and_of_its_type(kind: str, name: str) -> None:
     [
         ("registration", {"loss": {"kind": "odd", "broker_epoch": 1, "lossy": []}}, "loss.kind"),
         ("registration", {"loss": {"kind": "none", "broker_epoch": -2, "lossy": []}}, "loss.broker_epoch"),
+        ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [], "earlier": [-1]}}, "loss.earlier"),
         ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [[HEX, 1]]}}, "loss.lossy"),
         ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [["zz", 1, 1]]}}, "loss.lossy: topic_id"),
         ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [[HEX, -1, 1]]}}, "loss.lossy: partition"),

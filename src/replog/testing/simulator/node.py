@@ -176,6 +176,11 @@ class Node:
         return True
 
     @property
+    def is_hurt(self) -> bool:
+        """Whether its disk was ever made to misbehave: then it need not give back where work begins."""
+        return self._hurt
+
+    @property
     def lies(self) -> bool:
         """Whether its disk says of writes that they were made, and puts them elsewhere or nowhere."""
         return not self._armed.isdisjoint(("stale_write", "misdirect"))
