@@ -96,6 +96,8 @@ class Copy:
     """Everything below was flushed, and must be there."""
     power: bool = False
     """The machine has restarted since it was last written to: what was not flushed may be anything."""
+    start: int = -1
+    """No segment in front of the first one was trimmed above this offset; -1 where that is not known."""
 
     @property
     def name(self) -> str:
@@ -261,7 +263,8 @@ def _look(path: str) -> Place:
     live = {identity: entry.topic for identity, entry in catalogue.live.items()} if catalogue else dict.fromkeys(map(_identity, known), "")
     for identity, topic in sorted(live.items()):
         flushed_end = claims.flushed_ends.get(identity, 0)
-        place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, topic, flushed_end, claims.power))
+        start = -1 if claims.starts_with_files else claims.start_offsets.get(identity, 0)
+        place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, topic, flushed_end, claims.power, start))
     for name in folders:
         identity_of = _identity(name) if name in known else None
         if catalogue and identity_of not in live and identity_of not in catalogue.quarantined:
@@ -384,6 +387,10 @@ class _Reading:
             bases = []
         known = max([marker.start if marker is not None else 0, *starts, 0])
         report.start_offset = report.end_offset = max(known, bases[0] if bases else 0)
+        if bases and copy.start >= 0 and max(copy.start, known) < bases[0]:
+            first = f"{copy.folder}/{segment_name(bases[0])}"
+            missing = f"the log begins at offset {max(copy.start, known)}, and no segment in front of this one is there"
+            report.damages.append(Damage(first, 0, missing))
         verifier = Verifier(self.fs, copy.identity, BrokerConfig().index_interval_bytes, self._seen)
         flushed_end = copy.flushed_end if marker is None else min(copy.flushed_end, marker.recovery_max)
         end: int | None = None

@@ -28,7 +28,7 @@ def repair(context: Context) -> int:
         with shown_progress(output, lambda: sum(map(size_of, copies))) as read:
             plan = plan_of(FS, directory, only, read)
         check_is_no_copy(directory, plan.directory_id)
-        evidence = os.path.abspath(context.arguments.evidence or f"{directory}.repair-{plan.name}")
+        evidence = os.path.realpath(context.arguments.evidence or f"{directory}.repair-{plan.name}")
         if plan.is_empty:
             return _nothing(output, directory, wanted)
         if wanted not in (None, plan.name):
@@ -102,6 +102,8 @@ def _tell(output: Output, plan: Plan, evidence: str, copies: list[Copy], *, is_d
             output.line(f"  {lost}   {_offsets(first, stop)}: damaged or missing")
         for first, stop in one.readable:
             output.line(f"  {lost}   {_offsets(first, stop)}: intact, and behind the damage")
+        if one.is_uncounted:
+            output.line(f"  {lost}   records from offset {one.end} on, if there were any: nothing tells how many")
         if one.marker:
             output.line(f"  {goes}   {plan.path}/{one.folder}/marker, damaged; a new one takes its place")
     for name, follows in plan.small.items():

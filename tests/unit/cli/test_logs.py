@@ -184,6 +184,18 @@ def test_an_unfinished_write_is_no_damage(tmp_path: Path) -> None:
     assert "unfinished write" in look("dump", directory).stdout
 
 
+def test_a_first_segment_that_a_power_cut_took_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = stopped_broker(tmp_path / "data")
+    (data / "clean").unlink()
+    sorted(log_folder(data).glob("*.log"))[0].unlink()
+    assert run_with(None, "log", "verify", str(data)).status == 0, "killed under this boot: it was trimmed"
+    monkeypatch.setattr(type(FS), "boot_id", lambda self: "another")
+    ran = run_with(None, "log", "verify", str(data))
+    assert (ran.status, "the log begins at offset 0, and no segment in front of this one is there" in ran.stdout) == (1, True)
+    (data / "checkpoint").unlink()
+    assert run_with(None, "log", "verify", str(data)).status == 0, "nothing says where the log began"
+
+
 @pytest.mark.parametrize(("same_boot", "status"), [(True, 1), (False, 0)])
 def test_garbage_at_the_end_is_damage_unless_the_machine_has_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_boot: bool, status: int

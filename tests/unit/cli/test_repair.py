@@ -136,6 +136,29 @@ def refused(says: str, *words: object, folder: Path) -> None:
 
 def test_evidence_inside_is_refused(data: Path) -> None:
     refused("is inside", data, "--evidence", data / "evidence", folder=data)
+    (data.parent / "link").symlink_to(data / "quarantine")
+    refused("is inside", data, "--evidence", data.parent / "link" / "evidence", folder=data)
+
+
+def test_evidence_is_not_put_over_the_copy_of_another_broker(data: Path, tmp_path: Path) -> None:
+    """Its logs and files have the same names."""
+    another = shutil.copytree(data, tmp_path / "another")
+    flip(sorted(log_folder(data).glob("*.log"))[0], 40)
+    before = contents(tmp_path)
+    ran = repair(data, "--yes", plan_in(repair(data)), "--evidence", another)
+    assert (ran.status, "holds something else already" in ran.stderr, contents(tmp_path) == before) == (2, True, True)
+
+
+def test_records_of_which_nothing_tells_how_many_they_are(tmp_path: Path) -> None:
+    """The last batch of a broker that was killed."""
+    data = stopped_broker(tmp_path / "data")
+    (data / "clean").unlink()
+    (data / "checkpoint").unlink()
+    file = sorted(log_folder(data).glob("*.log"))[-1]
+    flip(file, file.stat().st_size - 3)
+    text = repair(data).stdout
+    assert "  lost   records from offset 18 on, if there were any: nothing tells how many\n" in text
+    assert "at its next start the broker reports a loss of: orders-0\n" in text
 
 
 @pytest.fixture

@@ -254,6 +254,63 @@ def test_losses_that_were_not_reported_yet_stay_noted() -> None:
     assert open_directory(disk).loss.lossy == (IDENTITY, OTHER)
 
 
+@pytest.mark.parametrize("kind", ["flip", "garbage behind"])
+def test_damage_behind_all_that_was_known_to_be_flushed_may_be_a_loss(kind: str) -> None:
+    """The broker was killed: nothing says how many records it had appended, and acknowledged, since its last checkpoint."""
+    disk = disk_with(prepared(False, 0)[0])
+    last = disk.content(segments(disk)[-1])
+    if kind == "flip":
+        last[-3] ^= 1
+    else:
+        last += bytes(200)
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.unreadable, one.readable, one.is_lossy, one.is_uncounted) == ((), (), True, True)
+    unrepaired = disk_with({f"/{path}": data for path, data in disk.snapshot().items()})
+    repaired(disk)
+    assert open_directory(disk).loss.lossy == (IDENTITY,)
+    assert open_directory(unrepaired).loss.lossy == (IDENTITY,), "a broker says the same of what it finds"
+
+
+@pytest.mark.parametrize("trim", [0, 9])
+def test_what_is_missing_in_front_after_a_power_cut_costs_all_as_it_does_at_a_start(trim: int) -> None:
+    """A log that a broker would give up by itself is not said to stay."""
+    before, content = prepared(False, trim)
+    disk = disk_with(before)
+    disk.boots += 1
+    disk.unlink(segments(disk)[0])
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.start, one.end, len(one.cuts)) == (trim, trim, len(segments(disk)))
+    assert sum(stop - first for first, stop in (*one.unreadable, *one.readable)) == content[-1].end - trim
+    repaired(disk)
+    directory, log = reopened(disk)
+    assert (log.start_offset, log.end_offset) == (trim, trim)
+    assert IDENTITY in directory.loss.lossy
+
+
+@pytest.mark.parametrize("names", [["other"], ["other", "plan.json"]])
+def test_evidence_of_something_else_is_not_written_over(names: list[str]) -> None:
+    disk, _ = hurt()
+    disk.mkdir(EVIDENCE)
+    for name in names:
+        disk.close(disk.open(f"{EVIDENCE}/{name}", create=True))
+    before = disk.snapshot()
+    with pytest.raises(UsageError, match=f"{EVIDENCE} holds something else already"):
+        carry_out(disk, plan_of(disk, "/d"), EVIDENCE)
+    assert disk.snapshot() == before
+
+
+def test_evidence_of_the_same_places_at_another_time_is_not_written_over() -> None:
+    disk, _ = hurt()
+    before = disk.snapshot()
+    carry_out(disk, plan_of(disk, "/d"), EVIDENCE)
+    kept = disk.snapshot(EVIDENCE)
+    again = disk_with({f"/{path}": data for path, data in (before | kept).items()})
+    again.content(segments(again)[2])[-6] ^= 1
+    with pytest.raises(UsageError, match="holds something else"):
+        carry_out(again, plan_of(again, "/d"), EVIDENCE)
+    assert again.snapshot(EVIDENCE) == kept
+
+
 def test_power_is_judged_as_before() -> None:
     """The note says under which boot the last life was, and repairing is no life."""
     disk, _ = hurt(clean=False)

@@ -31,14 +31,16 @@ from replog.log.storage import Marker, place_marker
 
 __all__ = ["carry_out"]
 
+_PLAN: Final = "plan.json"
 _CHANGED: Final = "has changed since it was looked at; nothing was cut. Look again: replog log repair"
 
 
 def carry_out(fs: Fs, plan: Plan, evidence: str, done: Callable[[int], None] | None = None) -> None:
     """Do what `plan` says. What goes is first copied to the folder `evidence`, which is made; `done` is told of bytes when they were.
 
-    The caller holds the lock of the directory. Raises UsageError if something has changed since the plan was made: nothing was cut
-    then. OSError if the disk does not let it: what was not cut yet is as it was, and the repair can be asked for again.
+    The caller holds the lock of the directory. Raises UsageError if something has changed since the plan was made, or if `evidence` holds
+    anything but an earlier try with this plan: nothing was cut then. OSError if the disk does not let it: what was not cut yet is as it
+    was, and the repair can be asked for again.
     """
     _check_small(fs, plan)
     _keep(fs, plan, evidence, done or (lambda count: None))
@@ -66,8 +68,12 @@ def _check_small(fs: Fs, plan: Plan) -> None:
 
 
 def _keep(fs: Fs, plan: Plan, evidence: str, done: Callable[[int], None]) -> None:
-    """Copy everything that goes, and the plan; durable when this returns."""
+    """Copy everything that goes, and the plan; durable when this returns. The plan is first: it says whose folder this is."""
     _make(fs, evidence)
+    text = json.dumps({"plan": plan.name, "directory": plan.path, **plan.to_plain()}, indent=1).encode()
+    _check_evidence(fs, evidence, text)
+    _write(fs, f"{evidence}/{_PLAN}", text)
+    fs.fsync_dir(evidence)
     _make(fs, f"{evidence}/logs")
     for one in plan.logs:
         folder = f"{evidence}/{one.folder}"
@@ -81,9 +87,15 @@ def _keep(fs: Fs, plan: Plan, evidence: str, done: Callable[[int], None]) -> Non
     fs.fsync_dir(f"{evidence}/logs")
     for name in plan.small:
         _write(fs, f"{evidence}/{name}", read_file(fs, f"{plan.path}/{name}") or b"")
-    _write(fs, f"{evidence}/plan.json", json.dumps({"directory": plan.path, **plan.to_plain()}, indent=1).encode())
     fs.fsync_dir(evidence)
     fs.fsync_dir(evidence.rpartition("/")[0] or "/")
+
+
+def _check_evidence(fs: Fs, evidence: str, text: bytes) -> None:
+    """UsageError for a folder of anything else than an earlier try with the same plan: it would be written over."""
+    names = fs.listdir(evidence)
+    if names not in ([], [_PLAN]) and read_file(fs, f"{evidence}/{_PLAN}") != text:
+        raise UsageError(f"{evidence} holds something else already, and would be written over; nothing was cut. Name a new folder")
 
 
 def _make(fs: Fs, folder: str) -> None:

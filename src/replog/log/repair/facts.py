@@ -35,6 +35,9 @@ class Claims:
     flushed_ends: dict[PartitionId, int]
     """Everything below was flushed, and must be there; none for a log that nothing is known of."""
     start_offsets: dict[PartitionId, int]
+    starts_with_files: bool
+    """A log begins where its files do, whatever was noted. After a power cut files may be missing in front that were not trimmed, which
+    nobody can tell if the checkpoint is lost as well."""
     power: bool
     """The machine has restarted since the directory was last written to, or an fsync has failed: what was not flushed may be anything."""
 
@@ -47,7 +50,7 @@ def claims_of(checkpoint: list[Any] | None, clean: list[Any] | None, life: Life,
         identity = PartitionId(*entry[:3])
         starts[identity], flushed[identity] = entry[3][:2]
     power = clean is None and (life.flush_failed or life.boot_id != boot_id)
-    return Claims(flushed, starts, power)
+    return Claims(flushed, starts, not power or checkpoint is None, power)
 
 
 def value_of(fs: Fs, path: str, shape: shapes.Shape) -> tuple[Any | None, bool]:

@@ -89,6 +89,9 @@ class LogPlan:
     """Indexes of segments that change: they go as well, and are made anew when they are needed. Relative to the directory."""
     marker: bool = False
     """Its marker is damaged as well, and replaced."""
+    is_lossy: bool = True
+    """Whether records are lost, or may be: where nothing but segments below the start is damaged, none is. What was appended after the last
+    checkpoint is in no count, and may have been acknowledged all the same."""
 
     @property
     def folder(self) -> str:
@@ -101,9 +104,9 @@ class LogPlan:
         return f"{self.topic}-{self.identity.partition}"
 
     @property
-    def is_lossy(self) -> bool:
-        """Whether records are lost, or may be."""
-        return bool(self.unreadable or self.readable or self.marker)
+    def is_uncounted(self) -> bool:
+        """Whether records may be lost of which nothing tells how many they are."""
+        return self.is_lossy and not (self.unreadable or self.readable)
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
@@ -118,6 +121,7 @@ class LogPlan:
             "unreadable": [list(found) for found in self.unreadable],
             "readable": [list(found) for found in self.readable],
             "records_lost": sum(stop - first for first, stop in (*self.unreadable, *self.readable)),
+            "may_have_lost_records": self.is_lossy,
             "marker_replaced": self.marker,
         }
 
@@ -225,7 +229,7 @@ class _Look:
         trimmed = [base for base, following in pairwise(bases) if following <= start]
         reason = self._look_at_trimmed(trimmed)
         bases = bases[len(trimmed) :]
-        start = max(start, bases[0]) if bases else start
+        start = max(start, bases[0]) if bases and claims.starts_with_files else start
         end, why = self._walk(bases, start, flushed_end)
         why = why or ("the marker does not match its checksum" if is_marker_damaged else "")
         if not why and not reason:
@@ -236,8 +240,9 @@ class _Look:
         cuts = sorted(self.cuts, key=lambda cut: cut.file)
         indexes = tuple(index for cut in cuts if self.fs.size(f"{self.path}/{(index := index_of(cut.file))}") is not None)
         return LogPlan(
-            self.identity, self.topic, why or reason, start, max(start, end), tuple(cuts), unreadable, readable, indexes, is_marker_damaged
-        )
+            self.identity, self.topic, why or reason, start, max(start, end), tuple(cuts), unreadable, readable, indexes, is_marker_damaged,
+            is_lossy=bool(why),
+        )  # fmt: skip
 
     @property
     def _folder(self) -> str:
@@ -257,7 +262,7 @@ class _Look:
         """Follow the segments up to the first damage, and cut what is behind: (where the log ends, what is wrong)."""
         end = start if not bases else min(bases[0], start)
         for number, base in enumerate(bases):
-            if number and base != end:
+            if base != end:
                 self._cut_all(bases[number:], end)
                 return self._ending(end, start, bases[:number], f"no segment begins at offset {end}, and {segment_name(base)} follows")
             stop, size = self._verify(base)
