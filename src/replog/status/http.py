@@ -117,7 +117,7 @@ def check_host(host: str, endpoint: Endpoint, names: frozenset[str]) -> None:
 
     Addresses are nobody's names: beyond loopback any of them will do, on it only those of loopback. Raises BadRequest.
     """
-    name, colon, port = host.rpartition(":") if re.search(r":\d+$", host) and not host.endswith("]") else (host, "", "")
+    name, colon, port = host.rpartition(":") if re.search(r":\d{1,5}$", host) and not host.endswith("]") else (host, "", "")
     name = name.removeprefix("[").removesuffix("]").lower() if name.startswith("[") else name.lower()
     try:
         address = ip_address(name)

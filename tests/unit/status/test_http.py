@@ -76,6 +76,7 @@ def test_bytes_are_a_request_or_refused(head: bytes) -> None:
         (LOOPBACK, "localhost.evil.example:8101", False),
         (LOOPBACK, "10.0.0.1:8101", False),
         (LOOPBACK, "", False),
+        (LOOPBACK, "localhost:" + "1" * 5_000, False),
         (ANYWHERE, "10.0.0.1:8101", True),
         (ANYWHERE, "[2001:db8::1]:8101", True),
         (ANYWHERE, "evil.example:8101", False),
