@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from replog.errors import ReplogError
 from replog.metrics.histogram import Observed
-from replog.metrics.names import Metric
+from replog.metrics.names import METRICS, Metric
 from replog.metrics.snapshot import Snapshot
 
 __all__ = ["Collector", "collector"]
@@ -35,12 +36,17 @@ class Collector:
         self._partitions = partitions
 
     def describe(self) -> list[Any]:
-        """Nothing: to register it takes no snapshot."""
-        return []
+        """The names, so that a registry refuses a second collector with a ValueError: every scrape would have each metric twice, which
+        Prometheus does not take. To register it takes no snapshot."""
+        return [_family(metric) for metric in METRICS if self._partitions or not metric.per_partition]
 
     def collect(self) -> Iterator[Any]:
-        """A family for each metric."""
-        for metric, samples in self._measured.metrics(partitions=self._partitions):
+        """A family for each metric; none once what is measured is closed, so that everything else on the registry can still be scraped."""
+        try:
+            snapshot = self._measured.metrics(partitions=self._partitions)
+        except ReplogError:
+            return
+        for metric, samples in snapshot:
             family = _family(metric)
             for sample in samples:
                 value = sample.value

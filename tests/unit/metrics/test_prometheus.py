@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.pages import python
@@ -80,6 +80,33 @@ def test_the_collector_says_the_same_and_asks_only_when_it_is_collected() -> Non
     text = generate_latest(registry).decode()
     assert asked == [True]
     assert parsed(text) == parsed(prometheus_text(snapshot()))
+
+
+def test_what_is_closed_keeps_nothing_else_from_being_scraped() -> None:
+    class Measured:
+        def metrics(self, *, partitions: bool = False) -> Snapshot:
+            raise UsageError("this Broker is closed")
+
+    registry = CollectorRegistry()
+    Gauge("another", "Of the application.", registry=registry).set(3)
+    registry.register(collector(Measured()))
+    assert parsed(generate_latest(registry).decode()) == parsed("# HELP another Of the application.\n# TYPE another gauge\nanother 3.0\n")
+
+
+def test_one_registry_takes_one_collector() -> None:
+    """Else each metric would be there twice, with its type, and without a label that tells one loop from the other."""
+
+    class Measured:
+        def metrics(self, *, partitions: bool = False) -> Snapshot:
+            return snapshot()
+
+    registry = CollectorRegistry()
+    registry.register(first := collector(Measured()))
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        registry.register(collector(Measured(), partitions=True))
+    registry.unregister(first)
+    registry.register(collector(Measured(), partitions=True))
+    assert generate_latest(registry).count(b"# TYPE replog_leaders ") == 1
 
 
 def test_the_bridge_of_the_page_gives_open_telemetry_every_gauge_and_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
