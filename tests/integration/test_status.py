@@ -254,3 +254,41 @@ def test_a_broker_serves_its_page_and_says_so_when_it_has_ended(tmp_path: Path) 
         broker.stop()
         assert eventually(lambda: get(f"{page.url}health")[0] == 503)
         assert "nobody answers" in eventually(lambda: (found := get(f"{page.url}metrics"))[0] == 503 and found[1])
+
+
+def test_a_leader_that_hangs_holds_up_pages_and_neither_health_nor_metrics(
+    cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, release, waited_in_vain = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(self: object, *_: object) -> dict[object, object]:
+        entered.set()
+        if not release.wait(20):
+            waited_in_vain.set()
+        return {}
+
+    monkeypatch.setattr(type(cluster), "_followers", hang)
+    with cluster.serve_status() as page:
+        shown: list[dict[str, Any]] = []
+        thread = threading.Thread(target=lambda: shown.append(status_of(page)))
+        thread.start()
+        assert entered.wait(20)
+        healthy, metrics = get(f"{page.url}health")[0], get(f"{page.url}metrics")[0]
+        assert (healthy, metrics, waited_in_vain.is_set()) == (200, 200, False)
+        release.set()
+        thread.join()
+        assert shown[0]["partitions"]["total"] == 4
+
+
+def test_who_asks_what_is_closed_makes_no_client_any_more() -> None:
+    made: list[Any] = []
+
+    def client() -> Any:
+        made.append(1)
+        raise AssertionError
+
+    source = sources.Source(lambda: pytest.fail("no metrics"), client, list)
+    source.close()
+    with pytest.raises(UsageError, match="is closed"):
+        source.status(sources.Query())
+    assert (source.health()["healthy"], made) == (False, [])

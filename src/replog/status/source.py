@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from replog.client.client import Client
 from replog.client.view import Topic, View
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 from replog.messages import PartitionView
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.troubles import WRONG
@@ -70,8 +70,16 @@ class _Seen:
     """Those with which something is wrong first."""
 
 
+@define
+class _Desk:
+    """Where questions of one kind queue. What a broker that hangs holds up at one of them holds up nobody at the others."""
+
+    lock: threading.Lock = field(factory=threading.Lock)
+    kept: dict[object, tuple[float, Any]] = field(factory=dict)
+
+
 class Source:
-    """Answers for one broker or cluster. Any thread may ask; one at a time finds out."""
+    """Answers for one broker or cluster. Any thread may ask; of each kind of question one at a time finds out."""
 
     def __init__(
         self,
@@ -88,14 +96,14 @@ class Source:
         self._owner = owner
         self._client: Client | None = None
         self._lock = threading.Lock()
-        self._kept: dict[object, tuple[float, Any]] = {}
+        self._for_metrics, self._for_view, self._for_base, self._for_pages = _Desk(), _Desk(), _Desk(), _Desk()
         self._seen: _Seen | None = None
         self._closed = False
 
     def close(self) -> None:
         """Let go of the client. Idempotent."""
-        self._closed = True
         with self._lock:
+            self._closed = True
             client, self._client = self._client, None
         if client is not None and client is not self._owner:
             client.close()
@@ -104,46 +112,37 @@ class Source:
 
     def metrics(self) -> Snapshot:
         """Every metric, without series of partitions. Raises ReplogError once the broker has ended."""
-        snapshot: Snapshot = self._recent("metrics", self._metrics)
+        snapshot: Snapshot = _recent(self._for_metrics, None, self._metrics)
         return snapshot
 
     def health(self) -> dict[str, Any]:
         """What `replog health` says, with a few of the partitions that it names. `healthy` is False with a `reason` if nobody answers."""
         try:
-            report = self._recent("base", self._base)["health"]
+            report = self._looked().report
         except ReplogError as problem:
             return {"healthy": False, "reason": f"nobody answers: {problem}"}
         return {**report, "reason": _reason(report)}
 
     def status(self, query: Query) -> dict[str, Any]:
         """Everything on the page. Raises ReplogError if nobody answers."""
-        base = self._recent("base", self._base)
-        rows: dict[str, Any] = self._recent(query, lambda: self._page(query))
+        seen, base = _recent(self._for_base, None, self._base)
+        rows: dict[str, Any] = _recent(self._for_pages, (query, seen.key), lambda: self._page(query, seen))
         return {**base, "partitions": rows}
-
-    def _recent(self, key: object, make: Callable[[], Any]) -> Any:
-        """What was found for `key` less than FRESH_S ago, a failure too; else it is found again."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is None or time.monotonic() - found[0] > FRESH_S:
-                try:
-                    value = make()
-                except ReplogError as problem:
-                    value = problem
-                while len(self._kept) > _QUERIES_MAX:
-                    del self._kept[next(iter(self._kept))]
-                self._kept.pop(key, None)
-                found = self._kept[key] = time.monotonic(), value
-        if isinstance(found[1], ReplogError):
-            raise found[1]
-        return found[1]
 
     # ---------------------------------------------------------------------------------------------------------- asking
 
     def _asked(self) -> Client:
-        if self._client is None:
-            self._client = self._make_client()
-        return self._client
+        with self._lock:
+            if self._closed:
+                raise UsageError("the status page is closed")
+            if self._client is None:
+                self._client = self._make_client()
+            return self._client
+
+    def _looked(self) -> _Seen:
+        """The cluster as it was a moment ago."""
+        seen: _Seen = _recent(self._for_view, None, self._look)
+        return seen
 
     def _look(self) -> _Seen:
         """The cluster as it is; judged again only where something has changed."""
@@ -160,9 +159,9 @@ class Source:
         self._seen = _Seen(key, copy, report | short, rows)
         return self._seen
 
-    def _base(self) -> dict[str, Any]:
-        """All but the partitions."""
-        seen, client, problems = self._look(), self._asked(), list[str]()
+    def _base(self) -> tuple[_Seen, dict[str, Any]]:
+        """All but the partitions, and what it was taken from."""
+        seen, client, problems = self._looked(), self._asked(), list[str]()
         wrong = [row for row in seen.rows if row.kinds]
         bad = {row.topic.name: 0 for row in wrong}
         for row in wrong:
@@ -180,7 +179,7 @@ class Source:
             except ReplogError as problem:
                 problems.append(f"the controller does not say more: {problem}")
         sizes = [(name, len(seen.view.topics[name].partitions)) for name in topics[:_TOPICS_MAX]]
-        return {
+        return seen, {
             "time_ms": time.time_ns() // 1_000_000,
             "health": seen.report,
             "reason": _reason(seen.report),
@@ -193,9 +192,8 @@ class Source:
             "problems": problems,
         }
 
-    def _page(self, query: Query) -> dict[str, Any]:
+    def _page(self, query: Query, seen: _Seen) -> dict[str, Any]:
         """The partitions that are asked for, with what their leaders know of their followers."""
-        seen = self._look()
         text = query.text.lower()
         rows = [row for row in seen.rows if text in f"{row.topic.name}-{row.partition.partition}".lower()] if text else seen.rows
         if query.unhealthy:
@@ -213,6 +211,24 @@ class Source:
             "pages": pages,
             "rows": [_described(row, known.get(row.place), live) for row in shown],
         }
+
+
+def _recent(desk: _Desk, key: object, make: Callable[[], Any]) -> Any:
+    """What was found for `key` less than FRESH_S ago, a failure too; else it is found again."""
+    with desk.lock:
+        found = desk.kept.get(key)
+        if found is None or time.monotonic() - found[0] > FRESH_S:
+            try:
+                value = make()
+            except ReplogError as problem:
+                value = problem
+            while len(desk.kept) > _QUERIES_MAX:
+                del desk.kept[next(iter(desk.kept))]
+            desk.kept.pop(key, None)
+            found = desk.kept[key] = time.monotonic(), value
+    if isinstance(found[1], ReplogError):
+        raise found[1]
+    return found[1]
 
 
 def _copied(view: View) -> View:
