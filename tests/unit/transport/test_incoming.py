@@ -194,6 +194,17 @@ def test_a_buffer_in_use_is_never_used_again_and_one_out_of_use_is() -> None:
     assert id(buffers.take(1_000_000, 100)) == last
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1, 100])
+def test_what_came_fills_the_buffer_that_is_used_again(more: int) -> None:
+    """Frames sent one behind the other: the first part of the second one may be as large as the first one was."""
+    incoming, buffers = Incoming(FRAME_MAX), Buffers()
+    first, second = (b"".join(encode(fetched(1, piece(b"x" * size)))) for size in (70_000, 150_000))
+    cut = len(first) + more
+    got = [one for part in (first[:40_000], first[40_000:], second[:cut], second[cut:]) for one in drain(Feed(part), incoming, buffers)]
+    assert got == [first, second]
+    assert buffers.held == 0
+
+
 def test_the_pool_stays_small() -> None:
     buffers = Buffers()
     for _ in range(3 * POOLED_MAX):

@@ -23,13 +23,18 @@ class Buffers:
         self._pool: list[bytearray] = []
 
     def take(self, length: int, have: int) -> bytearray:
-        """A buffer for a frame of `length` bytes, of which `have` are there: room for those at least."""
+        """A buffer for a frame of `length` bytes, of which `have` are there: room for those, and for some of the others.
+
+        A read into no room at all brings nothing, which would be taken for the end of the stream.
+        """
+        size = min(length, max(2 * have, FRESH_BYTES))
         for at, pooled in enumerate(self._pool):
             if not _in_use(pooled):
                 del self._pool[at]
-                grow(pooled, have)
+                if len(pooled) <= have:
+                    grow(pooled, size)
                 return pooled
-        return bytearray(min(length, max(2 * have, FRESH_BYTES)))
+        return bytearray(size)
 
     def give(self, buffer: bytearray) -> None:
         """Its frame was decoded. It is used again once no view of it is left: what was decoded may still be in use."""
