@@ -93,6 +93,61 @@ def test_a_replay_of_an_empty_first_micro_batch_is_followed_by_one_that_reads(cl
     assert latest(reader, first) == {"t": {"0": 1}}
 
 
+@pytest.mark.parametrize("options", [*LATEST, {"startingOffsets": "latest", "subscribe": None, "subscribePattern": "t.*"}])
+def test_what_comes_before_an_empty_first_micro_batch_is_replayed_is_no_loss(
+    cluster: replog.Cluster, servers: str, options: dict[str, Any]
+) -> None:
+    """Its sink has failed, or the driver has. Spark asks again where the query begins: later than where the micro-batch ends."""
+    cluster.create_topic("t")
+    append(cluster, ["before"], timestamp_ms=1_000)
+    how = {name: value for name, value in {"subscribe": "t", **options}.items() if value is not None}
+    first = latest(reader := stream(servers, **how), reader.initialOffset())
+    append(cluster, ["a", "b"], timestamp_ms=2_000)
+    if "subscribePattern" in how:
+        cluster.add_partitions("t", 2)
+    again = stream(servers, **how)
+    start = again.initialOffset()
+    assert (first, start["t"]["0"]) == ({"t": {"0": 1}}, 3)
+    assert again.partitions(start, first) == []
+    assert values(micro_batch(again, first, latest(again, first))) == ["a", "b"]
+
+
+def test_what_retention_takes_before_an_empty_first_micro_batch_is_replayed_is_missed(cluster: replog.Cluster, servers: str) -> None:
+    """By the micro-batch that was to read it."""
+    cluster.create_topic("t", **ROLLING)
+    append(cluster, ["old"], timestamp_ms=LONG_AGO_MS)
+    append(cluster, ["new"])
+    first = begun(stream(servers, **T))
+    assert trimmed(cluster) == 1
+    again = stream(servers, **T)
+    assert again.partitions(again.initialOffset(), first) == []
+    with pytest.raises(DataLost, match="t-0: offsets 0 to 0 cannot be read any more: the partition begins at offset 1 by now"):
+        again.partitions(first, latest(again, first))
+
+
+def test_a_loss_right_behind_an_empty_first_micro_batch(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t")
+    append(cluster, ["old"])
+    reader = stream(servers, subscribe="t")
+    start = begun(reader)
+    recreated(cluster)
+    back = latest(reader, start)
+    assert (start, back) == ({"t": {"0": 1}}, {"t": {"0": 0}})
+    for again in (reader, stream(servers, subscribe="t")):
+        with pytest.raises(DataLost, match=r"t-0: what was read up to offset 1 is not what|t-0: offsets 0 to 0 cannot be read any more"):
+            again.partitions(start, back)
+
+
+def test_given_offsets_that_there_are_not_are_missed_again_by_a_query_that_is_started_again(cluster: replog.Cluster, servers: str) -> None:
+    cluster.create_topic("t")
+    append(cluster, ["a", "b"])
+    how = {"subscribe": "t", "startingOffsets": {"t": {"0": 5}}}
+    back = latest(reader := stream(servers, **how), reader.initialOffset())
+    for again in (reader, stream(servers, **how)):
+        with pytest.raises(DataLost, match="t-0: offsets 2 to 4 cannot be read any more"):
+            again.partitions(again.initialOffset(), back)
+
+
 def test_a_stream_from_given_offsets_begins_at_once(cluster: replog.Cluster, servers: str) -> None:
     """They are the same however often Spark asks; a run that has one micro-batch only reads what there is."""
     cluster.create_topic("t")
