@@ -95,6 +95,14 @@ class RangeFetchOp(FetchOp):
         self._near = None
         return code
 
+    def attended(self, core: ClientCore, now_ms: int, deadline_ms: int) -> None:
+        """Somebody waits for it from now on. While Spark was busy with other rows nobody has listened: that was no silence."""
+        self.deadline_ms = deadline_ms
+        if self.address is not None and core._requests.pop(self.request, None) is self:
+            core._requests[self.request] = self  # which are in the order of sending
+            self.sent_ms = now_ms
+            self.patience_at = now_ms + core.config.request_timeout_ms + self.wait_ms()
+
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: whoever asks again asks the leader."""
         self._give_up_near(core, now_ms)

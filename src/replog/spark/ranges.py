@@ -90,6 +90,9 @@ class RangeReading:
         try:
             op, self._under_way = self._under_way, None
             if op is not None:
+                driver = self._client._driver
+                with driver.lock:
+                    op.attended(self._client._core, driver.now_ms(), driver.now_ms() + self._timeout_ms)
                 try:
                     return self._answer(op)
                 except Unavailable:

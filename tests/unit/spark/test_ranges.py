@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from tests.unit.client.fake import FakeCluster, FakeDriver, make
+from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
 from replog.errors import Code, TimedOut
@@ -211,6 +211,25 @@ def test_a_copy_that_does_not_answer_before_the_time_is_up_is_left_alone_too() -
         values(client, one, rack="r", fetch_timeout_ms=1_000)
     cluster.brokers[3] = evolve(cluster.brokers[3], rack=None)
     assert values(client, one, rack="r", fetch_timeout_ms=1_000) == list("012345")
+
+
+@pytest.mark.parametrize("busy_ms", [4_000, 40_000])
+def test_a_copy_that_nobody_listens_to_is_not_silent(busy_ms: int) -> None:
+    """Spark is busy with the rows of one fetch; the answer to the next one is on its way meanwhile."""
+    cluster, driver, client, one = world(6, fetch_bytes=1_024)
+    cluster.partition("t").log[0] = _padded(cluster.partition("t").log[0], 1_000)
+    asked = near(cluster)
+    client.topics()
+    reading = RangeReading(client, evolve(OPTIONS, rack="r"), one)
+    late: list[Any] = []
+    driver.filter = lambda to, message: isinstance(message, Fetched) and asked == [2, 2] and not late.append(message)
+    stretches = reading.stretches()
+    next(stretches)
+    driver.filter = None
+    driver.clock.advance(busy_ms)
+    driver.flying += [(driver.now_ms() + 10, -1, CLIENT, 2, message) for message in late]
+    assert [record.text() for fetched in stretches for batch in fetched.records for record in decode_records(batch)] == list("12345")
+    assert asked == [2, 2]
 
 
 def test_a_copy_that_waits_for_records_on_purpose_is_not_silent() -> None:
