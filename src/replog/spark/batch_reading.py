@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchReading", "read_partition", "tasks"]
 
-_NO_LOG: Final = PartitionId(b"", 0, 0)
+_NOTHING: Final = Held(PartitionId(b"", 0, 0), 0, 0, -1)
 """Of a task that has nothing to read."""
 
 
@@ -75,8 +75,8 @@ def tasks(
     kept = {one.place: one for one in _within(held, start, stop, losses)}
     whole = []
     for place in sorted(stop):
-        identity, epoch = (held[place].identity, held[place].leader_epoch) if place in held else (_NO_LOG, -1)
-        whole.append(OffsetRange(place, identity, start[place], max(start[place], stop[place]), epoch))
+        has = held.get(place, _NOTHING)
+        whole.append(OffsetRange(place, has.identity, start[place], max(start[place], stop[place]), has.leader_epoch, has.known_at))
     pieces = split(whole, options.min_partitions, options.max_records_per_partition)
     return [InputPartition(_clipped(piece, kept.get(piece.place))) for piece in pieces]
 

@@ -58,6 +58,7 @@ class RangeFetchOp(FetchOp):
             expected=one.identity,
         )
         self._stop = one.stop
+        self._known_at = one.known_at
         self._rack = rack
         self._asked = -1
         """Number of the Metadata whose answer tells whether the log that was planned is still there; -1: that is not in doubt."""
@@ -77,13 +78,23 @@ class RangeFetchOp(FetchOp):
         return near
 
     def _view_is_fresh(self, core: ClientCore, now_ms: int) -> bool:
-        """Whether this client knows as much as who has planned the range: if it knows another log of that name, that may be older."""
+        """Whether this client knows as much as who has planned the range.
+
+        If it knows no log of that name, or another one, what it knows may be older, and so may be what the broker knows that it asks:
+        then it asks the next one, after a pause.
+        """
         place = core.view.place(self.topic, self.partition)
-        if place is None or place.identity == self.expected:
+        if place is not None and place.identity == self.expected:
             return True
+        if 0 <= self._asked <= core.answered_metadata:
+            if (core.view.controller_epoch, core.view.version) >= self._known_at:
+                return True
+            self.failures += 1
+            self.retry_at = now_ms + core.backoff_ms(self.failures)
+            self._asked = -1
         if self._asked < 0:
             self._asked = core.refresh(now_ms)
-        return core.answered_metadata >= self._asked
+        return False
 
     def has_moved(self, view: View) -> bool:
         """A copy that is silent for long need not be asked about: the leader has it all."""

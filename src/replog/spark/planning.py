@@ -27,6 +27,8 @@ class OffsetRange:
     stop: int
     leader_epoch: int
     """Under which `stop` was known to be committed."""
+    known_at: tuple[int, int] = (-1, -1)
+    """Controller epoch and version of what the planner knew of the cluster: who knows less cannot say that the log is gone."""
 
     @property
     def size(self) -> int:

@@ -33,6 +33,8 @@ class Held(NamedTuple):
     start: int
     latest: int
     leader_epoch: int
+    known_at: tuple[int, int] = (-1, -1)
+    """Controller epoch and version of the view in which it was there."""
 
 
 class EpochEndOp(PartitionOp):
@@ -103,14 +105,16 @@ class Lookup:
 
     def _held(self, client: Client, places: list[TopicPartition]) -> dict[TopicPartition, Held]:
         found = {}
-        for place, op in self._ask(client, {place: AT_LATEST for place in places}).items():
+        asked = self._ask(client, {place: AT_LATEST for place in places})
+        known_at = client._core.view.controller_epoch, client._core.view.version
+        for place, op in asked.items():
             if isinstance(op.error, UnknownTopicOrPartition):
                 continue
             if op.error is not None:
                 raise op.error
             listed: ListedOffset = op.result
             assert op.place is not None
-            found[place] = Held(op.place.identity, listed.start_offset, listed.offset, listed.leader_epoch)
+            found[place] = Held(op.place.identity, listed.start_offset, listed.offset, listed.leader_epoch, known_at)
         return found
 
     def resolved(self, bound: Bound, held: Mapping[TopicPartition, Held]) -> Positions:

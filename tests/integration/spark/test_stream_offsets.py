@@ -148,6 +148,18 @@ def test_given_offsets_that_there_are_not_are_missed_again_by_a_query_that_is_st
             again.partitions(again.initialOffset(), back)
 
 
+def test_a_task_is_told_how_much_its_planner_knew_of_the_cluster(cluster: replog.Cluster, servers: str) -> None:
+    """Partitions that are added meanwhile are not known to every broker yet, but to the one that has told the planner."""
+    cluster.create_topic("t")
+    append(cluster, ["a"])
+    reader = stream(servers, **T)
+    start = begun(reader)
+    (before,) = reader.partitions(start, latest(reader, start))
+    cluster.add_partitions("t", 2)
+    (after,) = reader.partitions(start, latest(reader, start))
+    assert (-1, -1) < before.value.known_at < after.value.known_at
+
+
 def test_a_stream_from_given_offsets_begins_at_once(cluster: replog.Cluster, servers: str) -> None:
     """They are the same however often Spark asks; a run that has one micro-batch only reads what there is."""
     cluster.create_topic("t")

@@ -10,7 +10,7 @@ from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
 from replog.errors import Code, TimedOut
-from replog.messages import Epochs, EpochsResult, Fetch, Fetched, FetchedEntry, OffsetsForLeaderEpoch
+from replog.messages import Epochs, EpochsResult, Fetch, Fetched, FetchedEntry, Metadata, OffsetsForLeaderEpoch
 from replog.model import TopicPartition
 from replog.ports import MemorySlice
 from replog.records import RecordBatch, decode_records, encode_records
@@ -259,6 +259,28 @@ def test_a_worker_that_knows_an_older_topic_of_the_name_asks_before_it_calls_the
     assert values(client, one) == ["new0", "new1", "new2"]
     with pytest.raises(DataLost, match="t-0: offsets 0 to 1 cannot be read any more: the topic was deleted and created again"):
         values(client, old)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("name", ["t", "u"])
+def test_a_broker_that_has_not_heard_of_a_new_topic_does_not_make_a_worker_call_it_gone(name: str, fails: bool) -> None:
+    """The worker has read another topic of the name, or none. The planner has asked a broker that knows more than those that are asked."""
+    cluster, _, client, old = world(2)
+    if name == "t":
+        cluster.delete("t")
+    before = cluster.view()
+    cluster.create(name)
+    partition = cluster.partition(name)
+    for n in range(3):
+        partition.append(RecordBatch(encode_records([f"new{n}"], now_ms=1)))
+    late = [before] * 4
+    cluster.override = lambda message, _: [evolve(late.pop(), request=message.request)] if isinstance(message, Metadata) and late else None
+    known_at = cluster.controller_epoch, cluster.version
+    one = OffsetRange(TopicPartition(name, 0), partition.identity, 0, 3, partition.epoch, known_at)
+    assert values(client, one, fail_on_data_loss=fails) == ["new0", "new1", "new2"]
+    assert not late
+    if name == "t":
+        assert values(client, evolve(old, known_at=known_at), fail_on_data_loss=False) == []
 
 
 # -------------------------------------------------------------------------------------------- leaders since the plan
