@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from replog.client.client import Client
-from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
+from replog.client.operations import AT_EARLIEST, AT_LATEST, AdminOp, OffsetOp, PartitionOp
 from replog.errors import Code, OffsetOutOfRange, Rejected, UnknownTopicOrPartition, rejection
 from replog.messages import Epochs, EpochsEntry, ListedOffset, OffsetsForLeaderEpoch
 from replog.model import PartitionId, TopicPartition
@@ -116,6 +116,28 @@ class Lookup:
             assert op.place is not None
             found[place] = Held(op.place.identity, listed.start_offset, listed.offset, listed.leader_epoch, known_at)
         return found
+
+    def unheard(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Of partitions that are read and that nobody knew, those that the controller has: the broker that was asked is late, or they are
+        being deleted. Raises Unavailable if no controller answers."""
+        topics = {place.topic for place in places}
+        if not topics:
+            return set()
+        with self._options.connection.explained() as client:
+            deadline_ms = client._deadline(self._timeout_s)
+            ops = {topic: AdminOp("find_topic", {"name": topic}, deadline_ms) for topic in sorted(topics)}
+            client._do_all(ops.values())
+        for op in ops.values():
+            if op.error is not None and not isinstance(op.error, UnknownTopicOrPartition):
+                raise op.error
+        counts = {topic: op.result["partitions"] for topic, op in ops.items() if op.error is None}
+        return {place for place in places if place.partition < counts.get(place.topic, 0) and self._is_read(place)}
+
+    def _is_read(self, place: TopicPartition) -> bool:
+        wished = self._options.subscription
+        if wished.pattern is not None:
+            return re.compile(wished.pattern).fullmatch(place.topic) is not None
+        return place.topic in wished.topics or place.partition in dict(wished.assigned).get(place.topic, ())
 
     def resolved(self, bound: Bound, held: Mapping[TopicPartition, Held]) -> Positions:
         """Where a bound is in each of these partitions. An offset is taken as given: it may lie outside of what is held.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
-from replog.errors import ReplogError, TimedOut
+from replog.errors import Code, ReplogError, TimedOut, rejection
 from replog.model import PartitionId, TopicPartition
 from replog.spark.batch_reading import read_partition, tasks
 from replog.spark.columns import check_read_schema
@@ -112,16 +112,17 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             return start
         held = self._held()
         self._reported = {place: has.latest for place, has in held.items()}
-        for place in sorted(begin.keys() - held.keys()):
+        unheard = Lookup(self._options).unheard(begin.keys() - held.keys())
+        for place in sorted(begin.keys() - held.keys() - unheard):
             self._found(place, begin[place], begin[place], _GONE)
         held = Lookup(self._options).reaching(held, begin)
         back, doubted = self._replaced(begin, held)
         self._see({place: has for place, has in held.items() if place not in doubted})
         if back:
-            return to_offsets({place: back.get(place, begin[place]) for place in begin if place in held})
+            return to_offsets({place: back.get(place, begin[place]) for place in begin if place in held or place in unheard})
         latest = self._latest(begin, held) | {place: begin[place] for place in doubted}
         first = {place: max(begin.get(place, 0), held[place].start) for place in latest}
-        return to_offsets(self._limited(first, latest, limit, held))
+        return to_offsets(self._limited(first, latest, limit, held) | {place: begin[place] for place in unheard})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What a micro-batch is limited to. Spark takes one limit; with both options, `latestOffset` keeps to the second by itself."""
@@ -153,6 +154,9 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         kept = {}
         stop = {place: offset for place, offset in stop.items() if begin.get(place, offset) < offset}  # a new one: see `_latest`
         held = lookup.reaching(held, stop)
+        if unheard := lookup.unheard(stop.keys() - held.keys()):
+            text = f"the broker that was asked does not know {min(unheard)}, which is there, or is being deleted; start the query again"
+            raise rejection(Code.LEADER_NOT_AVAILABLE, text, topic=min(unheard).topic, partition=min(unheard).partition)
         for place in sorted(stop):
             has, seen, first = held.get(place), self._seen.get(place), begin[place]
             if has is None:
