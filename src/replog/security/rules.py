@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from replog.config import MAX_TOPIC_NAME
 from replog.errors import UsageError
 from replog.security.private import read_settings
 from replog.security.roles import ACTIONS, DESCRIBE
@@ -96,7 +97,9 @@ class FileRules:
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            found = self._known[asked] = any(rule.allows(*asked) for rule in self._rules)
+            found = any(rule.allows(*asked) for rule in self._rules)
+            if topic is None or len(topic) <= MAX_TOPIC_NAME:  # else it is no topic, and as long as whoever asks likes
+                self._known[asked] = found
         return found
 
     def _look_again(self) -> None:

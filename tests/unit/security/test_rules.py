@@ -65,6 +65,13 @@ def test_what_the_rules_allow(tmp_path: Path, principal: str, action: str, topic
     assert asked(principal, action, topic) is allowed  # remembered
 
 
+def test_what_is_longer_than_any_topic_is_not_remembered(tmp_path: Path) -> None:
+    asked = FileRules(str(rules(tmp_path)))
+    for size in (249, 250, 1 << 20):
+        asked("client/billing", "read", "b" * size)
+    assert sum(len(topic or "") for _, _, topic in asked._known) == 249
+
+
 def test_no_rules_allow_nothing(tmp_path: Path) -> None:
     assert FileRules(str(rules(tmp_path, "")))("admin/anna", "read", "t") is False
 
