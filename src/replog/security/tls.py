@@ -87,10 +87,11 @@ class TlsFiles:
             context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
             with open(tls.certificate, encoding="ascii", errors="replace") as file:
                 first = _FIRST.search(file.read())
+            if first is None:
+                raise ValueError("it begins with no -----BEGIN CERTIFICATE-----")
+            return Loaded(context, fingerprint(ssl.PEM_cert_to_DER_cert(first[0])))
         except (OSError, ValueError) as problem:
             raise UsageError(f"tls: {tls.certificate!r} and {tls.key!r} are no certificate with its key: {_why(problem)}") from None
-        assert first is not None, "a chain that was loaded"
-        return Loaded(context, fingerprint(ssl.PEM_cert_to_DER_cert(first[0])))
 
 
 def _no_password() -> str:

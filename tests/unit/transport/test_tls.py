@@ -370,6 +370,10 @@ def test_renewed_certificates_are_used_for_new_connections(party: Make, folder: 
     (tmp_path / "b.pem").write_bytes(b"half a file")  # what was there before goes on being used
     reason, _ = failed(broker, party(security=shown(folder, "client/a")))
     assert "expired" in reason
+    taken = Path(new.certificate).read_text().replace("CERTIFICATE-", "X509 CERTIFICATE-")  # by OpenSSL
+    (tmp_path / "b.pem").write_text(taken)
+    reason, _ = failed(broker, party(security=shown(folder, "client/a")))
+    assert "expired" in reason
     shutil.copy(new.certificate, tmp_path / "b.pem")
     client = party(security=shown(folder, "client/a"))
     client.say(broker.endpoint, question(1))
