@@ -8,7 +8,7 @@ from typing import Final
 
 from replog.errors import UsageError
 
-__all__ = ["check_secret", "check_secret_file", "read_credentials", "read_secret", "read_settings"]
+__all__ = ["SECRET_BYTES_MIN", "check_secret", "check_secret_file", "read_credentials", "read_secret", "read_settings"]
 
 SECRET_BYTES_MIN: Final = 32
 """Whoever connects may try to guess a secret without being seen: 32 characters of `openssl rand -hex 32` are beyond that."""

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from replog.errors import UsageError
 from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
-from replog.security.private import check_secret, read_secret, read_settings
+from replog.security.private import SECRET_BYTES_MIN, check_secret, read_secret, read_settings
 
 __all__ = ["VARIABLE", "Authorizer", "Security", "Tls", "security_of"]
 
@@ -76,7 +76,16 @@ def _secret(name: str, value: Any) -> bytes:
     path = _path(value)
     if not isinstance(path, str) or not path:
         raise UsageError(f"secret: that of {name} is bytes, or the path of a file")
+    _check_named(name, path, path)
     return read_secret(path)
+
+
+def _check_named(name: str, text: str, path: str) -> None:
+    """UsageError, which does not show it, for a text that is the secret itself rather than the name of a file with it."""
+    if len(text) >= SECRET_BYTES_MIN and not text.startswith(("/", "~")) and "." not in text and not os.path.exists(path):
+        raise UsageError(
+            f"secret: that of {name} names no file; it is not shown, as it may be the secret itself: put that into a file, or give bytes"
+        )
 
 
 def _tls(given: Any) -> Tls | None:
@@ -160,13 +169,19 @@ def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
         arguments["tls"] = {key: _beside(folder, f"tls: {key}", value) for key, value in found["tls"].items()}
     if "secret" in found:
         arguments["secret"] = {name: _listed(folder, name, value) for name, value in found["secret"].items()}
-    if found.get("authorizer"):
+    if "authorizer" in found:
+        if "rules" not in found["authorizer"]:
+            raise UsageError("[authorizer] has no rules; name a file of them, or leave the table out: then every topic is for everybody")
         arguments["authorizer"] = _beside(folder, "authorizer: rules", found["authorizer"]["rules"])
     return arguments
 
 
 def _listed(folder: str, name: str, value: Any) -> list[str]:
-    return [_beside(folder, f"secret: {name}", one) for one in (value if isinstance(value, list) else [value])]
+    some = value if isinstance(value, list) else [value]
+    paths = [_beside(folder, f"secret: {name}", one) for one in some]
+    for text, path in zip(some, paths, strict=True):
+        _check_named(name, text, path)
+    return paths
 
 
 def _beside(folder: str, what: str, value: Any) -> str:

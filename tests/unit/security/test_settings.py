@@ -55,6 +55,8 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         ({"secret": {"client": SECRET[:31]}}, "31 bytes; allowed are 32"),
         ({"secret": {"client": b"x" * 4097}}, "4097 bytes"),
         ({"secret": {"client": 7}}, "bytes, or the path"),
+        ({"secret": {"client": SECRET.decode()}}, "client names no file; it is not shown"),
+        ({"secret": {"client": "no/such/folder.of/secrets/that-has-a-long-name"}}, "No such file"),
         ({"secret": {"client": SECRET, "broker": [OTHER, SECRET]}}, "client and broker have the same"),
         ({"tls": {"certificate": "a"}}, "tls has authority"),
         ({"tls": {"authority": "a", "certificate": "b"}}, "belong together"),
@@ -122,6 +124,8 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         (b"[authorizer]\nrule='x'", "no 'rule'"),
         (b"", "neither tls nor a secret"),
         (b"[secret]\nclient='none'", "No such file"),
+        (b"[authorizer]\n[secret]\nclient='c'", "authorizer. has no rules"),
+        (b"[secret]\nclient=['" + SECRET + b"']", "client names no file; it is not shown"),
     ],
 )
 def test_a_file_of_settings_that_is_wrong_is_named(tmp_path: Path, text: bytes, words: str) -> None:
