@@ -25,5 +25,5 @@ def audit(principal: object, address: str, action: str, topics: str, code: int |
 
 
 def _shown(text: str) -> str:
-    """As it is; in quotes if it holds what could be taken for something else, such as the end of the line."""
-    return text if _PLAIN.fullmatch(text) else json.dumps(text[:_LONGEST])
+    """As it is; in quotes if it holds what could be taken for something else, such as the end of the line, and where it is cut off."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")

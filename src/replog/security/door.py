@@ -13,6 +13,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from replog import messages as m
+from replog.codec import CodecError
 from replog.errors import Code
 from replog.model import ACKS_NONE, Address, PartitionId
 from replog.security.audit import audit
@@ -53,7 +54,10 @@ class Door:
         }
 
     def enter(self, who: Identity, address: str, peer: Address, message: Any) -> tuple[Any, list[Any]]:
-        """What of a message goes on to the broker (None: nothing), and what is answered at once."""
+        """What of a message goes on to the broker (None: nothing), and what is answered at once.
+
+        Raises CodecError for a change under a number whose answer is still to come: nobody could say afterwards which one it is about.
+        """
         if type(message) is m.Admin:
             return self._admin(who, address, peer, message)
         if self._authorizer is None or who.is_broker:
@@ -80,6 +84,11 @@ class Door:
         for key in [key for key in self._pending if key[0] == peer]:
             audit(*self._pending.pop(key), None)
 
+    def close(self) -> None:
+        """Nobody will hear of anything any more."""
+        while self._pending:
+            audit(*self._pending.pop(next(iter(self._pending))), None)
+
     def _allows(self, who: Identity, action: str, topic: str | None) -> bool:
         assert callable(self._authorizer)
         try:
@@ -94,12 +103,16 @@ class Door:
 
     def _admin(self, who: Identity, address: str, peer: Address, asked: m.Admin) -> tuple[Any, list[Any]]:
         needs = wish(asked.verb)
-        topics = list(self._followed(asked) if asked.verb == "followers" else topics_of(asked.arguments))
+        topics = list(topics_of(asked.verb, asked.arguments))
+        if asked.verb == "followers":
+            topics = self._followed(topics)
         refusal = self._refusal(who, asked, needs, topics)
         if needs.changes:
             entry = who, address, asked.verb, ",".join("*" if one is None else one for one in topics)
             if refusal is not None:
                 audit(*entry, refusal.error)
+            elif (peer, asked.request) in self._pending:
+                raise CodecError(f"a second change under number {asked.request}, which waits for its answer")
             else:
                 self._pending[peer, asked.request] = entry
                 while len(self._pending) > _PENDING_MAX:
@@ -117,15 +130,14 @@ class Door:
                 return m.AdminAnswer(asked.request, code, f"{who} may not {needs.action} {what}")
         return None
 
-    def _followed(self, asked: m.Admin) -> Iterable[str | None]:
-        places = asked.arguments.get("partitions")
+    def _followed(self, ids: Iterable[str | None]) -> list[str | None]:
         names: dict[str | None, None] = {}
-        for one in places if isinstance(places, list | tuple) else ():
+        for one in ids:
             try:
-                names[self._topic_of(bytes.fromhex(one[0]))] = None
-            except (TypeError, ValueError, IndexError):
+                names[self._topic_of(bytes.fromhex(one or ""))] = None
+            except ValueError:
                 names[None] = None
-        return names
+        return list(names)
 
     # --------------------------------------------------------------------------------------------------------- partitions
 

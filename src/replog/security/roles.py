@@ -20,12 +20,18 @@ ACTIONS: Final = (READ, WRITE, DESCRIBE, CREATE, DELETE, ALTER)
 """What an authorizer is asked about."""
 
 
+NAME: Final = "name"
+PARTITIONS: Final = "partitions"
+
+
 class Wish(NamedTuple):
     """What the verb of an `Admin` needs."""
 
     action: str
     changes: bool
     """Whether it changes the cluster: then it needs an admin, and is written down."""
+    about: str | None = NAME
+    """The argument that says which topics it is about, and no other: whatever else is sent is not looked at. None: the cluster."""
 
 
 WISHES: Final[dict[str, Wish]] = {
@@ -35,16 +41,16 @@ WISHES: Final[dict[str, Wish]] = {
     "add_partitions": Wish(ALTER, True),
     "remove_partitions": Wish(ALTER, True),
     "alter_topic": Wish(ALTER, True),
-    "elect": Wish(ALTER, True),
-    "reassign": Wish(ALTER, True),
-    "drain": Wish(ALTER, True),
+    "elect": Wish(ALTER, True, PARTITIONS),
+    "reassign": Wish(ALTER, True, PARTITIONS),
+    "drain": Wish(ALTER, True, None),
     "explain": Wish(DESCRIBE, False),
     "find_topic": Wish(DESCRIBE, False),
-    "followers": Wish(DESCRIBE, False),
-    "list_reassignments": Wish(DESCRIBE, False),
+    "followers": Wish(DESCRIBE, False, PARTITIONS),
+    "list_reassignments": Wish(DESCRIBE, False, None),
 }
 """Every verb that a client can send."""
-_UNKNOWN: Final = Wish(ALTER, True)
+_UNKNOWN: Final = Wish(ALTER, True, None)
 
 
 def wish(verb: str) -> Wish:
@@ -57,15 +63,16 @@ def meant(who: Identity, asked: Wish) -> bool:
     return not asked.changes or who.role in (ADMIN, BROKER)
 
 
-def topics_of(arguments: dict[str, Any]) -> Iterable[str | None]:
-    """The topics that a wish names, each once; (None,): it is about the cluster, or says nothing that could be understood.
+def topics_of(verb: str, arguments: dict[str, Any]) -> Iterable[str | None]:
+    """The topics that a wish names, each once; None among them: it is about the cluster, or says something that could not be understood.
 
-    `partitions` of `followers` has ids in place of names: those are not for here.
+    `partitions` of `followers` has ids in place of names.
     """
-    name = arguments.get("name")
-    if isinstance(name, str):
-        return (name,)
-    places = arguments.get("partitions")
+    about = wish(verb).about
+    if about == NAME:
+        name = arguments.get(NAME)
+        return (name if isinstance(name, str) else None,)
+    places = arguments.get(PARTITIONS) if about == PARTITIONS else None
     if not isinstance(places, list | tuple) or not places:
         return (None,)
     names = [one[0] if isinstance(one, list | tuple) and one and isinstance(one[0], str) else None for one in places]

@@ -12,7 +12,7 @@ from tests.unit.samples import messages
 
 from replog import messages as m
 from replog.broker.followers import FOLLOWERS
-from replog.codec import MESSAGE_TYPES
+from replog.codec import MESSAGE_TYPES, CodecError
 from replog.config import TopicConfig
 from replog.controller.admin import VERBS
 from replog.errors import Code
@@ -123,6 +123,19 @@ def test_a_change_needs_an_admin(verb: str) -> None:
         ("followers", {"partitions": [["6e" * 16, 0, 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
         ("followers", {"partitions": [["no hex", 0, 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
         ("followers", {"partitions": [7]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("followers", {"partitions": [{"x": 1}]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("followers", {"partitions": [[], [["61" * 16]]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        # What its verb does not look at decides nothing.
+        ("elect", {"name": "allowed", "partitions": [["denied", 0]]}, DENIED),
+        ("elect", {"name": "allowed"}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("reassign", {"name": "allowed", "partitions": [["denied", 0, [1]]]}, DENIED),
+        ("drain", {"name": "allowed", "broker": 1}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("drain", {"partitions": [["allowed", 0]], "broker": 1}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("list_reassignments", {"name": "allowed"}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("list_reassignments", {"partitions": [["allowed", 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("delete_topic", {"partitions": [["allowed", 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("remove_partitions", {"name": "denied", "partitions": [["allowed", 0]]}, DENIED),
+        ("made of later", {"name": "allowed", "partitions": [["allowed", 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),
     ],
 )
 def test_an_authorizer_is_asked_about_every_topic_of_a_wish(verb: str, arguments: dict[str, Any], code: int) -> None:
@@ -133,8 +146,9 @@ def test_an_authorizer_is_asked_about_every_topic_of_a_wish(verb: str, arguments
 
 
 def test_the_topics_of_a_wish() -> None:
-    assert list(topics_of({"partitions": [["a", 0], ["b", 0], ["a", 1]]})) == ["a", "b"]
-    assert list(topics_of({"partitions": []})) == [None]
+    assert list(topics_of("elect", {"partitions": [["a", 0], ["b", 0], ["a", 1]]})) == ["a", "b"]
+    assert list(topics_of("elect", {"partitions": []})) == [None]
+    assert list(topics_of("explain", {"name": "a", "partitions": [["b", 0]]})) == ["a"]
 
 
 # ------------------------------------------------------------------------------------------------------------------- topics
@@ -275,10 +289,40 @@ def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureF
 
 def test_nobody_writes_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "replog.audit")
-    enter(door(), m.Admin(1, "x\noutcome=ok", {"name": 'a" outcome=ok\nprincipal=admin'}), CLIENT)
+    enter(door(), m.Admin(1, "x\noutcome=ok", {}), CLIENT)
+    enter(door(), m.Admin(2, "delete_topic", {"name": 'a" outcome=ok\nprincipal=admin'}), CLIENT)
+    verb, topic = audited(caplog)
+    assert "\n" not in verb + topic
+    assert verb.endswith(' action="x\\noutcome=ok" topic="*" outcome=ClusterAuthorizationFailed')
+    assert topic.endswith(' action=delete_topic topic="a\\" outcome=ok\\nprincipal=admin" outcome=ClusterAuthorizationFailed')
+
+
+def test_a_line_shows_where_it_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    enter(door(), m.Admin(1, "reassign", {"partitions": [[f"topic-{number}", 0, [1]] for number in range(99)]}), CLIENT)
     (line,) = audited(caplog)
-    assert "\n" not in line
-    assert line.endswith(' action="x\\noutcome=ok" topic="a\\" outcome=ok\\nprincipal=admin" outcome=ClusterAuthorizationFailed')
+    assert '..." outcome=' in line
+
+
+def test_no_answer_is_taken_for_that_of_another_wish(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, "delete_topic", {"name": "t"}), ADMIN)
+    with pytest.raises(CodecError, match="a second change under number 1"):
+        enter(one, m.Admin(1, "create_topic", {"name": "u"}), ADMIN)
+    one.ended(PEER)  # which the transport sees to
+    (line,) = audited(caplog)
+    assert line.endswith("action=delete_topic topic=t outcome=unknown")
+
+
+def test_what_waits_when_it_closes_is_written_down(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, "drain", {"broker": 1}), ADMIN)
+    one.close()
+    one.close()
+    (line,) = audited(caplog)
+    assert line.endswith('action=drain topic="*" outcome=unknown')
 
 
 def test_what_waits_for_its_outcome_is_bounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -255,9 +255,24 @@ def test_a_wish_is_answered_before_an_actor_sees_it(party: Make, caplog: pytest.
     settle([broker, anna], lambda: len(anna.messages) == 1)
     anna.transport.close()
     settle([broker], lambda: broker.open == 1)
+    late = party(security=of_client(b"of anna alone" * 3, "admin/anna"))
+    late.say(broker.endpoint, m.Admin(4, "drain", {"broker": 3}))
+    settle([broker, late], lambda: len(broker.messages) == 3)
+    broker.transport.close()
     lines = [record.getMessage().partition("action=")[2] for record in caplog.records]
     outcomes = ("ClusterAuthorizationFailed", "ok", "unknown")
-    assert lines == [f"delete_topic topic=t outcome={outcome}" for outcome in outcomes]
+    assert lines == [*(f"delete_topic topic=t outcome={outcome}" for outcome in outcomes), 'drain topic="*" outcome=unknown']
+
+
+def test_a_number_that_waits_for_its_answer_is_not_given_again(party: Make, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    broker, anna = party(3, security=ALL), party(security=of_client(b"of anna alone" * 3, "admin/anna"))
+    for name in ("t", "u"):
+        anna.say(broker.endpoint, m.Admin(2, "delete_topic", {"name": name}))
+    settle([broker, anna], lambda: len(broker.messages) == 1 and broker.open == 0)
+    assert "a second change under number 2" in broker.told("peer_disconnected")[0]["reason"]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.endswith("delete_topic topic=t outcome=unknown")
 
 
 def test_what_is_denied_is_answered_and_what_is_hidden_is_not_told(party: Make) -> None:
@@ -284,6 +299,15 @@ def let_in(party: Party, stranger: Strange) -> Stranger:
     idle([party], 5)
     assert one.read().error == 0
     return one
+
+
+@pytest.mark.parametrize("authorizer", [None, lambda *_: True])
+@pytest.mark.parametrize("place", [{"x": 1}, {}, [], [None], [[]], None, 7, "x", b"x", ["zz"], ["6"]])
+def test_followers_of_what_is_no_partition(party: Make, place: Any, authorizer: Any) -> None:
+    broker = party(3, security=Security(secret={"client": CLIENT_SECRET}, authorizer=authorizer))
+    client = party(security=of_client())
+    client.say(broker.endpoint, m.Admin(1, "followers", {"partitions": [place]}))
+    settle([broker, client], lambda: len(broker.messages) == 1)
 
 
 @pytest.mark.parametrize("kind", MESSAGE_TYPES.values(), ids=lambda kind: kind.__name__)

@@ -397,6 +397,8 @@ class TcpTransport(Transport):
         self._forget()
         for connection in list(self._connections.open.values()):
             self._connections.let_go(connection)
+        if self._door is not None:
+            self._door.close()
         self._listeners.close()
         self._epoll.close()
         self._wakeup.close()
