@@ -66,6 +66,7 @@ def test_not_knowing_the_cluster_yet_can_be_tried_again() -> None:
     ("changes", "mine", "expects", "word"),
     [
         ({"error": 104, "message": "no"}, "c", 7, "no"),
+        ({"error": 104, "message": "a\x1b[31m b\nc" + 300 * "d"}, "c", 7, "104: a?[31m b?c" + 289 * "d"),
         ({"version": NEWEST + 1}, "c", 7, "version"),
         ({"version": 0}, "c", 7, "version"),
         ({"cluster_id": "d"}, "c", 7, "'d'"),

@@ -64,7 +64,8 @@ def _fault(said: Handshake, cluster_id: str, broker_id: int, named: bool) -> tup
 def check_answer(answer: HandshakeAnswer, cluster_id: str, expects: int) -> Refused | None:
     """What a dialer that belongs to this cluster ("": to any) and expects that broker (-1: any) makes of an answer; None: all is well."""
     if answer.error:
-        return Refused(f"refused with error {answer.error}: {answer.message:.300}")
+        text = "".join(one if one.isprintable() else "?" for one in answer.message[:300])  # of whoever it is: for logs and terminals
+        return Refused(f"refused with error {answer.error}: {text}")
     if not VERSION_MIN <= answer.version <= PROTOCOL_VERSION:
         return Refused(f"answered with version {answer.version} of the protocol; asked for were {VERSION_MIN} to {PROTOCOL_VERSION}")
     if not answer.cluster_id or (cluster_id and answer.cluster_id != cluster_id):
