@@ -15,7 +15,7 @@ from replog.errors import UsageError
 from replog.security.private import check_secret_file
 from replog.security.settings import Security, Tls
 
-__all__ = ["Loaded", "TlsFiles", "fingerprint"]
+__all__ = ["Loaded", "TlsFiles", "believe", "fingerprint", "show"]
 
 _log = logging.getLogger("replog")
 
@@ -76,22 +76,32 @@ class TlsFiles:
         context.verify_mode = ssl.CERT_REQUIRED if not listens or self._asks_certificates else ssl.CERT_OPTIONAL
         if listens:
             context.num_tickets = 0  # every connection proves anew
-        try:
-            context.load_verify_locations(tls.authority)
-        except OSError as problem:
-            raise UsageError(f"tls: no certificates of an authority in {tls.authority!r}: {_why(problem)}") from None
-        if tls.certificate is None or tls.key is None:
-            return Loaded(context, b"")
-        check_secret_file(tls.key)
-        try:
-            context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
-            with open(tls.certificate, encoding="ascii", errors="replace") as file:
-                first = _FIRST.search(file.read())
-            if first is None:
-                raise ValueError("it begins with no -----BEGIN CERTIFICATE-----")
-            return Loaded(context, fingerprint(ssl.PEM_cert_to_DER_cert(first[0])))
-        except (OSError, ValueError) as problem:
-            raise UsageError(f"tls: {tls.certificate!r} and {tls.key!r} are no certificate with its key: {_why(problem)}") from None
+        believe(context, tls)
+        return Loaded(context, show(context, tls))
+
+
+def believe(context: ssl.SSLContext, tls: Tls) -> None:
+    """Take the authority for one. UsageError naming the file, and what is wrong with it."""
+    try:
+        context.load_verify_locations(tls.authority)
+    except OSError as problem:
+        raise UsageError(f"tls: no certificates of an authority in {tls.authority!r}: {_why(problem)}") from None
+
+
+def show(context: ssl.SSLContext, tls: Tls) -> bytes:
+    """Show the certificate from now on, if there is one; returns its fingerprint, or b"". UsageError as above."""
+    if tls.certificate is None or tls.key is None:
+        return b""
+    check_secret_file(tls.key)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
+        with open(tls.certificate, encoding="ascii", errors="replace") as file:
+            first = _FIRST.search(file.read())
+        if first is None:
+            raise ValueError("it begins with no -----BEGIN CERTIFICATE-----")
+        return fingerprint(ssl.PEM_cert_to_DER_cert(first[0]))
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"tls: {tls.certificate!r} and {tls.key!r} are no certificate with its key: {_why(problem)}") from None
 
 
 def _no_password() -> str:

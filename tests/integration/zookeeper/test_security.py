@@ -136,6 +136,7 @@ def test_a_server_of_another_authority_or_name_is_not_believed(
     with pytest.raises(ReplogError) as caught:
         open_store(f"{address}/tls", tls=stranger, timeout_s=3)
     assert isinstance(caught.value, TimedOut)
+    assert "; the last that was tried: its certificate is not accepted" in str(caught.value)
     elsewhere = "localhost:" + address.partition(":")[2]  # which its certificate does not name
     with pytest.raises(TimedOut):
         open_store(f"{elsewhere}/tls", tls=tls, timeout_s=3)

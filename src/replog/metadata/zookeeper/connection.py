@@ -44,6 +44,7 @@ from replog.metadata.zookeeper.encryption import context_of, encrypted
 from replog.metadata.zookeeper.words import spoken
 from replog.ports import SessionLost, SessionState, UnknownOutcome
 from replog.security.settings import Tls
+from replog.security.tls_words import words_of
 
 __all__ = ["Connection", "meaning"]
 
@@ -71,6 +72,8 @@ class _OneSession:
         self.ended = False
         self.alive_at: float | None = None
         """When the owner last said that it is alive; None: it never does."""
+        self.failure = ""
+        """Why no server was reached the last time; empty: one was, or nobody has tried."""
         self._silence_s = session_ms / 1_000 * SILENCE
 
     def __getattr__(self, name: str) -> Any:
@@ -81,8 +84,14 @@ class _OneSession:
         if self.ended:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the session has ended")
         self._require_owner()
-        plain = self.kazoo.create_connection(*args, **options)
-        return plain if self._context is None else encrypted(plain, self._context, options["hostname"])
+        try:
+            plain = self.kazoo.create_connection(*args, **options)
+            made = plain if self._context is None else encrypted(plain, self._context, options["hostname"])
+        except OSError as problem:
+            self.failure = "it does not answer" if isinstance(problem, TimeoutError) else words_of(problem)
+            raise
+        self.failure = ""
+        return made
 
     def select(self, *args: Any) -> Any:
         """Called by kazoo in each turn of its loop, last before it would tell the server that this session is alive."""
@@ -129,7 +138,8 @@ class Connection:
             raise
         if not opened:
             self.close()
-            raise TimedOut(f"no ZooKeeper server of {hosts} opened a session within {timeout_s:g} s")
+            why = f"; the last that was tried: {self._handler.failure}" if self._handler.failure else ""
+            raise TimedOut(f"no ZooKeeper server of {hosts} opened a session within {timeout_s:g} s{why}")
 
     # -------------------------------------------------------------------------------------------------------- calls
 

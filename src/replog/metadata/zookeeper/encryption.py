@@ -9,9 +9,8 @@ import socket
 import ssl
 from typing import Any
 
-from replog.errors import UsageError
-from replog.security.private import check_secret_file
 from replog.security.settings import Tls
+from replog.security.tls import believe, show
 
 __all__ = ["context_of", "encrypted"]
 
@@ -20,14 +19,8 @@ def context_of(tls: Tls) -> ssl.SSLContext:
     """For these files. UsageError if one of them cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which checks host names, and believes nobody yet
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_verify_locations(tls.authority)
-        if tls.certificate is not None and tls.key is not None:
-            check_secret_file(tls.key)
-            context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")
-    except OSError as problem:
-        why = getattr(problem, "reason", None) or problem.strerror or problem
-        raise UsageError(f"the files for TLS to ZooKeeper cannot be used: {why}") from None
+    believe(context, tls)
+    show(context, tls)
     return context
 
 
