@@ -405,6 +405,18 @@ def test_more_connections_than_allowed(party: Make, stranger: Bare, others: Call
     assert not any(one.is_cut_off() for one in known)
 
 
+@pytest.mark.parametrize(("allowed", "most"), [(8, 6), (4_000, 7), (resource.RLIM_INFINITY, 7)])
+def test_strangers_leave_descriptors_for_files(
+    party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch, allowed: int, most: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    broker = party(1, limits=attrs.evolve(SMALL, connections_max=7))
+    silent = [stranger(broker.endpoint) for _ in range(9)]
+    settle([broker], lambda: len(broker.told("peer_disconnected")) == 9 - most)
+    assert broker.open == most
+    assert [one.is_cut_off() for one in silent] == [*[True] * (9 - most), *[False] * most]
+
+
 def test_out_of_descriptors(party: Make, stranger: Bare, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = party(1)
     real = listeners_module.sockets.accept

@@ -37,7 +37,8 @@ class TcpLimits:
     client_items_max: int = field(default=WISH_ITEMS_MAX, validator=_at_least(1))
     """... and the items of all its lists and dicts. The largest wish that can be granted has 180,000: the replicas of a topic."""
     connections_max: int = field(default=4_096, validator=_at_least(1))
-    """Open connections, accepted and dialed. Beyond it, whoever has not said yet who it is has to go, else the newcomer."""
+    """Open connections, accepted and dialed. Beyond it, whoever has not said yet who it is has to go, else the newcomer. Never more
+    than three quarters of the descriptors that the process may have: the others are for files."""
     receive_bytes_max: int = field(default=512 << 20, validator=_at_least(HANDSHAKE_BYTES_MAX))
     """Memory for all frames of which a part has arrived. Beyond it, the client that holds most has to go, else the broker that does."""
     output_bytes_max: int = field(default=16 << 20, validator=_at_least(1))

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import errno
+import resource
 import socket
 import struct
 from typing import Final
 
 from replog.transport.tcp.endpoint import SocketAddress
 
-__all__ = ["BACKLOG", "abort", "accept", "connect", "failure_of", "listen"]
+__all__ = ["BACKLOG", "abort", "accept", "connect", "failure_of", "listen", "most"]
 
 BACKLOG: Final = 512
 _PROBE_S: Final = 10
 _PROBES: Final = 3
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
+
+
+def most(wanted: int) -> int:
+    """So many connections, or what is left to them where files need descriptors as well."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else min(wanted, max(allowed * 3 // 4, 1))
 
 
 def listen(address: SocketAddress) -> socket.socket:

@@ -15,6 +15,7 @@ from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
+from replog.transport.tcp import sockets
 from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
@@ -98,6 +99,7 @@ class TcpTransport(Transport):
         self._head_bytes_max = HEADER.size + self.limits.client_meta_bytes_max if role == CLIENT else self._frame_bytes_max
         self._bounds = self._frame_bytes_max, self.limits.items_max
         self._client_bounds = self.limits.client_meta_bytes_max, self.limits.client_items_max
+        self._connections_max = sockets.most(self.limits.connections_max)
         self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
@@ -434,7 +436,7 @@ class TcpTransport(Transport):
 
     def _accepted(self, listener: Listener, accepted: socket.socket, name: str) -> None:
         open_ = self._connections.open
-        if len(open_) >= self.limits.connections_max:
+        if len(open_) >= self._connections_max:
             stranger = next((one for one in open_.values() if not one.dialed and one.state is not State.OPEN), None)
             if stranger is None:
                 self._on_event("connection_refused", {"from": name, "reason": f"{len(open_)} connections are open"})
