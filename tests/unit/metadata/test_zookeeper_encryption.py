@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from tests.authorities import tls_of
 
-pytest.importorskip("kazoo")
-
 from replog.errors import UsageError
 from replog.metadata.zookeeper.encryption import context_of
 from replog.security.settings import Tls
