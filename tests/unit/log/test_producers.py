@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.unit.partition.test_versions import table_of
 
 from replog.log.producers import EVICTED_KEPT, ProducerTable
 from replog.model import PartitionId
@@ -51,13 +52,6 @@ def lasts(table: ProducerTable) -> list[tuple[int, int]]:
     return [(one.producer_id, one.recent[-1].base_offset) for one in table.producers()]
 
 
-def table_below(stored: list[BatchHeader], limit: int) -> ProducerTable:
-    table = ProducerTable(limit)
-    for one in stored:
-        table.record(one)
-    return table
-
-
 @pytest.mark.parametrize(
     ("limit", "producers", "offset"),
     [(3, [1, 2, 3, 4], 3), (2, [1, 2, 3, 1], 2), (1, [1, 1, 2], 1), (2, [1, 2, 3, 1, 2, 3, 1], 2), (1, [1, 2], 0)],
@@ -66,9 +60,9 @@ def table_below(stored: list[BatchHeader], limit: int) -> ProducerTable:
 def test_who_had_to_go_for_what_is_cut_is_known_again(limit: int, producers: list[int], offset: int) -> None:
     """A leader that stored what was never committed knows no less than one that never had it."""
     stored = [header((producer, 0, at), at) for at, producer in enumerate(producers)]
-    table = table_below(stored, limit)
+    table = table_of(*stored, limit=limit)
     table.restore(table.truncate(offset), 0, stored[:offset])
-    assert lasts(table) == lasts(table_below(stored[:offset], limit))
+    assert lasts(table) == lasts(table_of(*stored[:offset], limit=limit))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -83,17 +77,17 @@ def test_after_any_cuts_a_full_table_is_that_of_what_is_left(seed: int) -> None:
         else:
             stored.append(header((chance.randrange(9), 0, len(stored)), len(stored)))
             table.record(stored[-1])
-        assert lasts(table) == lasts(table_below(stored, 4))
+        assert lasts(table) == lasts(table_of(*stored, limit=4))
 
 
 def test_of_those_that_had_to_go_the_last_ones_alone_are_kept() -> None:
-    table = table_below([header((at, 0, 0), at) for at in range(EVICTED_KEPT + 11)], 10)
+    table = table_of(*(header((at, 0, 0), at) for at in range(EVICTED_KEPT + 11)), limit=10)
     table.truncate(10)
     assert [producer for producer, _ in lasts(table)] == list(range(1, 10))
 
 
 def test_a_table_that_starts_anew_remembers_nobody_who_had_to_go() -> None:
-    table = table_below([header((at, 0, 0), at) for at in range(3)], 2)
+    table = table_of(*(header((at, 0, 0), at) for at in range(3)), limit=2)
     table.clear()
     table.truncate(1)
     assert len(table) == 0

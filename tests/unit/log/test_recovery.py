@@ -361,16 +361,22 @@ def test_a_log_that_was_trimmed_to_its_end_has_nothing_below_it_in_its_next_life
     assert (log.start_offset, log.end_offset) == (3, 5)
 
 
-@pytest.mark.parametrize("why", ["a header", "a segment that is gone"])
-def test_what_becomes_the_last_segment_is_read_whole_at_once(why: str) -> None:
-    """Below the recovery point only headers are read, but the last segment whole: also if it is the last because others are cut off."""
+def checkpointed(count: int) -> MemoryFs:
+    """So many segments, all of them flushed and noted as such; then the broker was killed."""
     fs = MemoryFs()
     directory, log = open_log(fs, SMALL)
-    while len(segments(fs)) < 4:
+    while len(segments(fs)) < count:
         append(log, 2)
     flush(log)
     directory.checkpoint()
     kill(fs, directory)
+    return fs
+
+
+@pytest.mark.parametrize("why", ["a header", "a segment that is gone"])
+def test_what_becomes_the_last_segment_is_read_whole_at_once(why: str) -> None:
+    """Below the recovery point only headers are read, but the last segment whole: also if it is the last because others are cut off."""
+    fs = checkpointed(4)
     for name in fs.listdir(FOLDER):
         if name.endswith(".index"):
             fs.unlink(f"{FOLDER}/{name}")
@@ -407,13 +413,7 @@ def test_an_extension_that_is_longer_than_its_batch_is_cut() -> None:
 
 def test_a_segment_that_is_read_again_leaves_no_file_open() -> None:
     """Brokers within a process open and close directories as long as it runs."""
-    fs = MemoryFs()
-    directory, log = open_log(fs, SMALL)
-    while len(segments(fs)) < 5:
-        append(log, 2)
-    flush(log)
-    directory.checkpoint()
-    kill(fs, directory)
+    fs = checkpointed(5)
     fs.unlink(segments(fs)[3])
     directory, _ = reopened(fs)
     assert directory.recovered[IDENTITY].corrupt

@@ -355,7 +355,7 @@ class Checks:
         assert node.broker is not None
         if claim is None:  # of an append whose work was done before, with another number of records
             return self._sent_produced(node, to, Produced([ProducedEntry(message.request, message.error, message.base_offset)]))
-        if claim is not None and not message.error and message.end_offset >= 0 and not (message.base_offset < 0 and node.is_hurt):
+        if not message.error and message.end_offset >= 0 and not (message.base_offset < 0 and node.is_hurt):
             partition = node.broker.partitions.get(message.partition)
             for published in self._published:
                 published(self.ledger(message.partition), partition, message, claim)
