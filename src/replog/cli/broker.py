@@ -108,6 +108,7 @@ def broker(context: Context) -> int:
     one = Broker(
         asked.id,
         listen=asked.listen,
+        advertise=asked.advertise,
         data=None if asked.data == "memory://" else asked.data,
         store=asked.store,
         rack=asked.rack,

@@ -128,6 +128,7 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--id", type=parse.broker_id, metavar="N", help="the broker's number")
     add("--listen", type=parse.filled, metavar="URL", help="tcp://HOST:PORT; port 0 takes a free one")
+    add("--advertise", type=parse.filled, metavar="URL", help="where others reach it, if not where it listens; port 0 is that of --listen")
     add("--data", type=parse.filled, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
     add("--store", type=parse.store, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
     add("--rack", type=parse.filled, help="where it stands: replicas of a partition are spread over racks")

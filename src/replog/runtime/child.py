@@ -37,7 +37,7 @@ _IN_MEMORY: Final = "memory://"
 class BrokerProcess:
     """A broker in a child process. Nothing is started before `start` (or `with`).
 
-    `listen`, `store`, `rack` and `config` as for `Broker`; `security` is the path of a file of settings; `data` None keeps its
+    `listen`, `advertise`, `store`, `rack` and `config` as for `Broker`; `security` is the path of a file of settings; `data` None keeps its
     logs in memory; the store is a URL that other processes can open as well. `endpoint` is where clients reach it, once it is
     started. Leaving the `with` block stops it, controlled. After a fork of this process the child can neither use nor keep it.
     """
@@ -47,6 +47,7 @@ class BrokerProcess:
         broker_id: int,
         *,
         listen: str = "tcp://127.0.0.1:0",
+        advertise: str | None = None,
         data: str | os.PathLike[str] | None,
         store: str,
         rack: str | None = None,
@@ -63,7 +64,7 @@ class BrokerProcess:
         BrokerConfig.from_mapping(config or {})
         self.broker_id = broker_id
         place = _IN_MEMORY if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
-        words = {"--id": str(broker_id), "--listen": listen, "--data": place, "--store": store, "--rack": rack}
+        words = {"--id": str(broker_id), "--listen": listen, "--advertise": advertise, "--data": place, "--store": store, "--rack": rack}
         self._command = [python, "-P", "-m", "replog", "broker", "--until-stdin-closes"]
         self._command += [f"{word}={value}" for word, value in words.items() if value is not None]
         self._command += [f"--config={key}={value}" for key, value in (config or {}).items()]

@@ -36,6 +36,7 @@ from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
+from replog.transport.tcp.endpoint import advertised, parse_endpoint
 
 if TYPE_CHECKING:
     import asyncio
@@ -54,7 +55,8 @@ _WORKERS_S: Final = 2.0
 class Broker(Measured):
     """One broker in this process. Its logs are under `data` (None: in memory), its place in the cluster is in `store`.
 
-    `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. `store` is a
+    `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. Where they come by another way
+    (a container, a proxy), or it listens at every address, `advertise` is what they are told; its port 0 is that of `listen`. `store` is a
     URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. `security`
     (settings, or a file of them): who has to prove what to it, and how. Beyond loopback it listens only with TLS, or with
     `insecure=True`. `config` takes the keys of `BrokerConfig`.
@@ -69,6 +71,7 @@ class Broker(Measured):
         broker_id: int,
         *,
         listen: str,
+        advertise: str | None = None,
         data: str | os.PathLike[str] | None,
         store: str | MetadataStore,
         rack: str | None = None,
@@ -83,6 +86,7 @@ class Broker(Measured):
         self.broker_id = broker_id
         self.config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {})
         self._listen = listen
+        self._advertise = None if advertise is None else str(parse_endpoint(advertise))
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
         self._store = store
         self._rack = rack
@@ -146,7 +150,8 @@ class Broker(Measured):
         directory = self._directory()
         try:
             self._owner = None if self._data is None else Owner(self._data, self.broker_id)
-            self.endpoint = self._transport.serve(self.endpoint or self._listen, broker_id=self.broker_id)
+            self._listen = self._transport.serve(self._listen, broker_id=self.broker_id)  # a later life has the same port
+            self.endpoint = advertised(self._listen, self._advertise)
         except BaseException:
             directory.close(clean=False)
             raise

@@ -59,6 +59,7 @@ def is_in_sync(client: replog.Client, topic: str, count: int) -> bool:
     [
         ({"listen": "127.0.0.1:0"}, "an endpoint is written tcp://host:port"),
         ({"listen": "tcp://0.0.0.0:0"}, "0.0.0.0"),
+        ({"advertise": "127.0.0.1:0"}, "an endpoint is written tcp://host:port"),
         ({"data": ""}, "data is ''"),
         ({"store": "nonsense://x"}, "nonsense://"),
         ({"store": 5}, "not 5"),
@@ -95,8 +96,15 @@ def test_a_constructor_opens_nothing_and_a_stopped_one_is_over(tmp_path: Path, s
 
 
 def test_beyond_loopback_only_if_somebody_says_so(tmp_path: Path, store: str) -> None:
-    with broker(1, tmp_path, store, listen="tcp://0.0.0.0:0", insecure=True) as one:
+    with broker(1, tmp_path, store, listen="tcp://0.0.0.0:0", advertise="tcp://127.0.0.1:0", insecure=True) as one:
         one.wait_until_ready(timeout_s=60)
+        with replog.connect(one.endpoint) as client:
+            assert [each.endpoints for each in client.describe_cluster().brokers] == [(one.endpoint,)]
+            assert one.endpoint.startswith("tcp://127.0.0.1:")
+    unheard_of = broker(2, tmp_path, store, listen="tcp://0.0.0.0:0", insecure=True)
+    with pytest.raises(UsageError, match=r"every address of this machine.*advertise"):
+        unheard_of.open()
+    broker(2, tmp_path, store).open().stop()  # the folder is free again
 
 
 # ------------------------------------------------------------------------------------------------------- ways to run it

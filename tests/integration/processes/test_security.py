@@ -133,8 +133,9 @@ def test_three_brokers_with_certificates_beyond_loopback(tmp_path: Path) -> None
             assert [record.value for record in client.read("t", partitions=[0])] == payload
         with replog.connect(endpoints) as client, pytest.raises(Unavailable):
             client.topics(timeout_s=2)
-    with replog.Broker(1, listen="tcp://0.0.0.0:0", data=None, store=f"file://{tmp_path}/s.db", security=files["broker/1"]) as one:
-        assert one.endpoint.startswith("tcp://0.0.0.0:")
+    anywhere = {"listen": "tcp://0.0.0.0:0", "advertise": "tcp://127.0.0.1:0"}
+    with replog.Broker(1, **anywhere, data=None, store=f"file://{tmp_path}/s.db", security=files["broker/1"]) as one:
+        assert one.endpoint.startswith("tcp://127.0.0.1:")
 
 
 def test_settings_of_commands_are_not_those_of_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +160,8 @@ def test_an_empty_host_is_none(tmp_path: Path) -> None:
 
 def test_listening_insecurely_is_told_at_every_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
-        with replog.Broker(1, listen="tcp://0.0.0.0:0", data=tmp_path / "b", store=f"file://{tmp_path}/s.db", insecure=True):
+        where = {"listen": "tcp://0.0.0.0:0", "advertise": "tcp://127.0.0.1:0", "store": f"file://{tmp_path}/s.db"}
+        with replog.Broker(1, **where, data=tmp_path / "b", insecure=True):
             pass
     told = [record for record in caplog.records if record.args and record.args[0] == "listens_insecurely"]
     assert [record.levelname for record in told] == ["WARNING", "WARNING"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import pytest
 
 from replog.errors import UsageError
 from replog.transport.tcp import endpoint as module
-from replog.transport.tcp.endpoint import Endpoint, addresses_of, parse_endpoint
+from replog.transport.tcp.endpoint import Endpoint, addresses_of, advertised, parse_endpoint
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,33 @@ def test_what_is_none_is_refused_with_its_name(text: str) -> None:
 )
 def test_loopback(host: str, loopback: bool) -> None:
     assert Endpoint(host, 1).is_loopback is loopback
+
+
+@pytest.mark.parametrize(
+    ("bound", "wish", "told"),
+    [
+        ("tcp://127.0.0.1:7101", None, "tcp://127.0.0.1:7101"),
+        ("tcp://0.0.0.0:7101", "tcp://broker-1.example:9000", "tcp://broker-1.example:9000"),
+        ("tcp://0.0.0.0:7101", "tcp://10.0.0.1:0", "tcp://10.0.0.1:7101"),
+        ("tcp://[::]:7101", "tcp://[fd::1]:0", "tcp://[fd::1]:7101"),
+    ],
+)
+def test_what_others_are_told(bound: str, wish: str | None, told: str) -> None:
+    assert advertised(bound, wish) == told
+
+
+@pytest.mark.parametrize(
+    ("bound", "wish", "named"),
+    [
+        ("tcp://0.0.0.0:7101", None, "listens at tcp://0.0.0.0:7101"),
+        ("tcp://[::]:7101", None, "listens at tcp://[::]:7101"),
+        ("tcp://127.0.0.1:7101", "tcp://0.0.0.0:1", "advertised as tcp://0.0.0.0:1"),
+        ("tcp://127.0.0.1:7101", "broker-1:1", "not 'broker-1:1'"),
+    ],
+)
+def test_nobody_is_told_what_leads_nowhere(bound: str, wish: str | None, named: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(named)):
+        advertised(bound, wish)
 
 
 def test_only_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:

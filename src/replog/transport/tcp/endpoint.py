@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from replog.errors import UsageError
 
-__all__ = ["Endpoint", "SocketAddress", "addresses_of", "parse_endpoint"]
+__all__ = ["Endpoint", "SocketAddress", "addresses_of", "advertised", "parse_endpoint"]
 
 SCHEME: Final = "tcp://"
 _LOCALHOST: Final = ("127.0.0.1", "::1")
@@ -46,6 +46,14 @@ class Endpoint(NamedTuple):
         except ValueError:
             return False
 
+    @property
+    def is_unspecified(self) -> bool:
+        """Whether it is every address of a machine: one can listen there, and nobody can be reached there."""
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
 
 def parse_endpoint(text: str) -> Endpoint:
     """Take "tcp://host:port" or "tcp://[ipv6]:port" apart. Raises UsageError naming what is wrong with it."""
@@ -62,6 +70,18 @@ def parse_endpoint(text: str) -> Endpoint:
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65_535):
         raise UsageError(f"the port of {text!r:.120} is {port!r:.20}; allowed are 0 to 65535")
     return Endpoint(host, int(port))
+
+
+def advertised(bound: str, wish: str | None) -> str:
+    """What others are told of a broker that listens at `bound`: `wish`, its port 0 standing for the one listened at; None: `bound`.
+
+    Raises UsageError for an address that is every address of a machine: whoever is told of it would find himself there.
+    """
+    endpoint, listens = parse_endpoint(bound if wish is None else wish), parse_endpoint(bound)
+    if endpoint.is_unspecified:
+        what = f"listens at {bound}" if wish is None else f"is to be advertised as {wish}"
+        raise UsageError(f"a broker {what}, which is every address of this machine; say by which one others reach it: advertise")
+    return str(endpoint._replace(port=endpoint.port or listens.port))
 
 
 def addresses_of(endpoint: Endpoint) -> list[SocketAddress]:
