@@ -7,7 +7,7 @@
 #   make fuzz MINUTES=10   every decoder under atheris, which this installs; inputs are kept in ~/.cache/replog-fuzz
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
-#   make faults SECONDS=120   kill, pause and stop real brokers under load for so long, over a file and over ZooKeeper
+#   make chaos RUNS=2     a minute of chaos at real brokers, their network and their store per run, over a file and over ZooKeeper in turn
 #   make spark-faults     each fault in Spark by itself under each guarantee; make test tries all together, and each under one
 #   make test-browser     the status page in a real Chromium (Debian: apt-get install chromium chromium-driver)
 #   make fix               let ruff rewrite what it can (make test never writes)
@@ -19,7 +19,7 @@ PYTHON ?= python3
 SEED ?= 1
 MINUTES ?= 10
 JOBS ?= 2
-SECONDS ?= 120
+RUNS ?= 2
 ARGS ?=
 
 PY := .venv/bin/python
@@ -61,8 +61,8 @@ sim: .venv/.dev
 sim-soak: .venv/.dev
 	@$(PY) -m replog.testing.simulator soak --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 
-faults: .venv/.dev
-	@REPLOG_FAULT_SECONDS=$(SECONDS) $(PY) -m pytest tests/integration/processes/test_loop_of_faults.py -q
+chaos: .venv/.dev
+	@PYTHONPATH=. $(PY) -m tests.chaos run --runs $(RUNS) $(ARGS)
 
 spark-faults: .venv/.dev
 	@REPLOG_SPARK_FAULTS=1 $(PY) -m pytest tests/integration/spark/test_faults_batch.py tests/integration/spark/test_faults_stream.py -q

@@ -54,7 +54,12 @@ LANES = (
     ),
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
-    Lane("processes and ZooKeeper", ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),), ("tests/integration",), True),
+    Lane(
+        "processes and ZooKeeper",
+        ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),),
+        ("tests/integration", "tests/chaos"),
+        True,
+    ),
     # Each process has a Java of its own; some tests take as long as fifty others.
     Lane("Spark", ((*PYTEST, *PARALLEL, "--dist", "worksteal"),), ("tests/integration/spark",), True),
     Lane("browser", (PYTEST,), ("tests/browser",), True, True),

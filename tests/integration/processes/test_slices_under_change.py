@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.integration.processes.config import CONFIG
 from tests.integration.processes.lives import ALL, PATIENT_MS, Life, others
-from tests.integration.processes.loop_of_faults import CONFIG
 from tests.integration.processes.onlooker import stand_still
 from tests.integration.processes.strangers import Stranger, fetch
 

@@ -1,0 +1,54 @@
+"""A few runs of real brokers under faults, and what judges them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.chaos import faults, running
+from tests.chaos.running import PROGRESS_MIN, Run, run
+
+from replog.testing.history import History
+
+SECONDS = 15.0
+
+
+@pytest.mark.parametrize(("store", "seed"), [("file", 1), pytest.param("zookeeper", 2, marks=pytest.mark.zookeeper)])
+@pytest.mark.processes
+def test_under_faults_nothing_is_lost_and_work_goes_on(store: str, seed: int) -> None:
+    said: list[str] = []
+    done = run(store, seed, SECONDS, say=said.append)
+    assert done.broken == [], "\n".join(said)
+    assert done.records >= done.acknowledged
+    assert sum(done.faults.values()) >= SECONDS / 5
+
+
+def test_a_fault_begins_at_least_every_five_seconds() -> None:
+    assert faults.SECONDS[1] + faults.PAUSES[1] <= 5
+    assert len(faults.draw(7, [1, 2, 3], 60)) >= 12
+
+
+def test_a_seed_is_a_plan_and_seeds_bring_every_kind() -> None:
+    assert faults.draw(7, [1, 2, 3], 60) == faults.draw(7, [1, 2, 3], 60)
+    assert {fault.kind for seed in range(20) for fault in faults.draw(seed, [1, 2, 3], 60)} == set(faults.KINDS)
+
+
+def judged(run: Run, *, read: int, troubles: list[str] | None = None, history: History | None = None) -> list[str]:
+    load: Any = SimpleNamespace(acknowledged=read, troubles=troubles or [], history=history or History(), read_all=lambda: read)
+    load.acknowledged = 5
+    running._judge(run, load)
+    return run.broken
+
+
+def test_what_is_judged() -> None:
+    made = Run("file", 1, 3, 1.0)
+    assert judged(made, read=5) == []
+    assert judged(made, read=4) == ["5 records were acknowledged, and 4 are there"]
+    assert judged(Run("file", 1, 3, 1.0), read=5, troubles=["reader 1: KeyError()"]) == ["reader 1: KeyError()"]
+    slow = Run("file", 1, 3, 1.0, progress={kind: PROGRESS_MIN for kind in faults.KINDS} | {"kill": PROGRESS_MIN - 1})
+    assert judged(slow, read=5) == ["99 acknowledgements during a fault 'kill'; 100 are wanted"]
+    history = History()
+    history.invoke_send("p", "k", ["a"]).ok(0)
+    history.invoke_poll("r", "k", 0, final=True).ok([(0, "b")])
+    assert len(judged(Run("file", 1, 3, 1.0), read=5, history=history)) == 1
