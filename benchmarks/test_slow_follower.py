@@ -1,0 +1,70 @@
+"""What a follower at a hundredth of its speed does to the healthy pair (RELIABILITY R24).
+
+Run with `pytest benchmarks/test_slow_follower.py --benchmark-enable -s`; MINUTES=10 for as long as the rule asks (else 1).
+Three broker processes, each behind a proxy; one leads, one follows, and what the third gets of the leader is a hundredth of what it got
+before, while other processes write as fast as they can with acks=all, more at once than the slow one can get within the lag limit. (Whoever
+has less under way is held back to its speed: a follower that reaches the end in time is in sync.) Targets: the leader's memory grows by at
+most 64 MiB; the slow one leaves the ISR within the lag limit and 2 s; the pair acknowledges at least 90 % of what all three did before;
+the slow one catches up and rejoins once it is let go.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from benchmarks.measuring import report
+from benchmarks.writers import Writers, rss_bytes
+from tests.chaos.brokers import Brokers
+from tests.chaos.stores import FileUnderTest
+
+import replog
+from replog.testing.eventually import eventually
+
+pytestmark = pytest.mark.processes
+
+MINUTES: Final = float(os.environ.get("MINUTES", "1"))
+HEALTHY_S: Final = 15.0
+LAG_MS: Final = 4_000
+CONFIG: Final = {"replica_lag_ms_max": LAG_MS}
+GROWTH_MAX: Final = 64 << 20
+SIZE: Final = 10_000
+
+
+def test_a_slow_follower(tmp_path: Path, benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    running = Brokers.running(tmp_path, FileUnderTest(tmp_path), 3, seed=0, config=CONFIG)
+    with running as brokers, replog.connect(brokers.bootstrap) as client:
+        client.create_topic("t", assignment={0: [1, 2, 3]}, min_isr=2, config={"retention_bytes": 1 << 30})
+        leader = brokers.processes[1].pid
+
+        def isr() -> set[int]:
+            return set(client.describe("t").partitions[0].isr)
+
+        eventually(lambda: isr() == {1, 2, 3})
+        with Writers(brokers.bootstrap, "t", 1, processes=2, size=SIZE) as writers:
+            writers.per_second(3)
+            healthy = writers.per_second(HEALTHY_S)
+            brokers.links.change([(1, 3)], bytes_per_s=healthy * SIZE / 100)
+            begun = time.monotonic()
+            eventually(lambda: isr() == {1, 2}, 60)
+            left_s = time.monotonic() - begun
+            before = rss_bytes(leader)
+            pair = writers.per_second(MINUTES * 60)
+            grown = rss_bytes(leader) - before
+        brokers.links.mend()
+        begun = time.monotonic()
+        eventually(lambda: isr() == {1, 2, 3}, 300)
+        rejoined_s = time.monotonic() - begun
+    benchmark.pedantic(lambda: None)
+    figures = {
+        "minutes": MINUTES, "left_s": left_s, "pair_to_three": pair / healthy, "healthy_per_s": healthy, "pair_per_s": pair,
+        "grown_mib": grown / (1 << 20), "rejoined_s": rejoined_s, "failed": writers.failed,
+    }  # fmt: skip
+    report(benchmark, capsys, "a follower at a hundredth of its speed", figures)
+    assert grown <= GROWTH_MAX
+    assert left_s <= LAG_MS / 1_000 + 2
+    assert pair >= 0.9 * healthy
+    assert writers.failed == 0

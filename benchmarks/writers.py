@@ -1,0 +1,124 @@
+"""Processes that write as fast as they can, or at a pace, and say twice a second how far they have come.
+
+    python benchmarks/writers.py BOOTSTRAP TOPIC PARTITIONS BYTES [RECORDS_PER_S]
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import replog
+from replog.errors import ReplogError
+
+__all__ = ["Writers", "cpu_s", "rss_bytes"]
+
+_EVERY_S = 0.5
+_TICK_S = 0.02
+
+
+class Writers:
+    """So many processes; `with` starts them and ends them."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, processes: int, size: int = 100, records_per_s: float = 0) -> None:
+        pace = [str(records_per_s / processes)] if records_per_s else []
+        self._command = [sys.executable, __file__, bootstrap, topic, str(partitions), str(size), *pace]
+        self._count = processes
+        self._running: list[subprocess.Popen[str]] = []
+        self._lines: list[dict[str, Any]] = []
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        for _ in range(self._count):
+            one = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._running.append(one)
+            self._threads.append(threading.Thread(target=self._listen, args=(one,), daemon=True))
+            self._threads[-1].start()
+        return self
+
+    def _listen(self, one: subprocess.Popen[str]) -> None:
+        assert one.stdout is not None
+        for line in one.stdout:
+            self._lines.append(json.loads(line))
+
+    def __exit__(self, *problem: object) -> None:
+        for one in self._running:
+            assert one.stdin is not None
+            one.stdin.close()
+        for one, thread in zip(self._running, self._threads, strict=True):
+            one.wait(120)
+            thread.join()
+            assert one.stdout is not None
+            one.stdout.close()
+            assert one.returncode == 0, f"a writer ended with {one.returncode}"
+
+    def per_second(self, seconds: float) -> float:
+        """Records acknowledged per second by all of them, in the next so many seconds."""
+        begun, before = time.monotonic(), len(self._lines)
+        threading.Event().wait(seconds)
+        took = time.monotonic() - begun
+        return sum(line["acknowledged"] for line in self._lines[before:]) / took
+
+    def waits_ms(self, seconds: float) -> list[float]:
+        """How long the oldest record without an outcome has waited, by process and half second, in the next so many seconds."""
+        before = len(self._lines)
+        threading.Event().wait(seconds)
+        return [line["oldest_ms"] for line in self._lines[before:]]
+
+    @property
+    def failed(self) -> int:
+        """Records that were given up."""
+        return sum(line["failed"] for line in self._lines)
+
+
+def rss_bytes(pid: int) -> int:
+    """Memory of a process that is resident."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmRSS"))
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float) -> None:
+    """Until stdin is closed."""
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    value, counted = bytes(size), {"acknowledged": 0, "failed": 0}
+    under_way: dict[int, float] = {}
+
+    def told(number: int, delivery: replog.Delivery) -> None:
+        under_way.pop(number, None)
+        counted["failed" if delivery.exception() is not None else "acknowledged"] += 1
+
+    with replog.connect(bootstrap) as client, client.producer(acks="all", compression=None) as producer:
+        begun = reported = time.monotonic()
+        number = 0
+        while not over.is_set():
+            now = time.monotonic()
+            due = int((now - begun) * per_s) if per_s else number + 500
+            if due <= number:
+                over.wait(_TICK_S)
+            for number in range(number + 1, due + 1):  # noqa: B020
+                under_way[number] = now
+                with suppress(ReplogError):
+                    producer.send(topic, value, partition=number % partitions).add_done_callback(lambda d, n=number: told(n, d))
+            if now - reported >= _EVERY_S:
+                oldest = next(iter(list(under_way.values())[:1]), now)
+                print(json.dumps({**counted, "oldest_ms": round((now - oldest) * 1_000, 1)}), flush=True)
+                counted.update(acknowledged=0, failed=0)
+                reported = now
+
+
+if __name__ == "__main__":
+    bootstrap, topic, *numbers = sys.argv[1:]
+    _write(bootstrap, topic, int(numbers[0]), int(numbers[1]), float(numbers[2]) if len(numbers) > 2 else 0.0)
