@@ -15,6 +15,7 @@ from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 __all__ = [
     "Acks",
     "Position",
+    "check_broker_id",
     "check_choice",
     "check_count",
     "check_list",
@@ -96,6 +97,13 @@ def checked_assignment(assignment: object) -> dict[int, list[int]]:
         ]
         for number, ids in assignment.items()
     }
+
+
+def check_broker_id(broker_id: object) -> int:
+    """The number of a broker. Raises UsageError."""
+    if not isinstance(broker_id, int) or isinstance(broker_id, bool) or not 0 <= broker_id < 2**31:
+        raise UsageError(f"broker_id is {broker_id!r}; a broker has a number from 0 to {2**31 - 1}")
+    return broker_id
 
 
 def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:

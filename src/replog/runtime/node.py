@@ -13,7 +13,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from replog.client.arguments import check_timeout
+from replog.client.arguments import check_broker_id, check_timeout
 from replog.config import BrokerConfig
 from replog.errors import LogDamaged, LogFull, ReplogError, TimedOut, UsageError
 from replog.log.files import check_path, kill_in_child
@@ -34,6 +34,7 @@ from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
+from replog.security.quotas import Quotas, quotas_of
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import advertised, parse_endpoint
@@ -59,7 +60,7 @@ class Broker(Measured):
     (a container, a proxy), or it listens at every address, `advertise` is what they are told; its port 0 is that of `listen`. `store` is a
     URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. `security`
     (settings, or a file of them): who has to prove what to it, and how. Beyond loopback it listens only with TLS, or with
-    `insecure=True`. `config` takes the keys of `BrokerConfig`.
+    `insecure=True`. `quotas` (settings, or a file of them): how fast clients may send and fetch. `config` takes the keys of `BrokerConfig`.
 
     It runs on a thread (`start()`, or `with`), or on the loop of the application: `fileno()` becomes readable when
     there is work, `next_poll_s()` says when a timer is due, `poll()` does it; `attach(loop)` does that for asyncio. In a
@@ -78,12 +79,11 @@ class Broker(Measured):
         transport: TcpTransport | None = None,
         config: BrokerConfig | Mapping[str, Any] | None = None,
         security: Security | str | os.PathLike[str] | None = None,
+        quotas: Quotas | str | os.PathLike[str] | None = None,
         insecure: bool = False,
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
-        if not isinstance(broker_id, int) or isinstance(broker_id, bool) or not 0 <= broker_id < 2**31:
-            raise UsageError(f"broker_id is {broker_id!r}; a broker has a number from 0 to {2**31 - 1}")
-        self.broker_id = broker_id
+        self.broker_id = check_broker_id(broker_id)
         self.config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {})
         self._listen = listen
         self._advertise = None if advertise is None else str(parse_endpoint(advertise))
@@ -93,6 +93,8 @@ class Broker(Measured):
         self._security = security_of(security)
         if self._security is not None:
             self._security.check_broker()
+        if transport is not None and quotas is not None:
+            raise UsageError("quotas are the transport's: give them to the one that is given here")
         self._ids = RandomIds()
         self._meter = Meter(broker_id)
         self._pump = Pump(messages_max=self.config.outstanding_messages_max)
@@ -104,6 +106,8 @@ class Broker(Measured):
             on_event=tell,
             insecure=insecure,
             security=self._security,
+            quotas=quotas_of(quotas),
+            throttled=lambda _, request, ms: self._meter.throttle(request, ms),
             topic_of=lambda topic_id: None if self._life is None else self._life.topic_name(topic_id),
         )
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
