@@ -13,6 +13,7 @@ from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
 from replog.client.results import Fetch
+from replog.client.silence import Silence
 from replog.config import check_partition_number
 from replog.errors import Code, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset
@@ -28,7 +29,10 @@ __all__ = ["Consumer"]
 class _Partition:
     """How far one partition has been read, what is buffered, and what is being asked."""
 
-    __slots__ = ("buffer", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "topic", "wanted")
+    __slots__ = (
+        "buffer", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "topic", "trouble", "wanted",
+        "watermark",
+    )  # fmt: skip
 
     def __init__(self, topic: str, number: int, start: tuple[int | None, int | None]) -> None:
         self.topic = topic
@@ -36,6 +40,10 @@ class _Partition:
         self.op: PartitionOp | None = None
         self.buffer: deque[Record] = deque()
         self.paused = False
+        self.watermark: int | None = None
+        """The last high watermark that a leader has told."""
+        self.trouble = ""
+        """Why the last question had no answer; "" if it had one."""
         self.seek(*start)
 
     def seek(self, offset: int | None, wanted: int | None) -> None:
@@ -63,6 +71,7 @@ class _Partition:
         """Records have come, or only control batches to be passed over."""
         self.buffer.extend(result.records)
         self.fetch_offset = result.next_offset
+        self.watermark = result.high_watermark
         self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
         if not self.buffer:
             self.offset = self.fetch_offset
@@ -91,6 +100,7 @@ class Consumer:
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._serial = -1
         self._turn = 0
+        self._silence = Silence()
         self._owner: int | None = None
         self._closed = False
 
@@ -108,11 +118,14 @@ class Consumer:
             self._step()
             found = self._take(max_records)
             if found:
+                self._silence.broken()
                 return found
-            left_s = None if deadline_ms is None else (deadline_ms - driver.now_ms()) / 1000
-            if left_s is not None and left_s <= 0:
+            now_ms = driver.now_ms()
+            quiet_s = self._silence.goes_on(now_ms, self._standing)
+            left_s = quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000
+            if left_s <= 0:
                 return []
-            driver.wait(self._progressed, left_s)
+            driver.wait(self._progressed, min(left_s, quiet_s))
             run_callbacks(self._client._core)
 
     def __iter__(self) -> Iterator[Record]:
@@ -167,6 +180,7 @@ class Consumer:
         if op is None or not op.done:
             return
         partition.op = None
+        partition.trouble = "" if op.error is None else str(op.error)
         if isinstance(op.error, Unavailable):
             return  # nobody answered: asked again at the next step
         if op.error is not None:
@@ -196,6 +210,18 @@ class Consumer:
                 while partition.buffer and len(found) < max_records:
                     found.append(partition.take())
         return found
+
+    def _standing(self) -> Iterator[str]:
+        """Of each partition that is followed: who would have to say something, and what is known. Those that nobody leads come first,
+        and those whose leader did not answer."""
+        places = {one: self._client._core.view.place(*key) for key, one in self._partitions.items() if not one.paused}
+        leaders = {one: None if place is None else place.leader for one, place in places.items()}
+        for one in sorted(leaders, key=lambda one: leaders[one] is not None and not one.trouble):
+            leader = "nobody" if leaders[one] is None else f"broker {leaders[one]}"
+            at = "its end" if one.offset is None else f"offset {one.offset}"
+            mark = "unknown" if one.watermark is None else one.watermark
+            trouble = f" ({one.trouble})" if one.trouble else ""
+            yield f"{one.topic}-{one.number} at {at}, high watermark {mark}, led by {leader}{trouble}"
 
     # --------------------------------------------------------------------------------------------------------- positions
 

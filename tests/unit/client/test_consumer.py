@@ -193,3 +193,45 @@ def test_another_thread_is_refused() -> None:
     thread.start()
     thread.join()
     assert "belongs to the thread that first used it" in str(refused[0])
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith("no record for")]
+
+
+def test_who_waits_long_for_nothing_says_where_and_for_whom(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "replog.client")
+    cluster, driver, client = make({"t": 2})
+    client.append("t", 0, ["a"])
+    consumer = client.consumer("t")
+    assert consumer.poll(timeout_s=59) == []
+    assert lines_of(caplog) == []
+    consumer.poll(timeout_s=2)
+    leaders = [cluster.partition("t", number).leader for number in (0, 1)]
+    assert lines_of(caplog) == [
+        f"no record for 60 s: t-0 at offset 1, high watermark 1, led by broker {leaders[0]}; "
+        f"t-1 at offset 0, high watermark 0, led by broker {leaders[1]}"
+    ]
+    consumer.poll(timeout_s=200)
+    assert [line.partition(":")[0] for line in lines_of(caplog)] == ["no record for 60 s", "no record for 120 s", "no record for 240 s"]
+    client.append("t", 0, ["b"])
+    assert len(consumer.poll()) == 1
+    consumer.poll(timeout_s=50)
+    driver.pass_time(600_000)  # nobody asked: that is no silence
+    consumer.poll(timeout_s=50)
+    assert len(lines_of(caplog)) == 3
+
+
+def test_what_keeps_it_silent_is_told_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "replog.client")
+    cluster, _, client = make({"t": 6})
+    consumer = client.consumer("t", start="earliest")
+    consumer.poll()
+    consumer.pause("t", 0)
+    cluster.move("t", 4, None)
+    consumer.poll(timeout_s=130)
+    first, second = lines_of(caplog)
+    assert first.startswith("no record for 60 s: t-4 at offset 0, high watermark 0, led by nobody; t-1 ")
+    assert second.startswith("no record for 120 s: t-4 at offset 0, high watermark 0, led by nobody (waited ")
+    assert first.endswith(", and 2 more")
+    assert "t-0" not in first
