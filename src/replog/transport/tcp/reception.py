@@ -30,9 +30,6 @@ __all__ = ["REFUSE_AFTER_MS", "UNPROVEN_MAX", "Reception", "Verdict", "door_of",
 REFUSE_AFTER_MS: Final = 1_000
 UNPROVEN_MAX: Final = 16
 """Connections of one address that wait to be refused."""
-_TELL_MS: Final = 60_000
-"""Of one address it is told so often that it has not proven who it is."""
-_TOLD_MAX: Final = 1_000
 _UNPROVEN: Final = "you have not proven who you are"
 
 
@@ -64,12 +61,9 @@ class Verdict:
 class Reception:
     """Of one transport. Decides; what it decides is carried out by the transport."""
 
-    def __init__(
-        self, role: str, security: Security | None, *, now_ms: Callable[[], int], on_event: Callable[[str, dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, role: str, security: Security | None, *, on_event: Callable[[str, dict[str, Any]], None]) -> None:
         self._role = role
         self._security = security
-        self._now_ms = now_ms
         self._on_event = on_event
         self._files: Any = None
         if security is not None and security.tls is not None:
@@ -78,8 +72,6 @@ class Reception:
             self._files = TlsFiles(security)
             self._files.loaded(listens=False)  # what is wrong with them is said now
         self._unproven: Counter[str] = Counter()
-        self._told: dict[str, tuple[int, int]] = {}
-        """Address -> when it was told of last, and how many were refused since."""
 
     def tls_of(self, connection: Connection) -> Any:
         """What a connection that has just been made is to be secured with; None: it is not."""
@@ -138,17 +130,8 @@ class Reception:
         return True
 
     def failed(self, connection: Connection, reason: str) -> None:
-        """Tell that somebody has not proven who it is: of one address once a minute."""
-        address, now_ms = _address(connection), self._now_ms()
-        last, more = self._told.get(address, (-_TELL_MS, 0))
-        if now_ms - last < _TELL_MS:
-            self._told[address] = last, more + 1
-            return
-        self._told.pop(address, None)
-        self._told[address] = now_ms, 0
-        if len(self._told) > _TOLD_MAX:
-            del self._told[next(iter(self._told))]
-        self._on_event("authentication_failed", {"from": connection.name, "reason": reason, "more": more})
+        """Tell that somebody has not proven who it is."""
+        self._on_event("authentication_failed", {"from": connection.name, "reason": reason})
 
     def ended(self, connection: Connection) -> None:
         """It is closed: if it waited to be refused, another one may."""
