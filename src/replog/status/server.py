@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -33,7 +34,9 @@ _LINGER_S: Final = 1.0
 _LINGER_MAX: Final = 8
 """Reads, of at most a second each, for a peer to close."""
 _PAUSE_S: Final = 0.1
-"""Before accepting again where the process has no descriptors left."""
+"""Before accepting again where the process has no descriptors left, ..."""
+_WARN_S: Final = 60.0
+"""... which is logged so often."""
 
 
 class StatusServer:
@@ -107,11 +110,13 @@ class StatusServer:
     # ------------------------------------------------------------------------------------------------------ connections
 
     def _accept(self) -> None:
+        warn_at_s = 0.0
         while not self._closing.is_set():
             try:
                 connection, _ = self._listener.accept()
             except OSError as problem:
-                if not self._closing.wait(_PAUSE_S):
+                if not self._closing.wait(_PAUSE_S) and monotonic() >= warn_at_s:
+                    warn_at_s = monotonic() + _WARN_S
                     _log.warning("the status page accepts nobody for now: %s", problem)
                 continue
             thread = threading.Thread(target=self._serve, args=(connection,), name="replog status", daemon=True)

@@ -305,7 +305,9 @@ def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureF
         ("elect", {"partitions": [["t", {}]], "unclean": "no"}, 'topic=t count=1 partitions="t-?"'),
     ],
 )
-def test_a_line_says_which_brokers_and_partitions(caplog: pytest.LogCaptureFixture, verb: str, arguments: dict[str, Any], says: str) -> None:
+def test_a_line_says_which_brokers_and_partitions(
+    caplog: pytest.LogCaptureFixture, verb: str, arguments: dict[str, Any], says: str
+) -> None:
     caplog.set_level(logging.INFO, "replog.audit")
     one = door()
     enter(one, m.Admin(1, verb, arguments), ADMIN)
