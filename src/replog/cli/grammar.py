@@ -229,6 +229,7 @@ def _read(parser: argparse.ArgumentParser) -> None:
     ends.add_argument("-e", "--exit", action="store_true", help="end where the records end now: what it does unless it follows")
     parser.add_argument("-K", "--keys", action="store_true", help="print the key, and a tab, before the value")
     parser.add_argument("--offsets", action="store_true", help="print partition, tab, offset, tab first")
+    parser.add_argument("--raw", action="store_true", help="the bytes of values as they are, with nothing between records")
     parser.add_argument("-c", "-n", "--count", type=parse.number, metavar="N", help="end after N records")
 
 
