@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -130,6 +131,14 @@ def test_metrics_are_those_of_the_cluster(cluster: replog.Cluster, page: StatusS
     values = {f.name: sum(s.value for s in f.samples) for f in text_string_to_metric_families(body) if f.type == "gauge"}
     assert (values["replog_leaders"], values["replog_active_controller"]) == (4, 1)
     assert json.loads(get(f"{page.url}metrics?format=json")[1])["replog_leaders"][0]["labels"] == {"broker": "1"}
+
+
+def test_programs_are_told_when_numbers_were_taken(page: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "FRESH_S", 3_600.0)
+    before = time.time_ns() // 1_000_000
+    taken = [int(get(f"{page.url}metrics?format=json")[2]["Replog-Taken-At-Ms"]) for _ in range(2)]
+    assert before <= taken[0] <= time.time_ns() // 1_000_000
+    assert taken[1] == taken[0], "the second one is the first one's"
 
 
 def test_the_page_may_load_nothing_from_elsewhere(page: StatusServer) -> None:

@@ -11,12 +11,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
+from attrs import evolve
+
 from replog.client.client import Client
 from replog.errors import ReplogError, UsageError
 from replog.log.files import kill_in_child
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.text import CONTENT_TYPE, prometheus_text
-from replog.status.http import Answer, BadRequest, Request, check_host, encode, names_of, read_request
+from replog.status.http import TAKEN_AT, Answer, BadRequest, Request, check_host, encode, names_of, read_request
 from replog.status.page import page
 from replog.status.source import PAGE_MAX, Query, Source
 from replog.transport.tcp.endpoint import Endpoint, addresses_of
@@ -175,7 +177,8 @@ class StatusServer:
                     report = self._source.health()
                     return _json(200 if report["healthy"] else 503, report)
                 case "/metrics" if request.query.get("format") == "json":
-                    return _json(200, self._source.metrics().to_dict())
+                    taken = self._source.metrics()
+                    return evolve(_json(200, taken.to_dict()), headers={TAKEN_AT: str(taken.time_ms)})
                 case "/metrics":
                     return Answer(200, prometheus_text(self._source.metrics()).encode(), CONTENT_TYPE)
                 case "/status.json":
