@@ -15,7 +15,6 @@ from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
-from replog.transport.tcp import sockets
 from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
@@ -27,6 +26,7 @@ from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
 from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
+from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
@@ -99,7 +99,6 @@ class TcpTransport(Transport):
         self._head_bytes_max = HEADER.size + self.limits.client_meta_bytes_max if role == CLIENT else self._frame_bytes_max
         self._bounds = self._frame_bytes_max, self.limits.items_max
         self._client_bounds = self.limits.client_meta_bytes_max, self.limits.client_items_max
-        self._connections_max = sockets.most(self.limits.connections_max)
         self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
@@ -130,6 +129,7 @@ class TcpTransport(Transport):
             frame=self._frame,
             ended=self._ended,
         )
+        self._places = Places(self._connections, self.limits.connections_max, self._on_event)
         self._dialer = Dialer(
             self._connections,
             self.limits,
@@ -435,14 +435,9 @@ class TcpTransport(Transport):
     # ------------------------------------------------------------------------------------------------- what connections tell
 
     def _accepted(self, listener: Listener, accepted: socket.socket, name: str) -> None:
-        open_ = self._connections.open
-        if len(open_) >= self._connections_max:
-            stranger = next((one for one in open_.values() if not one.dialed and one.state is not State.OPEN), None)
-            if stranger is None:
-                self._on_event("connection_refused", {"from": name, "reason": f"{len(open_)} connections are open"})
-                accepted.close()
-                return
-            self._connections.end(stranger, f"{len(open_)} connections are open, and it has not said who it is")
+        if not self._places.has_one(name):
+            accepted.close()
+            return
         now_ms = self._now_ms()
         connection = Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False)
         self._connections.add(connection)
