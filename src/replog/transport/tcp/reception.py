@@ -20,6 +20,7 @@ from replog.security.proof import NONCE_BYTES, dialer_proof, fresh_nonce, is_dia
 from replog.transport.tcp.connection import Connection
 from replog.transport.tcp.connections import Unwelcome
 from replog.transport.tcp.handshake import check_answer, greeting, judge
+from replog.transport.tcp.telling import Seldom
 
 if TYPE_CHECKING:
     from replog.security.door import Door
@@ -30,9 +31,6 @@ __all__ = ["REFUSE_AFTER_MS", "UNPROVEN_MAX", "Reception", "Verdict", "door_of",
 REFUSE_AFTER_MS: Final = 1_000
 UNPROVEN_MAX: Final = 16
 """Connections of one address that wait to be refused."""
-_TELL_MS: Final = 60_000
-"""Of one address it is told so often that it has not proven who it is."""
-_TOLD_MAX: Final = 1_000
 _UNPROVEN: Final = "you have not proven who you are"
 
 
@@ -78,8 +76,7 @@ class Reception:
             self._files = TlsFiles(security)
             self._files.loaded(listens=False)  # what is wrong with them is said now
         self._unproven: Counter[str] = Counter()
-        self._told: dict[str, tuple[int, int]] = {}
-        """Address -> when it was told of last, and how many were refused since."""
+        self._seldom = Seldom()
 
     def tls_of(self, connection: Connection) -> Any:
         """What a connection that has just been made is to be secured with; None: it is not."""
@@ -130,7 +127,7 @@ class Reception:
     def may_wait(self, connection: Connection) -> bool:
         """Count one that is refused for want of a proof; False: too many of its address wait for that already."""
         self.failed(connection, _UNPROVEN)
-        address = _address(connection)
+        address = connection.host
         if self._unproven[address] >= UNPROVEN_MAX:
             return False
         self._unproven[address] += 1
@@ -139,16 +136,9 @@ class Reception:
 
     def failed(self, connection: Connection, reason: str) -> None:
         """Tell that somebody has not proven who it is: of one address once a minute."""
-        address, now_ms = _address(connection), self._now_ms()
-        last, more = self._told.get(address, (-_TELL_MS, 0))
-        if now_ms - last < _TELL_MS:
-            self._told[address] = last, more + 1
-            return
-        self._told.pop(address, None)
-        self._told[address] = now_ms, 0
-        if len(self._told) > _TOLD_MAX:
-            del self._told[next(iter(self._told))]
-        self._on_event("authentication_failed", {"from": connection.name, "reason": reason, "more": more})
+        more = self._seldom.tell(connection.host, self._now_ms())
+        if more is not None:
+            self._on_event("authentication_failed", {"from": connection.name, "reason": reason, "more": more})
 
     def ended(self, connection: Connection) -> None:
         """It is closed: if it waited to be refused, another one may."""
@@ -220,7 +210,3 @@ def _covers(shown: Identity, said: Handshake) -> bool:
     if said.role == BROKER:
         return shown == Identity(BROKER, str(said.broker_id))
     return said.role == CLIENT
-
-
-def _address(connection: Connection) -> str:
-    return connection.name.rpartition(":")[0]
