@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from replog.runtime.connected import connect
     from replog.runtime.embedded import Cluster
     from replog.runtime.node import Broker, LocalPartition
+    from replog.security.quotas import Quotas
     from replog.security.settings import Security, Tls
     from replog.transport.memory import MemoryTransport
     from replog.transport.tcp.transport import TcpTransport
@@ -76,6 +77,7 @@ __all__ = [
     "Partition",
     "PartitionDescription",
     "Producer",
+    "Quotas",
     "Receipt",
     "Record",
     "RecordMetadata",
@@ -122,6 +124,7 @@ _HOME = {
     "Partition": "replog.partition.partition",
     "PartitionDescription": "replog.client.results",
     "Producer": "replog.client.producer",
+    "Quotas": "replog.security.quotas",
     "Receipt": "replog.client.results",
     "Record": "replog.records",
     "RecordMetadata": "replog.client.results",

@@ -113,6 +113,7 @@ def broker(context: Context) -> int:
         rack=asked.rack,
         config=_config(asked.settings, asked.session_ms),
         security=security_file(asked.security),
+        quotas=asked.quotas,
         insecure=asked.insecure,
     )
     ending = Ending()

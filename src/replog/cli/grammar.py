@@ -136,6 +136,7 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add("--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="a key of BrokerConfig; repeat it for more")
     alive = "after this long without a sign of life others take it for dead (100 to 86400000; default: 9000)"
     add("--session-ms", type=parse.count, metavar="MS", help=alive)
+    add("--quotas", type=parse.filled, metavar="FILE", help="a file that says how fast clients may send and fetch")
     add("--insecure", action="store_true", help="listen beyond loopback without TLS")
     page = "serve the status page, /health, /metrics and /status.json there; port 0 takes a free one"
     add("--http", type=parse.http, metavar="HOST:PORT", help=page)

@@ -55,6 +55,8 @@ class Meter:
         self.unclean_elections = 0
         self.conflicts = 0
         self.session_events = {"connected": 0, "suspended": 0, "lost": 0}
+        self.throttled_ms = {"produce": 0, "fetch_consumer": 0}
+        """By the kind of request whose clients were not heard."""
         self.events: dict[str, int] = {}
         self.decided_s = 0.0
         """What the last decision of the controller here took, until it was told."""
@@ -69,6 +71,10 @@ class Meter:
         if found is None:
             found = self.traffic.setdefault(topic if len(self.traffic) < TOPICS_MAX else "", Traffic())
         return found
+
+    def throttle(self, request: str, ms: int) -> None:
+        """A connection of a client is not heard for so much longer."""
+        self.throttled_ms[request] += ms
 
     def event(self, event: Event) -> None:
         """An actor has something to tell."""

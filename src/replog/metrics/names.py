@@ -147,6 +147,10 @@ METRICS: Final[tuple[Metric, ...]] = (
         "request", "Requests that the broker answered, from arrival to answer; of followers one fetch per 16 appends.", "request",
         kafka="RequestMetrics TotalTimeMs",
     ),
+    _counter(
+        "client_throttle_seconds", "seconds", "How long connections of clients over their quotas were not heard; each counts.", "request",
+        kafka="ClientQuotaManager throttle-time",
+    ),
     _gauge(
         "waiting_appends", "appends", "Appends that wait for the replicas in sync, or for the leader's disk.",
         kafka="DelayedOperationPurgatory PurgatorySize",

@@ -186,6 +186,8 @@ def _counted(meter: Meter) -> Iterator[Sample]:
     ):
         for label, count in sorted(counts.items()):
             yield Sample(f"replog_{name}_total", (broker, label), count)
+    for request, ms in sorted(meter.throttled_ms.items()):
+        yield Sample("replog_client_throttle_seconds_total", (broker, request), ms / 1_000)
     for name, times in (("leader_election", meter.elections), ("log_flush", meter.flushes), ("store_commit", meter.commits)):
         yield Sample(f"replog_{name}_seconds", (broker,), _observed(times))
     for kind, times in sorted(meter.decisions.items()):

@@ -38,7 +38,7 @@ _IN_MEMORY: Final = "memory://"
 class BrokerProcess:
     """A broker in a child process. Nothing is started before `start` (or `with`).
 
-    `listen`, `store`, `rack` and `config` as for `Broker`; `security` is the path of a file of settings; `data` None keeps its
+    `listen`, `store`, `rack` and `config` as for `Broker`; `security` and `quotas` are paths of files of settings; `data` None keeps its
     logs in memory; the store is a URL that other processes can open as well. `http` ("host:port"; port 0 takes a free one) serves its
     status page. `endpoint` is where clients reach it, and `status_url` where browsers do, once it is started.
     Leaving the `with` block stops it, controlled. After a fork of this process the child can neither use nor keep it.
@@ -54,6 +54,7 @@ class BrokerProcess:
         rack: str | None = None,
         config: Mapping[str, Any] | None = None,
         security: str | os.PathLike[str] | None = None,
+        quotas: str | os.PathLike[str] | None = None,
         insecure: bool = False,
         http: str | None = None,
         python: str = sys.executable,
@@ -70,7 +71,8 @@ class BrokerProcess:
         self._command = [python, "-P", "-m", "replog", "broker", "--until-stdin-closes"]
         self._command += [f"{word}={value}" for word, value in words.items() if value is not None]
         self._command += [f"--config={key}={value}" for key, value in (config or {}).items()]
-        self._command += [f"--security={check_path(security, 'security', 'name a file of settings')}"] if security is not None else []
+        for word, file in (("security", security), ("quotas", quotas)):
+            self._command += [f"--{word}={check_path(file, word, 'name a file of settings')}"] if file is not None else []
         self._command += ["--insecure"] if insecure else []
         self._has_page = http is not None
         self._command += [f"--http={_place(http)}"] if http is not None else []

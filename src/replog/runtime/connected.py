@@ -39,6 +39,8 @@ __all__ = ["ConnectedDriver", "connect", "parse_bootstrap"]
 _log = logging.getLogger("replog.client")
 
 _CLIENT: Final = "client"
+_DEAF_MS: Final = 100
+"""After so long without a turn, what has arrived is heard before timers run: it may be what they would give up."""
 _SCHEME: Final = "tcp://"
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -127,6 +129,7 @@ class ConnectedDriver:
         self._failures: dict[str | None, str] = {}
         """Endpoint -> why it was not reached, until the core hears of it."""
         self._discarded: list[Callable[[], None]] = []
+        self._turned_ms = self.now_ms()
         self._polling: _Waiter | None = None
         """Who rests on the sockets, without the lock."""
         self._waiters: dict[_Waiter, None] = {}
@@ -213,6 +216,10 @@ class ConnectedDriver:
         """Take in what is ready (None: somebody else does that), run timers that are due, send what the core says."""
         transport = self._open()
         core = self.core
+        now_ms, before_ms = self.now_ms(), self._turned_ms
+        self._turned_ms = now_ms
+        if now_ms - before_ms > _DEAF_MS and not self._is_polled():
+            ready = transport.wait(0)
         try:
             if ready is not None:
                 self._say(transport)  # first: what is said on a connection that has ended is lost with it, and not said again on the next

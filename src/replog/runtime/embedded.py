@@ -20,6 +20,7 @@ from replog.runtime.embedded_brokers import EmbeddedBrokers
 from replog.runtime.measured import Measured
 
 if TYPE_CHECKING:
+    from replog.security.quotas import Quotas
     from replog.security.settings import Security
 
 __all__ = ["Cluster"]
@@ -35,7 +36,7 @@ class Cluster(Client, Measured):
     With `listen="tcp://127.0.0.1:0"` other processes can connect (`endpoints` says where; a port that is not 0 is the first
     broker's, the others take the next ones), and with a `store` that is not in memory the brokers find each other there: for
     either one thread is started, which serves what does not come by calls. It serves this machine only; `security` (settings,
-    or a file of them) says what clients there have to prove.
+    or a file of them) says what clients there have to prove, `quotas` (likewise) how fast they may send and fetch.
 
     Reopening a folder with more brokers adds the new ones; with fewer is a UsageError, because their copies would be
     left behind. `config` takes the keys of `BrokerConfig`, `client_config` those of `ClientConfig`.
@@ -51,6 +52,7 @@ class Cluster(Client, Measured):
         config: BrokerConfig | Mapping[str, Any] | None = None,
         client_config: ClientConfig | Mapping[str, Any] | None = None,
         security: Security | str | os.PathLike[str] | None = None,
+        quotas: Quotas | str | os.PathLike[str] | None = None,
         _fs_of: Callable[[int], Fs] | None = None,
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
@@ -69,6 +71,7 @@ class Cluster(Client, Measured):
             client_config=client_config if isinstance(client_config, ClientConfig) else ClientConfig.from_mapping(client_config or {}),
             fs_of=_fs_of,
             security=_checked(security, listen),
+            quotas=_limits(quotas, listen),
         )
         super().__init__(self._embedded)
 
@@ -157,3 +160,13 @@ def _checked(security: Security | str | os.PathLike[str] | None, listen: str | N
     if found is not None and found.tls is not None:
         raise UsageError("a Cluster serves this machine only, and has one certificate for none of its brokers: give secrets, and no tls")
     return found
+
+
+def _limits(quotas: Quotas | str | os.PathLike[str] | None, listen: str | None) -> Quotas | None:
+    if quotas is None:
+        return None
+    from replog.security.quotas import quotas_of  # as above
+
+    if listen is None:
+        raise UsageError("quotas are about connections, and there are none without listen")
+    return quotas_of(quotas)

@@ -32,6 +32,7 @@ from replog.runtime.store_sessions import StoreSessions
 
 if TYPE_CHECKING:
     from replog.runtime.outside import Outside
+    from replog.security.quotas import Quotas
     from replog.security.settings import Security
 
 __all__ = ["EmbeddedBrokers"]
@@ -62,6 +63,7 @@ class EmbeddedBrokers:
         client_config: ClientConfig,
         fs_of: Callable[[int], Fs] | None = None,
         security: Security | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         """`fs_of` says through what each broker reaches its files: the operating system, or a disk that fails in a test.
 
@@ -75,6 +77,7 @@ class EmbeddedBrokers:
         self._fs_of = fs_of
         self._listen = listen
         self._security = security
+        self._quotas = quotas
         self._given_store = store
         self._store: MemoryStore | FileStore | None = None
         """The store whose calls need no worker; None while closed, and for a store that may block."""
@@ -101,8 +104,11 @@ class EmbeddedBrokers:
 
         return Outside(
             self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id, security=self._security,
-            topic_of=self._topic_of,
+            quotas=self._quotas, throttled=self._throttled, topic_of=self._topic_of,
         )  # fmt: skip
+
+    def _throttled(self, broker_id: int, request: str, ms: int) -> None:
+        self.meters[broker_id].throttle(request, ms)
 
     def _topic_of(self, topic_id: bytes) -> str | None:
         found = (embedded.topic_name(topic_id) for embedded in self.running.values())

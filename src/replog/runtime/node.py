@@ -34,6 +34,7 @@ from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
+from replog.security.quotas import Quotas, quotas_of
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 
@@ -57,7 +58,7 @@ class Broker(Measured):
     `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. `store` is a
     URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. `security`
     (settings, or a file of them): who has to prove what to it, and how. Beyond loopback it listens only with TLS, or with
-    `insecure=True`. `config` takes the keys of `BrokerConfig`.
+    `insecure=True`. `quotas` (settings, or a file of them): how fast clients may send and fetch. `config` takes the keys of `BrokerConfig`.
 
     It runs on a thread (`start()`, or `with`), or on the loop of the application: `fileno()` becomes readable when
     there is work, `next_poll_s()` says when a timer is due, `poll()` does it; `attach(loop)` does that for asyncio. In a
@@ -75,6 +76,7 @@ class Broker(Measured):
         transport: TcpTransport | None = None,
         config: BrokerConfig | Mapping[str, Any] | None = None,
         security: Security | str | os.PathLike[str] | None = None,
+        quotas: Quotas | str | os.PathLike[str] | None = None,
         insecure: bool = False,
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
@@ -89,6 +91,8 @@ class Broker(Measured):
         self._security = security_of(security)
         if self._security is not None:
             self._security.check_broker()
+        if transport is not None and quotas is not None:
+            raise UsageError("quotas are the transport's: give them to the one that is given here")
         self._ids = RandomIds()
         self._meter = Meter(broker_id)
         self._pump = Pump(messages_max=self.config.outstanding_messages_max)
@@ -100,6 +104,8 @@ class Broker(Measured):
             on_event=tell,
             insecure=insecure,
             security=self._security,
+            quotas=quotas_of(quotas),
+            throttled=lambda _, request, ms: self._meter.throttle(request, ms),
             topic_of=lambda topic_id: None if self._life is None else self._life.topic_name(topic_id),
         )
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)

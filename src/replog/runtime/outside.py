@@ -20,10 +20,12 @@ from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
 from replog.runtime.workers import Workers
+from replog.security.quotas import Quotas
 from replog.security.settings import Security
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import Endpoint, parse_endpoint
 from replog.transport.tcp.reception import unknown
+from replog.transport.tcp.telling import unheeded
 
 __all__ = ["Outside"]
 
@@ -45,6 +47,8 @@ class Outside:
         ids: Ids,
         cluster_id: Callable[[], str],
         security: Security | None = None,
+        quotas: Quotas | None = None,
+        throttled: Callable[[int, str, int], None] = unheeded,
         topic_of: Callable[[bytes], str | None] = unknown,
     ) -> None:
         """`store`: what sessions are opened from; None if the store needs no workers. UsageError for a bad `listen`."""
@@ -60,7 +64,10 @@ class Outside:
         self._cluster_id = cluster_id
         self._workers = Workers("replog cluster")
         self._sessions: dict[int, StoreSessions] = {}
-        self._transport = TcpTransport(role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell, security=security, topic_of=topic_of)
+        self._transport = TcpTransport(
+            role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell, security=security, quotas=quotas, throttled=throttled,
+            topic_of=topic_of,
+        )  # fmt: skip
         self._loop = Loop(pump, self._transport, wait_ms_max=_WAIT_MS_MAX, ticked=self._tick)
 
     @property

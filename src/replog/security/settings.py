@@ -12,6 +12,7 @@ from replog.errors import UsageError
 from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
 from replog.security.kept import KeptSecrets
+from replog.security.keys import check_keys
 from replog.security.private import SECRET_BYTES_MIN, check_secret, read_secret, read_settings
 
 __all__ = ["VARIABLE", "Authorizer", "Security", "Tls", "security_of"]
@@ -172,9 +173,8 @@ def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
         if table not in _FILE_KEYS or not isinstance(value, Mapping):
             raise UsageError(f"[{table}] is no part of it; there are [tls], [secret] and [authorizer]")
         known = _FILE_KEYS[table]
-        for key in value:
-            if known is not None and key not in known:
-                raise UsageError(f"[{table}] has no {key!r}; it has {', '.join(known)}")
+        if known is not None:
+            check_keys(f"[{table}]", value, known)
     arguments: dict[str, Any] = {}
     if "tls" in found:
         arguments["tls"] = {key: _beside(folder, f"tls: {key}", value) for key, value in found["tls"].items()}

@@ -111,7 +111,6 @@ class Appender:
         writer, limit = self._writer, self._config.buffer_bytes
         size = sum(one.size for one in several)
         if writer.buffered + size > limit:
-            self._driver.run()  # what was answered while Spark had no rows is heard before somebody says that its time is up
             self._driver.wait(lambda: not writer.buffered or writer.buffered + size <= limit or bool(writer.failed), None)
         self._raise_failed()
         self._client._check_open()
@@ -131,7 +130,6 @@ class Appender:
         with self._driver.lock:
             batches = list(self._writer.unsettled())
         if batches:
-            self._driver.run()
             self._driver.wait(lambda: all(batch.done for batch in batches), None)
         timeout_s = self._config.delivery_timeout_ms / 1000
         if self._writer.acks == ACKS_NONE and not self._driver.drain(timeout_s):

@@ -55,8 +55,6 @@ class Outstanding:
         while self._under_way and wanted():
             op, size, told = self._under_way[0]
             if not op.done:
-                self._driver.run()  # what was answered while Spark had no rows is heard before somebody says that its time is up
-            if not op.done:
                 self._client._wait(lambda op=op: op.done, None)  # type: ignore[misc]  # its deadline ends it
             if op.error is not None:
                 raise op.error

@@ -13,9 +13,10 @@ from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster
 
 import replog
+from replog.client.operations import OffsetOp
 from replog.config import ClientConfig
 from replog.errors import TimedOut, Unavailable, UsageError
-from replog.messages import Disconnected, Fetch, Produce
+from replog.messages import Disconnected, Fetch, ListOffsets, Produce
 from replog.runtime import connected
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
 from replog.testing.eventually import eventually
@@ -280,6 +281,31 @@ def test_a_nearer_deadline_calls_up_the_thread_that_rests(client: replog.Client)
     transport.release()
     assert delivery.result(timeout_s=30).offset == 0
     thread.join(30)
+
+
+@pytest.mark.parametrize("how", ["wait", "run"])
+@pytest.mark.parametrize("paused_ms", [0, 130_000])
+def test_what_arrived_while_nobody_listened_is_heard_before_time_is_up(
+    client: replog.Client, monkeypatch: pytest.MonkeyPatch, paused_ms: int, how: str
+) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, ListOffsets)
+    driver = driver_of(client)
+    asked = OffsetOp("t", 0, -1, driver.now_ms() + 60_000)
+    with driver.lock:
+        driver.core.submit(asked, driver.now_ms())
+        driver.run()
+    transport.release()
+    assert not asked.done
+    now_ms = driver.now_ms
+    monkeypatch.setattr(driver, "now_ms", lambda: now_ms() + paused_ms)
+    if how == "run":
+        driver.run()
+    else:
+        assert driver.wait(lambda: asked.done, 30)
+    assert asked.done
+    assert asked.error is None
 
 
 def test_a_background_thread_gives_way_to_the_application(client: replog.Client) -> None:

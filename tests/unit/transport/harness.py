@@ -11,6 +11,7 @@ from replog import messages as m
 from replog.codec import PROTOCOL_VERSION
 from replog.model import Address, PartitionId
 from replog.records import MemorySlice
+from replog.security.quotas import Quotas
 from replog.security.settings import Security
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits, TcpTransport
@@ -49,10 +50,12 @@ class Party:
         serve: bool = True,
         jitter: Callable[[], float] = lambda: 0.0,
         security: Security | None = None,
+        quotas: Quotas | None = None,
         topic_of: Callable[[bytes], str | None] = lambda _: None,
     ) -> None:
         self.items: list[tuple[Address, Any]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.throttled: list[tuple[Any, str, int]] = []
         self.transport = TcpTransport(
             role="client" if broker_id < 0 else "broker",
             broker_id=broker_id,
@@ -62,6 +65,8 @@ class Party:
             on_event=lambda name, fields: self.events.append((name, fields)),
             jitter=jitter,
             security=security,
+            quotas=quotas,
+            throttled=lambda broker, request, ms: self.throttled.append((broker, request, ms)),
             topic_of=topic_of,
         )
         self.address: Address = "client" if broker_id < 0 else broker_id

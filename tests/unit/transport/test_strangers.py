@@ -9,7 +9,7 @@ import pytest
 from tests.unit.transport.harness import Party, Stranger, settle
 
 from replog.testing.clock import ManualClock
-from replog.transport.tcp.strangers import TELL_MS, TOLD_MAX, Strangers
+from replog.transport.tcp.telling import SUBJECTS_MAX, TELL_MS, Strangers
 
 Make = Callable[..., Party]
 Bare = Callable[[str], Stranger]
@@ -87,14 +87,14 @@ def test_addresses_and_events_count_apart(told: list[tuple[str, dict[str, Any]]]
 
 def test_many_addresses_take_no_more_memory(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:
     strangers = Strangers(lambda name, fields: told.append((name, fields)), now_ms=clock.now_ms)
-    for number in range(TOLD_MAX + 5):
+    for number in range(SUBJECTS_MAX + 5):
         strangers("connection_refused", {"from": f"10.0.{number // 256}.{number % 256}:1", "reason": "no"})
-    assert len(told) == TOLD_MAX + 5
-    assert len(strangers._told) == TOLD_MAX
+    assert len(told) == SUBJECTS_MAX + 5
+    assert len(strangers._seldom._told) == SUBJECTS_MAX
     strangers("connection_refused", {"from": "10.0.0.5:1", "reason": "no"})  # the oldest that is remembered
-    assert len(told) == TOLD_MAX + 5
+    assert len(told) == SUBJECTS_MAX + 5
     strangers("connection_refused", {"from": "10.0.0.4:1", "reason": "no"})
-    assert len(told) == TOLD_MAX + 6
+    assert len(told) == SUBJECTS_MAX + 6
 
 
 def test_who_was_told_of_last_is_remembered_longest(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:
@@ -104,11 +104,11 @@ def test_who_was_told_of_last_is_remembered_longest(told: list[tuple[str, dict[s
         strangers("connection_refused", {"from": f"10.0.{number // 256}.{number % 256}:1", "reason": "no"})
 
     comes(0)
-    for number in range(1, TOLD_MAX):
+    for number in range(1, SUBJECTS_MAX):
         comes(number)
     clock.advance(TELL_MS)
     comes(0)
-    comes(TOLD_MAX)  # for whom somebody is forgotten, who came before
+    comes(SUBJECTS_MAX)  # for whom somebody is forgotten, who came before
     count = len(told)
     comes(0)
     assert len(told) == count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from replog.codec import FROM_CONTROLLER
 from replog.model import Address
@@ -15,11 +15,16 @@ from replog.transport.tcp.incoming import Incoming, Take
 from replog.transport.tcp.limits import HANDSHAKE_BYTES_MAX, TcpLimits
 from replog.transport.tcp.outgoing import Outgoing
 
-__all__ = ["IDLE", "Connection", "State", "nowhere"]
+if TYPE_CHECKING:
+    from replog.transport.tcp.muting import Limited
+
+__all__ = ["IDLE", "MUTED", "Connection", "State", "nowhere"]
 
 
 IDLE: Final = "idle"
 """Why a connection is closed that nobody has used for long: nobody misses it."""
+MUTED: Final = "muted"
+"""Why a connection is looked at that is heard again now."""
 
 
 def nowhere(frame: memoryview, lasting: bool) -> None:
@@ -47,8 +52,8 @@ class Connection:
 
     __slots__ = (
         "addresses", "began_ms", "dialed", "exchange", "expects", "fd", "frame_began_ms", "heard_ms", "identity", "incoming", "lane",
-        "link", "local", "mask", "name", "outgoing", "paused", "peer", "peer_id", "refusal", "said_last", "socket", "state", "take",
-        "taken_ms"
+        "limited", "link", "local", "mask", "muted_ms", "name", "outgoing", "paused", "peer", "peer_id", "refusal", "said_last", "socket",
+        "state", "take", "taken_ms"
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
@@ -83,6 +88,10 @@ class Connection:
         self.mask = 0
         self.paused = False
         """Nothing is read, because the peer does not take what it has asked for."""
+        self.muted_ms = -1
+        """Nothing is read until then, because the peer is over its quota; -1: it is not."""
+        self.limited: Limited | None = None
+        """What of a quota is about this connection; None: no quota is."""
         self.said_last = False
         self.began_ms = self.heard_ms = self.taken_ms = now_ms
         self.frame_began_ms = -1
@@ -91,6 +100,16 @@ class Connection:
     def is_closed(self) -> bool:
         """Nothing can be done with it any more."""
         return self.state is State.CLOSED
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether what comes is read."""
+        return not self.paused and self.muted_ms < 0
+
+    @property
+    def host(self) -> str:
+        """Where the other end is, without its port."""
+        return self.name.rpartition(":")[0]
 
     @property
     def is_asked(self) -> bool:
@@ -112,7 +131,9 @@ class Connection:
         # Whoever dialed closes first, so that nothing it sends crosses with the end of the connection.
         patience = limits.idle_timeout_ms if self.dialed else 2 * limits.idle_timeout_ms
         first = max(self.heard_ms, self.taken_ms) + patience, IDLE
-        if self.frame_began_ms >= 0 and not self.paused:
+        if self.muted_ms >= 0:  # whether it is silent is not known
+            first = self.muted_ms, MUTED
+        elif self.frame_began_ms >= 0 and not self.paused:
             first = min(first, (self.frame_began_ms + limits.frame_timeout_ms, "a frame was not completed in time"))
         if self.outgoing.size and self.mask & select.EPOLLOUT:  # else nobody has tried to send it yet
             first = min(first, (self.taken_ms + limits.stalled_timeout_ms, "it takes nothing"))

@@ -13,9 +13,10 @@ from replog.codec import CodecError, Part
 from replog.security.tls_words import words_of
 from replog.transport.tcp import sockets
 from replog.transport.tcp.buffers import Buffers
-from replog.transport.tcp.connection import IDLE, Connection, State, nowhere
+from replog.transport.tcp.connection import IDLE, MUTED, Connection, State, nowhere
 from replog.transport.tcp.incoming import EndOfStream
 from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.muting import Portion
 from replog.transport.tcp.outgoing import StaleSlice
 from replog.transport.tcp.timers import Timers
 
@@ -111,7 +112,7 @@ class Connections:
         if mask & _OUT:
             self.write(connection, now_ms)
         if mask & (_IN | _GONE) and connection.state is not _CLOSED:
-            if not connection.paused:
+            if connection.is_heard:
                 self._read(connection, now_ms)
             elif mask & _GONE:
                 self.end(connection, CLOSED_BY_PEER)
@@ -126,6 +127,8 @@ class Connections:
                 self._connected(connection, reason)
             elif connection.state is State.REFUSING:
                 self._refuse(connection, now_ms)
+            elif reason == MUTED:
+                self._unmute(connection, now_ms)
             elif reason == IDLE and connection.outgoing.size:  # queued first thing after a long silence: it is about to be sent
                 self.timers.look(connection, now_ms + self._limits.idle_timeout_ms)
             else:
@@ -137,8 +140,11 @@ class Connections:
             return
         incoming = connection.incoming
         frames = incoming.frames
+        source = connection.socket
+        if connection.limited is not None:
+            source = Portion(source, connection.limited.portion_bytes)
         try:
-            self.bytes_read += incoming.receive(connection.socket, self.buffers, connection.take)
+            self.bytes_read += incoming.receive(source, self.buffers, connection.take)
             connection.heard_ms = now_ms
         except EndOfStream:
             self.end(connection, "closed by the peer within a frame" if incoming.is_partial else CLOSED_BY_PEER)
@@ -153,6 +159,8 @@ class Connections:
         elif connection.frame_began_ms < 0 or incoming.frames != frames:
             connection.frame_began_ms = now_ms
             self.look(connection)
+        if connection.limited is not None:
+            self._mute(connection, connection.limited.received(source.taken))
         if connection.outgoing.copies:
             self._note_decrypted(connection)
         if self.buffers.held > self._limits.receive_bytes_max:
@@ -186,7 +194,7 @@ class Connections:
             self._secured(connection, "")
 
     def _note_decrypted(self, connection: Connection) -> None:
-        if connection.outgoing.copies and connection.state is not _CLOSED and not connection.paused and connection.socket.has_decrypted:
+        if connection.outgoing.copies and connection.state is not _CLOSED and connection.is_heard and connection.socket.has_decrypted:
             self.decrypted[connection.fd] = None
 
     def refuse_later(self, connection: Connection, frame: bytes, at_ms: int) -> None:
@@ -228,6 +236,24 @@ class Connections:
         most = max(holders, key=lambda one: (one.peer_id < 0, one.incoming.held))
         self.end(most, f"half-received frames take more than {self._limits.receive_bytes_max} bytes")
 
+    # -------------------------------------------------------------------------------------------------------------- quotas
+
+    def _mute(self, connection: Connection, until_ms: int) -> None:
+        """Do not hear it until then; -1: nothing is to be done."""
+        if until_ms > connection.muted_ms and connection.state is _OPEN:
+            connection.muted_ms = until_ms
+            self.select(connection)
+            self.look(connection)
+
+    def _unmute(self, connection: Connection, now_ms: int) -> None:
+        connection.muted_ms = -1
+        connection.heard_ms = now_ms  # nobody knows what it would have said
+        if connection.frame_began_ms >= 0:
+            connection.frame_began_ms = now_ms  # it could not go on
+        self.select(connection)
+        self._note_decrypted(connection)
+        self.look(connection)
+
     # ------------------------------------------------------------------------------------------------------------- writing
 
     def send(self, connection: Connection, parts: Sequence[bytes | Part], size: int) -> None:
@@ -238,6 +264,8 @@ class Connections:
         if outgoing.size > self._output_bytes_max and connection.is_asked and not connection.paused:
             connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
             self.select(connection)
+        if connection.limited is not None:
+            self._mute(connection, connection.limited.sent(size))
 
     def flush(self, now_ms: int) -> None:
         """Write what is queued, as far as sockets take it."""
@@ -276,7 +304,7 @@ class Connections:
 
     def select(self, connection: Connection) -> None:
         """Tell the selector what this connection waits for."""
-        mask = (0 if connection.paused else _IN) | (_OUT if connection.outgoing.size else 0)
+        mask = (_IN if connection.is_heard else 0) | (_OUT if connection.outgoing.size else 0)
         if mask != connection.mask:
             connection.mask = mask
             self._epoll.modify(connection.fd, mask)

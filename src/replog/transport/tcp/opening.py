@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.codec import encode
 from replog.messages import BROKER
@@ -14,6 +14,9 @@ from replog.transport.tcp.dialing import Dialer
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import LinkKey
 from replog.transport.tcp.reception import REFUSE_AFTER_MS, Reception
+
+if TYPE_CHECKING:
+    from replog.transport.tcp.muting import Muting
 
 __all__ = ["Opening"]
 
@@ -26,7 +29,10 @@ class _Process(Protocol):
 
 
 class Opening:
-    """Of one transport. `came(broker, connection)` is told of each broker that has dialed, before it is let in."""
+    """Of one transport. `came(broker, connection)` is told of each broker that has dialed, before it is let in.
+
+    With `muting`, whoever dials is read in small portions until it is known who that is.
+    """
 
     def __init__(
         self,
@@ -36,6 +42,7 @@ class Opening:
         dialer: Dialer,
         *,
         came: Callable[[int, Connection], Any],
+        muting: Muting | None = None,
         now_ms: Callable[[], int],
         on_event: Callable[[str, dict[str, Any]], None],
     ) -> None:
@@ -44,6 +51,7 @@ class Opening:
         self._connections = connections
         self._dialer = dialer
         self._came = came
+        self._muting = muting
         self._now_ms = now_ms
         self._on_event = on_event
         self._serial = 0
@@ -60,11 +68,15 @@ class Opening:
     def ended(self, connection: Connection) -> None:
         """It is closed."""
         self._reception.ended(connection)
+        if connection.limited is not None:
+            connection.limited.ended()
         if type(connection.peer) is tuple and connection.link is None:
             del self.peers[connection.peer[1]]
 
     def begin(self, connection: Connection) -> None:
         """Both kernels are connected: nothing is said before TLS, where that is used."""
+        if self._muting is not None and not connection.dialed:
+            connection.limited = self._muting.stranger
         try:
             loaded = self._reception.tls_of(connection)
             if loaded is not None:
@@ -135,4 +147,6 @@ class Opening:
         if connection.link is not None:
             self._dialer.opened(connection)
         self._connections.look(connection)
+        if self._muting is not None and not connection.dialed:
+            connection.limited = self._muting.of(connection)  # the frame that opened it is the first that is charged
         self._on_event("peer_connected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane})

@@ -122,7 +122,7 @@ class Reception:
     def may_wait(self, connection: Connection) -> bool:
         """Count one that is refused for want of a proof; False: too many of its address wait for that already."""
         self.failed(connection, _UNPROVEN)
-        address = _address(connection)
+        address = connection.host
         if self._unproven[address] >= UNPROVEN_MAX:
             return False
         self._unproven[address] += 1
@@ -203,7 +203,3 @@ def _covers(shown: Identity, said: Handshake) -> bool:
     if said.role == BROKER:
         return shown == Identity(BROKER, str(said.broker_id))
     return said.role == CLIENT
-
-
-def _address(connection: Connection) -> str:
-    return connection.name.rpartition(":")[0]

@@ -15,7 +15,6 @@ from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
-from replog.transport.tcp import sockets
 from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
@@ -25,14 +24,17 @@ from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
+from replog.transport.tcp.muting import muting_of
 from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
+from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
-from replog.transport.tcp.strangers import Strangers
+from replog.transport.tcp.telling import Strangers, quiet, unheeded
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
 
 if TYPE_CHECKING:
+    from replog.security.quotas import Quotas
     from replog.security.settings import Security
 
 __all__ = ["TcpTransport"]
@@ -49,10 +51,6 @@ HANDLE_MS_MAX: Final = 200
 _QUICK_BYTES: Final = 64 << 10
 """Whatever so few bytes say does not take that long: the clock is not asked."""
 MOVED: Final = "it is reached elsewhere now"
-
-
-def quiet(name: str, fields: dict[str, Any]) -> None:
-    """Nobody wants to know."""
 
 
 class TcpTransport(Transport):
@@ -79,11 +77,14 @@ class TcpTransport(Transport):
         on_event: Callable[[str, dict[str, Any]], None] = quiet,
         insecure: bool = False,
         security: Security | None = None,
+        quotas: Quotas | None = None,
+        throttled: Callable[[Any, str, int], None] = unheeded,
         topic_of: Callable[[bytes], str | None] = unknown,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """`endpoint_of` says where a broker is reached; `jitter` is uniform in [0, 1); `security`: who has to prove what, and how;
         `insecure` allows `serve` beyond loopback without TLS; `topic_of(id)` is the name of a topic, where rules are about names.
+        `quotas`: what clients may send and fetch; `throttled(broker, request, ms)` is told for how much longer one of them is not heard.
 
         Raises UsageError if role and id do not fit together, or a file of `security` cannot be used.
         """
@@ -101,7 +102,6 @@ class TcpTransport(Transport):
         self._head_bytes_max = HEADER.size + self.limits.client_meta_bytes_max if role == CLIENT else self._frame_bytes_max
         self._bounds = self._frame_bytes_max, self.limits.items_max
         self._client_bounds = self.limits.client_meta_bytes_max, self.limits.client_items_max
-        self._connections_max = sockets.most(self.limits.connections_max)
         self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
@@ -117,6 +117,7 @@ class TcpTransport(Transport):
         """Why the message that is just being sent fits no frame; empty: it does."""
         self._closed = False
         self._left: list[tuple[int, int]] = []
+        self._muting = muting_of(quotas if role == BROKER else None, now_ms, throttled, on_event)
         self._wire(reception, endpoint_of, jitter)
         kill_in_child(self)
 
@@ -132,6 +133,7 @@ class TcpTransport(Transport):
             frame=self._frame,
             ended=self._ended,
         )
+        self._places = Places(self._connections, self.limits.connections_max, self._on_event)
         self._dialer = Dialer(
             self._connections,
             self.limits,
@@ -148,6 +150,7 @@ class TcpTransport(Transport):
             self._connections,
             self._dialer,
             came=self._came,
+            muting=self._muting,
             now_ms=self._now_ms,
             on_event=self._on_event,
         )
@@ -256,7 +259,8 @@ class TcpTransport(Transport):
             drop(message)
             self._connections.end(connection, f"{waiting} bytes wait for it", abort=True)
             return
-        if waiting >= self.limits.output_bytes_max and type(message) is Fetched and connection.is_asked:
+        is_full = waiting >= self.limits.output_bytes_max or (connection.limited is not None and connection.limited.owes)
+        if is_full and type(message) is Fetched and connection.is_asked:
             message = without_records(message)
         if (sized := self._encode(connection.peer, message, route)) is not None:
             self._connections.send(connection, *sized)
@@ -437,14 +441,9 @@ class TcpTransport(Transport):
     # ------------------------------------------------------------------------------------------------- what connections tell
 
     def _accepted(self, listener: Listener, accepted: socket.socket, name: str) -> None:
-        open_ = self._connections.open
-        if len(open_) >= self._connections_max:
-            stranger = next((one for one in open_.values() if not one.dialed and one.state is not State.OPEN), None)
-            if stranger is None:
-                self._on_event("connection_refused", {"from": name, "reason": f"{len(open_)} connections are open"})
-                accepted.close()
-                return
-            self._connections.end(stranger, f"{len(open_)} connections are open, and it has not said who it is")
+        if not self._places.has_one(name):
+            accepted.close()
+            return
         now_ms = self._now_ms()
         connection = Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False)
         self._connections.add(connection)
@@ -468,6 +467,8 @@ class TcpTransport(Transport):
             self._opening.heard(connection, message)
             return
         problem = refusal(message, route, peer=connection.peer_id, role=self.role)
+        if problem is None and connection.limited is not None:
+            problem = connection.limited.refusal(message)
         if problem is not None:
             raise CodecError(problem)
         if self._door is not None and connection.peer_id < 0:
