@@ -45,6 +45,26 @@ def leaders_bytes(snapshot: Snapshot, cluster: replog.Cluster) -> float:
     return sum(snapshot.value("replog_log_bytes", partition=p.partition, broker=p.leader) for p in copies)
 
 
+def test_events_of_the_controller_are_timed_by_kind(cluster: replog.Cluster) -> None:
+    filled(cluster)
+    before = cluster.metrics()
+    name, first = "replog_controller_event_seconds", cluster.controller_id
+    assert before.value(name, event="admin_asked", broker=first) == before.value(name, event="admin_asked") > 0
+    assert before.value(name, event="broker_acknowledged") == 3
+    assert before.value(name, event="isr_proposed") == 0
+    seen = before.observed(name, event="admin_asked")
+    assert seen is not None
+    assert seen.sum > 0
+    cluster.kill_broker(first)
+    cluster.alter_topic("orders", retention_ms=5_000)
+    after = cluster.metrics()
+    cluster.start_broker(first)
+    cluster.wait_until_in_sync()
+    assert cluster.metrics().value(name, event="isr_proposed") > 0
+    assert after.value(name, event="admin_asked", broker=cluster.controller_id) > 0
+    assert after.value(name, event="admin_asked", broker=first) == before.value(name, event="admin_asked")
+
+
 def test_a_failover_is_counted(cluster: replog.Cluster) -> None:
     filled(cluster, flush="ack")
     assert len(list(cluster.read("orders"))) == PARTITIONS * BATCHES * RECORDS
@@ -144,7 +164,7 @@ def test_ten_thousand_partitions_have_no_series_unless_asked_for(tmp_path: Path)
         cluster.create_topic("many", partitions=10_000, replication_factor=1, min_isr=1)
         found = cluster.metrics()
         many = {metric.name: len(samples) for metric, samples in found}
-        assert {name for name in many if many[name] != few.get(name)} <= {"replog_events_total"}
+        assert {name for name in many if many[name] != few.get(name)} <= {"replog_events_total", "replog_controller_event_seconds"}
         assert found.value("replog_leaders") == found.value("replog_partitions") == 10_000
         asked = cluster.metrics(partitions=True)
         assert len(asked) >= len(found) + 40_000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -131,6 +133,14 @@ def test_metrics_are_those_of_the_cluster(cluster: replog.Cluster, page: StatusS
     assert json.loads(get(f"{page.url}metrics?format=json")[1])["replog_leaders"][0]["labels"] == {"broker": "1"}
 
 
+def test_programs_are_told_when_numbers_were_taken(page: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "FRESH_S", 3_600.0)
+    before = time.time_ns() // 1_000_000
+    taken = [int(get(f"{page.url}metrics?format=json")[2]["Replog-Taken-At-Ms"]) for _ in range(2)]
+    assert before <= taken[0] <= time.time_ns() // 1_000_000
+    assert taken[1] == taken[0], "the second one is the first one's"
+
+
 def test_the_page_may_load_nothing_from_elsewhere(page: StatusServer) -> None:
     status, body, headers = get(page.url)
     assert status == 200
@@ -190,6 +200,43 @@ def test_too_many_connections_are_turned_away_and_slow_ones_cut_off(page: Status
     monkeypatch.setattr(serving, "REQUEST_S", 0.2)
     assert said(page, b"GET /health HTTP/1.1\r\n").startswith(b"HTTP/1.1 408 ")
     assert get(f"{page.url}health")[0] == 200
+
+
+class _Exhausted:
+    """A listener in a process that has no descriptors left, for so many tries; then the real one."""
+
+    def __init__(self, real: socket.socket, tries: int) -> None:
+        self._real = real
+        self.left = tries
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._real.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def test_out_of_descriptors_it_says_so_once_a_minute_and_goes_on_afterwards(
+    page: StatusServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = [1_000_000.0]
+    monkeypatch.setattr(serving, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(serving, "monotonic", lambda: now_s[0])
+
+    def warned() -> int:
+        return sum("accepts nobody for now" in record.getMessage() for record in caplog.records)
+
+    for minutes, (passed_s, expected) in enumerate([(0.0, 1), (59.0, 1), (2.0, 2)]):
+        now_s[0] += passed_s
+        exhausted = _Exhausted(page._listener, 100)
+        monkeypatch.setattr(page, "_listener", exhausted)
+        assert get(f"{page.url}health")[0] == 200  # whoever was accepted before
+        eventually(lambda one=exhausted: one.left == 0)
+        assert warned() == expected, f"step {minutes}"
+        assert get(f"{page.url}health")[0] == 200
 
 
 def test_a_reader_that_does_not_read_is_cut_off(cluster: replog.Cluster, page: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:

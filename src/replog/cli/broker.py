@@ -118,19 +118,20 @@ def broker(context: Context) -> int:
         insecure=asked.insecure,
     )
     ending = Ending()
-    served = contextlib.ExitStack()
+    served, page_is = contextlib.ExitStack(), ""
     try:
         if asked.until_stdin_closes:
             ending.watch(context.stdin.fileno())
         if asked.http is not None:  # first: an address that cannot be had is known before anything is opened
             page = served.enter_context(one.serve_status(asked.http.port, host=asked.http.host, insecure=asked.insecure))
+            page_is = f"\npage {page.url}"
             _log.info("broker %d has its status page at %s", one.broker_id, page.url)
         one.start()
         status = _wait_until_ready(context, one, ending)
         if status is not None:
             _stop(one, ending)
             return status
-        _say(context, f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}")
+        _say(context, f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}{page_is}")
         hopeless = _wait_until_ending(one, ending)
         if hopeless is None:
             _stop(one, ending)

@@ -81,8 +81,10 @@ def make_parser() -> argparse.ArgumentParser:
     command(commands, "controller", "controller:controller", "which broker decides, since which epoch").add_argument(
         "--watch", **_WATCH, help="go on, and tell each change and when it was seen"
     )
-    top = command(commands, "top", "rates:top", "how much is appended, by topic and by broker that leads")
+    top = command(commands, "top", "busy:top", "how much is appended, by topic and by broker that leads, and what is behind")
     top.add_argument("--interval", type=parse.interval, default=2.0, metavar="SECONDS", help="between two looks (default: %(default)g)")
+    pages = "status pages of brokers (--http): bytes per second, as these count them"
+    top.add_argument("urls", nargs="*", type=parse.filled, metavar="URL", help=pages)
     top.add_argument("--once", action="store_true", help="end after two looks")
     counted = command(commands, "metrics", "metrics:metrics", "numbers for monitoring, as Prometheus text")
     of = "a broker's status page (--http): all that it has counted. Without it: what any broker knows of all of them"
@@ -231,6 +233,7 @@ def _read(parser: argparse.ArgumentParser) -> None:
     ends.add_argument("-e", "--exit", action="store_true", help="end where the records end now: what it does unless it follows")
     parser.add_argument("-K", "--keys", action="store_true", help="print the key, and a tab, before the value")
     parser.add_argument("--offsets", action="store_true", help="print partition, tab, offset, tab first")
+    parser.add_argument("--raw", action="store_true", help="the bytes of values as they are, with nothing between records")
     parser.add_argument("-c", "-n", "--count", type=parse.number, metavar="N", help="end after N records")
 
 

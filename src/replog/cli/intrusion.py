@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from replog.cli.copies import FS
 from replog.errors import UsageError
@@ -14,15 +15,23 @@ from replog.log.files import OS
 
 __all__ = ["check_cuttable", "check_files", "check_is_no_copy", "locked"]
 
+_REMOVED: Final = " (deleted)"
+"""What the system says behind the path of an open file that has none any more."""
+
 
 @contextmanager
-def locked(directory: str) -> Iterator[None]:
-    """Hold the lock that a broker of this directory holds. Raises UsageError if somebody has it.
+def locked(directory: str, *, changes: bool) -> Iterator[None]:
+    """Hold the lock that a broker of this directory holds. Raises UsageError if somebody has it, or has one that was removed since.
 
-    A directory without the file has no broker: it is the first that a broker makes.
+    A directory without the file was copied without it, or somebody has removed it: that says nothing about who uses the directory. Who
+    `changes` something makes the file, as a broker would, and leaves it there: without it a broker could start in the middle. Who only
+    looks makes none, and holds none: what a broker that starts meanwhile does to the files is no damage, and is found at the second look.
     """
+    for process, path in _open_files():
+        if path == f"{directory}/lock{_REMOVED}":
+            raise UsageError(f"{directory} is in use by process {process}, although its lock file was removed: stop its broker first")
     try:
-        fd = OS.open(f"{directory}/lock")
+        fd = OS.open(f"{directory}/lock", create=changes)
     except FileNotFoundError:
         yield
         return
@@ -32,6 +41,15 @@ def locked(directory: str) -> Iterator[None]:
         yield
     finally:
         OS.close(fd)
+
+
+def _open_files() -> Iterator[tuple[str, str]]:
+    """(process, path) of what processes of this machine have open, as far as the system shows it to this user."""
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            for number in os.listdir(f"/proc/{process}/fd"):
+                with suppress(OSError):
+                    yield process, os.readlink(f"/proc/{process}/fd/{number}")
 
 
 def check_files(directory: str) -> None:
@@ -74,15 +92,14 @@ def check_is_no_copy(directory: str, directory_id: str) -> None:
 
     Sees what the system shows to this user. A copy of a directory on another machine is not seen.
     """
-    for process in filter(str.isdecimal, os.listdir("/proc")):
+    for process, lock in _open_files():
+        folder = os.path.dirname(lock)
+        if os.path.basename(lock) != "lock":
+            continue
         with suppress(OSError):
-            for number in os.listdir(f"/proc/{process}/fd"):
-                with suppress(OSError):
-                    lock = os.readlink(f"/proc/{process}/fd/{number}")
-                    folder = os.path.dirname(lock)
-                    if os.path.basename(lock) != "lock" or os.path.samefile(folder, directory):
-                        continue
-                    meta = read_plain(FS, f"{folder}/meta")
-                    if isinstance(meta, dict) and meta.get("directory_id") == directory_id:
-                        original = f"{folder}, which process {process} has open"
-                        raise UsageError(f"{directory} is a copy of {original}: no broker may serve from a copy")
+            if os.path.samefile(folder, directory):
+                continue
+            meta = read_plain(FS, f"{folder}/meta")
+            if isinstance(meta, dict) and meta.get("directory_id") == directory_id:
+                original = f"{folder}, which process {process} has open"
+                raise UsageError(f"{directory} is a copy of {original}: no broker may serve from a copy")

@@ -19,8 +19,10 @@ from replog.records import LENGTH_MAX, RecordBatch, decode_records
 __all__ = ["dump", "verify"]
 
 _CODECS: Final = {0: "none", 1: "lz4"}
-_WIDTHS: Final = (20, 12, 16, 7, 6, 23, 24, 10, 7, 8)
-_HEAD: Final = ("file", "position", "offsets", "records", "epoch", "newest (UTC)", "producer", "sequence", "codec", "bytes")
+_WIDTHS: Final = (10, 19, 5, 19, 10, 8, 7, 7)
+_HEAD: Final = ("position", "offsets", "epoch", "newest (UTC)", "producer", "sequence", "codec", "bytes")
+_PRODUCER_DIGITS: Final = 5
+"""So many of the last digits of a producer's id are enough to tell one from another at a glance."""
 
 
 def verify(context: Context) -> int:
@@ -61,7 +63,10 @@ def verify(context: Context) -> int:
 
 
 def dump(context: Context) -> int:
-    """One line for each batch of each log; with --records one for each record as well. Damaged places stand where they are."""
+    """One line for each batch of each log, in 100 columns; with --records one for each record as well. Damaged places stand where they are.
+
+    JSON has what the lines have no room for: whole ids of producers, milliseconds, and how many records there are.
+    """
     places = _found(context)
     found = False
     for place in places:
@@ -83,6 +88,8 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
         if report.parts:
             output.line(_columns(_HEAD))
     for part in report.parts:
+        if not output.is_json:
+            output.line(f"{_name(part.file)}:")
         try:
             for position, batch in batches(part, changed.append):
                 _batch(context, copy, part.file, position, batch, told)
@@ -115,8 +122,8 @@ def _tell_changed(context: Context, change: Damage) -> None:
 
 
 def _batch(context: Context, copy: Copy, file: str, position: int, batch: RecordBatch, told: list[Damage]) -> None:
-    output, name = context.output, file.rpartition("/")[2].removesuffix(".log")
-    producer = None if batch.producer_id < 0 else f"{batch.producer_id}/{batch.producer_epoch}"
+    output = context.output
+    producer = None if batch.producer_id < 0 else f"{_end_of(batch.producer_id)}/{batch.producer_epoch}"
     codec = "control" if batch.is_control else _CODECS.get(batch.codec, str(batch.codec))
     if output.is_json:
         output.json({
@@ -137,8 +144,8 @@ def _batch(context: Context, copy: Copy, file: str, position: int, batch: Record
     else:
         offsets = f"{batch.base_offset}-{batch.end_offset - 1}"
         sequence = None if producer is None else batch.base_sequence
-        place = (name, position, offsets, batch.count, batch.leader_epoch, _time(batch.max_timestamp_ms))
-        output.line(_columns((*place, producer, sequence, codec, batch.length)))
+        newest = _time(batch.max_timestamp_ms).partition(".")[0]
+        output.line(_columns((position, offsets, batch.leader_epoch, newest, producer, sequence, codec, batch.length)))
     if context.arguments.records and not batch.is_control:
         for plain in _records(copy, file, position, batch, told):
             if output.is_json:
@@ -218,6 +225,16 @@ def _time(timestamp_ms: int) -> str:
     if not 0 <= timestamp_ms < 253_402_300_800_000:  # the year 10000
         return str(timestamp_ms)
     return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1_000:03d}"
+
+
+def _name(file: str) -> str:
+    """Of a segment, without its folder: the offset of its first batch."""
+    return file.rpartition("/")[2].removesuffix(".log")
+
+
+def _end_of(producer_id: int) -> str:
+    text = str(producer_id)
+    return text if len(text) <= _PRODUCER_DIGITS + 2 else f"..{text[-_PRODUCER_DIGITS:]}"
 
 
 def _columns(cells: tuple[object, ...]) -> str:

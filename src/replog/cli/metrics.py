@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
-from typing import Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.errors import Unavailable, UsageError
+from replog.cli.pages import fetched
 from replog.metrics.seen import seen
 from replog.metrics.text import prometheus_text
 
 __all__ = ["metrics"]
-
-_BYTES_MAX: Final = 64 << 20
 
 
 def metrics(context: Context) -> int:
@@ -35,18 +30,7 @@ def metrics(context: Context) -> int:
 
 def _of_broker(context: Context, url: str) -> int:
     """What a broker has counted, from its status page. Raises UsageError for what is no such URL, Unavailable if nobody answers."""
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is not the URL of a status page, such as http://127.0.0.1:8101")
-    where = url.rstrip("/") + "/metrics" + ("?format=json" if context.output.is_json else "")
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(where, timeout=context.timeout_s) as answer:
-            body: bytes = answer.read(_BYTES_MAX)
-    except urllib.error.HTTPError as refused:
-        with refused:
-            raise Unavailable(f"{where} answers {refused.code}: {refused.read(1_000).decode('utf-8', 'replace').strip()}") from None
-    except (OSError, ValueError) as problem:
-        raise Unavailable(f"{where} does not answer: {problem}") from problem
+    body, _ = fetched(url, context.timeout_s, as_json=context.output.is_json)
     if context.output.is_json:
         context.output.json(json.loads(body))
     else:

@@ -1,22 +1,13 @@
-"""`replog top`: what was committed between two looks, by topic and by the broker that leads."""
+"""What two looks at a cluster say of the time between them, by topic and by the broker that leads; and what is behind."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from replog.cli.context import Context
-from replog.cli.exits import OK
-from replog.cli.topics import described
-from replog.client.client import Client
-from replog.errors import Unavailable
+from replog.cli.pages import Counts, byte_rates
 
-__all__ = ["Seen", "rates", "top"]
-
-_CLEAR: Final = b"\x1b[H\x1b[J"
-_LINES_MIN: Final = 3
+__all__ = ["Look", "Seen", "rates"]
 
 
 class Seen(NamedTuple):
@@ -25,47 +16,90 @@ class Seen(NamedTuple):
     topic: str
     leader: int | None
     replicas: tuple[int, ...]
+    isr: tuple[int, ...]
     high_watermark: int | None
     """None where no leader answered."""
     end_offset: int | None
     time_s: float
     """On a monotonic clock."""
+    lags: Mapping[int, int]
+    """Follower -> how many records it lacks; those of which the leader has said nothing are left out."""
+
+    @property
+    def followers(self) -> Sequence[int]:
+        """Every replica but the leader."""
+        return [broker for broker in self.replicas if broker != self.leader]
 
 
 Look = dict[tuple[str, int], Seen]
 """By topic id and partition: a topic that was made again is another one."""
 
 
-def rates(before: Look, now: Look, brokers: Mapping[int, str]) -> dict[str, Any]:
-    """The JSON of the command: records per second, None where nothing can be said, by topic and by leading broker, busiest first.
+def rates(before: Look, now: Look, brokers: Mapping[int, str], counted: tuple[Counts, Counts] = ({}, {})) -> dict[str, Any]:
+    """The JSON of `replog top`: None where nothing can be said. Topics with under-replicated partitions come first, then the busiest.
 
-    `brokers` are those that are registered, and their states. What was appended and is not committed yet is `uncommitted`.
+    `brokers` are those that are registered, and their states; `counted` is what status pages told at both looks. Records are those that
+    were committed, bytes those that were appended; what was appended and is not committed yet is `uncommitted`. `lag_records` is the most
+    that a follower lacks, of a broker: that any of its copies does.
     """
     topics: dict[str, dict[str, Any]] = {}
-    leading = {broker: {"broker": broker, "state": state, **_nothing()} for broker, state in sorted(brokers.items())}
-    for place, seen in sorted(now.items(), key=lambda item: (item[1].topic, item[0][1])):
+    leading = {broker: {"broker": broker, "state": state, "replicas": 0, **_nothing()} for broker, state in sorted(brokers.items())}
+    bytes_of = byte_rates(*counted)
+    for place, seen in _by_name(now):
         of_topic = topics.setdefault(seen.topic, {"topic": seen.topic, **_nothing()})
         rate = _rate(before.get(place), seen)
         waiting = None if seen.high_watermark is None or seen.end_offset is None else seen.end_offset - seen.high_watermark
         for row in (of_topic, leading.get(-1 if seen.leader is None else seen.leader)):
             if row is not None:
                 row["partitions"] += 1
+                row["under_replicated"] += len(seen.isr) < len(seen.replicas)
                 row["records_per_s"] = _sum(row["records_per_s"], rate)
                 row["uncommitted"] = _sum(row["uncommitted"], waiting)
+        _lag(of_topic, max(seen.lags.values(), default=None if seen.followers else 0))
         for broker in seen.replicas:
             if broker in leading:
-                leading[broker]["replicas"] = leading[broker].get("replicas", 0) + 1
-    for row in leading.values():
+                leading[broker]["replicas"] += 1
+                _lag(leading[broker], 0 if broker == seen.leader else seen.lags.get(broker))
+        if seen.leader in bytes_of:
+            of_topic["bytes_per_s"] = of_topic["bytes_per_s"] or 0.0
+    for broker, row in leading.items():
         row["leads"] = row.pop("partitions")
-        row.setdefault("replicas", 0)
         if not row["leads"]:
             row["records_per_s"], row["uncommitted"] = 0.0, 0
-    busiest = sorted(topics.values(), key=lambda row: (-(row["records_per_s"] or 0), row["topic"]))
-    return {"topics": busiest, "brokers": sorted(leading.values(), key=lambda row: (-(row["records_per_s"] or 0), row["broker"]))}
+        if not row["replicas"]:
+            row["lag_records"] = 0
+        if broker in bytes_of:
+            row["bytes_per_s"] = sum(bytes_of[broker].values())
+    for name, row in topics.items():
+        known = [each[name] for each in bytes_of.values() if name in each]
+        row["bytes_per_s"] = sum(known) if known else row["bytes_per_s"]
+    busiest = sorted(topics.values(), key=lambda row: (not row["under_replicated"], -(row["records_per_s"] or 0), row["topic"]))
+    return {
+        "under_replicated": [_missing(place[1], seen) for place, seen in _by_name(now) if len(seen.isr) < len(seen.replicas)],
+        "topics": busiest,
+        "brokers": sorted(leading.values(), key=lambda row: (-(row["records_per_s"] or 0), row["broker"])),
+    }
+
+
+def _by_name(look: Look) -> list[tuple[tuple[str, int], Seen]]:
+    return sorted(look.items(), key=lambda item: (item[1].topic, item[0][1]))
 
 
 def _nothing() -> dict[str, Any]:
-    return {"partitions": 0, "records_per_s": None, "uncommitted": None}
+    return {
+        "partitions": 0, "under_replicated": 0, "records_per_s": None, "bytes_per_s": None, "uncommitted": None, "lag_records": None,
+    }  # fmt: skip
+
+
+def _missing(partition: int, seen: Seen) -> dict[str, Any]:
+    """An under-replicated partition: which replicas are not in sync."""
+    return {"topic": seen.topic, "partition": partition, "missing": [broker for broker in seen.replicas if broker not in seen.isr]}
+
+
+def _lag(row: dict[str, Any], lag: int | None) -> None:
+    """The most of what is known."""
+    if lag is not None:
+        row["lag_records"] = max(lag, row["lag_records"] or 0)
 
 
 def _sum(one: float | None, two: float | None) -> float | None:
@@ -79,61 +113,3 @@ def _rate(before: Seen | None, now: Seen) -> float | None:
         return None
     committed, passed_s = now.high_watermark - before.high_watermark, now.time_s - before.time_s
     return None if committed < 0 or passed_s <= 0 else committed / passed_s
-
-
-def top(context: Context) -> int:
-    """Look, wait, look again and tell, again and again; with --once the first time only."""
-    asked, rest = context.arguments, threading.Event()
-    patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
-    before: Look | None = None
-    with context.client() as client:
-        while True:
-            try:
-                now, brokers = _look(client, patience_s)
-            except Unavailable as nobody:
-                if asked.once:
-                    raise
-                context.output.note(f"replog: nobody answers: {nobody}")
-                now, brokers = {}, {}
-            if before is not None and brokers:
-                _show(context, {"interval_s": asked.interval, **rates(before, now, brokers)})
-                context.output.flush()
-                if asked.once:
-                    return OK
-            before = now
-            rest.wait(asked.interval)
-
-
-def _look(client: Client, timeout_s: float | None) -> tuple[Look, dict[int, str]]:
-    look: Look = {}
-    cluster = client.describe_cluster(timeout_s=timeout_s)
-    for topic in described(client, cluster.topics, timeout_s):
-        now_s = time.monotonic()
-        for p in topic.partitions:
-            look[topic.topic_id, p.partition] = Seen(topic.topic, p.leader, p.replicas, p.high_watermark, p.end_offset, now_s)
-    return look, {b.broker_id: b.state for b in cluster.brokers}
-
-
-def _show(context: Context, found: dict[str, Any]) -> None:
-    output = context.output
-    if output.is_json:
-        output.json(found)
-        return
-    room = None
-    if output.pretty and not context.arguments.once:
-        output.data(_CLEAR)
-        room = max(_LINES_MIN, output.height - len(found["brokers"]) - 14)  # what the frames of two tables take
-    topics, more = found["topics"][:room], len(found["topics"][room:]) if room is not None else 0
-    head = ("topic", "partitions", "records/s", "uncommitted")
-    if topics:
-        output.table(head, [(row["topic"], row["partitions"], _shown(row["records_per_s"]), row["uncommitted"]) for row in topics])
-        output.line(f"and {more} quieter topics\n" if more else "")
-    keys = ("broker", "state", "leads", "replicas")
-    rows = [(*(row[key] for key in keys), _shown(row["records_per_s"]), row["uncommitted"]) for row in found["brokers"]]
-    output.table((*keys, "records/s", "uncommitted"), rows)
-    if not output.pretty and not context.arguments.once:
-        output.line("")
-
-
-def _shown(rate: float | None) -> str | None:
-    return None if rate is None else f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"

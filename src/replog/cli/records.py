@@ -131,6 +131,8 @@ def read(context: Context) -> int:
     """Records to stdout: what is there, then it ends; or with --follow, for ever."""
     asked, output = context.arguments, context.output
     left = asked.count
+    if asked.raw and output.is_json:
+        raise UsageError("--raw prints bytes as they are, and --format json prints none: leave one of them out")
     with context.client() as client:
         if not asked.follow:
             found = client.read(asked.topic, partitions=asked.partition, start=asked.start, timeout_s=context.timeout_s)
@@ -168,7 +170,7 @@ def _write(context: Context, record: Record) -> None:
     if asked.keys:
         parts.append(record.key or b"")
     parts.append(record.value or b"")
-    output.data(b"\t".join(parts) + b"\n")
+    output.data(b"\t".join(parts) + (b"" if asked.raw else b"\n"))
 
 
 def plain_record(record: Record) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def repair(context: Context) -> int:
     output, wanted = context.output, context.arguments.yes
     directory, only = _place(context.arguments.folder)
     check_files(directory)
-    with locked(directory):
+    with locked(directory, changes=wanted is not None):
         copies = [copy for place in find(directory) for copy in place.copies if only in (None, copy.identity)]
         with shown_progress(output, lambda: sum(map(size_of, copies))) as read:
             plan = plan_of(FS, directory, only, read)

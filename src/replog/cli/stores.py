@@ -67,14 +67,17 @@ def list_nodes(context: Context) -> int:
         if path != ROOT and look.read([path]) == [None]:
             raise _unknown(look, path)
         found: list[Shown] = []
-        waiting = [path]
+        waiting = {path: look.children(path)}
         while waiting:
-            paths = [_below(above, name) for above in waiting for name in look.children(above)]
-            counts = {one: len(look.children(one)) for one in paths}
+            paths = [_below(above, name) for above, names in waiting.items() for name in names]
+            waiting = {}
             for at in range(0, len(paths), _READ_AT_ONCE):
                 some = paths[at : at + _READ_AT_ONCE]
-                found += [Shown(one, node, counts[one]) for one, node in zip(some, look.read(some), strict=True) if node is not None]
-            waiting = [one for one in paths if counts[one]] if asked.recursive else []
+                for one, names, node in zip(some, look.children_each(some), look.read(some), strict=True):
+                    if node is not None:
+                        found.append(Shown(one, node, len(names)))
+                    if names and asked.recursive:
+                        waiting[one] = names
         return sorted(found, key=lambda one: one.path)
 
     return _tell(context, path, _collected(context, collect))

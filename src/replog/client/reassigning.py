@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -13,7 +12,7 @@ from attrs import field, frozen
 from replog.client.arguments import check_count, check_list
 from replog.client.operations import AdminOp, Operation
 from replog.config import check_partition_number, check_topic_name
-from replog.errors import Code, ReplogError, UsageError, rejection
+from replog.errors import Code, UsageError, rejection
 from replog.model import Address
 
 __all__ = ["PlaceName", "Reassigning", "Reassignment", "ReplicaProgress"]
@@ -86,6 +85,10 @@ class Reassigning:
         """Run an operation to its end."""
         raise NotImplementedError
 
+    def _do_all(self, ops: Iterable[Operation]) -> None:
+        """Run operations side by side until all are done, each with its result or its error."""
+        raise NotImplementedError
+
     def _deadline(self, timeout_s: float | None) -> int:
         """When an operation that begins now is given up."""
         raise NotImplementedError
@@ -133,13 +136,16 @@ class Reassigning:
         for leader, place in places:
             if leader is not None:
                 by_leader.setdefault(leader, []).append(place)
+        ops = [
+            LeaderOp("followers", {"partitions": [list(place) for place in some[start : start + _SLICE]]}, deadline_ms, leader)
+            for leader, some in sorted(by_leader.items())
+            for start in range(0, len(some), _SLICE)
+        ]
+        self._do_all(ops)  # side by side: one that is away costs nobody else's answer, and ten that are away one wait
         known: dict[PlaceName, dict[str, Any]] = {}
-        for leader, some in sorted(by_leader.items()):
-            for start in range(0, len(some), _SLICE):
-                asked = [list(place) for place in some[start : start + _SLICE]]
-                with suppress(ReplogError):
-                    told = self._do(LeaderOp("followers", {"partitions": asked}, deadline_ms, leader))
-                    known |= {(one["topic_id"], one["partition"], one["creation"]): one for one in told["partitions"]}
+        for op in ops:
+            if op.error is None:
+                known |= {(one["topic_id"], one["partition"], one["creation"]): one for one in op.result["partitions"]}
         return known
 
 

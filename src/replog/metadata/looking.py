@@ -46,6 +46,9 @@ class Look(Protocol):
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted."""
 
+    def children_each(self, paths: Sequence[str]) -> list[list[str]]:
+        """The same of each of these, asked together; of one that may not be looked into none: `read` says why."""
+
     def read(self, paths: Sequence[str]) -> list[Found | None]:
         """What is at each path, None where nothing is. What cannot be read of one says so, and hides no other."""
 
@@ -85,6 +88,9 @@ class _FileLook:
 
     def children(self, path: str) -> list[str]:
         return sorted(name for (name,) in self._connection.execute("SELECT name FROM nodes WHERE parent = ?", (path,)))
+
+    def children_each(self, paths: Sequence[str]) -> list[list[str]]:
+        return [self.children(path) for path in paths]
 
     def read(self, paths: Sequence[str]) -> list[Found | None]:
         return [self._one(path) for path in paths]

@@ -44,6 +44,8 @@ class Meter:
         self.flushes = Histogram()
         self.commits = Histogram()
         self.elections = Histogram()
+        self.decisions: dict[str, Histogram] = {}
+        """Of each kind of event that the controller here has dealt with."""
         self.traffic: dict[str, Traffic] = {}
         """By topic."""
         self.reassignment_bytes = 0

@@ -107,6 +107,10 @@ METRICS: Final[tuple[Metric, ...]] = (
         "controller_queue_events", "events", "Events that wait for the active controller.",
         kafka="ControllerEventManager EventQueueSize",
     ),
+    _histogram(
+        "controller_event", "Events of the active controller by kind, from when they were asked for until they are decided and stored.",
+        "event", kafka="ControllerEventManager EventQueueTimeMs (there without deciding)",
+    ),
     _counter(
         "isr_shrinks", "changes", "Changes that took replicas out of an ISR; counted where the active controller is.",
         alert="rate > 0 while no broker is restarted", kafka="ReplicaManager IsrShrinksPerSec",

@@ -190,6 +190,8 @@ def _counted(meter: Meter) -> Iterator[Sample]:
         yield Sample("replog_client_throttle_seconds_total", (broker, request), ms / 1_000)
     for name, times in (("leader_election", meter.elections), ("log_flush", meter.flushes), ("store_commit", meter.commits)):
         yield Sample(f"replog_{name}_seconds", (broker,), _observed(times))
+    for kind, times in sorted(meter.decisions.items()):
+        yield Sample("replog_controller_event_seconds", (broker, kind), _observed(times))
     for kind, times in meter.requests.items():
         yield Sample("replog_request_seconds", (broker, kind), _observed(times))
 

@@ -24,6 +24,7 @@ from replog.config import BrokerConfig
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log.files import check_path, kill_in_child
 from replog.security.settings import VARIABLE
+from replog.transport.tcp.endpoint import SCHEME, parse_endpoint
 
 __all__ = ["BrokerProcess"]
 
@@ -38,8 +39,9 @@ class BrokerProcess:
     """A broker in a child process. Nothing is started before `start` (or `with`).
 
     `listen`, `advertise`, `store`, `rack` and `config` as for `Broker`; `security` and `quotas` are paths of files of settings; `data` None
-    keeps its logs in memory; the store is a URL that other processes can open as well. `endpoint` is where clients reach it, once it is
-    started. Leaving the `with` block stops it, controlled. After a fork of this process the child can neither use nor keep it.
+    keeps its logs in memory; the store is a URL that other processes can open as well. `http` ("host:port"; port 0 takes a free one) serves
+    its status page. `endpoint` is where clients reach it, and `status_url` where browsers do, once it is started.
+    Leaving the `with` block stops it, controlled. After a fork of this process the child can neither use nor keep it.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class BrokerProcess:
         security: str | os.PathLike[str] | None = None,
         quotas: str | os.PathLike[str] | None = None,
         insecure: bool = False,
+        http: str | None = None,
         python: str = sys.executable,
     ) -> None:
         """Check the arguments; UsageError names what is wrong."""
@@ -71,12 +74,16 @@ class BrokerProcess:
         for word, file in (("security", security), ("quotas", quotas)):
             self._command += [f"--{word}={check_path(file, word, 'name a file of settings')}"] if file is not None else []
         self._command += ["--insecure"] if insecure else []
+        self._has_page = http is not None
+        self._command += [f"--http={_place(http)}"] if http is not None else []
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._reader: threading.Thread | None = None
         self._forked = False
         self.endpoint = ""
         """Where clients reach it: "tcp://host:port". Another one after a restart, if it listens on port 0."""
+        self.status_url = ""
+        """Where its status page is: "http://host:port/", with `/health` and `/metrics` below; "" without `http`."""
         self.cluster_id = ""
         kill_in_child(self)
 
@@ -107,33 +114,34 @@ class BrokerProcess:
         self._reader = threading.Thread(target=self._keep_lines, args=(process.stderr.fileno(),), name=name, daemon=True)
         self._reader.start()
         try:
-            line = self._first_line(process, limit_s)
+            lines = self._first_lines(process, limit_s)
         except BaseException:
             self.kill()
             raise
-        if not line.startswith(f"{_READY} "):
+        if not lines or not lines[0].startswith(f"{_READY} "):
             status = self.wait()
             raise Unavailable(f"broker {self.broker_id} ended with status {status} before it was ready{self._told()}")
-        words = line.split()
+        words = lines[0].split()
         self.endpoint, self.cluster_id = words[words.index("at") + 1], words[-1]
+        self.status_url = lines[1].split()[-1] if self._has_page else ""
         return self
 
-    def _first_line(self, process: subprocess.Popen[bytes], limit_s: float | None) -> str:
-        """The first line on its stdout, "" if it ends without one. Raises TimedOut."""
+    def _first_lines(self, process: subprocess.Popen[bytes], limit_s: float | None) -> list[str]:
+        """The lines on its stdout that say where it is, one and one of its page; none if it ends without them. Raises TimedOut."""
         assert process.stdout is not None
         give_up = None if limit_s is None else time.monotonic() + limit_s
         data = b""
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            while not data.endswith(b"\n"):
+            while data.count(b"\n") < 1 + self._has_page:
                 left_s = None if give_up is None else give_up - time.monotonic()
                 if (left_s is not None and left_s <= 0) or not selector.select(left_s):
                     raise TimedOut(f"waited {limit_s:g} s for broker {self.broker_id} to be ready{self._told()}")
                 part = os.read(process.stdout.fileno(), 4096)
                 if not part:
-                    return ""
+                    return []
                 data += part
-        return data.decode("utf-8", "replace")
+        return data.decode("utf-8", "replace").splitlines()
 
     def _keep_lines(self, descriptor: int) -> None:
         """The end of what it logs, so that a failed start can tell it; read on, so that the pipe never fills up."""
@@ -250,7 +258,7 @@ class BrokerProcess:
     def _forget(self) -> None:
         if self._process is not None:
             self.wait()
-        self._process, self.endpoint, self.cluster_id = None, "", ""
+        self._process, self.endpoint, self.cluster_id, self.status_url = None, "", "", ""
 
     def die_in_child(self) -> None:
         """After a fork: the child lets go of the pipes, because the broker lives as long as anybody holds its stdin."""
@@ -258,3 +266,12 @@ class BrokerProcess:
         self._close_pipes()
         if self._process is not None:
             self._process.returncode = 0  # it is nobody's child here: nothing to wait for, and nothing to warn of
+
+
+def _place(http: object) -> str:
+    if not isinstance(http, str):
+        raise UsageError(f"http is {http!r}; name a host and a port, such as '127.0.0.1:0'")
+    try:
+        return parse_endpoint(SCHEME + http).place
+    except UsageError:
+        raise UsageError(f"http is {http!r:.120}; name a host and a port, such as '127.0.0.1:0'") from None

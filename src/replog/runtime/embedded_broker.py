@@ -12,6 +12,7 @@ from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError
 from replog.messages import Leave
+from replog.metrics.deciding import ControllerWatch
 from replog.metrics.meter import Meter
 from replog.metrics.watching import BrokerWatch, StoreWatch
 from replog.model import Address
@@ -76,9 +77,10 @@ class EmbeddedBroker:
         watch = None if meter is None else BrokerWatch(self.broker, meter)
         self._pump.seat(Seat(self.broker_id, self.broker, store, died, calls, watch))
         members: tuple[Actor, ...] = (self.membership, self.controller)
+        if meter is not None:
+            members = StoreWatch(self.membership, meter, counts_sessions=True), ControllerWatch(self.controller, meter)
         for address, actor in zip(self._addresses[1:], members, strict=True):
-            watched: Actor = actor if meter is None else StoreWatch(actor, meter, counts_sessions=actor is self.membership)
-            self._pump.seat(Seat(address, watched, store, died, calls))
+            self._pump.seat(Seat(address, actor, store, died, calls))
             # A session that has yet to be opened: an answer that there is none must not be heard after it is there.
             self._pump.post(address, SessionChanged("connected" if sessions is None else "lost"))
         if sessions is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from replog.errors import error_name
@@ -17,10 +18,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@\[\]-]{1,300}")
 _LONGEST: Final = 300
 
 
-def audit(principal: object, address: str, action: str, topics: str, code: int | None) -> None:
-    """`code`: 0 it was done, None: nobody knows."""
+def audit(principal: object, address: str, action: str, topics: str, more: Mapping[str, str], code: int | None) -> None:
+    """`more`: further fields of this action. `code`: 0 it was done, None: nobody knows."""
     outcome = "unknown" if code is None else "ok" if code == 0 else error_name(code)
-    fields: dict[str, Any] = {"principal": principal, "address": address, "action": action, "topic": topics, "outcome": outcome}
+    fields: dict[str, Any] = {"principal": principal, "address": address, "action": action, "topic": topics, **more, "outcome": outcome}
     _log.info(" ".join(f"{key}={_shown(str(value))}" for key, value in fields.items()))
 
 

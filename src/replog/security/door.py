@@ -18,6 +18,7 @@ from replog.errors import Code
 from replog.model import ACKS_NONE, Address, PartitionId
 from replog.security.audit import audit
 from replog.security.identity import Identity
+from replog.security.particulars import particulars_of
 from replog.security.roles import CREATE, DESCRIBE, READ, WRITE, Wish, meant, topics_of, wish
 from replog.security.settings import Security
 
@@ -41,8 +42,8 @@ class Door:
 
             self._authorizer = FileRules(self._authorizer)
         self._raised: set[type[BaseException]] = set()
-        self._pending: dict[tuple[Address, int], tuple[Identity, str, str, str]] = {}
-        """Changes that were passed on: who asked from where, the verb, the topics."""
+        self._pending: dict[tuple[Address, int], tuple[Identity, str, str, str, dict[str, str]]] = {}
+        """Changes that were passed on: who asked from where, the verb, the topics, and what else is told of it."""
         self._entries: dict[type[Any], Callable[[Identity, Any], tuple[Any, list[Any]]]] = {
             m.Produce: self._produce,
             m.Fetch: self._fetch,
@@ -108,7 +109,8 @@ class Door:
             topics = self._followed(topics)
         refusal = self._refusal(who, asked, needs, topics)
         if needs.changes:
-            entry = who, address, asked.verb, ",".join("*" if one is None else one for one in topics)
+            names = ",".join("*" if one is None else one for one in topics)
+            entry = who, address, asked.verb, names, particulars_of(asked.verb, asked.arguments)
             if refusal is not None:
                 audit(*entry, refusal.error)
             elif (peer, asked.request) in self._pending:

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from replog.errors import UsageError
 from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
+from replog.security.kept import KeptSecrets
 from replog.security.keys import check_keys
 from replog.security.private import SECRET_BYTES_MIN, check_secret, read_secret, read_settings
 
@@ -50,7 +51,16 @@ class Tls:
             raise UsageError("tls: a certificate and its key belong together, and only one of them is given")
 
 
-def _secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
+def _secrets(given: Any) -> Mapping[str, tuple[bytes, ...]]:
+    """Identity -> its secrets; those in files as they are there whenever one is needed."""
+    if isinstance(given, KeptSecrets):
+        return given
+    found = _read_secrets(given)
+    some = {name: tuple(map(_path, value if isinstance(value, list | tuple) else [value])) for name, value in given.items()}
+    return found if all(isinstance(one, bytes) for each in some.values() for one in each) else KeptSecrets(some, _read_secrets)
+
+
+def _read_secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
     """Identity -> its secrets. No message shows any of them."""
     if not isinstance(given, Mapping):
         raise UsageError("secret is a mapping of roles to secrets: {'broker': 'PATH', 'client': b'...'}")
@@ -106,7 +116,8 @@ class Security:
     """What a process asks of whoever it speaks with, and how it proves who it is itself. Raises UsageError for what cannot work.
 
     `tls`: a `Tls`, or a mapping of its keys. `secret`: role -> a secret of at least 32 bytes, the path of a file (0600) with one, or a list
-    of them: the first is what this process proves itself with, each is accepted. Roles are "broker", "admin" (whatever a client may, and
+    of them: the first is what this process proves itself with, each is accepted; of a file that has changed, whatever is in it when a
+    connection is made. Roles are "broker", "admin" (whatever a client may, and
     changes of the cluster) and "client"; "client/NAME" and "admin/NAME" have secrets of their own. `authorizer(principal, action,
     topic)` says what clients and admins may do with a topic; a path names a file of rules. Sources: DESIGN, section 9.
     """

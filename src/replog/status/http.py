@@ -17,8 +17,10 @@ from attrs import field, frozen
 
 from replog.transport.tcp.endpoint import Endpoint
 
-__all__ = ["Answer", "BadRequest", "Request", "check_host", "encode", "names_of", "read_request"]
+__all__ = ["TAKEN_AT", "Answer", "BadRequest", "Request", "check_host", "encode", "names_of", "read_request"]
 
+TAKEN_AT: Final = "Replog-Taken-At-Ms"
+"""A header: when numbers were taken, in milliseconds since 1970; an answer may be of a moment ago."""
 HEAD_BYTES_MAX: Final = 8 << 10
 _REASONS: Final = {
     200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout", 421: "Misdirected Request",

@@ -7,15 +7,18 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
+
+from attrs import evolve
 
 from replog.client.client import Client
 from replog.errors import ReplogError, UsageError
 from replog.log.files import kill_in_child
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.text import CONTENT_TYPE, prometheus_text
-from replog.status.http import Answer, BadRequest, Request, check_host, encode, names_of, read_request
+from replog.status.http import TAKEN_AT, Answer, BadRequest, Request, check_host, encode, names_of, read_request
 from replog.status.page import page
 from replog.status.source import PAGE_MAX, Query, Source
 from replog.transport.tcp.endpoint import Endpoint, addresses_of
@@ -33,7 +36,9 @@ _LINGER_S: Final = 1.0
 _LINGER_MAX: Final = 8
 """Reads, of at most a second each, for a peer to close."""
 _PAUSE_S: Final = 0.1
-"""Before accepting again where the process has no descriptors left."""
+"""Before accepting again where the process has no descriptors left, ..."""
+_WARN_S: Final = 60.0
+"""... which is logged so often."""
 
 
 class StatusServer:
@@ -107,11 +112,13 @@ class StatusServer:
     # ------------------------------------------------------------------------------------------------------ connections
 
     def _accept(self) -> None:
+        warn_at_s = 0.0
         while not self._closing.is_set():
             try:
                 connection, _ = self._listener.accept()
             except OSError as problem:
-                if not self._closing.wait(_PAUSE_S):
+                if not self._closing.wait(_PAUSE_S) and monotonic() >= warn_at_s:
+                    warn_at_s = monotonic() + _WARN_S
                     _log.warning("the status page accepts nobody for now: %s", problem)
                 continue
             thread = threading.Thread(target=self._serve, args=(connection,), name="replog status", daemon=True)
@@ -170,7 +177,8 @@ class StatusServer:
                     report = self._source.health()
                     return _json(200 if report["healthy"] else 503, report)
                 case "/metrics" if request.query.get("format") == "json":
-                    return _json(200, self._source.metrics().to_dict())
+                    taken = self._source.metrics()
+                    return evolve(_json(200, taken.to_dict()), headers={TAKEN_AT: str(taken.time_ms)})
                 case "/metrics":
                     return Answer(200, prometheus_text(self._source.metrics()).encode(), CONTENT_TYPE)
                 case "/status.json":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,21 @@ def test_a_life(tmp_path: Path) -> None:
         broker.kill()
     with broker, replog.connect(broker.endpoint) as client:
         assert [record.text() for record in client.read("t")] == ["x"]
+
+
+def test_its_status_page(tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store.db"
+    with replog.BrokerProcess(1, data=None, store=store, http="127.0.0.1:0") as broker, replog.connect(broker.endpoint) as client:
+        assert client.describe_cluster().cluster_id == broker.cluster_id
+        assert broker.status_url.startswith("http://127.0.0.1:")
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{broker.status_url}metrics?format=json", timeout=60) as answer:
+            (leads,) = json.load(answer)["replog_active_controller"]
+        assert leads == {"labels": {"broker": "1"}, "value": 1}
+    broker = replog.BrokerProcess(1, data=None, store=store, http="192.0.2.1:0")
+    with pytest.raises(Unavailable, match=r"ended with status 2 before it was ready; it said:\n.*can be reached from other machines"):
+        broker.start()
+    assert broker.status_url == ""
 
 
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:

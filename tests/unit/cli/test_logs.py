@@ -221,10 +221,34 @@ def test_dump_shows_batches_and_records(data: Path) -> None:
     ran = look("dump", data, "--topic", "orders", "--records")
     assert ran.status == 0
     assert ran.lines[0].startswith("orders-0: offsets 0 to 20, ")
-    assert ran.lines[1].split()[:3] == ["file", "position", "offsets"]
-    assert ran.lines[2].split()[:5] == ["0" * 20, "0", "0-1", "2", "0"]
-    assert ran.lines[4].endswith("'k'  'two 0'")
-    assert len(ran.lines) == 2 + 10 + 20
+    assert ran.lines[1].split()[:3] == ["position", "offsets", "epoch"]
+    assert ran.lines[2] == f"{'0' * 20}:"
+    assert ran.lines[3].split()[:3] == ["0", "0-1", "0"]
+    assert ran.lines[5].endswith("'k'  'two 0'")
+    files = [line for line in ran.lines if line.endswith(":")]
+    assert files == sorted(f"{file.name.removesuffix('.log')}:" for file in log_folder(data).glob("*.log"))
+    assert len(ran.lines) == 2 + len(files) + 10 + 20
+
+
+def test_dump_fits_on_a_line_of_100_columns(tmp_path: Path) -> None:
+    """A producer's id has 63 bits, of which the end is shown."""
+    with replog.Cluster(tmp_path / "data", brokers=1) as cluster, cluster.producer() as producer:
+        cluster.create_topic("orders")
+        for _ in range(3):
+            for _ in range(1_000):
+                producer.send("orders", "x" * 200, partition=0)
+            producer.flush()
+    folder = tmp_path / "data" / "broker-1"
+    (batch, *_) = look("dump", folder, "--format", "json").json_lines
+    assert batch["producer_id"] > 10**9
+    head, _, *lines = look("dump", folder).lines[1:]
+    cells = lines[0].split()
+    assert cells[0] == "0"
+    assert cells[1] == f"0-{batch['last_offset']}"
+    assert cells[5] == f"..{str(batch['producer_id'])[-5:]}/{batch['producer_epoch']}"
+    assert cells[6:] == [str(batch["base_sequence"]), batch["codec"], str(batch["bytes"])]
+    assert len(lines) >= 3
+    assert max(map(len, (head, *lines))) <= 100
 
 
 def test_dump_as_json(data: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.cli.conftest import Run, run_with
 
 import replog
-from replog.cli import main
+from replog.cli import busy, main
+from replog.cli.pages import Counted, Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.errors import TimedOut
+from replog.status import source
 
 UP = {1: "serving", 2: "serving", 3: "fenced"}
 
@@ -19,18 +22,69 @@ UP = {1: "serving", 2: "serving", 3: "fenced"}
 def look(time_s: float, *marks: int | None, leader: int | None = 1, topic: str = "t", topic_id: str = "id") -> Look:
     """One topic on brokers 1 and 2, of which everything but two records is committed."""
     return {
-        (topic_id, n): Seen(topic, leader, (1, 2), mark, None if mark is None else mark + 2, time_s) for n, mark in enumerate(marks)
+        (topic_id, n): Seen(topic, leader, (1, 2), (1, 2), mark, None if mark is None else mark + 2, time_s, {2: 5 + n})
+        for n, mark in enumerate(marks)
     }
 
 
 def test_rates_of_topics_and_brokers() -> None:
     found = rates(look(10, 0, 100), look(14, 40, 200), UP)
-    assert found["topics"] == [{"topic": "t", "partitions": 2, "records_per_s": 35.0, "uncommitted": 4}]
+    assert found["under_replicated"] == []
+    same = {"under_replicated": 0, "bytes_per_s": None}
+    assert found["topics"] == [{"topic": "t", "partitions": 2, "records_per_s": 35.0, "uncommitted": 4, "lag_records": 6, **same}]
     assert found["brokers"] == [
-        {"broker": 1, "state": "serving", "leads": 2, "replicas": 2, "records_per_s": 35.0, "uncommitted": 4},
-        {"broker": 2, "state": "serving", "leads": 0, "replicas": 2, "records_per_s": 0.0, "uncommitted": 0},
-        {"broker": 3, "state": "fenced", "leads": 0, "replicas": 0, "records_per_s": 0.0, "uncommitted": 0},
+        {"broker": 1, "state": "serving", "leads": 2, "replicas": 2, "records_per_s": 35.0, "uncommitted": 4, "lag_records": 0, **same},
+        {"broker": 2, "state": "serving", "leads": 0, "replicas": 2, "records_per_s": 0.0, "uncommitted": 0, "lag_records": 6, **same},
+        {"broker": 3, "state": "fenced", "leads": 0, "replicas": 0, "records_per_s": 0.0, "uncommitted": 0, "lag_records": 0, **same},
     ]
+
+
+def test_of_whom_nobody_says_how_far_it_is_nothing_is_said() -> None:
+    told = {place: seen._replace(lags={}) for place, seen in look(1, 5).items()}
+    found = rates({}, told, UP)
+    assert found["topics"][0]["lag_records"] is None
+    assert {row["broker"]: row["lag_records"] for row in found["brokers"]} == {1: 0, 2: None, 3: 0}
+    alone = {place: seen._replace(replicas=(1,), isr=(1,), lags={}) for place, seen in look(1, 5).items()}
+    assert rates({}, alone, UP)["topics"][0]["lag_records"] == 0
+
+
+def test_what_is_under_replicated_comes_first_and_is_named() -> None:
+    busy = look(1, 900, topic="a", topic_id="1")
+    quiet = {place: seen._replace(isr=(2,)) for place, seen in look(1, 0, 0, topic="z", topic_id="2").items()}
+    quiet["2", 0] = quiet["2", 0]._replace(isr=(1, 2))
+    found = rates(look(0, 0, topic="a", topic_id="1"), busy | quiet, UP)
+    assert [(row["topic"], row["under_replicated"]) for row in found["topics"]] == [("z", 1), ("a", 0)]
+    assert found["under_replicated"] == [{"topic": "z", "partition": 1, "missing": [1]}]
+    assert {row["broker"]: row["under_replicated"] for row in found["brokers"]} == {1: 1, 2: 0, 3: 0}
+
+
+def pages(time_s: float, **bytes_in: float) -> dict[int, Counted]:
+    """What brokers 1 and 2 have counted; 1 by topic, 2 nothing."""
+    return {1: Counted(time_s, bytes_in), 2: Counted(time_s, {})}
+
+
+def test_bytes_are_those_that_the_pages_have_counted() -> None:
+    before, now = look(0, 0) | look(0, 0, topic="u", topic_id="u"), look(1, 0) | look(1, 0, topic="u", topic_id="u")
+    found = rates(before, now, UP, (pages(10, t=100), pages(12, t=700, w=50)))
+    assert {row["topic"]: row["bytes_per_s"] for row in found["topics"]} == {"t": 300.0, "u": 0.0}
+    assert {row["broker"]: row["bytes_per_s"] for row in found["brokers"]} == {1: 325.0, 2: 0.0, 3: None}
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({}, pages(12, t=700)),
+        (pages(10, t=700), {}),
+        (pages(10, t=700), pages(12, t=699)),
+        (pages(10, t=700), pages(12)),
+        (pages(12, t=100), pages(12, t=700)),
+    ],
+)
+def test_where_nothing_can_be_said_of_bytes(before: Counts, now: Counts) -> None:
+    """Not seen before, not seen now, started anew (twice), and no time."""
+    found = rates(look(0, 0), look(1, 0), UP, (before, now))
+    assert found["topics"][0]["bytes_per_s"] is None
+    assert found["brokers"][0]["bytes_per_s"] is None
 
 
 def test_the_busiest_come_first() -> None:
@@ -75,8 +129,88 @@ def test_once(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch
     assert plain["topics"][0]["records_per_s"] > 0
     assert {row["broker"]: row["records_per_s"] > 0 for row in plain["brokers"]} == {1: False, 2: True, 3: False}
     table = run("top", "--once", "--interval", "0.1")
-    assert table.lines[1].split() == ["orders", "2", "0.0", "0"]
+    assert table.lines[1].split() == ["orders", "2", "0", "0.0", "0", "0"]
     assert max(map(len, table.lines)) < 80
+
+
+def test_a_broker_that_is_away_is_seen_first(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("busy", assignment={0: [1, 2]})
+    cluster.create_topic("orders", assignment={n: [1, 3] for n in range(7)}, min_isr=1)
+    cluster.append("orders", 0, ["before"])
+    cluster.kill_broker(3)
+    cluster.append("orders", 0, ["after"] * 9)
+    plain = run("top", "--once", "--interval", "0.1", "--format", "json").json
+    assert [(one["topic"], one["missing"]) for one in plain["under_replicated"]] == [("orders", [3])] * 7
+    assert [row["topic"] for row in plain["topics"]] == ["orders", "busy"]
+    assert plain["topics"][0]["lag_records"] == 9
+    first, _, row = run("top", "--once", "--interval", "0.1").lines[:3]
+    assert first == f"7 under-replicated: {', '.join(f'orders-{n} lacks 3' for n in range(5))}, ..."
+    assert row.split() == ["orders", "7", "7", "0.0", "0", "9"]
+
+
+def test_bytes_are_shown_of_pages(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("orders", assignment={0: [1, 2], 1: [2, 1]})
+
+    class Rest:
+        """Something is appended meanwhile."""
+
+        def wait(self, _timeout: float | None = None) -> bool:
+            cluster.append("orders", 1, ["x" * 1_000])
+            return False
+
+    monkeypatch.setattr(source, "FRESH_S", 0.0)
+    with cluster.serve_status() as page:
+        with monkeypatch.context() as patched:
+            patched.setattr(busy, "threading", SimpleNamespace(Event=Rest))
+            plain = run("top", page.url, "--once", "--interval", "0.1", "--format", "json").json
+        table = run("top", page.url, "--once", "--interval", "0.1")
+        monkeypatch.setattr(source, "FRESH_S", 3_600.0)
+        stale = run("top", page.url, "--once", "--interval", "0.1", "--format", "json").json
+    assert plain["topics"][0]["bytes_per_s"] > 0
+    assert {row["broker"]: row["bytes_per_s"] > 0 for row in plain["brokers"]} == {1: False, 2: True, 3: False}
+    assert table.lines[0].split() == ["topic", "partitions", "under-repl.", "records/s", "bytes/s", "uncommitted", "lag"]
+    assert table.lines[1].split() == ["orders", "2", "0", "0.0", "0.0", "0", "0"]
+    assert max(map(len, table.lines)) < 80
+    assert stale["topics"][0]["bytes_per_s"] is None  # the same numbers twice say nothing
+
+
+def test_a_page_that_does_not_answer(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t")
+    with cluster.serve_status() as page:
+        gone = page.url
+    once = run("top", gone, "--once", "--interval", "0.1")
+    assert (once.status, once.stdout) == (4, "")
+    assert f"{gone}metrics?format=json does not answer" in once.stderr
+    assert run("top", "127.0.0.1:8101", "--once").status == 2
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"replog_leaders": 7}', b'{"replog_bytes_in_total": [{"labels": {"broker": "x"}}]}'])
+def test_a_page_that_is_none_of_a_broker(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    monkeypatch.setattr("replog.cli.pages.fetched", lambda *_, **__: (body, "7"))
+    ran = run("top", "http://127.0.0.1:1", "--once", "--interval", "0.1")
+    assert (ran.status, ran.stdout) == (4, "")
+    assert "http://127.0.0.1:1 is not the status page of a broker" in ran.stderr
+    monkeypatch.setattr("replog.cli.pages.fetched", lambda *_, **__: (b"{}", ""))
+    assert run("top", "http://127.0.0.1:1", "--once", "--interval", "0.1").status == 4, "it does not say when that was"
+
+
+def test_while_it_goes_on_a_page_that_does_not_answer_is_told_of(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("t")
+    with cluster.serve_status() as page:
+        url = page.url
+    looks = [None, None, KeyboardInterrupt()]
+    describe = cluster.describe_cluster
+
+    def scripted(*, timeout_s: float | None) -> object:
+        if (now := looks.pop(0)) is not None:
+            raise now
+        return describe(timeout_s=timeout_s)
+
+    monkeypatch.setattr(cluster, "describe_cluster", scripted)
+    stdout, stderr = io.BytesIO(), io.StringIO()
+    assert main(["top", url, "--interval", "0.1", "--format", "json"], client=cluster, stdout=stdout, stderr=stderr) == 130
+    assert stderr.getvalue().count("does not answer") == 2
+    assert json.loads(stdout.getvalue())["topics"][0]["bytes_per_s"] is None
 
 
 def test_without_topics_the_brokers_are_told(run: Run) -> None:

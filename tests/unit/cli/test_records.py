@@ -130,6 +130,29 @@ def test_read_shows_what_is_asked_for(run: Run, topic: str, cluster: replog.Clus
     assert run("read", topic, "-p", "0", "--start", "2").stdout == "three\n"
 
 
+def read_bytes(cluster: replog.Cluster, *words: str) -> bytes:
+    """What `read` writes, which need not be text."""
+    stdout, stderr = io.BytesIO(), io.StringIO()
+    assert main(["read", *words], client=cluster, stdin=io.BytesIO(), stdout=stdout, stderr=stderr) == 0, stderr.getvalue()
+    return stdout.getvalue()
+
+
+def test_raw_values_are_the_bytes_that_were_written(run: Run, topic: str, cluster: replog.Cluster) -> None:
+    every_byte = bytes(range(256))
+    cluster.append(topic, 0, [replog.Record(every_byte, key=b"k"), replog.Record(None), b"", b"end\n"])
+    assert read_bytes(cluster, topic, "--raw") == every_byte + b"end\n"
+    assert read_bytes(cluster, topic, "--raw", "--count", "1") == every_byte
+    assert read_bytes(cluster, topic, "--raw", "-K", "--offsets", "--start", "3", "-p", "0") == b"0\t3\t\tend\n"
+    assert read_bytes(cluster, topic, "--raw", "-K", "--offsets", "-c", "1") == b"0\t0\tk\t" + every_byte
+    assert read_bytes(cluster, topic, "--raw", "--follow", "-c", "4", "-p", "0") == every_byte + b"end\n"
+
+
+def test_raw_values_are_no_json(run: Run, topic: str) -> None:
+    ran = run("read", topic, "--raw", "--format", "json")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "--raw prints bytes as they are, and --format json prints none" in ran.stderr
+
+
 def test_read_from_a_time(run: Run, topic: str, cluster: replog.Cluster) -> None:
     at = datetime(2026, 1, 31, 12, tzinfo=UTC)
     times = [int(at.timestamp() * 1_000) + n for n in (-1, 0, 1)]

@@ -14,6 +14,8 @@ from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 
 import replog
 from replog.cli import main, progress
+from replog.cli import repair as repair_module
+from replog.errors import UsageError
 from replog.log.directory import FileLogDirectory
 
 
@@ -175,6 +177,36 @@ def test_a_running_broker_is_refused_through_links_too(data: Path, tmp_path: Pat
     for path in (data, tmp_path / "link", tmp_path / "log", middle_of(data).parent, f"{data}/", f"{data}/logs/.."):
         refused("is in use: stop its broker first", path, folder=data)
         refused("is in use: stop its broker first", path, "--yes", "0123456789ab", folder=data)
+
+
+def test_a_directory_that_never_had_a_lock(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "lock").unlink()
+    before = contents(data.parent)
+    plan = plan_in(repair(data))
+    assert contents(data.parent) == before
+    assert not (data / "lock").exists(), "a look makes no file"
+    begun: list[str] = []
+
+    def start_a_broker(*_: object) -> None:
+        with pytest.raises(UsageError, match="is in use"):
+            FileLogDirectory(data)
+        begun.append("refused")
+
+    whole = repair_module.carry_out
+    monkeypatch.setattr(repair_module, "carry_out", lambda *arguments: (start_a_broker(), whole(*arguments)))
+    assert repair(data, "--yes", plan).status == 0
+    assert begun == ["refused"]
+    assert ((data / "lock").read_bytes(), (data / "lock").stat().st_mode & 0o777) == (b"", 0o600)
+    FileLogDirectory(data).close(clean=True)
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_running_broker_whose_lock_was_removed_is_refused(data: Path, running: FileLogDirectory, is_made_anew: bool) -> None:
+    (data / "lock").unlink()
+    if is_made_anew:
+        (data / "lock").touch()
+    for words in ((data,), (data, "--yes", "0123456789ab")):
+        refused(f"{data} is in use by process {os.getpid()}, although its lock file was removed", *words, folder=data)
 
 
 def test_a_copy_of_a_running_broker_is_refused(data: Path, tmp_path: Path, running: FileLogDirectory) -> None:

@@ -20,6 +20,9 @@ from replog.errors import UsageError
         ({"data": ""}, "data is ''"),
         ({"config": {"sesion_ms": 1}}, "did you mean 'session_ms'"),
         ({"config": {"session_ms": 1}}, "session_ms is 1"),
+        ({"http": 8101}, "http is 8101; name a host and a port"),
+        ({"http": "8101"}, "http is '8101'; name a host and a port"),
+        ({"http": "http://127.0.0.1:1"}, "http is 'http://127.0.0.1:1'"),
     ],
 )
 def test_refused(arguments: dict[str, Any], says: str) -> None:
@@ -39,6 +42,14 @@ def test_nothing_happens_before_start(tmp_path: Any) -> None:
             call()
     assert "--rack=-a" in broker._command
     assert "--config=session_ms=1000" in broker._command
+
+
+def test_a_status_page_is_served_where_it_is_asked_for() -> None:
+    def words(**arguments: Any) -> list[str]:
+        return replog.BrokerProcess(1, data=None, store="file:///tmp/store.db", **arguments)._command
+
+    assert "--http=[::1]:0" in words(http="[::1]:0")
+    assert not any(word.startswith("--http") for word in words())
 
 
 def test_in_memory() -> None:

@@ -283,8 +283,49 @@ def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureF
         f"{start}delete_topic topic=t outcome=ok",
         f"{start}delete_topic topic=t outcome=UnknownTopicOrPartition",
         "principal=client/c address=127.0.0.1:1 action=delete_topic topic=t outcome=ClusterAuthorizationFailed",
-        f'{start}reassign topic="t,u" outcome=unknown',
+        f'{start}reassign topic="t,u" count=2 partitions="t-0>1,u-0>1" outcome=unknown',
     ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "says"),
+    [
+        ("drain", {"broker": 3, "broker_epoch": 17}, 'topic="*" broker=3'),
+        ("reassign", {"partitions": [["t", 0, [1, 2]], ["t", 1, None]]}, 'topic=t count=2 partitions="t-0>1/2,t-1>cancelled"'),
+        ("elect", {"partitions": [["t", 4]], "unclean": False}, "topic=t count=1 partitions=t-4"),
+        ("elect", {"partitions": None, "unclean": True}, 'topic="*" partitions="*" unclean=true'),
+        ("add_partitions", {"name": "t", "total": 6}, "topic=t total=6"),
+        ("remove_partitions", {"name": "t", "partitions": [4, 5]}, 'topic=t count=2 partitions="4,5"'),
+        ("alter_topic", {"name": "t", "config": {}}, "topic=t"),
+        ("drain", {}, 'topic="*" broker="?"'),
+        ("drain", {"broker": [1]}, 'topic="*" broker="?"'),
+        ("reassign", {"partitions": 7}, 'topic="*" partitions="?"'),
+        ("reassign", {"partitions": [7, [], ["t"], ["t", "0", "1"], [b"t", 0, [1]]]}, 'count=5 partitions="?>?,?>?,?>?,t-?>?,?>1"'),
+        ("reassign", {"partitions": [["t", 0, ["1", 2, True]]]}, 'topic=t count=1 partitions="t-0>?/2/?"'),
+        ("elect", {"partitions": [["t", {}]], "unclean": "no"}, 'topic=t count=1 partitions="t-?"'),
+    ],
+)
+def test_a_line_says_which_brokers_and_partitions(
+    caplog: pytest.LogCaptureFixture, verb: str, arguments: dict[str, Any], says: str
+) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, verb, arguments), ADMIN)
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0))
+    (line,) = audited(caplog)
+    assert f"{says} outcome=ok" in line
+
+
+def test_what_a_line_says_of_many_partitions_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, "reassign", {"partitions": [["t", number, [1, 2]] for number in range(100_000)]}), ADMIN)
+    ((*_, more),) = one._pending.values()
+    assert len(more["partitions"]) < 2_000
+    one.ended(PEER)
+    (line,) = audited(caplog)
+    assert ' count=100000 partitions="t-0>1/2,t-1>1/2,' in line
+    assert '..." outcome=' in line
 
 
 def test_nobody_writes_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -322,7 +363,7 @@ def test_what_waits_when_it_closes_is_written_down(caplog: pytest.LogCaptureFixt
     one.close()
     one.close()
     (line,) = audited(caplog)
-    assert line.endswith('action=drain topic="*" outcome=unknown')
+    assert line.endswith('action=drain topic="*" broker=1 outcome=unknown')
 
 
 def test_what_waits_for_its_outcome_is_bounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,6 +19,7 @@ from replog.codec import MESSAGE_TYPES
 from replog.config import TopicConfig
 from replog.errors import Code
 from replog.model import PartitionId
+from replog.security.kept import KeptSecrets
 from replog.security.proof import dialer_proof, fresh_nonce, is_listener_proof, transcript
 from replog.security.settings import Security
 from replog.testing.clock import ManualClock
@@ -91,6 +93,26 @@ def test_a_secret_is_changed_in_steps(party: Make, accepted: list[bytes], own: l
     broker, client = party(3, security=Security(secret={"client": accepted})), party(security=Security(secret={"client": own}))
     client.say(broker.endpoint, question(1))
     settle([broker, client], lambda: len(broker.messages) == 1)
+
+
+def test_a_secret_is_changed_without_a_restart_and_connections_stay(party: Make, tmp_path: Path) -> None:
+    path = tmp_path / "client.secret"
+    path.touch(0o600)
+    path.write_bytes(CLIENT_SECRET)
+    security = Security(secret={"broker": BROKER_SECRET, "client": path})
+    broker, before = party(3, security=security), party(security=of_client())
+    before.say(broker.endpoint, question(1))
+    settle([broker, before], lambda: len(broker.messages) == 1)
+    path.write_bytes(OTHER_SECRET + b" and longer")
+    assert isinstance(security.secret, KeptSecrets)
+    security.secret._look_s = 0.0  # a second later
+    late, after = party(security=of_client()), party(security=of_client(OTHER_SECRET + b" and longer"))
+    after.say(broker.endpoint, question(2))
+    settle([broker, after], lambda: len(broker.messages) == 2)
+    late.say(broker.endpoint, question(3))
+    settle([broker, late], lambda: bool(broker.told("authentication_failed")))
+    before.say(broker.endpoint, question(4))
+    settle([broker, before], lambda: len(broker.messages) == 3)
 
 
 def test_somebody_has_a_secret_of_its_own(party: Make) -> None:
@@ -261,7 +283,7 @@ def test_a_wish_is_answered_before_an_actor_sees_it(party: Make, caplog: pytest.
     broker.transport.close()
     lines = [record.getMessage().partition("action=")[2] for record in caplog.records]
     outcomes = ("ClusterAuthorizationFailed", "ok", "unknown")
-    assert lines == [*(f"delete_topic topic=t outcome={outcome}" for outcome in outcomes), 'drain topic="*" outcome=unknown']
+    assert lines == [*(f"delete_topic topic=t outcome={outcome}" for outcome in outcomes), 'drain topic="*" broker=3 outcome=unknown']
 
 
 def test_a_number_that_waits_for_its_answer_is_not_given_again(party: Make, caplog: pytest.LogCaptureFixture) -> None:

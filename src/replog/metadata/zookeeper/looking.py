@@ -50,6 +50,15 @@ class _Look:
     def children(self, path: str) -> list[str]:
         return list(self._nodes.list(path))
 
+    def children_each(self, paths: Sequence[str]) -> list[list[str]]:
+        try:
+            return [list(names) for names in self._nodes.list_each(paths)]
+        except UsageError:  # the access list of one of them
+            if len(paths) == 1:
+                return [[]]
+            half = len(paths) // 2
+            return [names for some in (paths[:half], paths[half:]) for names in self.children_each(some)]
+
     def read(self, paths: Sequence[str]) -> list[Found | None]:
         try:
             return self._read(paths)

@@ -71,10 +71,15 @@ class Nodes:
 
     def list(self, path: str) -> Names:
         """Names of the children, sorted, without ZooKeeper's own."""
-        at = self._at(path)
-        (answer,) = self._read([lambda client: client.get_children_async(at)])
-        names: Names = [] if isinstance(_found(answer), NoNodeError) else answer
-        return sorted(name for name in names if at != ROOT or name != OWN[1:])
+        (names,) = self.list_each([path])
+        return names
+
+    def list_each(self, paths: Sequence[str]) -> Sequence[Names]:
+        """The same of each of these, so many on their way at once as for any read."""
+        places = [self._at(path) for path in paths]
+        answers = self._read([partial(_get_children, at) for at in places])
+        known = ([] if isinstance(_found(answer), NoNodeError) else answer for answer in answers)
+        return [sorted(name for name in names if at != ROOT or name != OWN[1:]) for at, names in zip(places, known, strict=True)]
 
     def arm(self, session: str, path: str, changed: Callable[[str], None]) -> None:
         """A watch is two at ZooKeeper, on the node and on its children; whichever fires first counts."""
@@ -191,6 +196,10 @@ def _request(step: Step, path: str, acl: Any) -> Any:
 
 def _get(path: str, client: Any) -> Any:
     return client.get_async(path)
+
+
+def _get_children(path: str, client: Any) -> Any:
+    return client.get_children_async(path)
 
 
 def _found(answer: Any) -> Any:

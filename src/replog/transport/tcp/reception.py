@@ -20,7 +20,6 @@ from replog.security.proof import NONCE_BYTES, dialer_proof, fresh_nonce, is_dia
 from replog.transport.tcp.connection import Connection
 from replog.transport.tcp.connections import Unwelcome
 from replog.transport.tcp.handshake import check_answer, greeting, judge
-from replog.transport.tcp.telling import Seldom
 
 if TYPE_CHECKING:
     from replog.security.door import Door
@@ -62,12 +61,9 @@ class Verdict:
 class Reception:
     """Of one transport. Decides; what it decides is carried out by the transport."""
 
-    def __init__(
-        self, role: str, security: Security | None, *, now_ms: Callable[[], int], on_event: Callable[[str, dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, role: str, security: Security | None, *, on_event: Callable[[str, dict[str, Any]], None]) -> None:
         self._role = role
         self._security = security
-        self._now_ms = now_ms
         self._on_event = on_event
         self._files: Any = None
         if security is not None and security.tls is not None:
@@ -76,7 +72,6 @@ class Reception:
             self._files = TlsFiles(security)
             self._files.loaded(listens=False)  # what is wrong with them is said now
         self._unproven: Counter[str] = Counter()
-        self._seldom = Seldom()
 
     def tls_of(self, connection: Connection) -> Any:
         """What a connection that has just been made is to be secured with; None: it is not."""
@@ -135,10 +130,8 @@ class Reception:
         return True
 
     def failed(self, connection: Connection, reason: str) -> None:
-        """Tell that somebody has not proven who it is: of one address once a minute."""
-        more = self._seldom.tell(connection.host, self._now_ms())
-        if more is not None:
-            self._on_event("authentication_failed", {"from": connection.name, "reason": reason, "more": more})
+        """Tell that somebody has not proven who it is."""
+        self._on_event("authentication_failed", {"from": connection.name, "reason": reason})
 
     def ended(self, connection: Connection) -> None:
         """It is closed: if it waited to be refused, another one may."""

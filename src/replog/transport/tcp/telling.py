@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["Seldom", "quiet", "unheeded"]
+__all__ = ["SUBJECTS_MAX", "TELL_MS", "Seldom", "Strangers", "quiet", "unheeded"]
 
-_EVERY_MS: Final = 60_000
-_SUBJECTS_MAX: Final = 1_000
+TELL_MS: Final = 60_000
+"""Of one subject it is told so often."""
+SUBJECTS_MAX: Final = 1_000
+"""Subjects that are remembered; the one that was told of longest ago is forgotten first."""
+_TURNED_AWAY: Final = {"authentication_failed": "from", "peer_refused": "from", "connection_refused": "from", "peer_disconnected": "at"}
+"""The events that a stranger can bring about, and which field says where it is. Whoever has a `peer` is no stranger."""
 
 
 class Seldom:
@@ -18,15 +23,34 @@ class Seldom:
 
     def tell(self, subject: str, now_ms: int) -> int | None:
         """How often it was kept back since it was told last, if it is to be told now; None: it is kept back."""
-        last, more = self._told.get(subject, (now_ms - _EVERY_MS, 0))
-        if now_ms - last < _EVERY_MS:
+        last, more = self._told.get(subject, (now_ms - TELL_MS, 0))
+        if now_ms - last < TELL_MS:
             self._told[subject] = last, more + 1
             return None
         self._told.pop(subject, None)
         self._told[subject] = now_ms, 0
-        if len(self._told) > _SUBJECTS_MAX:
+        if len(self._told) > SUBJECTS_MAX:
             del self._told[next(iter(self._told))]
         return more
+
+
+class Strangers:
+    """Hands events on to `on_event`. Those of strangers once a minute for each address, with `more`: how many came since the last one."""
+
+    def __init__(self, on_event: Callable[[str, dict[str, Any]], None], *, now_ms: Callable[[], int]) -> None:
+        self._on_event = on_event
+        self._now_ms = now_ms
+        self._seldom = Seldom()
+
+    def __call__(self, name: str, fields: dict[str, Any]) -> None:
+        """An event of a transport."""
+        where = _TURNED_AWAY.get(name)
+        if where is None or fields.get("peer") is not None:
+            self._on_event(name, fields)
+            return
+        more = self._seldom.tell(f"{name} {fields[where].rpartition(':')[0]}", self._now_ms())
+        if more is not None:
+            self._on_event(name, {**fields, "more": more})
 
 
 def quiet(name: str, fields: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
 from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
-from replog.transport.tcp.telling import quiet, unheeded
+from replog.transport.tcp.telling import Strangers, quiet, unheeded
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
 
@@ -91,7 +91,8 @@ class TcpTransport(Transport):
         if role not in (BROKER, CLIENT) or (role == CLIENT) != (broker_id < 0):
             raise UsageError(f"role {role!r} with broker id {broker_id}; a broker has an id of at least 0, a client has -1")
         door = door_of(security, topic_of) if role == BROKER else None
-        reception = Reception(role, security, now_ms=now_ms, on_event=on_event)
+        on_event = Strangers(on_event, now_ms=now_ms)
+        reception = Reception(role, security, on_event=on_event)
         self.role = role
         self.broker_id = broker_id
         self.cluster_id = ""

@@ -1,0 +1,84 @@
+"""What brokers have counted, from their status pages."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from replog.errors import Unavailable, UsageError
+from replog.status.http import TAKEN_AT
+
+__all__ = ["Counted", "Counts", "byte_rates", "counts_of", "fetched"]
+
+_BYTES_MAX: Final = 64 << 20
+_APPENDED: Final = "replog_bytes_in_total"
+_ALWAYS: Final = "replog_leaders"
+"""A metric that every broker of a page has a series of."""
+
+
+class Counted(NamedTuple):
+    """Bytes that one broker has appended as a leader, by topic, until a moment."""
+
+    time_s: float
+    """By the clock of that broker."""
+    bytes_in: Mapping[str, float]
+
+
+Counts = Mapping[int, Counted]
+"""By broker."""
+
+
+def fetched(url: str, timeout_s: float | None, *, as_json: bool) -> tuple[bytes, str]:
+    """The metrics of a page; of JSON also when they were taken (ms), which can be a second ago. "" if it does not say.
+
+    Raises UsageError for what is no such URL, Unavailable if nobody answers.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{url!r} is not the URL of a status page, such as http://127.0.0.1:8101")
+    where = url.rstrip("/") + "/metrics" + ("?format=json" if as_json else "")
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(where, timeout=timeout_s) as answer:
+            body: bytes = answer.read(_BYTES_MAX)
+            return body, answer.headers.get(TAKEN_AT, "")
+    except urllib.error.HTTPError as refused:
+        with refused:
+            raise Unavailable(f"{where} answers {refused.code}: {refused.read(1_000).decode('utf-8', 'replace').strip()}") from None
+    except (OSError, ValueError) as problem:
+        raise Unavailable(f"{where} does not answer: {problem}") from problem
+
+
+def counts_of(urls: Iterable[str], timeout_s: float | None) -> Counts:
+    """What the brokers of these pages have counted until now. Raises as `fetched`; Unavailable also for what is no such page."""
+    found: dict[int, Counted] = {}
+    for url in urls:
+        body, taken = fetched(url, timeout_s, as_json=True)
+        try:
+            now_s = int(taken) / 1_000
+            series: dict[str, Any] = json.loads(body)
+            topics: dict[int, dict[str, float]] = {int(one["labels"]["broker"]): {} for one in series.get(_ALWAYS, [])}
+            for one in series.get(_APPENDED, []):
+                topics[int(one["labels"]["broker"])][one["labels"]["topic"]] = one["value"]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise Unavailable(f"{url} is not the status page of a broker") from None
+        found |= {broker: Counted(now_s, counts) for broker, counts in topics.items()}
+    return found
+
+
+def byte_rates(before: Counts, now: Counts) -> dict[int, dict[str, float]]:
+    """Bytes per second of each topic that a broker has appended to, by broker; without those of which one look saw nothing.
+
+    A broker that counts less than before was started anew: nothing is said of it.
+    """
+    found: dict[int, dict[str, float]] = {}
+    for broker, counted in now.items():
+        was = before.get(broker)
+        if was is None or counted.time_s <= was.time_s:
+            continue
+        more = {topic: count - was.bytes_in.get(topic, 0) for topic, count in counted.bytes_in.items()}
+        if all(one >= 0 for one in more.values()) and was.bytes_in.keys() <= more.keys():
+            found[broker] = {topic: one / (counted.time_s - was.time_s) for topic, one in more.items()}
+    return found
