@@ -41,3 +41,9 @@ class Wakeup:
         """As `close`, in a forked child: a thread that is not here may hold the lock."""
         self._lock = threading.Lock()
         self.close()
+
+    def __del__(self) -> None:
+        """Whoever was never opened need not be closed."""
+        if getattr(self, "fd", -1) >= 0:
+            os.close(self.fd)
+            self.fd = -1
