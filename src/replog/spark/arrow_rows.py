@@ -159,8 +159,10 @@ class ArrowRows:
         for what, column in (("name", names), ("value", values)):
             if column.null_count:
                 at = pc.index(pc.is_null(column), True).as_py()
-                where = self.place(pc.list_parent_indices(lists)[at].as_py())
-                raise UsageError(f"{where}: the {what} of a header is null")
+                parents = pc.list_parent_indices(lists)
+                number = at - pc.index(parents, parents[at]).as_py()
+                wanted = "a header is a name, which is a string, and a value, which is binary"
+                raise UsageError(f"{self.place(parents[at].as_py())}: the {what} of header {number} (counted from 0) is null; {wanted}")
         names, values = names.cast(pa.binary()), values.cast(pa.binary())  # a list of large ones cannot be joined
         blobs = pc.binary_join_element_wise(_heads(names, _text_head), names, _heads(values, _bytes_head), values, _NOTHING)
         counts = pc.fill_null(pc.list_value_length(lists), 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import repeat
@@ -99,11 +99,11 @@ class _Rows:
         """Each a tuple of (name, value); a mapping is taken for its items."""
         found: list[Headers] = []
         for index, cell in enumerate(self._column(selector)):
+            pairs = cell.items() if isinstance(cell, Mapping) else cell
             try:
-                found.append(as_headers(cell.items() if isinstance(cell, Mapping) else cell))
-            except UsageError as error:
-                text = str(error).split(", not ")[0]
-                raise UsageError(f"{self._source(selector)} of {self._place(index)}: {text}, not {_kind(cell)}") from None
+                found.append(as_headers(pairs))
+            except UsageError:
+                raise UsageError(f"{self._source(selector)} of {self._place(index)}: {_wrong_headers(pairs)}") from None
         return found
 
     def partitions(self, selector: Selector) -> list[int | None]:
@@ -220,6 +220,30 @@ def _kind(cell: Any) -> str:
 
 def _name(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _wrong_headers(pairs: Any) -> str:
+    """What is wrong with a cell that holds no headers."""
+    wanted = "a header is a pair of a name, which is str, and a value, which is bytes or str"
+    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
+        return f"headers are a list of (str, bytes) pairs, not {_kind(pairs)}"
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            return f"header {number} (counted from 0) is {_kind(pair)}; {wanted}"
+        for what, cell, kinds in zip(("name", "value"), pair, (str, str | bytes | bytearray | memoryview), strict=True):
+            if not isinstance(cell, kinds):
+                return f"the {what} of header {number} (counted from 0) is {_kind(cell)}; {wanted}"
+            if isinstance(cell, str) and not _is_unicode(cell):
+                return f"the {what} of header {number} (counted from 0) is not valid Unicode"
+    return wanted
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _fields(row: Any) -> Sequence[str] | None:

@@ -147,7 +147,8 @@ def test_headers(name: Any, value: Any) -> None:
 @pytest.mark.parametrize(("name", "value", "what"), [(None, b"1", "name"), ("a", None, "value")])
 def test_half_a_header(name: str | None, value: bytes | None, what: str) -> None:
     column = pa.array([[], [{"key": "a", "value": b"1"}], [{"key": "a", "value": b"1"}, {"key": name, "value": value}]], HEADERS)
-    with pytest.raises(UsageError, match=f"row 2 of Spark partition 5: the {what} of a header is null"):
+    said = f"row 2 of Spark partition 5: the {what} of header 1 \\(counted from 0\\) is null; a header is a name, which is a string"
+    with pytest.raises(UsageError, match=said):
         list(rows_of(WrittenColumns(value=0, headers=1)).placed(table(pa.array(["v"] * 3), column)))
 
 

@@ -111,6 +111,9 @@ def fails(row: Any) -> bytes:
 TWO_NAMES = _create_row(["id", "name", "name"], (1, "left", "right"))
 """As a join makes them."""
 NEEDS_A_NAME = "has 2 columns 'name'; of a row that is written whole each needs a name of its own"
+HEADED: dict[str, Any] = {"value": 0, "headers": 1}
+NAME, FROM_0 = "the name of header", r"\(counted from 0\)"
+PAIR = "a header is a pair of a name, which is str, and a value, which is bytes or str$"
 BAD: list[tuple[list[Any], dict[str, Any], str]] = [
     ([TWO_NAMES], {}, f"row 100 of partition 2 {NEEDS_A_NAME}"),
     ([TWO_NAMES], {"format": "msgpack", "key": 0}, f"row 100 of partition 2 {NEEDS_A_NAME}"),
@@ -131,7 +134,13 @@ BAD: list[tuple[list[Any], dict[str, Any], str]] = [
     ([Row(a="x"), Row(a="\ud800")], {"value": "a"}, "column 'a' of row 101 of partition 2 is not valid Unicode"),
     ([Row(a=b"", p=True)], {"value": "a", "partition": "p"}, "column 'p' of row 100 of partition 2 is bool; a partition is an int or None"),
     ([Row(a=b"", h="x")], {"value": "a", "headers": "h"}, r"column 'h' of row 100 of partition 2: headers are a list of .*, not str$"),
-    ([(b"", [(1, b"")])], {"value": 0, "headers": 1}, r"column 1 of row 100 of partition 2: a header is \(str, bytes\), not list$"),
+    ([Row(a=b"", h=5)], {"value": "a", "headers": "h"}, r"column 'h' of row 100 of partition 2: headers are a list of .*, not int$"),
+    ([(b"", [("a", b"")]), (b"", [("a", b""), (None, b"")])], HEADED, f"1 of row 101 of partition 2: {NAME} 1 {FROM_0} is None; {PAIR}"),
+    ([(b"", [(1, b"")])], HEADED, f"column 1 of row 100 of partition 2: {NAME} 0 {FROM_0} is int; {PAIR}"),
+    ([(b"", [("a", None)])], HEADED, f"the value of header 0 {FROM_0} is None; {PAIR}"),
+    ([(b"", {"a": b"", "b": 7})], HEADED, f"the value of header 1 {FROM_0} is int; {PAIR}"),
+    ([(b"", [("a", b""), ("a", b"", b"")])], HEADED, f"column 1 of row 100 of partition 2: header 1 {FROM_0} is tuple; {PAIR}"),
+    ([(b"", [("\ud800", b"")])], HEADED, f"{NAME} 0 {FROM_0} is not valid Unicode$"),
     ([Row(a=1), Row(a=b"x")], {}, "column 'a' of row 101 of partition 2 is binary, which JSON does not hold: use format='msgpack'"),
     ([Row(a=[b"x"])], {}, "column 'a' of row 100 of partition 2 is binary"),
     ([Row(a=1j)], {"format": "msgpack"}, "column 'a' of row 100 of partition 2 is complex, which JSON and msgpack do not hold"),
