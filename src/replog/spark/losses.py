@@ -36,6 +36,16 @@ class Losses:
         text = f"{place}: offsets {first} to {stop - 1} cannot be read any more: {why}"
         if first >= stop:  # nothing that was to be read, but the next offsets are others than they were
             text = f"{place}: what was read up to offset {first} is not what is there now: {why}"
+        self._decide(text, "the read goes on without them", place, first, stop)
+
+    def left_out(self, place: TopicPartition, offset: int, option: str) -> None:
+        """A query has read a partition up to an offset, and its options of now do not name it. Raises DataLost, or logs a warning."""
+        text = f"{place}: the query has read it up to offset {offset}, and the option {option} leaves it out now"
+        text = f"{text}: name it again, and the query goes on there" if self._fail else text
+        ends = "the query goes on without it, and begins at its first record when it is named again"
+        self._decide(text, ends, place, offset, offset)
+
+    def _decide(self, text: str, ends: str, place: TopicPartition, first: int, stop: int) -> None:
         if self._fail:
-            raise DataLost(f"{text}; with the option failOnDataLoss=false the read goes on without them", place, first, stop)
-        _log.warning("%s; the read goes on without them (failOnDataLoss=false)", text)
+            raise DataLost(f"{text}; with the option failOnDataLoss=false {ends}", place, first, stop)
+        _log.warning("%s; %s (failOnDataLoss=false)", text, ends)

@@ -118,8 +118,8 @@ class Lookup:
         return found
 
     def unheard(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Of partitions that are read and that nobody knew, those that the controller has: the broker that was asked is late, or they are
-        being deleted. Raises Unavailable if no controller answers."""
+        """Of partitions that nobody knew, those that the controller has: the broker that was asked is late, or they are being deleted.
+        Raises Unavailable if no controller answers."""
         topics = {place.topic for place in places}
         if not topics:
             return set()
@@ -131,13 +131,7 @@ class Lookup:
             if op.error is not None and not isinstance(op.error, UnknownTopicOrPartition):
                 raise op.error
         counts = {topic: op.result["partitions"] for topic, op in ops.items() if op.error is None}
-        return {place for place in places if place.partition < counts.get(place.topic, 0) and self._is_read(place)}
-
-    def _is_read(self, place: TopicPartition) -> bool:
-        wished = self._options.subscription
-        if wished.pattern is not None:
-            return re.compile(wished.pattern).fullmatch(place.topic) is not None
-        return place.topic in wished.topics or place.partition in dict(wished.assigned).get(place.topic, ())
+        return {place for place in places if place.partition < counts.get(place.topic, 0)}
 
     def resolved(self, bound: Bound, held: Mapping[TopicPartition, Held]) -> Positions:
         """Where a bound is in each of these partitions. An offset is taken as given: it may lie outside of what is held.

@@ -11,7 +11,7 @@ Where a log was replaced, offsets may go back. A micro-batch whose end is below 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -37,6 +37,7 @@ __all__ = ["Refused", "StreamReading"]
 
 _GONE: Final = "the topic or the partition does not exist any more"
 _FOUND: Final = "this was found before the query was started again"
+_LEFT: Final = "the topic or the partition did not exist any more, or was left out, before the query was started again"
 _REPLACED: Final = "the topic was deleted and created again, or the partition removed and added again"
 
 
@@ -112,8 +113,9 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             return start
         held = self._held()
         self._reported = {place: has.latest for place, has in held.items()}
-        unheard = Lookup(self._options).unheard(begin.keys() - held.keys())
-        for place in sorted(begin.keys() - held.keys() - unheard):
+        missing = self._named(begin, begin.keys() - held.keys())
+        unheard = Lookup(self._options).unheard(missing)
+        for place in sorted(missing - unheard):
             self._found(place, begin[place], begin[place], _GONE)
         held = Lookup(self._options).reaching(held, begin)
         back, doubted = self._replaced(begin, held)
@@ -190,6 +192,15 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         else:
             self._losses.lost(place, first, stop, why)
 
+    def _named(self, begin: Positions, places: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of the partitions that the options still name. Raises DataLost for another one: before its micro-batch is in the
+        checkpoint, so that the query goes on there once it is named again."""
+        subscription = self._options.subscription
+        named = {place for place in places if subscription.reads(place)}
+        for place in sorted(set(places) - named):
+            self._losses.left_out(place, begin[place], subscription.option)
+        return named
+
     def _check_back(self, begin: Positions, stop: Positions) -> None:
         """Raises DataLost for an offset that has gone back.
 
@@ -199,7 +210,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         is_first = begin == self._initial and not self._options.start.is_fixed and not self._noted
         for place in sorted(begin) if self._options.fail_on_data_loss and not is_first else ():
             if place not in stop or stop[place] < begin[place]:
-                known = (stop[place], begin[place], _FOUND) if place in stop else (begin[place], begin[place], _GONE)
+                known = (stop[place], begin[place], _FOUND) if place in stop else (begin[place], begin[place], _LEFT)
                 self._losses.lost(place, *self._noted.get(place, known))
 
     def _begins_empty(self, begin: Positions) -> bool:

@@ -29,7 +29,8 @@ def reader(cluster: FakeCluster, patch: pytest.MonkeyPatch, late: list[ClusterVi
     cluster.override = answer
     client = Client(FakeDriver(cluster, seed=1))
     patch.setattr(Connection, "client", lambda self: client)
-    given = {"replog.bootstrap.servers": "nobody:1", "subscribePattern": "t|u", "startingOffsets": "earliest", **options}
+    which = {} if {"subscribe", "assign"} & options.keys() else {"subscribePattern": "t|u"}
+    given = {"replog.bootstrap.servers": "nobody:1", **which, "startingOffsets": "earliest", **options}
     return StreamReading(ReadOptions.parse(given, streaming=True), read_schema(headers=False))
 
 
@@ -66,13 +67,57 @@ def test_a_plan_that_meets_such_a_broker_is_made_again(monkeypatch: pytest.Monke
     assert (task.value.start, task.value.stop) == (0, 3)
 
 
-@pytest.mark.parametrize("options", [{}, {"subscribePattern": "t"}])
-def test_what_the_controller_does_not_have_or_nobody_reads_is_gone(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+def test_what_the_controller_does_not_have_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, _ = world()
-    if not options:
-        cluster.delete("u")
-    again = reader(cluster, monkeypatch, [], **options)
+    cluster.delete("u")
+    again = reader(cluster, monkeypatch, [])
     end = again.latestOffset(END, again.getDefaultReadLimit())
     assert end == {"t": {"0": 0}}
     with pytest.raises(DataLost, match="u-0: what was read up to offset 3 is not what is there now: the topic or the partition"):
         again.partitions(END, end)
+
+
+NARROWER = [{"subscribePattern": "t"}, {"subscribe": "t"}, {"assign": '{"t": [0]}'}]
+
+
+@pytest.mark.parametrize("options", NARROWER)
+def test_a_partition_that_is_left_out_after_a_restart_is_said_to_be(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    """Before anything is in the checkpoint: named again, it goes on where it was."""
+    cluster, _ = world()
+    narrow = reader(cluster, monkeypatch, [], **options)
+    said = f"u-0: the query has read it up to offset 3, and the option {next(iter(options))} leaves it out now: name it again, and "
+    said += "the query goes on there; with the option failOnDataLoss=false the query goes on without it"
+    with pytest.raises(DataLost, match=said):
+        narrow.latestOffset(END, narrow.getDefaultReadLimit())
+    wide = reader(cluster, monkeypatch, [])
+    assert wide.latestOffset(END, wide.getDefaultReadLimit()) == END
+
+
+@pytest.mark.parametrize("options", NARROWER)
+def test_a_partition_that_is_left_out_where_that_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is new when it is named again. A query that may not lose anything cannot tell by then why it is not in the checkpoint."""
+    cluster, _ = world()
+    narrow = reader(cluster, monkeypatch, [], **options, failOnDataLoss=False)
+    end = narrow.latestOffset(END, narrow.getDefaultReadLimit())
+    assert end == {"t": {"0": 0}}
+    assert narrow.partitions(END, end) == []
+    (told,) = caplog.messages
+    assert told.startswith("u-0: the query has read it up to offset 3, and the option")
+    assert told.endswith("and begins at its first record when it is named again (failOnDataLoss=false)")
+    wide = reader(cluster, monkeypatch, [])
+    assert wide.latestOffset(end, wide.getDefaultReadLimit()) == {"t": {"0": 0}, "u": {"0": 0}}
+    with pytest.raises(DataLost, match="the partition did not exist any more, or was left out, before the query was started again"):
+        wide.partitions(END, end)
+
+
+@pytest.mark.parametrize("options", NARROWER)
+def test_a_micro_batch_that_was_planned_before_is_replayed_whole(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    """Its offsets alone say what it reads, also where a broker has not heard of the topic."""
+    cluster, before = world()
+    start = {"t": {"0": 0}, "u": {"0": 0}}
+    (task,) = reader(cluster, monkeypatch, [], **options).partitions(start, END)
+    assert (task.value.place.topic, task.value.start, task.value.stop) == ("u", 0, 3)
+    with pytest.raises(LeaderNotAvailable, match="the broker that was asked does not know u-0"):
+        reader(cluster, monkeypatch, [before] * 3, **options).partitions(start, END)
