@@ -33,6 +33,19 @@ Positions = dict[TopicPartition, int]
 """Offset of the next record of each partition."""
 
 _MAX: Final = 2**63 - 1
+_DIGITS_MAX: Final = 20
+"""What has more, sign included, is no offset, no time and no partition; Python converts no more than some thousands."""
+_PARTITION_MAX: Final = 2**31 - 1
+
+
+class _Long:
+    """A whole number in JSON with more digits than anything here has."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return f"{self._text[:_DIGITS_MAX]}... ({len(self._text.lstrip('-'))} digits)"
 
 
 @frozen
@@ -109,9 +122,12 @@ def parse_assignment(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     parsed = _json("assign", text, 'JSON like {"orders": [0, 1]}')
     found = []
     for topic, partitions in parsed.items():
+        check_topic_name(topic)
         if not isinstance(partitions, list) or not partitions:
             raise UsageError(f"option assign has {partitions!r:.80} for topic {topic!r}; a list of partition numbers is expected")
-        found.append((check_topic_name(topic), tuple(sorted({check_partition_number(number) for number in partitions}))))
+        if (long := next((number for number in partitions if isinstance(number, _Long)), None)) is not None:
+            raise UsageError(f"option assign has {long!r} for topic {topic!r}; partitions are numbered from 0 to {_PARTITION_MAX}")
+        found.append((topic, tuple(sorted({check_partition_number(number) for number in partitions}))))
     return tuple(found)
 
 
@@ -133,8 +149,16 @@ def _parse(option: str, text: str, expected: str) -> Positions:
 
 
 def _json(option: str, text: str, expected: str) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UsageError(f"option {option} has the key {twice!r:.80} twice; which of the two counts, nobody can tell")
+        return found
+
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=once, parse_int=_number)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"option {option} is {text!r:.80}, which is no JSON ({error}); expected is {expected}") from None
     if not isinstance(parsed, dict) or not parsed:
@@ -149,12 +173,27 @@ def _places(what: str, parsed: Mapping[str, Any], expected: str) -> Positions:
         if not isinstance(partitions, Mapping):
             raise UsageError(f"{what} has {partitions!r:.80} for topic {topic!r}; expected is {expected}")
         for number, at in partitions.items():
-            if not (isinstance(number, str) and number.isascii() and number.isdigit()):
-                raise UsageError(f"{what} has {number!r:.80} where a partition number of topic {topic!r} is expected")
+            place = TopicPartition(topic, _partition(what, topic, number))
             if type(at) is not int or not -_MAX <= at <= _MAX:
-                raise UsageError(f"{what} has {at!r:.80} for partition {number} of topic {topic!r}; a whole number is expected")
-            found[TopicPartition(topic, check_partition_number(int(number)))] = at
+                raise UsageError(f"{what} has {at!r:.80} for partition {number} of topic {topic!r}; a whole number is expected, below 2^63")
+            if place in found:
+                raise UsageError(f"{what} names partition {place.partition} of topic {topic!r} twice, once as {number!r}")
+            found[place] = at
     return found
+
+
+def _partition(what: str, topic: str, number: object) -> int:
+    """As JSON has it, the key of an object."""
+    if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+        raise UsageError(f"{what} has {number!r:.80} where a partition number of topic {topic!r} is expected")
+    if len(number) > _DIGITS_MAX:
+        allowed = f"partitions are numbered from 0 to {_PARTITION_MAX}"
+        raise UsageError(f"{what} has {_Long(number)!r} where a partition number of topic {topic!r} is expected; {allowed}")
+    return check_partition_number(int(number))
+
+
+def _number(text: str) -> int | _Long:
+    return int(text) if len(text) <= _DIGITS_MAX else _Long(text)
 
 
 def _time(option: str, text: str) -> int:

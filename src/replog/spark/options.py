@@ -18,7 +18,7 @@ from replog.client.arguments import parse_acks
 from replog.client.partitioner import PARTITIONERS
 from replog.config import ClientConfig, check_topic_name
 from replog.errors import UsageError
-from replog.model import ACKS_ALL
+from replog.model import ACKS_ALL, TopicPartition
 from replog.spark.connections import Connection
 from replog.spark.delivery import GUARANTEES, Guarantee
 from replog.spark.guarantees import check_guarantee, check_identity
@@ -78,6 +78,8 @@ _KAFKA_REASONS: Final = {
     "isolation.level": "reads are below the high watermark always",
     "enable.idempotence": "writes are idempotent always",
 }
+_DIGITS_MAX: Final = 40
+"""Of a number, with the blanks and zeros that may be around it."""
 _CONFIG: Final = tuple(a.name for a in attrs.fields(ClientConfig))
 
 
@@ -90,6 +92,17 @@ class Subscription:
     """A regular expression that the whole name of a topic matches."""
     assigned: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """(topic, its partitions): these and no others."""
+
+    def reads(self, place: TopicPartition) -> bool:
+        """Whether a partition is read, if it is there."""
+        if self.pattern is not None:
+            return re.compile(self.pattern).fullmatch(place.topic) is not None
+        return place.topic in self.topics or place.partition in dict(self.assigned).get(place.topic, ())
+
+    @property
+    def option(self) -> str:
+        """The option it comes from."""
+        return "subscribePattern" if self.pattern is not None else "assign" if self.assigned else "subscribe"
 
 
 @frozen
@@ -275,9 +288,12 @@ class _Given:
 
 def _whole(name: str, text: str) -> int:
     try:
-        return int(text)
+        number = int(text) if len(text) <= _DIGITS_MAX else 2**63  # Python converts no more than some thousands
     except ValueError:
-        raise UsageError(f"option {name} is {text!r:.80}; a whole number is expected") from None
+        number = 2**63
+    if not -(2**63) < number < 2**63:
+        raise UsageError(f"option {name} is {text!r:.80}; a whole number is expected, below 2^63")
+    return number
 
 
 def _flag(name: str, value: object) -> bool:

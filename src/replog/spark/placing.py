@@ -49,12 +49,13 @@ class Placement:
             return [keyless if key is None else numbers[crc32(key) % count] for key in keys]
         return [keyless if key is None else numbers[choose(key, count)] for key in keys]
 
-    def check_named(self, named: Iterable[int], place: Callable[[int], str]) -> None:
+    def check_named(self, numbers: Iterable[int], place: Callable[[int], str]) -> None:
         """Partitions that rows name; `place` says which row. Raises UnknownTopicOrPartition with those that there are."""
-        for number in named:
+        for number in numbers:
             if number not in self._known:
                 shown = ", ".join(map(str, self.numbers[:20])) + (f" and {len(self.numbers) - 20} more" if len(self.numbers) > 20 else "")
-                text = f"{place(number)}: topic {self.topic!r} has no partition {number}; it has {shown}"
+                named = number if abs(number) < 2**63 else f"of a number with {number.bit_length()} bits"  # Python shows no longer ones
+                text = f"{place(number)}: topic {self.topic!r} has no partition {named}; it has {shown}"
                 raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=self.topic)
 
 

@@ -74,6 +74,9 @@ def test_a_partition_that_there_is_not() -> None:
     said = r"row 3 of Spark partition 4: topic 't' has no partition 30; it has 0, .*, 19 and 10 more"
     with pytest.raises(UnknownTopicOrPartition, match=said):
         found(Chosen(VALUES, None, None, [0, None, 29, 30, 0]), numbers)
+    said = "row 3 of Spark partition 4: topic 't' has no partition of a number with 16610 bits"  # Python shows no more than 4,300 digits
+    with pytest.raises(UnknownTopicOrPartition, match=said):
+        found(Chosen(VALUES, None, None, [0, None, 29, 10**5_000, 0]), numbers)
 
 
 TEN_BYTES = [Chosen([b"1", b"x" * 8], [None, b"kk"], None, None), Chosen([b"1", b"x"], None, [(), (("ab", b"c" * 7),)], None)]

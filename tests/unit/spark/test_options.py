@@ -12,6 +12,9 @@ from replog.spark.connections import Connection
 from replog.spark.offsets import EARLIEST, LATEST
 from replog.spark.options import ReadOptions, Subscription, WriteOptions, include_headers
 
+LONG = "9" * 5_000
+"""More digits than Python converts."""
+NINES = r"9+\.\.\. \(5000 digits\)"
 SERVERS = {"replog.bootstrap.servers": "h1:1, tcp://h2:2"}
 
 
@@ -103,6 +106,20 @@ def test_what_is_read_and_from_where() -> None:
         ({"startingOffsets": '{"t": {"x": 5}}'}, True, "startingOffsets has 'x' where a partition number of topic 't' is expected"),
         ({"startingOffsets": '{"t": {"0": true}}'}, True, "startingOffsets has True for partition 0 of topic 't'; a whole number"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, True, "startingOffsets has -3 for t-0"),
+        ({"startingOffsets": '{"t": {"0": 5, "1": 2, "0": 3}}'}, True, "option startingOffsets has the key '0' twice"),
+        ({"startingOffsets": '{"t": {"0": 5}, "u": {"0": 1}, "t": {"1": 5}}'}, False, "option startingOffsets has the key 't' twice"),
+        ({"startingOffsets": '{"t": {"0": 5, "00": 3}}'}, True, "startingOffsets names partition 0 of topic 't' twice, once as '00'"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 5, "0": 3}}'}, True, "option startingOffsetsByTimestamp has the key '0' twice"),
+        ({"endingOffsets": '{"t": {"0": 5, "0": 3}}'}, False, "option endingOffsets has the key '0' twice"),
+        ({"endingOffsetsByTimestamp": '{"t": {"0": 5, "0": 3}}'}, False, "option endingOffsetsByTimestamp has the key '0' twice"),
+        ({"subscribe": None, "assign": '{"t": [1], "t": [2]}'}, False, "option assign has the key 't' twice"),
+        ({"subscribe": None, "assign": f'{{"t": [{LONG}]}}'}, False, f"assign has {NINES} for topic 't'; partitions are .* to 21"),
+        ({"startingOffsets": f'{{"t": {{"{LONG}": 5}}}}'}, True, f"has {NINES} where a partition number of topic 't' is"),
+        ({"startingOffsets": f'{{"t": {{"0": -{LONG}}}}}'}, True, f"has -{NINES} for partition 0 of topic 't'; a whole number"),
+        ({"startingOffsets": f'{{"t": {LONG}}}'}, True, f"startingOffsets has {NINES} for topic 't'; expected is earliest"),
+        ({"startingTimestamp": LONG}, True, "startingTimestamp is '9{79}; expected are milliseconds since 1970"),
+        ({"minPartitions": LONG}, False, "option minPartitions is '9{79}; a whole number is expected, below 2\\^63"),
+        ({"minPartitions": str(2**63)}, False, "option minPartitions is '9223372036854775808'; a whole number is expected, below 2\\^63"),
         ({"startingTimestamp": "yesterday"}, True, "startingTimestamp is 'yesterday'; expected are milliseconds since 1970"),
         ({"startingOffsetsByTimestamp": '{"t": {"0": -3}}'}, True, "has -3 for t-0; allowed are milliseconds since 1970"),
         ({"startingOffsetsByTimestampStrategy": "latst"}, True, "allowed are 'error', 'latest'; did you mean 'latest'\\?"),
