@@ -40,6 +40,14 @@ def test_a_name_loads_nothing_optional_and_no_thread(name: str) -> None:
     assert not modules & {"asyncio", "multiprocessing"}
 
 
+@pytest.mark.parametrize("code", ["import replog; replog.connect", "import replog.spark.stream_writing", "import replog.spark.ranges"])
+def test_a_client_loads_no_broker(code: str) -> None:
+    """Spark starts a process for each question about a plan, and for each commit of a micro-batch: all that these import is waited for."""
+    modules, _ = loaded_after(code)
+    assert "replog.runtime.connected" in modules
+    assert not {name for name in modules if name.startswith(("replog.broker", "replog.controller", "replog.partition", "replog.metadata."))}
+
+
 @pytest.mark.parametrize("name", replog.__all__)
 def test_public_name_is_found(name: str) -> None:
     value = getattr(replog, name)

@@ -9,9 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from replog.broker.broker import Broker
 from replog.messages import (
     Admin,
     AdminAnswer,
@@ -36,9 +35,12 @@ from replog.metrics.changes import changes_of
 from replog.metrics.histogram import Histogram
 from replog.metrics.meter import Meter
 from replog.model import Address, PartitionId
-from replog.partition.partition import Partition
 from replog.ports import Actor, Conflict, FlushToken, Outbox, SessionChanged, StoreResult
 from replog.records import FRONT_BYTES
+
+if TYPE_CHECKING:  # a client's pump comes by here too, and needs no broker
+    from replog.broker.broker import Broker
+    from replog.partition.partition import Partition
 
 __all__ = ["SAMPLED", "BrokerWatch", "StoreWatch"]
 
@@ -148,7 +150,8 @@ class BrokerWatch:
 
     def _produce_several(self, sender: Address, message: Produce, now_ms: int) -> None:
         self._now_and_then()
-        began, before = perf_counter(), dict[Partition, tuple[int, int]]()
+        began = perf_counter()
+        before: dict[Partition, tuple[int, int]] = {}
         for entry in message.entries:
             if message.acks:
                 self._produced[sender, entry.request] = began
