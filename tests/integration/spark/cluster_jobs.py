@@ -1,9 +1,10 @@
 """Jobs for a session whose executors are other processes, perhaps on other hosts; run by tests in a process of its own.
 
-    python -m tests.integration.spark.cluster_jobs '{"master": ..., "config": {...}, "servers": ..., "executors": 2, "jobs": [...]}'
+    python -m tests.integration.spark.cluster_jobs
+        '{"master": ..., "config": {...}, "servers": ..., "executors": 2, "at_once": 1, "jobs": [...]}'
 
-Each job has a folder for its faults, a topic, and a kind: "read", "save" (the data source) or "rows" (`foreachPartition`). What each
-of them found is the last line, in JSON.
+Each job has a folder for its faults, a topic, and a kind: "read", "save" (the data source) or "rows" (`foreachPartition`); so many of
+them run `at_once`. What each of them found is the last line, in JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +34,24 @@ def rows_of(spark: SparkSession) -> DataFrame:
 
 
 def read(spark: SparkSession, servers: str, topic: str, faults: Faults, options: dict[str, Any]) -> Any:
-    """Place and value of every row, and the addresses of the executors that read them: of so many `hosts`, each has some to read."""
+    """Place and value of every row, and the addresses of the executors that have read some: so many `hosts`, which wait for each other."""
     wanted = options.pop("hosts", 1)
 
-    def told(rows: Iterable[Any]) -> Iterator[tuple[int, int, str, str]]:
-        here = os.environ.get("SPARK_LOCAL_IP", "")
-        Path(faults.folder, f"{here}.host").touch()
-        eventually(lambda: len(list(Path(faults.folder).glob("*.host"))) >= wanted, WAIT_S)
-        for row in faults.half_way(rows):
-            yield row.partition, row.offset, bytes(row.value).decode(), here
+    def told(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
+        for count, row in enumerate(faults.half_way(rows)):
+            if not count:
+                Path(faults.folder, f"{os.environ.get('SPARK_LOCAL_IP', '')}.host").touch()
+                eventually(lambda: len(list(Path(faults.folder).glob("*.host"))) >= wanted, WAIT_S)
+            yield row.partition, row.offset, bytes(row.value).decode()
 
     frame = spark.read.format("replog").option("replog.bootstrap.servers", servers).option("subscribe", topic).options(**options).load()
     found = frame.rdd.mapPartitions(told).collect()
-    return {"rows": sorted(row[:3] for row in found), "hosts": sorted({row[3] for row in found})}
+    return {"rows": sorted(found), "hosts": sorted(path.stem for path in Path(faults.folder).glob("*.host"))}
 
 
 def save(spark: SparkSession, servers: str, topic: str, faults: Faults, options: dict[str, Any]) -> Any:
-    spark.dataSource.register(faulty(faults))
-    writer = rows_of(spark).write.format("faulty").mode("append").option("replog.bootstrap.servers", servers)
+    spark.dataSource.register(faulty(faults, topic))
+    writer = rows_of(spark).write.format(topic).mode("append").option("replog.bootstrap.servers", servers)
     writer.option("topic", topic).options(**options).save()
 
 
@@ -68,12 +70,15 @@ def main(plan: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     register(spark)
     running = spark.sparkContext._jsc.sc()
-    results = []
-    for job in plan["jobs"]:
+
+    def run(job: dict[str, Any]) -> Any:
+        register(spark)  # a new thread has no session
         eventually(lambda: running.getExecutorMemoryStatus().size() > plan["executors"], 300)  # the driver is one
-        faults = Faults(job["folder"], tuple(Fault(point, action) for point, action in job["faults"]))
-        results.append(KINDS[job["kind"]](spark, plan["servers"], job["topic"], faults, job["options"]))
-    print(json.dumps(results))
+        faults = Faults(job["folder"], tuple(Fault(point, action, together=plan["at_once"]) for point, action in job["faults"]))
+        return KINDS[job["kind"]](spark, plan["servers"], job["topic"], faults, job["options"])
+
+    with ThreadPoolExecutor(plan["at_once"]) as threads:
+        print(json.dumps(list(threads.map(run, plan["jobs"]))))
     spark.stop()
 
 

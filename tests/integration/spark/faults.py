@@ -2,8 +2,8 @@
 
 A data source of the test's own has the real one inside, and a function of the test's own calls the real `PartitionWriter`. Tasks reach
 "half way in SLICE" once they have handed over half of their rows, or a hundred; "written in SLICE" when everything is written, and Spark
-was not told. The driver reaches "before commit" and "after commit". In a micro-batch each is also reached as "... of N". The driver of a
-batch reaches "between publications", where a fault is wanted there, once a partition has its part and before the next one is asked for.
+was not told. The driver reaches "before commit" and "after commit"; and "between publications", where a fault is wanted there, once a
+partition has its part and before the next one is asked for. In a micro-batch each is also reached as "... of N".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +49,12 @@ class Fault:
 
     point: str
     action: str = "raise"
-    """"raise", "exit" (the Python worker), "kill" (process `pid`), "kill group" (`pid`), "kill executor", "hang", "meet" (wait for another
-    attempt that comes to the same point)."""
+    """"raise", "exit" (the Python worker), "kill" (process `pid`), "kill group" (`pid`, and the worker), "kill executor", "hang", "meet"
+    (wait for another attempt that comes to the same point)."""
     times: int = 1
     pid: int = 0
+    together: int = 1
+    """It waits at its point until so many have come to theirs, in this folder and in those beside it."""
 
 
 @frozen
@@ -113,6 +115,9 @@ class Faults:
         return True
 
     def _strike(self, fault: Fault) -> None:
+        executor = executor_here() if fault.action == "kill executor" else None
+        if fault.together > 1:
+            eventually(lambda: len(list(Path(self.folder).parent.glob("*/*.fault"))) >= fault.together, WAIT_S)
         if fault.action == "raise":
             raise ValueError(f"fault {fault.point}")
         if fault.action == "exit":
@@ -120,9 +125,13 @@ class Faults:
         elif fault.action == "kill":
             os.kill(fault.pid, signal.SIGKILL)
         elif fault.action == "kill group":
-            os.killpg(fault.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(fault.pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)  # Spark's Python workers have groups of their own, and would go on
         elif fault.action == "kill executor":
-            os.kill(parent_of(os.getppid()), signal.SIGKILL)  # a worker's parent is its daemon
+            if executor is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(executor, signal.SIGKILL)
         elif fault.action == "hang":
             eventually(lambda: Path(self.folder, "go on").exists(), WAIT_S)
         elif fault.action == "meet":
@@ -132,16 +141,16 @@ class Faults:
 
 
 @contextmanager
-def one_by_one(faults: Faults) -> Iterator[None]:
+def one_by_one(faults: Faults, point: str = BETWEEN) -> Iterator[None]:
     """Where a fault is wanted there, publications wait for the one before, with the point behind each."""
     publish = Work.publish
 
     def publish_and_wait(work: Work, *arguments: Any) -> None:
         publish(work, *arguments)
         work.finish()
-        faults.at(BETWEEN)
+        faults.at(point)
 
-    if any(fault.point == BETWEEN for fault in faults.wanted):
+    if any(fault.point == point for fault in faults.wanted):
         Work.publish = publish_and_wait  # type: ignore[method-assign]
     try:
         yield
@@ -151,6 +160,12 @@ def one_by_one(faults: Faults) -> Iterator[None]:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def executor_here() -> int | None:
+    """The executor of this worker, whose parent is a daemon; None if it is killed already, and the daemon has another parent."""
+    found = parent_of(os.getppid())
+    return found if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{found}/cmdline").read_bytes() else None
 
 
 def faulty(faults: Faults, name: str = "faulty") -> type[ReplogDataSource]:
@@ -208,7 +223,8 @@ class FaultyStream(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         for name in ("before commit", f"before commit of {batchId}"):
             self._faults.at(name)
-        self._inner.commit(messages, batchId)
+        with one_by_one(self._faults, f"{BETWEEN} of {batchId}"):
+            self._inner.commit(messages, batchId)
         for name in ("after commit", f"after commit of {batchId}"):
             self._faults.at(name)
 

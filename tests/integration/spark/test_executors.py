@@ -55,10 +55,10 @@ class Jobs:
         self._jobs.append({"kind": kind, "topic": topic, "faults": faults, "options": options, "folder": str(folder)})
         return Faults(str(folder))
 
-    def run(self, master: str, config: dict[str, str]) -> list[Any]:
+    def run(self, master: str, config: dict[str, str], *, at_once: int = 1) -> list[Any]:
         plan = {
             **{"master": master, "config": {**QUIET, **config}, "servers": self._brokers.servers},
-            **{"executors": 2, "jobs": self._jobs},
+            **{"executors": 2, "at_once": at_once, "jobs": self._jobs},
         }
         command = [sys.executable, "-m", "tests.integration.spark.cluster_jobs", json.dumps(plan)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, cwd=self._folder)
@@ -80,7 +80,8 @@ def filled(brokers: Brokers) -> tuple[str, list[list[Any]]]:
 
 
 def test_executors_that_die(brokers: Brokers, jobs: Jobs) -> None:
-    """E4: with an executor go the files of a shuffle, so the stage before runs again, and attempts are counted from 0 again."""
+    """E4: with an executor go the files of a shuffle, so the stage before runs again, and attempts are counted from 0 again. The jobs run
+    side by side, and wait for each other where their executors are killed: these are started again once, not once for each job."""
     source, rows = filled(brokers)
     read = jobs.add("read", source, ("half way in 0", "kill executor"), minPartitions=4)
     writes: dict[str, Faults] = {}
@@ -89,7 +90,7 @@ def test_executors_that_die(brokers: Brokers, jobs: Jobs) -> None:
         writes[topic] = jobs.add("save", topic, ("written in 0", "kill executor"), **options)
     topic = brokers.topic(**PIECES)
     writes[topic] = jobs.add("rows", topic, ("written in 0", "kill executor"))
-    found = jobs.run("local-cluster[2,1,1024]", SOON)
+    found = jobs.run("local-cluster[2,3,1024]", SOON, at_once=1 + len(writes))
     assert read.struck() == 1
     assert found[0]["rows"] == rows
     numbers = [[number for number, _ in faults.attempts("written in 0")] for faults in writes.values()]

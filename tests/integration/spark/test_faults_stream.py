@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.spark.brokers import Brokers, Row, differences, expected
 from tests.integration.spark.conftest import QUIET
-from tests.integration.spark.faults import Fault, Faults, faulty, pairs
+from tests.integration.spark.faults import BETWEEN, Fault, Faults, faulty, pairs
 from tests.integration.spark.test_faults_batch import ALL, ATOMIC, COMMIT_FAULTS, PIECES, TASK_FAULTS, failures
 
 import replog
@@ -139,32 +139,29 @@ def test_inside_foreach_batch(spark: SparkSession, brokers: Brokers, tmp_path: P
     assert differences(brokers.rows(topic), expected(range(ROWS))) == {}
 
 
-# Two queries, one for each guarantee. A fault kills this process, Spark's Java and the commit's worker at once.
+# Queries side by side. One that has come to its fault waits there for the others; then this process, Spark's Java and its workers go.
 SCRIPT = """
 import json, os, sys
-from pathlib import Path
 from pyspark.sql import SparkSession
 from replog.spark import register
-from tests.integration.spark.faults import Fault, Faults, faulty, pairs
+from tests.integration.spark.faults import Fault, Faults, faulty
 from tests.integration.spark.test_faults_stream import streamed
 
-quiet, servers, source, plan, folder = json.loads(sys.argv[1])
-faults = Faults(folder, tuple(Fault(point, "kill group", pid=os.getpid()) for point in plan))
+quiet, servers, source, folder, queries = json.loads(sys.argv[1])
 builder = SparkSession.builder.master("local[2]")
 for key, value in quiet.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 register(spark)
-queries = []
-for topic, options in json.loads(sys.argv[2]).items():
-    name = options.pop("name")
-    mine = faults if options.pop("fails") else Faults(folder)
-    spark.dataSource.register(faulty(mine, name))
+started = []
+for topic, (point, options) in queries.items():
+    fault = Fault(point, "kill group", pid=os.getpid(), together=len(queries))
+    spark.dataSource.register(faulty(Faults(f"{folder}/{topic}", (fault,)), topic))
     frame = streamed(spark, servers, source).select("key", "value")
-    writer = frame.writeStream.format(name).option("checkpointLocation", f"{folder}/{name}").option("topic", topic)
+    writer = frame.writeStream.format(topic).option("checkpointLocation", f"{folder}/{topic}/checkpoint").option("topic", topic)
     writer = writer.option("replog.bootstrap.servers", servers).options(**options)
-    queries.append(writer.trigger(availableNow=True).start())
-for query in queries:
+    started.append(writer.trigger(availableNow=True).start())
+for query in started:
     query.awaitTermination()
 spark.stop()
 """
@@ -172,30 +169,34 @@ spark.stop()
 
 @pytest.mark.usefixtures("spark_environment")
 def test_a_driver_that_is_killed(brokers: Brokers, tmp_path: Path) -> None:
-    """Twice, each time in another query: in the middle of a task, and after a commit that Spark has not noted. The third run ends."""
+    """At once in the middle of a task of one query, between two publications of another, and after a commit of a third that Spark has not
+    noted. Each goes on from its checkpoint."""
     source = filled(brokers)
-    plain, atomic = brokers.topic(**PIECES), brokers.topic(**PIECES)
+    middle, between, after = (brokers.topic(**PIECES) for _ in range(3))
+    queries = {middle: ("half way in 1 of 1", {}), between: (f"{BETWEEN} of 1", ATOMIC), after: ("after commit of 2", ATOMIC)}
+    for topic in queries:
+        (tmp_path / topic).mkdir()
+    command = [sys.executable, "-c", SCRIPT, json.dumps([QUIET, brokers.servers, source, str(tmp_path), queries])]
 
-    def run(fails: str, *plan: str) -> subprocess.CompletedProcess[str]:
-        topics = {
-            topic: {"name": name, "fails": name == fails, "deliveryGuarantee": guarantee}
-            for topic, name, guarantee in ((plain, "plain", "exactly-once"), (atomic, "atomic", "atomic"))
-        }
-        about = json.dumps([QUIET, brokers.servers, source, plan, str(tmp_path)])
-        command = [sys.executable, "-c", SCRIPT, about, json.dumps(topics)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path)
+    def run() -> tuple[int, str]:
+        said = tmp_path / "said"
+        with said.open("w") as file:  # a pipe would not end before the last of Spark's workers does
+            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True, cwd=tmp_path)
         try:
-            out, err = process.communicate(timeout=600)
+            return process.wait(600), said.read_text()
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    assert run("plain", "half way in 1 of 1").returncode == -signal.SIGKILL
-    assert run("atomic", "after commit of 2").returncode == -signal.SIGKILL
-    done = run("none")
-    assert done.returncode == 0, done.stderr
-    for topic in (plain, atomic):
+    status, err = run()
+    assert status == -signal.SIGKILL, err
+    assert [Faults(str(tmp_path / topic)).struck() for topic in queries] == [1, 1, 1]
+    batch = ROWS // BATCHES // PARTITIONS * PARTITIONS
+    assert batch < brokers.rows(between).total() < 2 * batch
+    assert brokers.rows(after).total() == 3 * batch
+    status, err = run()
+    assert status == 0, err
+    for topic in queries:
         assert differences(brokers.rows(topic), expected(range(ROWS))) == {}
 
 
