@@ -23,6 +23,7 @@ __all__ = [
     "checked_assignment",
     "parse_acks",
     "parse_position",
+    "shown",
 ]
 
 Acks = int | Literal["all"]
@@ -66,8 +67,13 @@ def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> in
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is an int, not {value!r}")
     if not low <= value <= high:
-        raise UsageError(f"{name} is {value}; allowed are {low} to {high}")
+        raise UsageError(f"{name} is {shown(value)}; allowed are {low} to {high}")
     return value
+
+
+def shown(number: int) -> str:
+    """A number in an error: Python makes no text of one with thousands of digits."""
+    return str(number) if abs(number) < 2**64 else f"(a number of {number.bit_length()} bits)"
 
 
 def check_list(name: str, value: object, of: str) -> Iterable[Any]:

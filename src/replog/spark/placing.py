@@ -11,6 +11,7 @@ from zlib import crc32
 
 from attrs import define, field
 
+from replog.client.arguments import shown
 from replog.client.client import Client
 from replog.client.partitioner import PARTITIONERS, crc32_partition
 from replog.errors import Code, rejection
@@ -49,13 +50,12 @@ class Placement:
             return [keyless if key is None else numbers[crc32(key) % count] for key in keys]
         return [keyless if key is None else numbers[choose(key, count)] for key in keys]
 
-    def check_named(self, numbers: Iterable[int], place: Callable[[int], str]) -> None:
+    def check_named(self, named: Iterable[int], place: Callable[[int], str]) -> None:
         """Partitions that rows name; `place` says which row. Raises UnknownTopicOrPartition with those that there are."""
-        for number in numbers:
+        for number in named:
             if number not in self._known:
-                shown = ", ".join(map(str, self.numbers[:20])) + (f" and {len(self.numbers) - 20} more" if len(self.numbers) > 20 else "")
-                named = number if abs(number) < 2**63 else f"of a number with {number.bit_length()} bits"  # Python shows no longer ones
-                text = f"{place(number)}: topic {self.topic!r} has no partition {named}; it has {shown}"
+                those = ", ".join(map(str, self.numbers[:20])) + (f" and {len(self.numbers) - 20} more" if len(self.numbers) > 20 else "")
+                text = f"{place(number)}: topic {self.topic!r} has no partition {shown(number)}; it has {those}"
                 raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=self.topic)
 
 

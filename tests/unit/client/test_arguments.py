@@ -7,13 +7,20 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import make
 
-from replog.client.arguments import check_timeout
+from replog.client.arguments import check_count, check_timeout
 from replog.errors import TimedOut, UsageError
 
 
 @pytest.mark.parametrize(("given", "kept"), [(None, None), (float("inf"), None), (1e300, None), (10**400, None), (0, 0.0), (1.5, 1.5)])
 def test_a_timeout_that_nobody_lives_to_see_is_none(given: Any, kept: float | None) -> None:
     assert check_timeout(given) == kept
+
+
+def test_a_count_out_of_range_is_said_however_long() -> None:
+    """Python makes no text of more than 4,300 digits."""
+    for given, said in ((-1, "-1"), (2**63, str(2**63)), (10**5_000, r"\(a number of 16610 bits\)")):
+        with pytest.raises(UsageError, match=f"^count is {said}; allowed are 0 to {2**63 - 1}$"):
+            check_count("count", given, 0)
 
 
 @pytest.mark.parametrize("given", [float("nan"), -1, -0.1, float("-inf"), "1", True, []])
