@@ -146,6 +146,7 @@ from pyspark.sql import SparkSession
 from replog.spark import register
 from tests.integration.spark.faults import Fault, Faults, faulty
 from tests.integration.spark.test_faults_stream import streamed
+from replog.testing.eventually import eventually
 
 quiet, servers, source, folder, queries = json.loads(sys.argv[1])
 builder = SparkSession.builder.master("local[2]")
@@ -160,7 +161,9 @@ for topic, (point, options) in queries.items():
     frame = streamed(spark, servers, source).select("key", "value")
     writer = frame.writeStream.format(topic).option("checkpointLocation", f"{folder}/{topic}/checkpoint").option("topic", topic)
     writer = writer.option("replog.bootstrap.servers", servers).options(**options)
-    started.append(writer.trigger(availableNow=True).start())
+    query = writer.trigger(availableNow=True).start()
+    eventually(lambda: query.lastProgress or not query.isActive, 120)  # Spark gives a Python process ten seconds to start
+    started.append(query)
 for query in started:
     query.awaitTermination()
 spark.stop()
