@@ -1,8 +1,8 @@
 """Ten thousand partitions on three brokers, each in a process of its own (RELIABILITY R25).
 
 Run with `pytest benchmarks/test_many_partitions.py --benchmark-enable -s`; it takes some minutes. Three copies of each partition, a store
-file, each broker leading a third. Targets: all partitions led at most 60 s after all three are started again; at most 64 KiB of memory per copy at
-rest; at rest at most 20 % of a core for each broker; every partition led at most 10 s after the session of a killed broker has ended
+file, each broker leading a third. Targets: all partitions led at most 60 s after all three are started again; at most 64 KiB of memory per
+copy at rest; at rest at most 20 % of a core for each broker; every partition led at most 10 s after the session of a killed broker is over
 (counted from the kill, less the session time); turns of the loop of 99.9 % at most 100 ms at rest. Other work on the machine is part of
 the figures; its load is printed.
 """
