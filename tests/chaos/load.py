@@ -21,9 +21,9 @@ _REST_S = 0.1
 
 
 class Load:
-    """Producers and readers on all partitions, until told to stop."""
+    """A producer for each partition, so that none waits for what befalls another, and readers of all; until told to stop."""
 
-    def __init__(self, bootstrap: str, partitions: int, *, producers: int = 2, readers: int = 2) -> None:
+    def __init__(self, bootstrap: str, partitions: int, *, readers: int = 2) -> None:
         self.history = History(stale_reads=True)
         self.partitions = partitions
         self.acknowledged = 0
@@ -34,7 +34,7 @@ class Load:
         with replog.connect(bootstrap) as client:
             client.create_topic(TOPIC, partitions=partitions, replication_factor=3, min_isr=2, timeout_s=30)
             self.topic_id = client.describe(TOPIC).topic_id
-        work = [(self._produce, n) for n in range(producers)] + [(self._read, n) for n in range(readers)]
+        work = [(self._produce, n) for n in range(partitions)] + [(self._read, n) for n in range(readers)]
         self._threads = [threading.Thread(target=self._guarded, args=one, daemon=True) for one in work]
         for thread in self._threads:
             thread.start()
@@ -56,18 +56,18 @@ class Load:
         except BaseException as problem:  # told by the test, not by a thread nobody looks at
             self.troubles.append(f"{work.__name__} {number}: {problem!r}")
 
-    def _produce(self, number: int) -> None:
+    def _produce(self, partition: int) -> None:
         """Idempotent, acks=all, several batches under way; a new producer whenever one has given up on something."""
         made = 0
         for life in range(1_000_000):
             if self._done.is_set():
                 return
-            name = f"producer {number}.{life}"
+            name = f"producer {partition}.{life}"
             with replog.connect(self._bootstrap) as client:
                 producer = client.producer(acks="all", linger_ms=1)
                 failed = False
                 while not failed and not self._done.is_set():
-                    value, partition = f"{number}/{made}", made % self.partitions
+                    value = f"{partition}/{made}"
                     made += 1
                     op = self.history.invoke_send(name, self.key(partition), [value])
                     try:
