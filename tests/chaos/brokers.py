@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.chaos.links import Links
 from tests.chaos.stores import StoreUnderTest
@@ -15,6 +15,8 @@ from tests.integration.zookeeper_server import free_ports
 import replog
 
 __all__ = ["Brokers"]
+
+_LINES_TOLD: Final = 5
 
 
 class Brokers:
@@ -53,6 +55,11 @@ class Brokers:
     def bootstrap(self) -> str:
         """The proxies of all of them."""
         return ",".join(self.links.addresses.values())
+
+    def check_alive(self) -> None:
+        """Raises AssertionError for brokers that have ended although nobody ended them, with what they said last."""
+        ended = {broker: process.last_lines[-_LINES_TOLD:] for broker, process in self.processes.items() if not process.is_running}
+        assert not ended, f"brokers that ended by themselves, and what they said last: {ended}"
 
     def start(self, broker: int) -> None:
         """Start it where it was."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import tempfile
 import threading
+import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -55,13 +57,25 @@ def run(store: str, seed: int, seconds: float, *, say: Callable[[str], object] =
         Brokers.running(Path(name), under_test, done.brokers, seed=seed) as brokers,
     ):
         load = Load(brokers.bootstrap, _PARTITIONS)
-        try:
+        with _told(done, say):
             _befall(done, brokers, load, chance, say)
             eventually(lambda: in_sync(brokers.bootstrap, _PARTITIONS), IN_SYNC_S, every_s=0.1)
-        finally:
+            brokers.check_alive()
+        with _told(done, say):
             load.stop()
-        _judge(done, load)
+        _judge(done, load, say)
     return done
+
+
+@contextmanager
+def _told(done: Run, say: Callable[[str], object]) -> Iterator[None]:
+    """What is raised here is wrong too, and is counted: a cluster that does not recover, a broker that does not start, a thread that
+    hangs. The rest is judged all the same."""
+    try:
+        yield
+    except Exception as problem:
+        say(traceback.format_exc())
+        done.broken.append(f"{type(problem).__name__}: {problem}")
 
 
 def _befall(done: Run, brokers: Brokers, load: Load, chance: random.Random, say: Callable[[str], object]) -> None:
@@ -71,6 +85,7 @@ def _befall(done: Run, brokers: Brokers, load: Load, chance: random.Random, say:
         before = load.acknowledged
         faults.happen(fault, brokers, over.wait, chance)
         over.wait(fault.pause_s)
+        brokers.check_alive()  # before a fault ends one that has ended by itself, and starts it again
         gained = load.acknowledged - before
         say(f"{fault}: {gained} acknowledged")
         counted[fault.kind] += 1
@@ -78,12 +93,13 @@ def _befall(done: Run, brokers: Brokers, load: Load, chance: random.Random, say:
     done.faults = dict(sorted(counted.items()))
 
 
-def _judge(done: Run, load: Load) -> None:
+def _judge(done: Run, load: Load, say: Callable[[str], object] = lambda line: None) -> None:
     done.acknowledged = load.acknowledged
     done.broken += load.troubles
-    done.records = load.read_all()
-    if done.records < done.acknowledged:
-        done.broken.append(f"{done.acknowledged} records were acknowledged, and {done.records} are there")
+    with _told(done, say):
+        done.records = load.read_all()
+        if done.records < done.acknowledged:
+            done.broken.append(f"{done.acknowledged} records were acknowledged, and {done.records} are there")
     report = check(load.history)
     if not report.ok:
         done.broken.append(str(report))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.chaos import faults, running
+from tests.chaos.brokers import Brokers
+from tests.chaos.links import Links
+from tests.chaos.load import TOPIC, Load
 from tests.chaos.running import PROGRESS_MIN, Run, run
+from tests.chaos.stores import FileUnderTest
 
-from replog.testing.history import History
+import replog
+from replog.errors import Unavailable
+from replog.testing.history import History, check
 
 SECONDS = 15.0
 
@@ -32,6 +39,46 @@ def test_a_fault_begins_at_least_every_five_seconds() -> None:
 def test_a_seed_is_a_plan_and_seeds_bring_every_kind() -> None:
     assert faults.draw(7, [1, 2, 3], 60) == faults.draw(7, [1, 2, 3], 60)
     assert {fault.kind for seed in range(20) for fault in faults.draw(seed, [1, 2, 3], 60)} == set(faults.KINDS)
+
+
+def test_a_log_that_ends_too_early_is_seen() -> None:
+    with replog.Cluster(brokers=3, listen="tcp://127.0.0.1:0") as cluster:
+        load = Load(cluster.endpoints[0], 2, producers=0, readers=0)
+        for partition, value in enumerate("ab"):
+            cluster.append(TOPIC, partition, [value])
+            load.history.invoke_send("p", load.key(partition), [value]).ok(0)
+        assert load.read_all() == 2
+        assert check(load.history).ok
+        load.history.invoke_send("p", load.key(1), ["c"]).ok(1)  # and it is not there, although no count is short
+        assert load.read_all() == 2
+        assert "unseen" in str(check(load.history))
+
+
+def test_what_is_raised_is_counted() -> None:
+    run, said = Run("file", 1, 3, 1.0), list[str]()
+    with running._told(run, said.append):
+        raise AssertionError("a thread hangs")
+    assert run.broken == ["AssertionError: a thread hangs"]
+    assert "Traceback" in said[0]
+
+    def nobody() -> int:
+        raise Unavailable("nobody leads")
+
+    load: Any = SimpleNamespace(acknowledged=5, troubles=[], history=History(), read_all=nobody)
+    running._judge(run, load)
+    assert run.broken[1:] == ["Unavailable: nobody leads"]
+
+
+def test_a_broker_that_ends_by_itself_is_seen(tmp_path: Path) -> None:
+    ports: dict[int, int] = {}
+    process: Any = SimpleNamespace(is_running=True, last_lines=["KeyError: 7"])
+    with Links(ports) as links:
+        brokers = Brokers(tmp_path, FileUnderTest(tmp_path), links, ports, {})
+    brokers.processes[2] = process
+    brokers.check_alive()
+    process.is_running = False
+    with pytest.raises(AssertionError, match="KeyError: 7"):
+        brokers.check_alive()
 
 
 def judged(run: Run, *, read: int, troubles: list[str] | None = None, history: History | None = None) -> list[str]:
