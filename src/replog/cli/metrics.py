@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.cli.pages import fetched
+from replog.cli.pages import fetched, parsed
 from replog.metrics.seen import seen
 from replog.metrics.text import prometheus_text
 
@@ -32,7 +31,7 @@ def _of_broker(context: Context, url: str) -> int:
     """What a broker has counted, from its status page. Raises UsageError for what is no such URL, Unavailable if nobody answers."""
     body, _ = fetched(url, context.timeout_s, as_json=context.output.is_json)
     if context.output.is_json:
-        context.output.json(json.loads(body))
+        context.output.json(parsed(body, url))
     else:
         context.output.data(body)
     return OK

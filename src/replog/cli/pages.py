@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from replog.errors import Unavailable, UsageError
 from replog.status.http import TAKEN_AT
 
-__all__ = ["Counted", "Counts", "byte_rates", "counts_of", "fetched"]
+__all__ = ["Counted", "Counts", "byte_rates", "counts_of", "fetched", "parsed"]
 
 _BYTES_MAX: Final = 64 << 20
 _APPENDED: Final = "replog_bytes_in_total"
@@ -45,10 +47,28 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool) -> tuple[bytes,
             body: bytes = answer.read(_BYTES_MAX)
             return body, answer.headers.get(TAKEN_AT, "")
     except urllib.error.HTTPError as refused:
-        with refused:
-            raise Unavailable(f"{where} answers {refused.code}: {refused.read(1_000).decode('utf-8', 'replace').strip()}") from None
-    except (OSError, ValueError) as problem:
+        raise Unavailable(f"{where} answers {refused.code}: {_said(refused)}") from None
+    except (http.client.InvalidURL, ValueError) as problem:
+        raise UsageError(f"{url!r} is not the URL of a status page: {problem}") from None
+    except OSError as problem:
         raise Unavailable(f"{where} does not answer: {problem}") from problem
+    except http.client.HTTPException as problem:
+        raise Unavailable(f"{where} does not answer in HTTP, or not to the end: {str(problem).strip()!r:.80}") from problem
+
+
+def _said(refused: urllib.error.HTTPError) -> str:
+    with refused, suppress(OSError, http.client.HTTPException):
+        return refused.read(1_000).decode("utf-8", "replace").strip()
+    return ""
+
+
+def parsed(body: bytes, url: str) -> dict[str, Any]:
+    """The JSON that a page has answered with. Raises Unavailable for what is none."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(body)
+        if isinstance(found, dict):
+            return found
+    raise Unavailable(f"{url} is not the status page of a broker")
 
 
 def counts_of(urls: Iterable[str], timeout_s: float | None) -> Counts:
@@ -58,11 +78,11 @@ def counts_of(urls: Iterable[str], timeout_s: float | None) -> Counts:
         body, taken = fetched(url, timeout_s, as_json=True)
         try:
             now_s = int(taken) / 1_000
-            series: dict[str, Any] = json.loads(body)
+            series = parsed(body, url)
             topics: dict[int, dict[str, float]] = {int(one["labels"]["broker"]): {} for one in series.get(_ALWAYS, [])}
             for one in series.get(_APPENDED, []):
-                topics[int(one["labels"]["broker"])][one["labels"]["topic"]] = one["value"]
-        except (ValueError, TypeError, KeyError, AttributeError):
+                topics[int(one["labels"]["broker"])][one["labels"]["topic"]] = float(one["value"])
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise Unavailable(f"{url} is not the status page of a broker") from None
         found |= {broker: Counted(now_s, counts) for broker, counts in topics.items()}
     return found

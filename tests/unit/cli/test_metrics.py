@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.threads import in_thread
 from tests.unit.cli.conftest import Ran, Run, run_with
 
 import replog
@@ -46,11 +49,47 @@ def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("url", "text"),
-    [("127.0.0.1:8101", "is not the URL of a status page, such as http://127.0.0.1:8101"), ("file:///etc/passwd", "is not the URL")],
+    [
+        ("127.0.0.1:8101", "is not the URL of a status page, such as http://127.0.0.1:8101"),
+        ("file:///etc/passwd", "is not the URL"),
+        ("http://127.0.0.1:abc", "is not the URL of a status page: nonnumeric port"),
+        ("http://a b", "is not the URL"),
+        ("http://[::1", "is not the URL"),
+    ],
 )
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:
     ran = run_with(None, "metrics", url)
     assert (ran.status, ran.stdout) == (2, "")
+    assert text in ran.stderr
+
+
+_CUT_OFF = b"Transfer-Encoding: chunked\r\n\r\n10\r\nabc"
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", "does not answer in HTTP"),
+        (b"", "does not answer"),
+        (b"HTTP/1.1 200 OK\r\n" + _CUT_OFF, "or not to the end"),
+        (b"HTTP/1.1 500 Oh\r\n" + _CUT_OFF, "answers 500"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "is not the status page of a broker"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "is not the status page of a broker"),
+    ],
+)
+def test_somebody_else_answers(answer: bytes, text: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4_096)
+                connection.sendall(answer)
+
+        thread, _ = in_thread(serve)
+        ran = run_with(None, "metrics", f"http://127.0.0.1:{server.getsockname()[1]}", "--format", "json")
+        thread.join(30)
+    assert (ran.status, ran.stdout) == (4, "")
     assert text in ran.stderr
 
 
