@@ -218,12 +218,13 @@ class ConnectedDriver:
         core = self.core
         now_ms, before_ms = self.now_ms(), self._turned_ms
         self._turned_ms = now_ms
-        if now_ms - before_ms > _DEAF_MS and not self._is_polled():
-            ready = transport.wait(0)
+        if now_ms - before_ms > _DEAF_MS:
+            ready = transport.wait(0) or (None if self._is_polled() else [])
         try:
             if ready is not None:
                 self._say(transport)  # first: what is said on a connection that has ended is lost with it, and not said again on the next
                 transport.handle(ready, self.now_ms())
+                self._forestall()
             core.tick(self.now_ms(), self.wall_ms())
             self._say(transport)
             transport.flush()
@@ -267,6 +268,14 @@ class ConnectedDriver:
         waiter.woken = False
         self._polling = waiter
         return transport
+
+    def _forestall(self) -> None:
+        """What is ready was taken in by another thread than the one that rests on the sockets: if that one comes with it as well, it is
+        of before, and its descriptors may be others by now; and if it was being called up, the call may have been taken in, too."""
+        resting, transport = self._polling, self._transport
+        if self._is_polled() and resting is not None and transport is not None:
+            resting.resting_on, resting.woken = None, True
+            transport.wake()
 
     def _leave(self, waiter: _Waiter) -> None:
         if self._polling is waiter:

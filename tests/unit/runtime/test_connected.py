@@ -22,6 +22,10 @@ from replog.runtime.connected import ConnectedDriver, parse_bootstrap
 from replog.testing.eventually import eventually
 
 
+_WOKEN = 0
+"""In what is ready: somebody has called `wake`."""
+
+
 class FakeTransport:
     """Answers from a FakeCluster at the next `handle`, unless `held` says to keep an answer back."""
 
@@ -88,8 +92,7 @@ class FakeTransport:
         self.waits += 1
         with self._ready:
             self._ready.wait_for(lambda: self._arrived or self._woken, timeout_s)
-            self._woken = False
-            return [1] if self._arrived else []
+            return [_WOKEN] * self._woken + [1] * bool(self._arrived)
 
     def handle(self, ready: list[Any], now_ms: int) -> int:
         if self.failing is not None:
@@ -97,6 +100,8 @@ class FakeTransport:
             raise failing
         while self.cut:
             self.receive(None, Disconnected(self.cut.pop()))
+        if _WOKEN in ready:
+            self._woken = False
         if ready and self._arrived:
             self.readers.append(threading.get_ident())
         while ready and self._arrived:
@@ -306,6 +311,33 @@ def test_what_arrived_while_nobody_listened_is_heard_before_time_is_up(
         assert driver.wait(lambda: asked.done, 30)
     assert asked.done
     assert asked.error is None
+
+
+def test_it_is_heard_before_time_is_up_by_whichever_thread_comes_first(client: replog.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while in which the process stood still, not only the thread that rests on the sockets has something to do."""
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, ListOffsets)
+    driver, over = driver_of(client), threading.Event()
+    thread, _ = in_thread(lambda: driver.wait(over.is_set, None))
+    eventually(lambda: driver._polling is not None)
+    resting = driver._polling
+    asked = OffsetOp("t", 0, -1, driver.now_ms() + 60_000)
+    now_ms = driver.now_ms
+    with driver.lock:
+        driver.core.submit(asked, driver.now_ms())
+        driver.run()
+        wakes = transport.wakes
+        transport.release()
+        monkeypatch.setattr(driver, "now_ms", lambda: now_ms() + 130_000)
+        driver.run()
+        assert asked.done
+        assert asked.error is None
+        assert resting.resting_on is None  # what it comes with is of before
+        assert transport.wakes == wakes + 1  # and whoever called it up is not forgotten
+        over.set()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_a_background_thread_gives_way_to_the_application(client: replog.Client) -> None:
