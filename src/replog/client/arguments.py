@@ -73,7 +73,7 @@ def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> in
 
 def shown(number: int) -> str:
     """A number in an error: Python makes no text of one with thousands of digits."""
-    return str(number) if abs(number) < 2**64 else f"(a number of {number.bit_length()} bits)"
+    return str(number) if abs(number) < 2**128 else f"(a number of {number.bit_length()} bits)"
 
 
 def check_list(name: str, value: object, of: str) -> Iterable[Any]:

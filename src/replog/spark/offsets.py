@@ -150,11 +150,11 @@ def _parse(option: str, text: str, expected: str) -> Positions:
 
 def _json(option: str, text: str, expected: str) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise UsageError(f"option {option} has the key {twice!r:.80} twice; which of the two counts, nobody can tell")
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise UsageError(f"option {option} has the key {name!r:.80} twice; which of the two counts, nobody can tell")
+            found[name] = value
         return found
 
     try:

@@ -21,7 +21,6 @@ from replog.runtime import connected
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
 from replog.testing.eventually import eventually
 
-
 _WOKEN = 0
 """In what is ready: somebody has called `wake`."""
 
