@@ -37,6 +37,9 @@ class Silence:
             silent_ms = now_ms - self._since_ms
             self._due_ms = now_ms + silent_ms
             told = list(positions())
-            more = f", and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""
-            _log.info("no record for %d s: %s%s", silent_ms // 1_000, "; ".join(told[:_NAMED_MAX]), more)
+            if told:
+                more = f", and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""
+                _log.info("no record for %d s: %s%s", silent_ms // 1_000, "; ".join(told[:_NAMED_MAX]), more)
+            else:  # all are paused: nothing was waited for
+                self._since_ms, self._due_ms = now_ms, now_ms + SILENT_MS
         return min(self._due_ms - now_ms, SILENT_MS // 2) / 1_000

@@ -235,3 +235,16 @@ def test_what_keeps_it_silent_is_told_first(caplog: pytest.LogCaptureFixture) ->
     assert second.startswith("no record for 120 s: t-4 at offset 0, high watermark 0, led by nobody (waited ")
     assert first.endswith(", and 2 more")
     assert "t-0" not in first
+
+
+def test_while_all_is_paused_there_is_no_silence(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "replog.client")
+    _, _, client = make({"t": 1})
+    consumer = client.consumer("t", start="earliest")
+    consumer.poll()
+    consumer.pause("t", 0)
+    consumer.poll(timeout_s=130)
+    assert lines_of(caplog) == []
+    consumer.resume("t", 0)
+    consumer.poll(timeout_s=55)  # the minute that counts began after the last look, at 120 s
+    assert [line.partition(" at ")[0] for line in lines_of(caplog)] == ["no record for 60 s: t-0"]
