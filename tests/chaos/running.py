@@ -55,6 +55,7 @@ def run(store: str, seed: int, seconds: float, *, say: Callable[[str], object] =
         tempfile.TemporaryDirectory(prefix="replog-chaos-") as name,
         STORES[store](Path(name)) as under_test,
         Brokers.running(Path(name), under_test, done.brokers, seed=seed) as brokers,
+        _told(done, say),
     ):
         load = Load(brokers.bootstrap, _PARTITIONS)
         with _told(done, say):
@@ -63,7 +64,7 @@ def run(store: str, seed: int, seconds: float, *, say: Callable[[str], object] =
             brokers.check_alive()
         with _told(done, say):
             load.stop()
-        _judge(done, load, say)
+        _judge(done, load)
     return done
 
 
@@ -93,16 +94,17 @@ def _befall(done: Run, brokers: Brokers, load: Load, chance: random.Random, say:
     done.faults = dict(sorted(counted.items()))
 
 
-def _judge(done: Run, load: Load, say: Callable[[str], object] = lambda line: None) -> None:
+def _judge(done: Run, load: Load) -> None:
     done.acknowledged = load.acknowledged
     done.broken += load.troubles
-    with _told(done, say):
-        done.records = load.read_all()
-        if done.records < done.acknowledged:
-            done.broken.append(f"{done.acknowledged} records were acknowledged, and {done.records} are there")
-    report = check(load.history)
-    if not report.ok:
-        done.broken.append(str(report))
     for kind, gained in done.progress.items():
         if gained < PROGRESS_MIN:
             done.broken.append(f"{gained} acknowledgements during a fault {kind!r}; {PROGRESS_MIN} are wanted")
+    try:
+        done.records = load.read_all()
+        if done.records < done.acknowledged:
+            done.broken.append(f"{done.acknowledged} records were acknowledged, and {done.records} are there")
+    finally:  # of what can be read, what is wrong is told all the same
+        report = check(load.history)
+        if not report.ok:
+            done.broken.append(str(report))

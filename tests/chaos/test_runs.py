@@ -64,9 +64,14 @@ def test_what_is_raised_is_counted() -> None:
     def nobody() -> int:
         raise Unavailable("nobody leads")
 
-    load: Any = SimpleNamespace(acknowledged=5, troubles=[], history=History(), read_all=nobody)
-    running._judge(run, load)
-    assert run.broken[1:] == ["Unavailable: nobody leads"]
+    history = History()
+    history.invoke_send("p", "k", ["a"]).ok(0)
+    history.invoke_poll("r", "k", 0).ok([(0, "b")])
+    load: Any = SimpleNamespace(acknowledged=5, troubles=[], history=history, read_all=nobody)
+    with running._told(run, said.append):
+        running._judge(run, load)
+    assert len(run.broken) == 3
+    assert run.broken[2] == "Unavailable: nobody leads"
 
 
 def test_a_broker_that_ends_by_itself_is_seen(tmp_path: Path) -> None:
