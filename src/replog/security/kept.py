@@ -36,6 +36,8 @@ class KeptSecrets(Mapping[str, tuple[bytes, ...]]):
         self._looks = self._look()
         self._secrets = read(self._given)
         self._look_s = now_s() + LOOK_S
+        self._told: object = None
+        """What was logged last of files that cannot be used, and how they looked."""
 
     def __getitem__(self, name: str) -> tuple[bytes, ...]:
         if self._now_s() >= self._look_s:
@@ -54,12 +56,14 @@ class KeptSecrets(Mapping[str, tuple[bytes, ...]]):
         looks = self._look()
         if looks == self._looks:
             return
-        self._looks = looks
         try:
             found = self._read(self._given)
-        except UsageError as problem:
-            _log.warning("secrets that have changed are not used, those of before are: %s", problem)
+        except UsageError as problem:  # tried again with the next look: why may be gone, and the files as they are
+            if self._told != (looks, str(problem)):
+                _log.warning("secrets that have changed are not used, those of before are: %s", problem)
+            self._told = looks, str(problem)
             return
+        self._looks, self._told = looks, None
         changed = sorted(name for name, some in found.items() if some != self._secrets[name])
         self._secrets = found
         if changed:

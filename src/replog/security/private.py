@@ -72,5 +72,7 @@ def _read(path: str, what: str, forbidden: int, bytes_max: int) -> bytes:
         if found.st_size > bytes_max:
             raise UsageError(f"{what} {path!r} has {found.st_size} bytes; allowed are {bytes_max}")
         return os.read(fd, bytes_max)
+    except OSError as problem:
+        raise UsageError(f"{what} {path!r} cannot be read: {problem.strerror}") from None
     finally:
         os.close(fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -69,6 +70,28 @@ def test_what_cannot_be_used_changes_nothing(kept: Kept, caplog: pytest.LogCaptu
     assert not any(secret.decode() in line for secret in (OLD, NEW, OF_BROKERS))
     write(kept.client, NEW)
     assert kept.later() == (NEW, NEW)
+
+
+def test_what_could_not_be_read_for_a_while_is_used_afterwards(
+    kept: Kept, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(kept.client, NEW)
+
+    def exhausted(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "open", exhausted)
+        assert kept.later() == kept.later() == (OLD, OLD)
+    assert kept.later() == (NEW, OLD)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_one_that_cannot_be_used(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    kept.client.unlink()
+    kept.client.symlink_to("/proc/self/mem")  # a regular file of this user, of which a read fails
+    assert kept.later() == (OLD, OLD)
+    assert "cannot be read" in caplog.records[0].getMessage()
 
 
 def test_what_is_written_anew_without_a_change_is_not_told(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
