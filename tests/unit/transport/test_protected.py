@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,37 @@ def test_a_secret_is_changed_without_a_restart_and_connections_stay(party: Make,
     settle([broker, late], lambda: bool(broker.told("authentication_failed")))
     before.say(broker.endpoint, question(4))
     settle([broker, before], lambda: len(broker.messages) == 3)
+
+
+def test_a_secret_that_is_changed_between_question_and_answer_lets_in_whoever_knew_it(party: Make, tmp_path: Path) -> None:
+    path = tmp_path / "client.secret"
+    path.touch(0o600)
+    path.write_bytes(CLIENT_SECRET)
+    security = Security(secret={"client": path})
+    broker, client = party(3, security=Security(secret={"client": [CLIENT_SECRET, OTHER_SECRET]})), party(security=security)
+    client.say(broker.endpoint, question(1))
+    settle([client, broker], lambda: [each.identity is not None for each in broker.transport._connections.open.values()] == [True])
+    path.write_bytes(OTHER_SECRET)
+    assert isinstance(security.secret, KeptSecrets)
+    security.secret._look_s = 0.0  # a second later
+    settle([client, broker], lambda: len(broker.messages) == 1)
+    assert (client.told("dial_failed"), security.secret["client"]) == ([], (OTHER_SECRET,))
+
+
+STEPS = ["ooo", "ono", "nno", "nnn"]
+"""What is in the three files of a broker before the secret of brokers is changed, and after each step of that."""
+
+
+@pytest.mark.parametrize(("earlier", "later"), [*((one, one) for one in STEPS), *pairwise(STEPS)])
+def test_the_secret_of_brokers_is_changed_in_steps_each_of_which_keeps_them_together(party: Make, earlier: str, later: str) -> None:
+    known = {"o": BROKER_SECRET, "n": OTHER_SECRET}
+    one, two = (party(at, security=Security(secret={"broker": [known[each] for each in has]})) for at, has in ((1, earlier), (2, later)))
+    for dials, other in ((one, two), (two, one)):
+        dials.say(other.address, m.Flushed(dials.address, 0, []))
+        settle([one, two], lambda other=other: len(other.messages) == 1)
+        for connection in list(dials.transport._connections.open.values()):
+            dials.transport._connections.end(connection, "over")
+        idle([one, two])
 
 
 def test_somebody_has_a_secret_of_its_own(party: Make) -> None:

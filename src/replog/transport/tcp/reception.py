@@ -150,7 +150,7 @@ class Reception:
         said = greeting(cluster_id, role, broker_id, connection.expects, connection.lane)
         if security is not None:
             said.nonce = fresh_nonce() if role in security.secret else b""
-            connection.exchange = said, None
+            connection.exchange = said, None, b""
         return said
 
     def heard(self, connection: Connection, answer: Any, cluster_id: str) -> Handshake | None:
@@ -167,9 +167,9 @@ class Reception:
             if answer.nonce:
                 raise Unwelcome(f"{connection.name} asks for a proof, and this process has no secret; give security=")
             return None
-        said, first = connection.exchange
+        said, first, secret = connection.exchange
         if first is not None:
-            self._check_proof(connection, said, first, answer)
+            self._check_proof(connection, said, first, secret, answer)
             return None
         if self._files is not None:
             shown = connection.socket.identity
@@ -187,13 +187,14 @@ class Reception:
         known = self._security.secret.get(said.role)
         if known is None or len(answer.nonce) != NONCE_BYTES:
             raise Unwelcome(f"{connection.name} asks for a proof, and this process has no secret of {said.role}")
-        connection.exchange = said, answer
+        connection.exchange = said, answer, known[0]  # which may have changed when the answer comes
         return evolve(said, proof=dialer_proof(known[0], transcript(said, answer, self._channel(connection))))
 
-    def _check_proof(self, connection: Connection, said: Handshake, first: HandshakeAnswer, answer: HandshakeAnswer) -> None:
-        assert self._security is not None
+    def _check_proof(
+        self, connection: Connection, said: Handshake, first: HandshakeAnswer, secret: bytes, answer: HandshakeAnswer
+    ) -> None:
         words = transcript(said, first, self._channel(connection))
-        if not is_listener_proof(self._security.secret[said.role][0], words, answer.proof) or evolve(answer, proof=b"") != first:
+        if not is_listener_proof(secret, words, answer.proof) or evolve(answer, proof=b"") != first:
             raise Unwelcome(f"{connection.name} has not proven that it knows the secret of {said.role}")
         connection.identity, connection.exchange = Identity(BROKER, str(first.broker_id)), None
 
