@@ -68,6 +68,8 @@ def test_what_others_are_told(bound: str, wish: str | None, told: str) -> None:
         ("tcp://0.0.0.0:7101", None, "listens at tcp://0.0.0.0:7101"),
         ("tcp://[::]:7101", None, "listens at tcp://[::]:7101"),
         ("tcp://127.0.0.1:7101", "tcp://0.0.0.0:1", "advertised as tcp://0.0.0.0:1"),
+        ("tcp://0:7101", None, "listens at tcp://0:7101"),
+        ("tcp://0:7101", "tcp://0x0.0:0", "advertised as tcp://0x0.0:0"),
         ("tcp://127.0.0.1:7101", "broker-1:1", "not 'broker-1:1'"),
     ],
 )

@@ -52,7 +52,7 @@ class Endpoint(NamedTuple):
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:
-            return False
+            return _means_nowhere(self.host)
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -97,6 +97,14 @@ def addresses_of(endpoint: Endpoint) -> list[SocketAddress]:
     if not addresses:
         raise OSError(f"{host} has neither an IPv4 nor an IPv6 address")
     return list(dict.fromkeys(addresses))
+
+
+def _means_nowhere(host: str) -> bool:
+    """Whether the system's resolver takes this for 0.0.0.0, as it takes "0", "0.0" and "0x0"."""
+    try:
+        return socket.inet_aton(host) == bytes(4)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_address(host: str) -> bool:
