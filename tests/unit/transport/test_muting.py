@@ -493,3 +493,12 @@ def test_encrypted_connections_are_limited_as_well(party: Make, clock: ManualClo
     assert numbers(broker) == list(range(60))
     assert passed >= 60 * len(BODY) * 1_000 // RATE - BURST_MS - PORTION_MS
     assert broker.told("client_throttled")[0]["client"] == "client/a"
+
+
+def test_what_the_process_of_a_broker_asks_as_a_client_is_not_limited(party: Make, tmp_path: Path) -> None:
+    certificates = Security(tls=tls_of(tmp_path / "ca", "broker/1"))
+    broker, own = party(1, quotas=SEND, security=certificates), party(security=certificates)
+    for number in range(60):
+        own.say(1, produce(number))
+    settle([broker, own], lambda: len(numbers(broker)) == 60)
+    assert ([str(each.identity) for each in guests(broker)], broker.throttled) == (["broker/1"], [])

@@ -152,9 +152,10 @@ class Muting:
 
     def of(self, connection: Connection) -> Limited | None:
         """What a connection that is open now is; None: a broker, or a client without limits."""
-        if connection.peer_id >= 0:
+        who = connection.identity
+        if connection.peer_id >= 0 or (who is not None and who.is_broker):  # the latter: calls of a broker's own process
             return None
-        name = connection.host if connection.identity is None else str(connection.identity)
+        name = connection.host if who is None else str(who)
         quota = self.quotas.of(name)
         return Limited(self, name, connection) if quota.produce_bytes_per_s or quota.fetch_bytes_per_s else None
 
