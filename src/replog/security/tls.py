@@ -7,11 +7,15 @@ import logging
 import os
 import re
 import ssl
+import time
+from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from attrs import frozen
 
 from replog.errors import UsageError
+from replog.security.kept import LOOK_S
 from replog.security.private import check_secret_file
 from replog.security.settings import Security, Tls
 
@@ -38,25 +42,36 @@ def fingerprint(der: bytes) -> bytes:
 class TlsFiles:
     """The files of one process. What is wrong with them raises UsageError at first; later the old ones are kept, and it is logged."""
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Security, *, now_s: Callable[[], float] = time.monotonic) -> None:
         assert security.tls is not None
+        self._now_s = now_s
         self._tls: Tls = security.tls
         self._asks_certificates = not security.secret
         self._looks: object = None
+        self._again_s = inf
+        """When what could not be used is tried again, as it is: why may be gone."""
+        self._told: object = None
         self._contexts: dict[bool, Loaded] = {}
 
     def loaded(self, *, listens: bool) -> Loaded:
         """What a new connection is to use."""
         looks = self._look()
-        if looks != self._looks:
+        if looks != self._looks or self._now_s() >= self._again_s:
             try:
                 self._contexts = {side: self._load(listens=side) for side in (False, True)}
+                self._again_s, self._told = inf, None
             except UsageError as problem:
                 if not self._contexts:
                     raise
-                _log.warning("certificates that have changed are not used, the earlier ones are: %s", problem)
+                self._keep(looks, str(problem))
             self._looks = looks
         return self._contexts[listens]
+
+    def _keep(self, looks: object, problem: str) -> None:
+        if self._told != (looks, problem):
+            _log.warning("certificates that have changed are not used, the earlier ones are: %s", problem)
+        self._told = looks, problem
+        self._again_s = self._now_s() + LOOK_S
 
     def _look(self) -> object:
         found: list[object] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -431,3 +432,28 @@ def test_whom_a_certificate_names(names: list[tuple[str, str]], found: Identity 
     assert certified({"subjectAltName": tuple(names)}) == found
     assert certified({}) is None
     assert certified(None) is None
+
+
+def test_renewed_files_that_could_not_be_read_for_a_while_are_used_afterwards(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    own, renewed = tls_of(tmp_path / "ca", "broker/1"), tls_of(tmp_path / "next", "broker/1")
+    files = TlsFiles(Security(tls=own), now_s=lambda: clock.now_ms() / 1_000)
+    before = files.loaded(listens=True)
+    for each in ("authority", "certificate", "key"):
+        shutil.copy(getattr(renewed, each), getattr(own, each))
+
+    def exhausted(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "open", exhausted)
+        for _ in range(3):
+            assert files.loaded(listens=True) is before
+            clock.advance(1_000)
+    assert len(caplog.records) == 1  # once, not with each try
+    after = files.loaded(listens=True)
+    assert after.fingerprint not in (before.fingerprint, b"")
+    clock.advance(5_000)
+    assert files.loaded(listens=True) is after  # nothing is read again for no reason

@@ -190,9 +190,7 @@ class Reception:
         connection.exchange = said, answer, known[0]  # which may have changed when the answer comes
         return evolve(said, proof=dialer_proof(known[0], transcript(said, answer, self._channel(connection))))
 
-    def _check_proof(
-        self, connection: Connection, said: Handshake, first: HandshakeAnswer, secret: bytes, answer: HandshakeAnswer
-    ) -> None:
+    def _check_proof(self, connection: Connection, said: Handshake, first: HandshakeAnswer, secret: bytes, answer: HandshakeAnswer) -> None:
         words = transcript(said, first, self._channel(connection))
         if not is_listener_proof(secret, words, answer.proof) or evolve(answer, proof=b"") != first:
             raise Unwelcome(f"{connection.name} has not proven that it knows the secret of {said.role}")
