@@ -87,6 +87,8 @@ class FileRules:
         self._rules = self._read()
         self._known: dict[tuple[str, str, str | None], bool] = {}
         self._look_s = now_s() + _LOOK_S
+        self._told: object = None
+        """What was logged last of rules that cannot be used, and how the file looked."""
 
     def __call__(self, principal: str, action: str, topic: str | None) -> bool:
         """Whether a rule allows it."""
@@ -107,13 +109,15 @@ class FileRules:
         looks = self._look()
         if looks == self._looks:
             return
-        self._looks = looks
         try:
             self._rules = self._read()
             self._known.clear()
+            self._looks, self._told = looks, None
             _log.info("the rules in %s are used from now on", self._path)
-        except UsageError as problem:
-            _log.warning("rules that have changed are not used, those of before are: %s", problem)
+        except UsageError as problem:  # tried again with the next look: why may be gone, and the file as it is
+            if self._told != (looks, str(problem)):
+                _log.warning("rules that have changed are not used, those of before are: %s", problem)
+            self._told = looks, str(problem)
 
     def _look(self) -> object:
         try:

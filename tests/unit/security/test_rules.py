@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,23 @@ def test_a_changed_file_is_used_and_a_broken_one_is_not(tmp_path: Path, caplog: 
     rules(tmp_path)
     now_s[0] += 1.0
     assert asked("client", "write", "in")
+
+
+def test_rules_that_could_not_be_read_for_a_while_are_used_afterwards(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now_s = rules(tmp_path), [0.0]
+    asked = FileRules(str(path), now_s=lambda: now_s[0])
+    path.write_text(TEXT.replace('"in"', '"inbox"'))
+
+    def exhausted(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "open", exhausted)
+        for _ in range(2):
+            now_s[0] += 1.0
+            assert asked("client", "write", "in")
+    assert len(caplog.records) == 1  # once, not with each try
+    now_s[0] += 1.0
+    assert not asked("client", "write", "in")
