@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from replog.errors import UsageError
 
-__all__ = ["SECRET_BYTES_MIN", "check_secret", "check_secret_file", "read_credentials", "read_secret", "read_settings"]
+__all__ = ["SECRET_BYTES_MIN", "check_secret", "check_secret_file", "read_credentials", "read_secret", "read_settings", "settings_from"]
+
+Made = TypeVar("Made")
 
 SECRET_BYTES_MIN: Final = 32
 """Whoever connects may try to guess a secret without being seen: 32 characters of `openssl rand -hex 32` are beyond that."""
@@ -47,6 +50,21 @@ def read_settings(path: str) -> str:
         return _read(path, "the file", _OTHERS_WRITE, SETTINGS_BYTES_MAX).decode()
     except UnicodeDecodeError as problem:
         raise UsageError(f"{path} is no text: {problem}") from None
+
+
+def settings_from(path: str | os.PathLike[str], make: Callable[[dict[str, Any], str], Made]) -> Made:
+    """What `make` makes of the tables in a TOML file of settings and its path. UsageError names the file and what is wrong with it."""
+    import tomllib  # not for whoever has no such file
+
+    name = os.fspath(path)
+    try:
+        found = tomllib.loads(read_settings(name))
+    except tomllib.TOMLDecodeError as problem:
+        raise UsageError(f"{name} is no TOML: {problem}") from None
+    try:
+        return make(found, name)
+    except UsageError as problem:
+        raise UsageError(f"{name}: {problem}") from None
 
 
 def check_secret_file(path: str) -> None:

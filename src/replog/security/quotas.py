@@ -15,7 +15,7 @@ from attrs import Attribute, field, fields, frozen
 from replog.errors import UsageError
 from replog.security.identity import identity_from
 from replog.security.keys import check_keys
-from replog.security.private import read_settings
+from replog.security.private import settings_from
 
 __all__ = ["BYTES_PER_S_MIN", "Quota", "Quotas", "quotas_of"]
 
@@ -101,18 +101,12 @@ class Quotas:
 
         UsageError naming the file and what is wrong with it; also if others can change it.
         """
-        import tomllib  # not for whoever has no such file
 
-        name = os.fspath(path)
-        try:
-            found = tomllib.loads(read_settings(name))
-        except tomllib.TOMLDecodeError as problem:
-            raise UsageError(f"{name} is no TOML: {problem}") from None
-        try:
+        def make(found: dict[str, Any], _: str) -> Quotas:
             check_keys("it", found, [one.name for one in fields(cls) if one.init])
             return cls(**found)
-        except UsageError as problem:
-            raise UsageError(f"{name}: {problem}") from None
+
+        return settings_from(path, make)
 
     def of(self, name: str) -> Quota:
         """The limits of a client."""

@@ -13,7 +13,7 @@ from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
 from replog.security.kept import KeptSecrets
 from replog.security.keys import check_keys
-from replog.security.private import SECRET_BYTES_MIN, check_secret, read_secret, read_settings
+from replog.security.private import SECRET_BYTES_MIN, check_secret, read_secret, settings_from
 
 __all__ = ["VARIABLE", "Authorizer", "Security", "Tls", "security_of"]
 
@@ -138,17 +138,7 @@ class Security:
 
         UsageError naming the file and what is wrong with it; also if others can change it.
         """
-        import tomllib  # not for whoever has no such file
-
-        name = os.fspath(path)
-        try:
-            found = tomllib.loads(read_settings(name))
-        except tomllib.TOMLDecodeError as problem:
-            raise UsageError(f"{name} is no TOML: {problem}") from None
-        try:
-            return cls(**_from_tables(found, os.path.dirname(os.path.abspath(name))))
-        except UsageError as problem:
-            raise UsageError(f"{name}: {problem}") from None
+        return settings_from(path, lambda found, name: cls(**_from_tables(found, os.path.dirname(os.path.abspath(name)))))
 
     def check_broker(self) -> None:
         """UsageError if a broker could not prove that it is one."""
