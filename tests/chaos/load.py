@@ -23,7 +23,7 @@ _REST_S = 0.1
 class Load:
     """A producer for each partition, so that none waits for what befalls another, and readers of all; until told to stop."""
 
-    def __init__(self, bootstrap: str, partitions: int, *, readers: int = 2) -> None:
+    def __init__(self, bootstrap: str, partitions: int, *, writes: bool = True, readers: int = 2) -> None:
         self.history = History(stale_reads=True)
         self.partitions = partitions
         self.acknowledged = 0
@@ -34,7 +34,7 @@ class Load:
         with replog.connect(bootstrap) as client:
             client.create_topic(TOPIC, partitions=partitions, replication_factor=3, min_isr=2, timeout_s=30)
             self.topic_id = client.describe(TOPIC).topic_id
-        work = [(self._produce, n) for n in range(partitions)] + [(self._read, n) for n in range(readers)]
+        work = [(self._produce, n) for n in range(partitions if writes else 0)] + [(self._read, n) for n in range(readers)]
         self._threads = [threading.Thread(target=self._guarded, args=one, daemon=True) for one in work]
         for thread in self._threads:
             thread.start()

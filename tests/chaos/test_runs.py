@@ -43,7 +43,7 @@ def test_a_seed_is_a_plan_and_seeds_bring_every_kind() -> None:
 
 def test_a_log_that_ends_too_early_is_seen() -> None:
     with replog.Cluster(brokers=3, listen="tcp://127.0.0.1:0") as cluster:
-        load = Load(cluster.endpoints[0], 2, producers=0, readers=0)
+        load = Load(cluster.endpoints[0], 2, writes=False, readers=0)
         for partition, value in enumerate("ab"):
             cluster.append(TOPIC, partition, [value])
             load.history.invoke_send("p", load.key(partition), [value]).ok(0)
