@@ -1,7 +1,6 @@
 """Secrets out of files, read again when a file has changed: one is changed without a restart, as certificates and rules are.
 
-The files are looked at when a connection needs a secret, once a second at most. What cannot be used changes nothing: the secrets of before
-stay, and it is logged without showing any.
+The files are looked at when a connection needs a secret, once a second at most; nothing that is logged shows any.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from replog.errors import UsageError
+from replog.security.watched import Watched
 
-__all__ = ["LOOK_S", "KeptSecrets"]
+__all__ = ["KeptSecrets"]
 
 _log = logging.getLogger("replog")
-
-LOOK_S: Final = 1.0
 
 Given = Mapping[str, tuple[Any, ...]]
 """Identity -> secrets: bytes, or the path of a file each."""
@@ -32,17 +29,12 @@ class KeptSecrets(Mapping[str, tuple[bytes, ...]]):
     ) -> None:
         self._given = {name: tuple(one if isinstance(one, bytes) else os.path.abspath(one) for one in some) for name, some in given.items()}
         self._read = read
-        self._now_s = now_s
-        self._looks = self._look()
-        self._secrets = read(self._given)
-        self._look_s = now_s() + LOOK_S
-        self._told: object = None
-        """What was logged last of files that cannot be used, and how they looked."""
+        self._secrets: dict[str, tuple[bytes, ...]] = {}
+        paths = (one for some in self._given.values() for one in some if not isinstance(one, bytes))
+        self._files = Watched(paths, self._anew, "secrets", now_s=now_s)
 
     def __getitem__(self, name: str) -> tuple[bytes, ...]:
-        if self._now_s() >= self._look_s:
-            self._look_again()
-        return self._secrets[name]
+        return self._files.now()[name]
 
     def __iter__(self) -> Iterator[str]:
         """Identities never change, only their secrets."""
@@ -51,30 +43,10 @@ class KeptSecrets(Mapping[str, tuple[bytes, ...]]):
     def __len__(self) -> int:
         return len(self._given)
 
-    def _look_again(self) -> None:
-        self._look_s = self._now_s() + LOOK_S
-        looks = self._look()
-        if looks == self._looks:
-            return
-        try:
-            found = self._read(self._given)
-        except UsageError as problem:  # tried again with the next look: why may be gone, and the files as they are
-            if self._told != (looks, str(problem)):
-                _log.warning("secrets that have changed are not used, those of before are: %s", problem)
-            self._told = looks, str(problem)
-            return
-        self._looks, self._told = looks, None
-        changed = sorted(name for name, some in found.items() if some != self._secrets[name])
-        self._secrets = found
+    def _anew(self) -> dict[str, tuple[bytes, ...]]:
+        found, before = self._read(self._given), self._secrets
+        changed = sorted(name for name, some in found.items() if before and some != before[name])
         if changed:
             _log.info("changed secrets are used from now on: those of %s", ", ".join(changed))
-
-    def _look(self) -> list[object]:
-        looks: list[object] = []
-        for path in (one for some in self._given.values() for one in some if not isinstance(one, bytes)):
-            try:
-                found = os.stat(path)
-                looks.append((found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode, found.st_uid))
-            except OSError as problem:
-                looks.append(problem.errno)
-        return looks
+        self._secrets = found
+        return found

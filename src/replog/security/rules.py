@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-import os
 import re
 import time
 import tomllib
@@ -20,12 +19,12 @@ from replog.config import MAX_TOPIC_NAME
 from replog.errors import UsageError
 from replog.security.private import read_settings
 from replog.security.roles import ACTIONS, DESCRIBE
+from replog.security.watched import Watched
 
 __all__ = ["FileRules", "parse_rules"]
 
 _log = logging.getLogger("replog")
 
-_LOOK_S: Final = 1.0
 _KNOWN_MAX: Final = 100_000
 """Answers that are remembered until the file changes."""
 _KEYS: Final = ("principals", "actions", "topics")
@@ -82,49 +81,26 @@ class FileRules:
 
     def __init__(self, path: str, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._path = path
-        self._now_s = now_s
-        self._looks: object = self._look()
-        self._rules = self._read()
+        self._rules = Watched([path], self._read, "rules", now_s=now_s)
         self._known: dict[tuple[str, str, str | None], bool] = {}
-        self._look_s = now_s() + _LOOK_S
-        self._told: object = None
-        """What was logged last of rules that cannot be used, and how the file looked."""
+        self._known_of = self._rules.times
 
     def __call__(self, principal: str, action: str, topic: str | None) -> bool:
         """Whether a rule allows it."""
-        if self._now_s() >= self._look_s:
-            self._look_again()
+        rules = self._rules.now()
+        if self._rules.times != self._known_of:
+            self._known.clear()
+            self._known_of = self._rules.times
+            _log.info("the rules in %s are used from now on", self._path)
         asked = principal, action, topic
         found = self._known.get(asked)
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            found = any(rule.allows(*asked) for rule in self._rules)
+            found = any(rule.allows(*asked) for rule in rules)
             if topic is None or len(topic) <= MAX_TOPIC_NAME:  # else it is no topic, and as long as whoever asks likes
                 self._known[asked] = found
         return found
-
-    def _look_again(self) -> None:
-        self._look_s = self._now_s() + _LOOK_S
-        looks = self._look()
-        if looks == self._looks:
-            return
-        try:
-            self._rules = self._read()
-            self._known.clear()
-            self._looks, self._told = looks, None
-            _log.info("the rules in %s are used from now on", self._path)
-        except UsageError as problem:  # tried again with the next look: why may be gone, and the file as it is
-            if self._told != (looks, str(problem)):
-                _log.warning("rules that have changed are not used, those of before are: %s", problem)
-            self._told = looks, str(problem)
-
-    def _look(self) -> object:
-        try:
-            found = os.stat(self._path)
-        except OSError as problem:
-            return problem.errno
-        return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
 
     def _read(self) -> list[_Rule]:
         try:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import ssl
 import time
 from collections.abc import Callable
-from math import inf
 from typing import Final
 
 from attrs import frozen
 
 from replog.errors import UsageError
-from replog.security.kept import LOOK_S
 from replog.security.private import check_secret_file
 from replog.security.settings import Security, Tls
+from replog.security.watched import Watched
 
 __all__ = ["Loaded", "TlsFiles", "believe", "fingerprint", "show"]
 
@@ -47,41 +45,18 @@ class TlsFiles:
         self._now_s = now_s
         self._tls: Tls = security.tls
         self._asks_certificates = not security.secret
-        self._looks: object = None
-        self._again_s = inf
-        """When what could not be used is tried again, as it is: why may be gone."""
-        self._told: object = None
-        self._contexts: dict[bool, Loaded] = {}
+        self._files: Watched[dict[bool, Loaded]] | None = None
 
     def loaded(self, *, listens: bool) -> Loaded:
         """What a new connection is to use."""
-        looks = self._look()
-        if looks != self._looks or self._now_s() >= self._again_s:
-            try:
-                self._contexts = {side: self._load(listens=side) for side in (False, True)}
-                self._again_s, self._told = inf, None
-            except UsageError as problem:
-                if not self._contexts:
-                    raise
-                self._keep(looks, str(problem))
-            self._looks = looks
-        return self._contexts[listens]
+        if self._files is None:
+            tls = self._tls
+            paths = (path for path in (tls.authority, tls.certificate, tls.key) if path is not None)
+            self._files = Watched(paths, self._both, "certificates", look_s=0.0, now_s=self._now_s)
+        return self._files.now()[listens]
 
-    def _keep(self, looks: object, problem: str) -> None:
-        if self._told != (looks, problem):
-            _log.warning("certificates that have changed are not used, the earlier ones are: %s", problem)
-        self._told = looks, problem
-        self._again_s = self._now_s() + LOOK_S
-
-    def _look(self) -> object:
-        found: list[object] = []
-        for path in (self._tls.authority, self._tls.certificate, self._tls.key):
-            try:
-                seen = None if path is None else os.stat(path)
-                found.append(seen and (seen.st_mtime_ns, seen.st_ino, seen.st_size, seen.st_mode))
-            except OSError as problem:
-                found.append(problem.errno)
-        return found
+    def _both(self) -> dict[bool, Loaded]:
+        return {side: self._load(listens=side) for side in (False, True)}
 
     def _load(self, *, listens: bool) -> Loaded:
         tls = self._tls

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from replog.errors import UsageError
-from replog.security.kept import LOOK_S, KeptSecrets
+from replog.security.kept import KeptSecrets
 from replog.security.settings import Security, _read_secrets
+from replog.security.watched import LOOK_S
 
 OLD, NEW, OF_BROKERS = b"old secret" * 4, b"new secret" * 4, b"the secret of brokers" * 2
 
@@ -114,7 +115,7 @@ def test_settings_keep_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     security = Security(secret={"client": "s"})
     monkeypatch.chdir("/")
     assert isinstance(security.secret, KeptSecrets)
-    security.secret._look_s = 0.0
+    security.secret._files._look_s = 0.0
     write(tmp_path / "s", NEW)
     assert security.secret["client"] == (NEW,)  # wherever the process is by now
     assert Security(secret=security.secret).secret is security.secret

@@ -106,7 +106,7 @@ def test_a_secret_is_changed_without_a_restart_and_connections_stay(party: Make,
     settle([broker, before], lambda: len(broker.messages) == 1)
     path.write_bytes(OTHER_SECRET + b" and longer")
     assert isinstance(security.secret, KeptSecrets)
-    security.secret._look_s = 0.0  # a second later
+    security.secret._files._look_s = 0.0  # a second later
     late, after = party(security=of_client()), party(security=of_client(OTHER_SECRET + b" and longer"))
     after.say(broker.endpoint, question(2))
     settle([broker, after], lambda: len(broker.messages) == 2)
@@ -126,7 +126,7 @@ def test_a_secret_that_is_changed_between_question_and_answer_lets_in_whoever_kn
     settle([client, broker], lambda: [each.identity is not None for each in broker.transport._connections.open.values()] == [True])
     path.write_bytes(OTHER_SECRET)
     assert isinstance(security.secret, KeptSecrets)
-    security.secret._look_s = 0.0  # a second later
+    security.secret._files._look_s = 0.0  # a second later
     settle([client, broker], lambda: len(broker.messages) == 1)
     assert (client.told("dial_failed"), security.secret["client"]) == ([], (OTHER_SECRET,))
 
