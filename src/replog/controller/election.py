@@ -160,8 +160,14 @@ def lost(loss: Loss) -> str:
     return (f"records from offset {end} on" if end >= 0 else f"every record that broker {loss.leader} does not hold") + more
 
 
-def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], replicas: Sequence[int]) -> Choice:
-    """Elect from a last-known set whose members have all said how far they reach (KIP-966, unclean recovery)."""
+def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], replicas: Sequence[int], min_isr: int) -> Choice:
+    """Elect from a last-known set whose members have all said how far they reach (KIP-966, unclean recovery).
+
+    Below `min_isr` the set stays: nothing is committed until enough others have followed, so whoever else is in it may hold all
+    there is if the new leader loses its disk as well (X-11).
+    """
     leader = longest(answers, replicas)
     candidates = tuple((r, *answers[r]) for r in replicas if r in answers)
-    return Choice(_uncleanly(state, leader, state.leader_epoch), loss=Loss("last_known", leader, candidates, ()))
+    last_known = state.last_known if min_isr > 1 else ()
+    after = evolve(_uncleanly(state, leader, state.leader_epoch), last_known=last_known)
+    return Choice(after, loss=Loss("last_known", leader, candidates, ()))

@@ -262,7 +262,7 @@ def test_a_power_cut_of_everything_asks_everyone_who_was_complete():
     assert asked == []
     world.start(4, loss=power(topic, 0), settle=True)
     state = world.state()
-    assert (state.leader, state.isr, state.elr, state.last_known, state.recovering) == (4, (4,), (), (), True)
+    assert (state.leader, state.isr, state.elr, state.last_known, state.recovering) == (4, (4,), (), (3, 4), True)
     path = judgements.loss_path(topic, 0)
     record = judgements.decode_loss(path, world.store.read(path).value)
     assert (record.kind, record.leader, record.leader_epoch, record.topic) == ("last_known", 4, state.leader_epoch, "t")

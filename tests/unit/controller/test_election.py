@@ -62,10 +62,30 @@ def test_everyone_lost_something_all_of_the_last_known_set_is_asked_once_it_is_t
     assert choose(gone, replicas=AR, min_isr=2, live=(1, 2)).ask == ()
     assert choose(gone, replicas=AR, min_isr=2, live=(1, 2), unclean=False).state is None
     assert choose(gone, replicas=AR, min_isr=2, live=(1, 2, 3)).ask == (2, 3)
-    choice = recover(gone, {2: (4, 12), 3: (4, 10)}, AR)
-    assert choice.state == PartitionState(2, 6, (2,), recovering=True, partition_epoch=9)
+    choice = recover(gone, {2: (4, 12), 3: (4, 10)}, AR, min_isr=2)
+    assert choice.state == PartitionState(2, 6, (2,), last_known=(2, 3), recovering=True, partition_epoch=9)
     assert choice.loss is not None
     assert (choice.loss.kind, choice.loss.candidates) == ("last_known", ((2, 4, 12), (3, 4, 10)))
+
+
+def test_who_was_asked_is_asked_again_if_the_one_elected_loses_its_disk_before_enough_have_followed_it():
+    """X-11: replicas 2 and 3 of min ISR 2 fail one after the other, 3 with all there is; 2 is elected, and its disk is replaced."""
+    elected = recover(state(None, (), (), (2, 3)), {2: (4, 12), 3: (4, 10)}, AR, min_isr=2).state
+    assert elected is not None
+    gone = choose(elected, replicas=AR, min_isr=2, live=(3,)).state
+    assert gone is not None
+    assert (gone.leader, gone.elr, gone.last_known) == (None, (2,), (2, 3))
+    back = choose(gone, replicas=AR, min_isr=2, live=(2, 3), lossy=(2,))
+    assert back.ask == (2, 3)
+    assert back.state is not None
+    assert longest({2: (-1, 0), 3: (4, 10)}, AR) == 3
+    followed = with_isr(elected, (2, 3), replicas=AR, min_isr=2)
+    assert followed.last_known == (), "enough hold what there is, and more may be committed"
+
+
+def test_the_only_one_who_counts_is_not_remembered():
+    choice = recover(state(None, (), (), (2, 3)), {2: (4, 12), 3: (4, 10)}, AR, min_isr=1)
+    assert choice.state == PartitionState(2, 6, (2,), recovering=True, partition_epoch=9)
 
 
 def test_an_eligible_replica_that_is_away_forbids_asking_the_last_known_set():

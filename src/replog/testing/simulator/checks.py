@@ -85,8 +85,9 @@ class Checks:
         self._events += 1
         if self._events > self.busiest:
             self.busiest = self._events
+            shape = self._world.plan.shape
             for passed in self._passed:
-                passed(second, self._events, self._world.plan.shape.brokers)
+                passed(second, self._events, shape.brokers + shape.clients)
 
     # --------------------------------------------------------------------------------------------------- occasions: nodes
 

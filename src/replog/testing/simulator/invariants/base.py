@@ -132,7 +132,7 @@ class Invariant:
 
     # ---- the run
 
-    def passed(self, second: int, events: int, brokers: int) -> None:
+    def passed(self, second: int, events: int, members: int) -> None:
         """One more event: so many in this second of virtual time."""
 
     def fail(self, ledger: Ledger, why: str) -> NoReturn:
