@@ -79,7 +79,7 @@ class ControllerExecutor:
     @property
     def unacknowledged(self) -> dict[int, int]:
         """Broker -> notices it has yet to acknowledge; empty when this is not the controller."""
-        return {} if self._term is None else self._term.outboxes.unacknowledged()
+        return {} if self._term is None else self._term.publisher.outboxes.unacknowledged()
 
     def registered(self, broker_id: int) -> BrokerInfo | None:
         """A registered broker, as the store says; None when this is not the controller."""
@@ -89,7 +89,7 @@ class ControllerExecutor:
     @property
     def questions(self) -> int:
         """Partitions whose last-known replicas are being asked how far they reach."""
-        return 0 if self._term is None else len(self._term.last_known)
+        return 0 if self._term is None else len(self._term.publisher.last_known)
 
     # ---- the actor
 

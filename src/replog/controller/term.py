@@ -5,13 +5,11 @@ Nothing here outlives the term: the next controller, perhaps on the same broker,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from replog.config import BrokerConfig
 from replog.controller import topics
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Won, still_seated
-from replog.controller.changes import BrokerGone, BrokerSet, Due, NodesFreed, Settled, StateGone, StateSet, TopicSet
+from replog.controller.changes import Due, NodesFreed, Settled
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -31,27 +29,23 @@ from replog.controller.events import (
     ShutdownAsked,
     WishesSeen,
 )
-from replog.controller.lastknown import LastKnown
 from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
-from replog.controller.outboxes import BrokerOutbox, Outboxes
+from replog.controller.outboxes import BrokerOutbox
 from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting, without
+from replog.controller.publishing import Publisher
 from replog.controller.queues import Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import failed, resigned, why_given_up
 from replog.controller.rows import noted
 from replog.controller.silence import silences
 from replog.controller.stuck import let_be
-from replog.controller.views import Views
 from replog.errors import Code, ReplogError
 from replog.messages import (
     AlterIsrAnswer,
-    ClusterView,
     Heartbeat,
     LeaderAndIsrAnswer,
-    ReplicaStates,
     ReplicaStatesAnswer,
     StopReplicaAnswer,
-    UpdateMetadata,
 )
 from replog.metadata import layout
 from replog.model import Address
@@ -83,10 +77,12 @@ class Term:
         self._unsure: dict[str, None] = {}
         """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
         self._failure: ReplogError | None = None
-        """What the store said to the last step that it did not commit; and the steps of the last decision that it did not store."""
+        """What the store said to the last step that it did not commit."""
         self._failed: list[tuple[Step, ReplogError]] = []
+        """The steps of the last decision that were not stored."""
         self.loaded = False
-        self._now_ms = self._wall_ms = 0
+        self._now_ms = 0
+        self._wall_ms = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -96,10 +92,9 @@ class Term:
         self.controller.wall_ms = self._wall_ms
         self.cluster = self.controller.cluster
         epoch = self._won.controller_epoch
-        self.views = Views(self.cluster, self._broker_id, epoch, self._cluster_id)
-        notice, slice_max = self.views.notice, self._config.slice_partitions_max
-        self.outboxes = Outboxes(self._broker_id, epoch, self._config.ack_timeout_ms, notice, slice_max, self._config.heartbeat_ms)
-        self.last_known = LastKnown(epoch)
+        self.publisher = Publisher(
+            self._broker_id, epoch, self._cluster_id, config=self._config, cluster=self.cluster, outbox=self._outbox
+        )
         self.balance = Rhythm(self._config.leader_imbalance_check_ms)
 
     # ---- what to run next
@@ -165,12 +160,14 @@ class Term:
                 yield from self._look_closer()
             decision = self.controller.decide(seen)
         elif what == "topics":
-            decision = self.controller.decide(seen := (yield from self._reader.topics(self.cluster)))
+            seen = yield from self._reader.topics(self.cluster)
+            decision = self.controller.decide(seen)
             if decision.steps:
                 yield from self._confirm()
             self._looks.update(dict.fromkeys(WISHED if seen.topics else ()))  # what is wished about them may have waited
         else:
-            if (wishes := (yield from self._wishes(what))).wishes:
+            wishes = yield from self._wishes(what)
+            if wishes.wishes:
                 self.ask(wishes)
             return
         self._observe(decision)
@@ -195,7 +192,8 @@ class Term:
         paths = list(self._unsure)
         changes = yield from self._reader.again(self.cluster, paths)
         yield from self._confirm()
-        stops, due = topics.stops_of(self.cluster, changes), topics.due_after(self.cluster, changes)
+        stops = topics.stops_of(self.cluster, changes)
+        due = topics.due_after(self.cluster, changes)
         self._applied(Step(changes=(*changes, due), stops=stops))
         for path in paths:
             self._unsure.pop(path, None)
@@ -216,7 +214,8 @@ class Term:
         queued = self._queues.next()
         assert queued is not None
         decision = self.controller.decide(queued.event)
-        tries, found = self._queues.tries(queued), self.cluster.found
+        tries = self._queues.tries(queued)
+        found = self.cluster.found
         steps = decision.steps if tries < TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())
         stored = yield from self._store(steps)
         if not stored and self.cluster.found > found:
@@ -234,9 +233,11 @@ class Term:
             self._conclude(queued.event, decision)
         elif isinstance(queued.event, _SEEN):
             # What was seen is true no more: look again; at what cannot be stored only so often before the next `reconcile`.
-            if self._queues.in_vain(what := row_of(queued.event)) > TRIES_MAX:
-                return self._give_up(queued.event)
-            self._looks[what] = None
+            what = row_of(queued.event)
+            if self._queues.in_vain(what) > TRIES_MAX:
+                self._give_up(queued.event)
+            else:
+                self._looks[what] = None
         else:
             self._give_up(queued.event)
 
@@ -261,7 +262,8 @@ class Term:
                 if result.path == layout.CONTROLLER_EPOCH:
                     raise Deposed
                 self._unsure[result.path] = None
-                beside += (removals := [op for op in step.ops if isinstance(op, Delete)])
+                removals = [op for op in step.ops if isinstance(op, Delete)]
+                beside += removals
                 refused += [op for op in removals if op.path == result.path]
             elif isinstance(result, SessionLost):
                 raise result
@@ -280,33 +282,14 @@ class Term:
             self.ask(event)
 
     def _applied(self, step: Step) -> None:
-        altered = [c.topic for c in step.changes if isinstance(c, TopicSet) and self.cluster.is_altered(c.topic)]
+        publisher = self.publisher
+        altered = publisher.altered(step)
         moving, parked = len(self.cluster.moving), len(self.cluster.parked)
         self.controller.apply(step)
         if len(self.cluster.moving) < moving or len(self.cluster.parked) < parked:
             self.ask(MovesDue())  # there is room for those that wait, whichever way these have ended; or one need not wait any more
             self._queues.resume()
-        for topic in altered:
-            for partition in topic.identities():
-                self.outboxes.note(partition, self.cluster.replicas(partition))
-        for change in step.changes:
-            self.views.note(change)
-            match change:
-                case StateSet(partition):
-                    self.outboxes.note(partition, self.cluster.replicas(partition))
-                case StateGone(partition):
-                    self.last_known.drop(partition)
-                case BrokerSet(broker):
-                    self.outboxes.register(broker.info.broker_id, broker.info.broker_epoch)
-                case BrokerGone(broker_id):
-                    self.outboxes.forget(broker_id)
-                case Settled(partitions):
-                    for partition in partitions:
-                        self.last_known.drop(partition)
-                case _:
-                    pass
-        for broker_id, entry in step.stops:
-            self.outboxes.stop(broker_id, entry)
+        publisher.note(step, altered)
         self._outbox.events.extend(step.told)
 
     def _conclude(self, event: Event, decision: Decision) -> None:
@@ -314,13 +297,12 @@ class Term:
         answers = decision.answers
         if isinstance(event, ShutdownAsked) and answers:
             self.publish()  # what was moved is to be on its way, with its number, when the broker hears that it may leave
-            answers = self.outboxes.let_go(answers)
+            answers = self.publisher.outboxes.let_go(answers)
         self._outbox.messages.extend(answers)
         if isinstance(event, FinishDeletion) and decision.answers:
             self.controller.waiters.pop(event.topic_id, None)
         if decision.asks:
-            self.last_known.begin(decision.asks)
-            self._ask_replicas()
+            self.publisher.ask_replicas(decision.asks, self._now_ms)
         for following in decision.after:
             self.ask(following)
         self._queues.put_off(decision.later)
@@ -329,11 +311,13 @@ class Term:
 
     def _give_up(self, event: Event) -> None:
         if isinstance(event, FinishDeletion):
-            asking, why = self.controller.waiters.pop(event.topic_id, ()), f"{self._why('delete_topic')}; it is wished, and is tried again"
+            asking = self.controller.waiters.pop(event.topic_id, ())
+            why = f"{self._why('delete_topic')}; it is wished, and is tried again"
             self._outbox.messages.extend((sender, failed(said.request, said.origin, why)) for sender, said in asking)
         if not self._queues.given_up(event):
             return  # people have been told
-        self._tell("decision_given_up", event=(name := type(event).__name__), why=self._why(name))
+        name = type(event).__name__
+        self._tell("decision_given_up", event=name, why=self._why(name))
         if isinstance(event, AdminAsked):
             asked = event.request
             self._outbox.messages.append((event.sender, failed(asked.request, asked.origin, self._why(asked.verb))))
@@ -344,53 +328,22 @@ class Term:
     def _tell(self, name: str, **fields: object) -> None:
         self._outbox.events.append(Told(name, {"controller_epoch": self._won.controller_epoch, **fields}))
 
-    # ---- telling brokers
-
     def publish(self) -> None:
-        """Send what has become known: new states, the delta, and everything to brokers that have heard nothing yet."""
-        if not self.loaded:
-            return
-        self._send(self.outboxes.flush(self._now_ms))
-        silent = self.outboxes.silent()
-        if (delta := self.views.delta()) is not None:
-            self._send_view(delta, [b for b in sorted(self.cluster.brokers) if b not in silent])
-        # A broker takes the complete notice for a sign that what it lost has been dealt with, and reports it no more.
-        if not self.cluster.due and (ready := [b for b in silent if not self.controller.is_to_wait(b)]):
-            for broker_id in ready:
-                self._announce(broker_id)
-            self._send_view(self.views.complete(), ready)
-
-    def _announce(self, broker_id: int) -> None:
-        """The complete notice, once its partitions have been decided: all of them that have a state."""
-        partitions = [p for p in self.cluster.on_broker(broker_id) if self.views.notice(p) is not None]
-        removals = tuple(t for t in sorted(self.cluster.removed) if broker_id in self.cluster.removed[t].brokers)
-        self._outbox.messages.append((broker_id, self.outboxes.announce(broker_id, partitions, removals, self._now_ms)))
-
-    def _send(self, messages: Iterator[tuple[int, object]]) -> None:
-        self._outbox.messages.extend(messages)
-
-    def _send_view(self, view: ClusterView, brokers: list[int]) -> None:
-        for broker_id in brokers:
-            head = (self._broker_id, self._won.controller_epoch, self.cluster.brokers[broker_id].info.broker_epoch)
-            self._outbox.messages.append((broker_id, UpdateMetadata(*head, view)))
-
-    def _ask_replicas(self) -> None:
-        for broker_id, request, partitions in self.last_known.messages(self._now_ms):
-            if (broker := self.cluster.brokers.get(broker_id)) is not None:
-                head = (self._broker_id, self._won.controller_epoch, broker.info.broker_epoch)
-                self._outbox.messages.append((broker_id, ReplicaStates(*head, request, partitions)))
+        """Tell brokers what has become known."""
+        if self.loaded:
+            self.publisher.publish(self._now_ms, self.controller.is_to_wait)
 
     # ---- what brokers say
 
     def on_heartbeat(self, message: Heartbeat) -> None:
         """How far a broker is with the notices of this term."""
         if message.controller_epoch == self._won.controller_epoch:
-            self._send(self.outboxes.heartbeat(message.broker_id, message.broker_epoch, message.notice, self._now_ms))
+            self.publisher.send(self.publisher.outboxes.heartbeat(message.broker_id, message.broker_epoch, message.notice, self._now_ms))
             self._room_changed(message.broker_id, message.broker_epoch)
 
     def on_leader_and_isr_answer(self, message: LeaderAndIsrAnswer) -> None:
         """A notice was applied, or refused."""
-        box = self.outboxes.get(message.broker_id, message.broker_epoch)
+        box = self.publisher.outboxes.get(message.broker_id, message.broker_epoch)
         if self._refused(message.error, message.controller_epoch) or box is None:
             return
         roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
@@ -403,13 +356,13 @@ class Term:
 
     def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
         """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""
-        box = self.outboxes.get(broker_id, broker_epoch)
+        box = self.publisher.outboxes.get(broker_id, broker_epoch)
         if news := {} if box is None else box.room_news():
             self.ask(RoomChanged(broker_id, broker_epoch, tuple(news.items())))
 
     def on_stop_replica_answer(self, message: StopReplicaAnswer) -> None:
         """Copies were taken out of service; what failed is sent again after the timeout."""
-        box = self.outboxes.get(message.broker_id, message.broker_epoch)
+        box = self.publisher.outboxes.get(message.broker_id, message.broker_epoch)
         if self._refused(message.error, message.controller_epoch) or box is None:
             return
         self._listen(box)
@@ -434,7 +387,7 @@ class Term:
     def on_replica_states_answer(self, message: ReplicaStatesAnswer) -> None:
         """How far copies reach."""
         if (broker := self.cluster.brokers.get(message.broker_id)) is not None and broker.info.broker_epoch == message.broker_epoch:
-            for event in self.last_known.answered(message):
+            for event in self.publisher.last_known.answered(message):
                 self.ask(event)
 
     def on_proposal(self, event: IsrProposed) -> None:
@@ -456,7 +409,7 @@ class Term:
     def on_metadata_asked(self, sender: Address) -> None:
         """A broker found a gap in the deltas."""
         if self.loaded and isinstance(sender, int) and sender in self.cluster.brokers:
-            self._send_view(self.views.complete(), [sender])
+            self.publisher.send_everything(sender)
 
     # ---- time
 
@@ -471,29 +424,28 @@ class Term:
         self._applied(Step(changes=(NodesFreed(),)))
         self._unsure.update(dict.fromkeys(self.cluster.vanished_paths()))
         if self.loaded:
-            silent = self.outboxes.silent()
-            self._send_view(self.views.still(), [b for b in sorted(self.cluster.brokers) if b not in silent])
+            self.publisher.send_still()
 
     def run_timers(self) -> None:
         """Send again what was not acknowledged or answered in time."""
-        self._send(self.outboxes.overdue(self._now_ms))
+        self.publisher.send_overdue(self._now_ms)
         self._listen()
         if self.balance.is_due(self._now_ms):
             self.ask(BalanceDue())
-        if (asking := self.last_known.deadline_ms(self._config.ack_timeout_ms)) is not None and asking <= self._now_ms:
-            self._ask_replicas()
+        self.publisher.ask_again(self._now_ms)
 
     def _listen(self, answering: BrokerOutbox | None = None) -> None:
         """Whether brokers answer; one of them has, just now."""
         if answering is not None:
             answering.heard(self._now_ms)
-        for event in silences(self.cluster, self.outboxes.owing(self._now_ms, self._config.session_ms)) if self.loaded else ():
-            self.ask(event)
+        if self.loaded:
+            for event in silences(self.cluster, self.publisher.outboxes.owing(self._now_ms, self._config.session_ms)):
+                self.ask(event)
 
     def deadline_ms(self) -> int | None:
         """When `run_timers` has something to do."""
-        asking, balance = self.last_known.deadline_ms(self._config.ack_timeout_ms), self.balance.deadline_ms(self._now_ms)
-        return min((d for d in (self.outboxes.deadline_ms(), asking, balance) if d is not None), default=None)
+        deadlines = self.publisher.deadline_ms(), self.balance.deadline_ms(self._now_ms)
+        return min((d for d in deadlines if d is not None), default=None)
 
     def resign(self) -> None:
         """Tell everyone who waits for an answer to look for another controller."""
