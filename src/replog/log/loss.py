@@ -23,7 +23,7 @@ from replog.log.recovery import LogState
 from replog.model import PartitionId
 from replog.ports import LossKind, LossReport
 
-__all__ = ["Life", "judge", "lives"]
+__all__ = ["Life", "judge", "lives", "report"]
 
 LIVES_KEPT: Final = 8
 """Broker epochs that a directory remembers: so often its broker may be stopped before a controller has let it in."""
@@ -87,5 +87,13 @@ def judge(
     kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
     if last.lossy:
         kinds.append(last.kind)
-    report = LossReport(max(kinds, key=_GRAVITY.index), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))
-    return evolve(report, earlier=tuple(epoch for epoch in lives(last.epochs, report) if epoch != clean_epoch))
+    return report(max(kinds, key=_GRAVITY.index), lossy, last.epochs, clean_epoch=clean_epoch)
+
+
+def report(kind: LossKind, lossy: Iterable[PartitionId], epochs: Iterable[int], *, clean_epoch: int | None) -> LossReport:
+    """The report of a life that ended like this; `epochs` are those that the directory remembered, `clean_epoch` as in `judge`.
+
+    The lives before it are told of only if nothing was lost, and that of the clean stop is not one of them.
+    """
+    found = LossReport(kind, -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))
+    return evolve(found, earlier=tuple(epoch for epoch in lives(epochs, found) if epoch != clean_epoch))

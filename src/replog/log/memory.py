@@ -20,7 +20,7 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
 from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
-from replog.log.loss import lives
+from replog.log.loss import lives, report
 from replog.log.producers import ProducerTable
 from replog.log.retention import expired, is_full
 from replog.log.staging import MemoryStaging
@@ -383,9 +383,7 @@ class MemoryLogDirectory(LogDirectory):
         if power:
             lossy.update(identity for identity, log in self._logs.items() if log.config.flush != "ack")
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
-        clean_epoch = self._broker_epoch if self._end == "none" else -1
-        earlier = () if lossy else tuple(epoch for epoch in self._epochs if epoch != clean_epoch)
-        loss = LossReport(kind, clean_epoch, tuple(sorted(lossy)), earlier)
+        loss = report(kind, lossy, self._epochs, clean_epoch=self._broker_epoch if self._end == "none" else None)
         next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
         for identity, log in self._logs.items():
             next_life._logs[identity] = log.revived(log.flushed_end if power else log.end_offset, next_life.fail)
