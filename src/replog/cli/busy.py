@@ -6,9 +6,10 @@ import threading
 import time
 from typing import Any, Final
 
+from replog.cli.asking import Pages
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.cli.pages import Counts, counts_of
+from replog.cli.pages import Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.cli.topics import described
 from replog.client.client import Client
@@ -29,6 +30,7 @@ def top(context: Context) -> int:
     asked, rest = context.arguments, threading.Event()
     patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
     before: tuple[Look, Counts] | None = None
+    pages = Pages(asked.urls)
     with context.client() as client:
         while True:
             try:
@@ -38,7 +40,7 @@ def top(context: Context) -> int:
                     raise
                 context.output.note(f"replog: nobody answers: {nobody}")
                 now, brokers = {}, {}
-            counts = _counts(context, patience_s)
+            counts = _counts(context, pages, patience_s)
             if before is not None and brokers:
                 _show(context, {"interval_s": asked.interval, **rates(before[0], now, brokers, (before[1], counts))})
                 context.output.flush()
@@ -48,16 +50,13 @@ def top(context: Context) -> int:
             rest.wait(asked.interval)
 
 
-def _counts(context: Context, timeout_s: float) -> Counts:
+def _counts(context: Context, pages: Pages, timeout_s: float) -> Counts:
     """What the pages have counted. One that does not answer is told of, and hides no other, unless there is no later look."""
-    found: dict[int, Any] = {}
-    for url in context.arguments.urls:
-        try:
-            found |= counts_of([url], timeout_s)
-        except Unavailable as nobody:
-            if context.arguments.once:
-                raise
-            context.output.note(f"replog: {nobody}")
+    found, missing = pages.counts(timeout_s)
+    if missing and context.arguments.once:
+        raise missing[0]
+    for problem in missing:
+        context.output.note(f"replog: {problem}")
     return found
 
 

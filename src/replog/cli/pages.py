@@ -6,7 +6,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -71,21 +71,18 @@ def parsed(body: bytes, url: str) -> dict[str, Any]:
     raise Unavailable(f"{url} is not the status page of a broker")
 
 
-def counts_of(urls: Iterable[str], timeout_s: float | None) -> Counts:
-    """What the brokers of these pages have counted until now. Raises as `fetched`; Unavailable also for what is no such page."""
-    found: dict[int, Counted] = {}
-    for url in urls:
-        body, taken = fetched(url, timeout_s, as_json=True)
-        try:
-            now_s = int(taken) / 1_000
-            series = parsed(body, url)
-            topics: dict[int, dict[str, float]] = {int(one["labels"]["broker"]): {} for one in series.get(_ALWAYS, [])}
-            for one in series.get(_APPENDED, []):
-                topics[int(one["labels"]["broker"])][one["labels"]["topic"]] = float(one["value"])
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            raise Unavailable(f"{url} is not the status page of a broker") from None
-        found |= {broker: Counted(now_s, counts) for broker, counts in topics.items()}
-    return found
+def counts_of(url: str, timeout_s: float | None) -> Counts:
+    """What the brokers of this page have counted until now. Raises as `fetched`; Unavailable also for what is no such page."""
+    body, taken = fetched(url, timeout_s, as_json=True)
+    try:
+        now_s = int(taken) / 1_000
+        series = parsed(body, url)
+        topics: dict[int, dict[str, float]] = {int(one["labels"]["broker"]): {} for one in series.get(_ALWAYS, [])}
+        for one in series.get(_APPENDED, []):
+            topics[int(one["labels"]["broker"])][one["labels"]["topic"]] = float(one["value"])
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        raise Unavailable(f"{url} is not the status page of a broker") from None
+    return {broker: Counted(now_s, counts) for broker, counts in topics.items()}
 
 
 def byte_rates(before: Counts, now: Counts) -> dict[int, dict[str, float]]:
