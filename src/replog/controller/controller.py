@@ -254,7 +254,8 @@ class Controller:
             return Decision()
         answers = {broker: (epoch, end) for broker, epoch, end in event.answers}
         topic = cluster.topics[event.partition.topic_id]
-        choice = recover(state, answers, cluster.replicas(event.partition), cluster.min_isr(event.partition))
+        min_isr = state.min_isr or cluster.min_isr(event.partition)
+        choice = recover(state, answers, cluster.replicas(event.partition), min_isr)
         assert choice.state is not None
         return Decision(pack(self.guard, [self.store_state(event.partition, topic, choice.state, choice.loss)]))
 

@@ -135,7 +135,7 @@ def _without_leader(
         return Choice(changed, ask=after.last_known)
     if not able:
         return Choice(changed)
-    leader = able[0]
+    leader = next((r for r in able if r in after.last_known), able[0])  # who was complete once lacks the least, as far as anybody knows
     candidates = tuple((r, -1, -1) for r in replicas if r in live)
     missing = tuple(r for r in replicas if r not in live)
     return Choice(_uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))

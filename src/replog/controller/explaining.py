@@ -82,7 +82,7 @@ def _sentences(
         yield f"Broker {state.leader} leads {name}, in epoch {state.leader_epoch}."
         yield from _in_sync(cluster, partition, state, assignment)
     yield from _each(reasons, state.leader, state.elr)
-    if state.recovering:
+    if state.recovering and state.leader is not None:
         yield f"Broker {state.leader} was elected although records may be missing there: until it has recovered nobody joins the ISR."
     if partition in cluster.due:
         yield "Something about it has just changed: it is about to be decided again."

@@ -16,7 +16,7 @@ from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
 from replog.controller.controller import Controller
 from replog.controller.election import Choice
-from replog.controller.term import Term
+from replog.controller.publishing import Publisher
 from replog.metadata import layout
 from replog.model import PartitionId
 from replog.ports import Check, Put
@@ -84,18 +84,19 @@ def initialises_leaderless(patch: Patch) -> None:
 
 def tells_nobody_again(patch: Patch) -> None:
     """A new controller takes it that brokers which were let in have heard everything from the last one."""
-    announce = Term._announce
+    announce = Publisher._announce
 
-    def mutant(self: Term, broker_id: int) -> None:
-        if self.cluster.brokers[broker_id].info.fenced:
-            announce(self, broker_id)
+    def mutant(self: Publisher, broker_id: int, now_ms: int) -> None:
+        info = self._cluster.brokers[broker_id].info
+        if info.fenced:
+            announce(self, broker_id, now_ms)
             return
-        notice = self.outboxes.announce(broker_id, [], (), self._now_ms)
-        box = self.outboxes.get(broker_id, self.cluster.brokers[broker_id].info.broker_epoch)
+        notice = self.outboxes.announce(broker_id, [], (), now_ms)
+        box = self.outboxes.get(broker_id, info.broker_epoch)
         assert box is not None
         box.answered(notice.notice)
 
-    patch.setattr(Term, "_announce", mutant)
+    patch.setattr(Publisher, "_announce", mutant)
 
 
 def names_topics_by_name(patch: Patch) -> None:

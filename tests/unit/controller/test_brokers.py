@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import attrs
 import pytest
 from tests.unit.controller.harness import World, pid
 
+from replog.controller.changes import StateSet, TopicSet
+from replog.controller.events import LastKnownAnswered
 from replog.errors import Code
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, ReplicasFailed, ReplicaStates, UpdateMetadata
 from replog.metadata import judgements
@@ -440,3 +443,23 @@ def test_metadata_goes_to_everyone_in_order_and_completely_after_a_gap():
     world.admin("delete_topic", name="b")
     views = [m.view for m in world.nodes[3].broker.received if isinstance(m, UpdateMetadata)]
     assert len([v for v in views if v.removed_topics]) == 1
+
+
+@pytest.mark.parametrize(("stored", "altered", "last_known"), [(2, 1, (3, 4)), (1, 2, ())])
+def test_who_is_remembered_follows_from_the_min_isr_of_the_state(stored, altered, last_known):
+    """All have answered just after the topic was altered, and before its states were: both fields of a state go together."""
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": stored})
+    for node in (2, 3, 4):
+        world.kill(node)
+    world.drop = lambda _sender, _to, message: isinstance(message, ReplicaStates)
+    for node in (2, 3, 4):
+        world.start(node, loss=power(topic, 0), settle=True)
+    controller, state = world.leader._term.controller, world.state()
+    assert (state.leader, state.isr, state.elr, state.min_isr) == (None, (), (), stored)
+    known = controller.cluster.topics[topic]
+    controller.cluster.apply(TopicSet(attrs.evolve(known, config=attrs.evolve(known.config, min_isr=altered))))
+    answers = tuple((node, 1, 10 + node) for node in state.last_known)
+    decision = controller.decide(LastKnownAnswered(pid(topic), state.leader_epoch, answers))
+    (after,) = [change.state for step in decision.steps for change in step.changes if isinstance(change, StateSet)]
+    assert (after.isr, after.min_isr, after.last_known) == ((state.last_known[-1],), stored, last_known)

@@ -114,6 +114,14 @@ def test_unclean_elections_need_permission_and_say_so():
     assert (choice.loss.kind, choice.loss.leader, choice.loss.missing) == ("unclean", 3, (1, 2))
 
 
+def test_an_unclean_election_takes_who_was_complete_before_anybody_else():
+    """Not all of the last-known set are there to be asked: of those who live its members come first, whatever the replica order."""
+    gone = state(None, (), (), (2, 3))
+    choice = choose(gone, replicas=AR, min_isr=2, live=(1, 3), unclean=True)
+    assert choice.state is not None
+    assert choice.state.leader == 3
+
+
 def test_whoever_joins_with_a_move_is_not_elected_uncleanly():
     gone = state(None, (), (1,), (1,))
     assert choose(gone, replicas=(1, 3), min_isr=1, live=(3,), unclean=True, joining=(3,)).state is None

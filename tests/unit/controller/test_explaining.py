@@ -147,6 +147,16 @@ def test_what_was_lost_is_told_by_the_next_controller_too():
     assert answer.result["since_ms"] is None
 
 
+def test_nobody_is_not_called_elected():
+    world = World(4)
+    topic = world.create(assignment={0: [1, 2, 3]}, config={"min_isr": 2})
+    unclean(world, topic)
+    world.kill(world.state().leader)
+    assert (world.state().leader, world.state().recovering) == (None, True)
+    answer = world.admin("explain", name="t", partition=0)
+    assert not [sentence for sentence in answer.result["sentences"] if "None" in sentence]
+
+
 def test_since_when_is_known_for_what_this_term_has_seen():
     world = World(3)
     world.create(assignment={0: [2, 1, 3]})
