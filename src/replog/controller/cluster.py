@@ -211,6 +211,10 @@ class Cluster:
         """The min ISR that is to count for a partition: what its topic says, never more than it has replicas."""
         return self.min_isr_of(self.topics[partition.topic_id], partition.partition)
 
+    def min_isr_in(self, state: PartitionState, partition: PartitionId) -> int:
+        """The min ISR by which a state of a partition is to be understood: its own; that of its topic if it says none."""
+        return state.min_isr or self.min_isr(partition)
+
     @staticmethod
     def min_isr_of(topic: Topic, partition: int) -> int:
         """The same for a topic that need not be known yet."""

@@ -254,8 +254,7 @@ class Controller:
             return Decision()
         answers = {broker: (epoch, end) for broker, epoch, end in event.answers}
         topic = cluster.topics[event.partition.topic_id]
-        min_isr = state.min_isr or cluster.min_isr(event.partition)
-        choice = recover(state, answers, cluster.replicas(event.partition), min_isr)
+        choice = recover(state, answers, cluster.replicas(event.partition), cluster.min_isr_in(state, event.partition))
         assert choice.state is not None
         return Decision(pack(self.guard, [self.store_state(event.partition, topic, choice.state, choice.loss)]))
 
@@ -332,7 +331,7 @@ class Controller:
         if partition in seen:
             return Code.INVALID_REQUEST, state  # two wishes for one partition in one request
         seen.add(partition)
-        replicas, min_isr = cluster.replicas(partition), state.min_isr or cluster.min_isr(partition)
+        replicas, min_isr = cluster.replicas(partition), cluster.min_isr_in(state, partition)
         code, changed = change_isr(entry, sender, state, replicas=replicas, min_isr=min_isr, brokers=cluster.live(partition))
         if code == Code.NONE and cluster.is_refused(partition, entry.partition_epoch, entry.proposal):
             return Code.INELIGIBLE_REPLICA, state

@@ -13,7 +13,19 @@ from attrs import evolve, frozen
 
 from replog.model import PartitionState
 
-__all__ = ["Choice", "Loss", "choose", "effective_min_isr", "initial", "longest", "lost", "recover", "with_isr", "with_min_isr"]
+__all__ = [
+    "Choice",
+    "Loss",
+    "choose",
+    "effective_min_isr",
+    "initial",
+    "longest",
+    "lost",
+    "recover",
+    "uncleanly",
+    "with_isr",
+    "with_min_isr",
+]
 
 
 @frozen
@@ -138,10 +150,10 @@ def _without_leader(
     leader = next((r for r in able if r in after.last_known), able[0])  # who was complete once lacks the least, as far as anybody knows
     candidates = tuple((r, -1, -1) for r in replicas if r in live)
     missing = tuple(r for r in replicas if r not in live)
-    return Choice(_uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))
+    return Choice(uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))
 
 
-def _uncleanly(state: PartitionState, leader: int, epoch: int) -> PartitionState:
+def uncleanly(state: PartitionState, leader: int, epoch: int) -> PartitionState:
     """Led by a replica that may miss committed records: alone in the ISR, and recovering until it says otherwise (KIP-704)."""
     return evolve(state, leader=leader, leader_epoch=epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
 
@@ -169,5 +181,5 @@ def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], repli
     leader = longest(answers, replicas)
     candidates = tuple((r, *answers[r]) for r in replicas if r in answers)
     last_known = state.last_known if min_isr > 1 else ()
-    after = evolve(_uncleanly(state, leader, state.leader_epoch), last_known=last_known)
+    after = evolve(uncleanly(state, leader, state.leader_epoch), last_known=last_known)
     return Choice(after, loss=Loss("last_known", leader, candidates, ()))

@@ -91,7 +91,7 @@ def _sentences(
 
 
 def _in_sync(cluster: Cluster, partition: PartitionId, state: PartitionState, assignment: Assignment) -> Iterator[str]:
-    min_isr = state.min_isr or cluster.min_isr(partition)
+    min_isr = cluster.min_isr_in(state, partition)
     count, lacking = len(state.isr), min_isr - len(state.isr)
     yield f"In sync {_are(state.isr)}: {count} of {len(assignment.replicas)} replicas; min_isr is {min_isr}."
     if lacking > 0:

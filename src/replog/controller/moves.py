@@ -13,7 +13,7 @@ from collections.abc import Container, Sequence
 
 from attrs import evolve
 
-from replog.controller.election import Choice, Loss, with_isr
+from replog.controller.election import Choice, Loss, uncleanly, with_isr
 from replog.model import Assignment, PartitionState
 
 __all__ = [
@@ -136,7 +136,7 @@ def cancelled(
     leader = next((r for r in trusted if r in live), None) if unclean else None
     if leader is None:
         return None
-    after = evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
+    after = uncleanly(state, leader, state.leader_epoch)
     candidates = tuple((r, -1, -1) for r in assignment.replicas if r in live)
     missing = tuple(r for r in assignment.replicas if r not in live)
     leaving = tuple(r for r in assignment.replicas if r not in original)
