@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model",),
     ("config",),
+    ("features",),
     ("records", "payload"),
     ("marks",),
     ("messages",),

@@ -24,6 +24,7 @@ from replog.broker.upkeep import Upkeep
 from replog.broker.waiting import WaitingAppends
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
+from replog.features import FEATURE_LEVEL_MIN
 from replog.messages import (
     Admin,
     AdminAnswer,
@@ -67,6 +68,8 @@ class Broker:
         self.broker_id = broker_id
         self.directory = directory
         self.config = config
+        self.feature_level = FEATURE_LEVEL_MIN
+        """Of the cluster, as membership has told it last: what may be written."""
         self.outbox = Outbox()
         self.partitions: dict[PartitionId, Partition] = {}
         self.routing = Routing()
@@ -424,7 +427,8 @@ class Broker:
         self._forwarding.answered(message, self.broker_epoch, now_ms)
 
     def on_registered(self, sender: Address, message: Registered, now_ms: int) -> None:
-        """Membership has registered this broker (or lost its session: -1)."""
+        """Membership has registered this broker (or lost its session: -1), or the cluster has another feature level."""
+        self.feature_level = message.feature_level
         if message.broker_epoch < 0 or message.broker_epoch == self.broker_epoch:
             return
         self._commands.registered(message.broker_epoch)

@@ -7,14 +7,17 @@ its value tells our own node, after an outcome nobody heard, from one that someb
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from replog.config import BrokerConfig
 from replog.errors import ReplogError, StoreCorrupt
+from replog.features import FEATURE_LEVEL_MIN, SUPPORTED, Levels, unfit
 from replog.messages import Registered
 from replog.metadata import layout
 from replog.model import Address
 from replog.ports import (
+    Check,
     Conflict,
     Create,
     Delete,
@@ -47,6 +50,8 @@ class _Occupied(_Refused):
 class Membership:
     """Registers `broker_id`, keeps it registered, and tells the broker and the controller of its process (`Registered`).
 
+    It follows the cluster's feature level, too: a broker is a member only while that is among those that it supports.
+
     `directory_id` and `loss` come from the opened data directory: whoever holds its lock may take over a registration that a
     former holder left (design, section 6, "A starting broker"). `cluster_id` is the cluster the directory belongs to, None
     for a new one. After a refusal `refused` says why, and nothing is tried any more until the session changes.
@@ -63,10 +68,13 @@ class Membership:
         endpoints: Sequence[str] = (),
         rack: str | None = None,
         cluster_id: str | None = None,
+        supports: Levels = SUPPORTED,
     ) -> None:
         self.outbox = Outbox()
         self.broker_epoch = -1
         self.cluster_id = cluster_id or ""
+        self.feature_level = FEATURE_LEVEL_MIN
+        """Of the cluster, as read last."""
         self.refused: str | None = None
         self.is_occupied = False
         """Whether that is because another one has this number."""
@@ -75,8 +83,10 @@ class Membership:
         self._ids = ids
         self._path = layout.broker_path(broker_id)
         self._incarnation = ids.token().hex()
-        self._registration = layout.Registration(tuple(endpoints), rack, directory_id, loss, self._incarnation)
-        self._armed = False
+        self._registration = layout.Registration(tuple(endpoints), rack, directory_id, loss, self._incarnation, supports)
+        self._told = (-1, FEATURE_LEVEL_MIN)
+        """Broker epoch and feature level, as told last."""
+        self._armed: set[str] = set()
         self._connected = True
         self._check = True
         """Whether to look at the store as soon as nothing else is under way."""
@@ -102,8 +112,8 @@ class Membership:
                     self._waiting = None
                     self._advance(message.value, message.error)
             case WatchFired():
-                if message.path == self._path:
-                    self._armed = False
+                if message.path in self._armed:
+                    self._armed.discard(message.path)
                     self._check = True
             case SessionChanged():
                 self._on_session_changed(message)
@@ -137,7 +147,7 @@ class Membership:
             self._check = True
         else:
             self._abandon()
-            self._armed = False
+            self._armed.clear()
             self._retry_ms = self._look_ms = None
             self._ended_epoch = max(self._ended_epoch, self.broker_epoch)
             self._tell(-1)
@@ -186,15 +196,17 @@ class Membership:
     # ---- registering
 
     def _register(self) -> _Script:
-        yield from self._join_cluster()
-        if not self._armed:
-            yield "watch", self._path
-            self._armed = True
+        yield from self._watch(layout.CLUSTER)
+        version = yield from self._join_cluster()
+        yield from self._watch(self._path)
         found: Versioned | None = yield "read", self._path
+        yield from self._check_level(found)
+        # With the registration: nobody raises the level between the look at it and that.
+        is_fit = Check(layout.CLUSTER, version)
         value = layout.encode_registration(self._registration)
         if found is None:
             self._tell(-1)  # until the store has us, nobody may count on us
-            (created,) = yield "commit", [Create(self._path, value, ephemeral=True)]
+            _, created = yield "commit", [is_fit, Create(self._path, value, ephemeral=True)]
             self._registered(created)
             return
         there = layout.decode_registration(self._path, found.value)
@@ -207,41 +219,59 @@ class Membership:
                 f"this one has directory {self._registration.directory_id}"
             )
         self._event("registration_taken_over", broker_epoch=found.created)
-        _, created = yield "commit", [Delete(self._path, found.version), Create(self._path, value, ephemeral=True)]
+        ops = [is_fit, Delete(self._path, found.version), Create(self._path, value, ephemeral=True)]
+        *_, created = yield "commit", ops
         self._registered(created)
 
-    def _join_cluster(self) -> _Script:
-        """Read which cluster this is; the first broker of all says so."""
+    def _watch(self, path: str) -> _Script:
+        if path not in self._armed:
+            yield "watch", path
+            self._armed.add(path)
+
+    def _join_cluster(self) -> Generator[tuple[Any, Any], Any, int]:
+        """Read which cluster this is, at which version of its record; the first broker of all says so."""
         stored: Versioned | None = yield "read", layout.CLUSTER
         if stored is None:
             if self.cluster_id:
                 raise _Refused(f"the data directory belongs to cluster {self.cluster_id}; the metadata store is new, and knows no cluster")
-            identity = layout.ClusterIdentity(self._ids.token().hex(), _FORMAT)
-            try:
+            identity = layout.ClusterIdentity(self._ids.token().hex(), _FORMAT, self._registration.features.high)
+            with suppress(Conflict):
                 yield "commit", [Create(layout.CLUSTER, layout.encode_cluster(identity))]
-            except Conflict:
-                stored = yield "read", layout.CLUSTER
-        if stored is not None:
-            identity = layout.decode_cluster(layout.CLUSTER, stored.value)
+            stored = yield "read", layout.CLUSTER
+            if stored is None:
+                raise Conflict(layout.CLUSTER, "it was removed at once")
+        identity = layout.decode_cluster(layout.CLUSTER, stored.value)
         if identity.format != _FORMAT:
             raise _Refused(f"the cluster has format {identity.format}; this version of replog writes {_FORMAT}")
         if self.cluster_id not in ("", identity.cluster_id):
             raise _Refused(f"the data directory belongs to cluster {self.cluster_id}; this is cluster {identity.cluster_id}")
-        self.cluster_id = identity.cluster_id
+        self.cluster_id, self.feature_level = identity.cluster_id, identity.feature_level
+        return stored.version
+
+    def _check_level(self, found: Versioned | None) -> _Script:
+        """Refuse a level that is not supported. A member that finds it raised beyond that gives its registration back first."""
+        why = unfit(self.feature_level, self._registration.features)
+        if why is None:
+            return
+        self._tell(-1)
+        if found is not None and layout.decode_registration(self._path, found.value).incarnation == self._incarnation:
+            yield "commit", [Delete(self._path, found.version)]
+        raise _Refused(why)
 
     def _registered(self, broker_epoch: int) -> None:
         if broker_epoch != self.broker_epoch:
             self._event("broker_registers", broker_epoch=broker_epoch)
-            self._tell(broker_epoch)
+        self._tell(broker_epoch)
         self._look_ms = self._now_ms + self._config.reconcile_ms
 
     def _tell(self, broker_epoch: int) -> None:
         """Tell the broker and the controller of this process, once."""
-        if broker_epoch == self.broker_epoch:
+        if (broker_epoch, self.feature_level) == self._told:
             return
+        self._told = broker_epoch, self.feature_level
         self.broker_epoch = broker_epoch
         for address in (self._broker_id, ("controller", self._broker_id)):
-            self.outbox.messages.append((address, Registered(self._broker_id, broker_epoch, self.cluster_id)))
+            self.outbox.messages.append((address, Registered(self._broker_id, broker_epoch, self.cluster_id, self.feature_level)))
 
     def _event(self, name: str, **fields: object) -> None:
         self.outbox.events.append(Event(name, {"broker": self._broker_id, **fields}))

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from replog.config import TopicConfig
+from replog.features import FEATURE_LEVEL_MIN
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 
 __all__ = [
@@ -312,6 +313,8 @@ class Registered:
     broker_id: int
     broker_epoch: int
     cluster_id: str = ""
+    feature_level: int = FEATURE_LEVEL_MIN
+    """Of the cluster: what may be written. Said again, under the same broker epoch, when it has been raised."""
 
 
 @define

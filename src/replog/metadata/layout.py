@@ -34,6 +34,7 @@ from attrs import field, frozen
 
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import StoreCorrupt, UsageError
+from replog.features import FEATURE_LEVEL_MIN, FIRST, Levels
 from replog.metadata.values import NUMBER_MAX, Fields, encode
 from replog.model import Assignment, PartitionId, PartitionState, TopicPartition
 from replog.ports import LossKind, LossReport, Versioned
@@ -261,7 +262,7 @@ class ClusterIdentity:
 
     cluster_id: str
     format: int = 1
-    feature_level: int = 1
+    feature_level: int = FEATURE_LEVEL_MIN
 
 
 @frozen
@@ -282,6 +283,8 @@ class Registration:
     loss: LossReport = field(factory=LossReport)
     incarnation: str = ""
     """Made anew by each process: tells a session that was lost from a life that ended (P-72)."""
+    features: Levels = FIRST
+    """Feature levels that the broker supports."""
 
 
 @frozen
@@ -355,6 +358,7 @@ def encode_registration(registration: Registration) -> bytes:
             "lossy": [[lost.topic_id.hex(), lost.partition, lost.creation] for lost in loss.lossy],
             **({"earlier": loss.earlier} if loss.earlier else {}),
         },
+        "features": registration.features,
     })
 
 
@@ -369,7 +373,7 @@ def decode_registration(path: str, value: bytes) -> Registration:
     earlier = loss.numbers("earlier", missing=(), wide=True)
     report = LossReport(kind, loss.number("broker_epoch", low=-1, wide=True), lossy, earlier)  # type: ignore[arg-type]  # checked above
     names = fields.texts("endpoints"), fields.text_or_none("rack"), fields.text("directory_id")
-    return Registration(*names, report, fields.text("incarnation"))
+    return Registration(*names, report, fields.text("incarnation"), Levels(*fields.span("features", missing=FIRST)))
 
 
 def _lost(path: str, item: object) -> PartitionId:
@@ -399,13 +403,12 @@ def encode_topic(topic: TopicEntry) -> bytes:
             if brokers := getattr(assignment, name):
                 shape[name] = brokers
         partitions[str(number)] = shape
-    former = {"former": topic.former} if topic.former else {}
     return encode({
         "topic_id": topic.topic_id.hex(),
         "config": dict(topic.config),
         "partitions": partitions,
         "next_creation": topic.next_creation,
-        **former,
+        **({"former": topic.former} if topic.former else {}),
     })
 
 
@@ -494,5 +497,4 @@ def decode_rejection(path: str, value: bytes) -> Rejection:
         wish = fields.text("wish").encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise StoreCorrupt(path, f"wish is not an escaped text: {error}") from error
-    code = fields.number("code", low=-NUMBER_MAX)
-    return Rejection(wish, code, fields.text("message"), fields.number("wall_ms", wide=True))
+    return Rejection(wish, fields.number("code", low=-NUMBER_MAX), fields.text("message"), fields.number("wall_ms", wide=True))

@@ -85,6 +85,16 @@ class Fields:
             raise self._bad(name, f"has a number twice: {_short(list(numbers))}")
         return numbers
 
+    def span(self, name: str, *, missing: tuple[int, int]) -> tuple[int, int]:
+        """Lowest and highest of a range, both from 1 up. `missing` if the field is left out."""
+        if name not in self._fields:
+            return missing
+        items = self.items(name)
+        numbers = [self._number(name, item, 1, NUMBER_MAX) for item in items]
+        if len(numbers) != 2 or numbers[0] > numbers[1]:
+            raise self._bad(name, f"is {_short(items)}, not a lowest and a highest number")
+        return numbers[0], numbers[1]
+
     def text(self, name: str) -> str:
         """A string."""
         value = self._get(name)

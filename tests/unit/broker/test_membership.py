@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.errors import ReplogError
+from replog.features import Levels
+from replog.log.memory import MemoryLogDirectory
 from replog.messages import Registered
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
-from replog.ports import Create, LossReport, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
+from replog.ports import Create, LossReport, Put, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
 from replog.testing.clock import SeededIds
 
 DIRECTORY = "d" * 32
@@ -322,3 +325,126 @@ def test_a_refusal_is_final_until_the_session_changes():
     second.member.receive(None, SessionChanged("connected"), 5)
     assert second.go_on().epoch == created(store) > first.epoch
     assert second.member.refused is None
+
+
+# ---- feature levels (KIP-584)
+
+NEXT = Levels(1, 2)
+
+
+def store_at(level: int) -> MemoryStore:
+    store = MemoryStore()
+    store.commit([Create(layout.CLUSTER, layout.encode_cluster(layout.ClusterIdentity("c", feature_level=level)))])
+    return store
+
+
+def raise_to(store: MemoryStore, level: int) -> None:
+    store.commit([Put(layout.CLUSTER, layout.encode_cluster(layout.ClusterIdentity("c", feature_level=level)))])
+
+
+def level_of(store: MemoryStore) -> int:
+    return layout.decode_cluster("", store.read(layout.CLUSTER).value).feature_level
+
+
+def test_a_cluster_starts_at_the_newest_level_and_an_existing_one_keeps_its_own():
+    store = MemoryStore()
+    assert Stepper(store, supports=NEXT).run().member.feature_level == level_of(store) == 2
+    store = store_at(1)
+    stepper = Stepper(store, supports=NEXT).run()
+    assert stepper.epoch == created(store)
+    assert stepper.member.feature_level == level_of(store) == 1
+    assert layout.decode_registration("", store.read(PATH).value).features == NEXT
+
+
+def test_a_broker_that_does_not_support_the_level_is_refused_and_registers_nothing():
+    store = store_at(2)
+    stepper = Stepper(store, supports=Levels(1, 1)).run()
+    assert stepper.epoch == -1
+    assert store.read(PATH) is None
+    why = "the cluster has feature level 2; this version of replog supports level 1: start a newer version"
+    assert stepper.member.refused == why
+    assert [event.fields["why"] for event in stepper.events if event.name == "membership_refused"] == [why]
+    assert stepper.member.deadline_ms() is None
+
+
+def test_a_level_that_is_raised_just_before_the_registration_keeps_it_out():
+    store = store_at(1)
+    stepper = Stepper(store, supports=Levels(1, 1))
+
+    def before(verb: str) -> None:
+        if verb == "commit" and level_of(store) == 1:
+            raise_to(store, 2)
+
+    stepper.fault = before
+    stepper.run().advance(10_000)
+    assert stepper.epoch == -1
+    assert store.read(PATH) is None
+    assert "feature level 2" in (stepper.member.refused or "")
+
+
+def test_a_take_over_is_kept_out_as_well():
+    store = store_at(1)
+    former = Stepper(store).run()
+    stepper = Stepper(store, seed=2, supports=Levels(1, 1))
+
+    def before(verb: str) -> None:
+        if verb == "commit" and level_of(store) == 1:
+            raise_to(store, 2)
+
+    stepper.fault = before
+    stepper.run().advance(10_000)
+    assert stepper.epoch == -1
+    assert created(store) == former.epoch, "what a former life left ends with its session"
+
+
+def test_a_member_whose_level_is_raised_beyond_what_it_supports_leaves_and_says_so():
+    store = store_at(1)
+    stepper = Stepper(store, supports=Levels(1, 1)).run().hear_watches()
+    assert stepper.epoch > 0
+    raise_to(store, 2)
+    stepper.hear_watches()
+    assert store.read(PATH) is None
+    assert "feature level 2" in (stepper.member.refused or "")
+    assert [message.broker_epoch for address, message in stepper.told if address == 1][-1] == -1
+
+
+@pytest.mark.parametrize("fault", ["lost", "applied"])
+def test_it_leaves_although_nobody_heard_whether_it_had(fault: str):
+    store = store_at(1)
+    stepper = Stepper(store, supports=Levels(1, 1)).run().hear_watches()
+    raise_to(store, 2)
+    faults = [fault]
+    stepper.fault = lambda verb: faults.pop() if verb == "commit" and faults else None
+    stepper.hear_watches()
+    assert stepper.epoch == -1, "nobody counts on it meanwhile"
+    stepper.advance(10_000)
+    assert store.read(PATH) is None
+    assert "feature level 2" in (stepper.member.refused or "")
+
+
+def test_a_raised_level_that_is_supported_is_told_to_both_neighbours_under_the_same_epoch():
+    store = store_at(1)
+    stepper = Stepper(store, supports=NEXT).run().hear_watches()
+    epoch, told = stepper.epoch, len(stepper.told)
+    raise_to(store, 2)
+    stepper.hear_watches()
+    said = Registered(1, epoch, "c", 2)
+    assert stepper.told[told:] == [(1, said), (("controller", 1), said)]
+    assert created(store) == epoch
+
+
+def test_a_raised_level_is_found_although_its_watch_was_lost():
+    store = store_at(1)
+    stepper = Stepper(store, supports=NEXT).run().hear_watches()
+    raise_to(store, 2)
+    stepper.watched.clear()
+    stepper.advance(BrokerConfig().reconcile_ms)
+    assert stepper.member.feature_level == 2
+
+
+def test_a_broker_knows_the_level_that_it_was_told_last_in_whatever_life():
+    broker = Broker(1, MemoryLogDirectory(), config=BrokerConfig(), ids=SeededIds(1))
+    assert broker.feature_level == 1
+    for said in (Registered(1, 5, "c", 1), Registered(1, 5, "c", 2), Registered(1, -1, "c", 2)):
+        broker.receive("membership", said, 0)
+        assert (broker.feature_level, broker.broker_epoch) == (said.feature_level, 5)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.errors import StoreCorrupt, UsageError
+from replog.features import Levels
 from replog.metadata import layout
 from replog.metadata.layout import ClusterIdentity, ControllerSeat, Place, Registration, Rejection, TopicEntry
 from replog.metadata.paths import check_path
@@ -147,13 +148,14 @@ reports = st.builds(
     st.integers(-1, 2**63 - 1),
     st.lists(st.builds(PartitionId, topic_ids, numbers, numbers), max_size=3).map(tuple),
 )
+spans = st.tuples(st.integers(1, 2**31 - 1), st.integers(1, 2**31 - 1)).map(lambda ends: Levels(*sorted(ends)))
 ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], bytes], Callable[[str, bytes], Any]]] = [
     ("cluster", st.builds(ClusterIdentity, texts, numbers, numbers), layout.encode_cluster, layout.decode_cluster),
     ("controller", st.builds(ControllerSeat, numbers, numbers), layout.encode_controller, layout.decode_controller),
     ("controller_epoch", numbers, layout.encode_controller_epoch, layout.decode_controller_epoch),
     (
         "registration",
-        st.builds(Registration, st.lists(texts, max_size=3).map(tuple), st.none() | texts, texts, reports),
+        st.builds(Registration, st.lists(texts, max_size=3).map(tuple), st.none() | texts, texts, reports, texts, spans),
         layout.encode_registration,
         layout.decode_registration,
     ),
@@ -305,6 +307,8 @@ def test_every_field_is_needed_and_of_its_type(kind: str, name: str) -> None:
     without = {key: value for key, value in fields.items() if key != name}
     if (kind, name) == ("state", "min_isr"):  # as the topic says
         assert decode("/p", json.dumps(without).encode()).min_isr == 0
+    elif name == "features":  # written before there were levels
+        assert decode("/p", json.dumps(without).encode()).features == (1, 1)
     else:
         with pytest.raises(StoreCorrupt, match=name):
             decode("/p", json.dumps(without).encode())
@@ -328,6 +332,11 @@ def test_every_field_is_needed_and_of_its_type(kind: str, name: str) -> None:
         ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [["zz", 1, 1]]}}, "loss.lossy: topic_id"),
         ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [[HEX, -1, 1]]}}, "loss.lossy: partition"),
         ("registration", {"endpoints": ["a", 1]}, "endpoints"),
+        ("registration", {"features": [2, 1]}, "features is .2, 1., not a lowest and a highest number"),
+        ("registration", {"features": [0, 1]}, "features is 0"),
+        ("registration", {"features": [1]}, "features"),
+        ("registration", {"features": [1, 2, 3]}, "features"),
+        ("registration", {"features": None}, "features"),
         ("topic", {"partitions": {"00": {"replicas": [1], "creation": 0}}}, "00"),
         ("topic", {"partitions": {"0": {"creation": 0}}}, r"partitions\.0\.replicas"),
         ("topic", {"partitions": {"0": {"replicas": [1], "creation": 0, "adding": None}}}, r"partitions\.0\.adding"),
