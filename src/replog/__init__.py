@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from replog.client.results import (
         BrokerDescription,
         ClusterDescription,
+        FeatureLevels,
         PartitionDescription,
         Receipt,
         RecordMetadata,
@@ -67,6 +68,7 @@ __all__ = [
     "Deliveries",
     "Delivery",
     "Explanation",
+    "FeatureLevels",
     "FileStore",
     "LocalPartition",
     "Log",
@@ -114,6 +116,7 @@ _HOME = {
     "Deliveries": "replog.client.producer",
     "Delivery": "replog.client.producer",
     "Explanation": "replog.client.explaining",
+    "FeatureLevels": "replog.client.results",
     "FileStore": "replog.metadata.file",
     "LocalPartition": "replog.runtime.node",
     "Log": "replog.ports",

@@ -26,6 +26,7 @@ __all__ = [
     "DuplicateBrokerRegistration",
     "ElectionNotNeeded",
     "EligibleLeadersNotAvailable",
+    "FeatureUpdateFailed",
     "FencedLeaderEpoch",
     "FetchSessionIdNotFound",
     "InconsistentClusterId",
@@ -382,6 +383,10 @@ class InvalidUpdateVersion(Rejected, code=95, retriable=True):
     """The partition epoch of the proposal is not the stored one (KIP-497: INVALID_ISR_VERSION)."""
 
 
+class FeatureUpdateFailed(Rejected, code=96):
+    """The cluster cannot have that feature level: some broker does not support it, or it is at a higher one (KIP-584)."""
+
+
 class UnknownTopicId(Rejected, code=100, retriable=True):
     """No topic has this id."""
 
@@ -480,6 +485,7 @@ class Code:
     INVALID_RECORD = 87
     QUOTA_EXCEEDED = 89
     INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
     DUPLICATE_BROKER_REGISTRATION = 101
     BROKER_ID_NOT_REGISTERED = 102

@@ -10,13 +10,15 @@ from typing import Any
 import attrs
 import msgpack
 import pytest
+from attrs import field, frozen
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.samples import P0, batches, messages
 
 from replog import messages as m
-from replog.codec import FRAME_BYTES_MAX, HEADER, LOCAL_MESSAGES, MESSAGE_TYPES, CodecError, decode, encode, frame_length
+from replog.codec import FRAME_BYTES_MAX, HEADER, LOCAL_MESSAGES, MESSAGE_TYPES, CodecError, decode, encode, frame_length, stepwise
+from replog.codec.frames import SINCE
 from replog.config import TopicConfig
 from replog.model import PartitionId
 from replog.records import MemorySlice
@@ -66,9 +68,9 @@ def test_every_class_of_messages_is_a_message_or_part_of_one() -> None:
 def test_samples_have_no_defaults_left() -> None:
     """A default in a sample would hide a field that the codec loses."""
     for sample in SAMPLES.values():
-        for field in attrs.fields(type(sample)):
-            default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
-            assert getattr(sample, field.name) != default, f"{type(sample).__name__}.{field.name}"
+        for each in attrs.fields(type(sample)):
+            default = each.default.factory() if isinstance(each.default, attrs.Factory) else each.default  # type: ignore[arg-type]
+            assert getattr(sample, each.name) != default, f"{type(sample).__name__}.{each.name}"
 
 
 def test_batches_travel_untouched_and_uncopied() -> None:
@@ -207,6 +209,42 @@ def test_a_newer_version_may_say_more() -> None:
     assert message == m.Heartbeat(1, 2, 3, 4)
     nested = decode(frame_of(PACK([1, 1, [[[b"t" * 16, 0, 0, "new"], 1, 1, None]], 5]), "Flushed", version=2))
     assert nested == m.Flushed(1, 1, [m.FlushedEntry(PartitionId(b"t" * 16, 0, 0), 1, 1)])
+
+
+@frozen
+class Grown:
+    """A message that has got one field with version 2 of the protocol, and two with version 3."""
+
+    first: int
+    second: str = field(default="2", metadata={SINCE: 2})
+    third: int = field(default=3, metadata={SINCE: 3})
+    fourth: int = field(default=4, metadata={SINCE: 3}, kw_only=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "means"),
+    [
+        (1, [1], Grown(1)),
+        (2, [1, "x"], Grown(1, "x")),
+        (3, [1, "x", 9, 8], Grown(1, "x", 9, fourth=8)),
+        (4, [1, "x", 9, 8, "skipped"], Grown(1, "x", 9, fourth=8)),
+    ],
+)
+def test_an_older_version_leaves_out_what_came_later(monkeypatch: pytest.MonkeyPatch, version: int, row: list[Any], means: Grown) -> None:
+    monkeypatch.setattr(stepwise, "PROTOCOL_VERSION", 3)
+    assert stepwise.read(Grown, memoryview(meta := frame_of(PACK(row), version=version)), len(meta), version=version) == means
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "known"),
+    [(1, [], 1), (1, [1, "x"], 1), (1, [1, "x", 9, 8], 1), (2, [1], 2), (2, [1, "x", 9], 2), (3, [1, "x", 9], 4), (4, [1, "x", 9], 4)],
+)
+def test_a_field_more_or_less_than_its_version_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch, version: int, row: list[Any], known: int
+) -> None:
+    monkeypatch.setattr(stepwise, "PROTOCOL_VERSION", 3)
+    with pytest.raises(CodecError, match=f"Grown with {len(row)} fields; it has {known}"):
+        stepwise.read(Grown, memoryview(meta := frame_of(PACK(row), version=version)), len(meta), version=version)
 
 
 def test_the_limit_of_a_receiver() -> None:

@@ -53,7 +53,7 @@ def both(name: str, meta: bytes, attached: bytes) -> tuple[Any, Any]:
     quickly = quick.read(number, meta, frame)
     assert shown(quick.read(number, memoryview(meta), memoryview(frame))) == shown(quickly)
     try:
-        slowly = stepwise.read(MESSAGE_TYPES[number], memoryview(frame), HEADER.size + len(meta), newer=False)
+        slowly = stepwise.read(MESSAGE_TYPES[number], memoryview(frame), HEADER.size + len(meta), version=1)
     except CodecError:
         slowly = None
     return quickly, slowly

@@ -52,6 +52,7 @@ TABLE = """
 87 InvalidRecord no
 89 QuotaExceeded yes
 95 InvalidUpdateVersion yes
+96 FeatureUpdateFailed no
 100 UnknownTopicId yes
 101 DuplicateBrokerRegistration no
 102 BrokerIdNotRegistered yes

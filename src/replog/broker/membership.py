@@ -47,6 +47,10 @@ class _Occupied(_Refused):
     """Another one has its number, unless that one's session is over by now."""
 
 
+class _Unknown(_Refused):
+    """The store does not say which cluster it belongs to, or no more."""
+
+
 class Membership:
     """Registers `broker_id`, keeps it registered, and tells the broker and the controller of its process (`Registered`).
 
@@ -87,6 +91,8 @@ class Membership:
         self._told = (-1, FEATURE_LEVEL_MIN)
         """Broker epoch and feature level, as told last."""
         self._armed: set[str] = set()
+        self._unreadable = ""
+        """What is wrong with the record of the cluster, as told."""
         self._connected = True
         self._check = True
         """Whether to look at the store as soon as nothing else is under way."""
@@ -196,11 +202,23 @@ class Membership:
     # ---- registering
 
     def _register(self) -> _Script:
-        yield from self._watch(layout.CLUSTER)
-        version = yield from self._join_cluster()
-        yield from self._watch(self._path)
+        for path in (layout.CLUSTER, self._path):
+            if path not in self._armed:
+                yield "watch", path
+                self._armed.add(path)
         found: Versioned | None = yield "read", self._path
-        yield from self._check_level(found)
+        there = None if found is None else layout.decode_registration(self._path, found.value)
+        epoch = found.created if found is not None and there is not None and there.incarnation == self._incarnation else -1
+        try:
+            version = yield from self._join_cluster()
+        except (StoreCorrupt, _Unknown) as problem:
+            if epoch <= self._ended_epoch:
+                raise
+            self._say_unreadable(str(problem))
+            self._registered(epoch)  # a member stays one, at the level that it knows
+            return
+        self._unreadable = ""
+        yield from self._check_level(found if epoch >= 0 else None)
         # With the registration: nobody raises the level between the look at it and that.
         is_fit = Check(layout.CLUSTER, version)
         value = layout.encode_registration(self._registration)
@@ -209,10 +227,10 @@ class Membership:
             _, created = yield "commit", [is_fit, Create(self._path, value, ephemeral=True)]
             self._registered(created)
             return
-        there = layout.decode_registration(self._path, found.value)
-        if there.incarnation == self._incarnation and found.created > self._ended_epoch:
-            self._registered(found.created)
+        if epoch > self._ended_epoch:
+            self._registered(epoch)
             return
+        assert there is not None
         if there.directory_id != self._registration.directory_id:
             raise _Occupied(
                 f"broker id {self._broker_id} is registered by a live broker with directory {there.directory_id or '?'}; "
@@ -223,17 +241,12 @@ class Membership:
         *_, created = yield "commit", ops
         self._registered(created)
 
-    def _watch(self, path: str) -> _Script:
-        if path not in self._armed:
-            yield "watch", path
-            self._armed.add(path)
-
     def _join_cluster(self) -> Generator[tuple[Any, Any], Any, int]:
         """Read which cluster this is, at which version of its record; the first broker of all says so."""
         stored: Versioned | None = yield "read", layout.CLUSTER
         if stored is None:
             if self.cluster_id:
-                raise _Refused(f"the data directory belongs to cluster {self.cluster_id}; the metadata store is new, and knows no cluster")
+                raise _Unknown(f"the data directory belongs to cluster {self.cluster_id}; the metadata store is new, and knows no cluster")
             identity = layout.ClusterIdentity(self._ids.token().hex(), _FORMAT, self._registration.features.high)
             with suppress(Conflict):
                 yield "commit", [Create(layout.CLUSTER, layout.encode_cluster(identity))]
@@ -249,12 +262,12 @@ class Membership:
         return stored.version
 
     def _check_level(self, found: Versioned | None) -> _Script:
-        """Refuse a level that is not supported. A member that finds it raised beyond that gives its registration back first."""
+        """Refuse a level that is not supported. A member (`found`: its registration) that finds it raised gives that back first."""
         why = unfit(self.feature_level, self._registration.features)
         if why is None:
             return
         self._tell(-1)
-        if found is not None and layout.decode_registration(self._path, found.value).incarnation == self._incarnation:
+        if found is not None:
             yield "commit", [Delete(self._path, found.version)]
         raise _Refused(why)
 
@@ -272,6 +285,12 @@ class Membership:
         self.broker_epoch = broker_epoch
         for address in (self._broker_id, ("controller", self._broker_id)):
             self.outbox.messages.append((address, Registered(self._broker_id, broker_epoch, self.cluster_id, self.feature_level)))
+
+    def _say_unreadable(self, problem: str) -> None:
+        """Once, not with each look."""
+        if problem != self._unreadable:
+            self._unreadable = problem
+            self._event("store_value_unreadable", path=layout.CLUSTER, error=problem)
 
     def _event(self, name: str, **fields: object) -> None:
         self.outbox.events.append(Event(name, {"broker": self._broker_id, **fields}))

@@ -76,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     _broker(broker)
     drain = command(broker.add_subparsers(metavar="VERB"), "drain", "leaders:drain", "move what a broker leads to others")
     drain.add_argument("broker", type=parse.number, metavar="ID", help="its number; it serves again after a restart")
+    _cluster(noun("cluster", "the feature level, and raising it after an upgrade"))
     health = "whether all is led, copied and controlled (exit status)"
     _health(command(commands, "health", "health:health", health))
     command(commands, "controller", "controller:controller", "which broker decides, since which epoch").add_argument(
@@ -151,6 +152,12 @@ def check_broker(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> 
         missing = [f"--{name}" for name in ("id", "listen", "data", "store") if getattr(asked, name) is None]
         if missing:
             parser.error(f"the following arguments are required: {', '.join(missing)}")
+
+
+def _cluster(command: Callable[..., argparse.ArgumentParser]) -> None:
+    command("show", "levels:show", "the cluster's feature level, and which levels each broker supports")
+    level = command("raise", "levels:raise_level", "let brokers write what came with a newer version: once all run it, for good")
+    level.add_argument("level", type=parse.count, metavar="LEVEL", help="the level to have; having it already is fine")
 
 
 def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:

@@ -13,7 +13,7 @@ __all__ = ["COLUMNS", "GROUPS", "overview", "show", "verbs_of"]
 
 COLUMNS: Final = 80
 GROUPS: Final = {
-    "cluster": ("demo", "broker", "health", "controller", "top", "metrics"),
+    "cluster": ("demo", "broker", "cluster", "health", "controller", "top", "metrics"),
     "topics": ("topic", "explain", "reassign", "elect"),
     "records": ("produce", "read"),
     "files": ("log", "store"),
@@ -33,7 +33,7 @@ def show(context: Context) -> int:
     if context.output.is_json:
         context.output.json(found)
         return OK
-    context.output.line("replog COMMAND [VERB] [options]\n")
+    context.output.line("replog COMMAND [VERB] [options]")
     for group, commands in found.items():
         for at, (name, about) in enumerate(commands.items()):
             start = ("" if at else group).ljust(_FIRST) + name.ljust(_SECOND)

@@ -10,6 +10,7 @@ from replog.client.arguments import check_choice, check_count, check_list, check
 from replog.client.explaining import Explanation, FollowersOp, explanation
 from replog.client.operations import AdminOp, MetadataOp, Operation
 from replog.client.reassigning import Reassigning
+from replog.client.results import FeatureLevels
 from replog.client.view import Topic, View
 from replog.config import TopicConfig, check_partition_number, check_topic_name
 from replog.errors import Code, Rejected, TimedOut, UsageError, rejection
@@ -175,6 +176,23 @@ class Administration(Reassigning):
         arguments = {"broker": broker_id, "broker_epoch": None if known is None else known.broker_epoch}
         found = self._do(AdminOp("drain", arguments, deadline_ms))
         return [(topic, partition) for topic, partition in found["remaining"]]
+
+    # ---------------------------------------------------------------------------------------------------- feature levels
+
+    def describe_features(self, *, timeout_s: float | None = 30) -> FeatureLevels:
+        """The feature level of the cluster, and which levels each registered broker supports, as the controller knows (KIP-584)."""
+        said = self._do(AdminOp("describe_features", {}, self._deadline(timeout_s)))
+        brokers = {broker: (low, high) for broker, (low, high) in said["brokers"].items()}
+        return FeatureLevels(said["cluster_id"], said["level"], brokers)
+
+    def raise_feature_level(self, level: int, *, timeout_s: float | None = 30) -> None:
+        """Allow brokers to write what came with a newer version, once all of them run it. It cannot be undone (KIP-584).
+
+        It is a level to reach: a cluster that has it already is fine. Raises FeatureUpdateFailed if a registered broker does not support
+        it, which is named, or if the cluster has a higher one. Brokers that are away now and do not support it cannot come back.
+        """
+        check_count("level", level, 1, 2**31 - 1)
+        self._do(AdminOp("raise_feature_level", {"level": level}, self._deadline(timeout_s)))
 
 
 def _places(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:

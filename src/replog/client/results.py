@@ -11,6 +11,7 @@ from attrs import frozen
 __all__ = [
     "BrokerDescription",
     "ClusterDescription",
+    "FeatureLevels",
     "Fetch",
     "PartitionDescription",
     "Receipt",
@@ -132,6 +133,29 @@ class ClusterDescription:
             f"cluster {name}: controller {self.controller_id}, epoch {self.controller_epoch}, {topics} topic{'' if topics == 1 else 's'}"
         )
         return f"{title}\n{_table(head, rows)}"
+
+
+@frozen
+class FeatureLevels:
+    """The feature level of a cluster, and the lowest and highest level that each registered broker supports (KIP-584)."""
+
+    cluster_id: str
+    level: int
+    brokers: dict[int, tuple[int, int]]
+
+    @property
+    def highest(self) -> int:
+        """The highest level that every broker supports; `level` if there is no higher one."""
+        return max(self.level, min((high for _, high in self.brokers.values()), default=self.level))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        brokers = [{"broker": broker, "low": low, "high": high} for broker, (low, high) in self.brokers.items()]
+        return {"cluster_id": self.cluster_id, "level": self.level, "highest": self.highest, "brokers": brokers}
+
+    def __str__(self) -> str:
+        rows = [(broker, low, high) for broker, (low, high) in self.brokers.items()]
+        return f"cluster {self.cluster_id}: feature level {self.level}\n{_table(('broker', 'lowest', 'highest'), rows)}"
 
 
 class Fetch(NamedTuple):

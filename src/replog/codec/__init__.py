@@ -10,7 +10,8 @@ A frame, little endian, is a header of 16 bytes, the message as msgpack, and the
 * `route` says which actors of the two processes it goes between (`TO_CONTROLLER`, `FROM_CONTROLLER`); 0: broker or client.
 * `length` counts what follows it. `meta crc` is crc32c over bytes 4 to 11 and the meta; attachments have checksums of their own.
 * Every object is a msgpack array of its fields, in their order. A frame of this version has exactly them; one of a newer
-  version may have more behind them, which are skipped. A missing one is refused: fields are only ever added at the end.
+  version may have more behind them, which are skipped; one of an older version ends before those that came later (`SINCE`), which then
+  have their defaults. Whatever else is missing is refused: fields are only ever added at the end.
 * A batch body is its length in the meta, a slice is (base offset, end offset, length); their bytes follow in that order.
 * A topic's configuration is a map of the keys that differ from the defaults.
 

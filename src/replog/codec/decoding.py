@@ -50,4 +50,4 @@ def decode(
     kind = MESSAGE_TYPES.get(number)
     if kind is None:
         raise CodecError(f"unknown message type {number}")
-    return stepwise.read(kind, memoryview(frame), meta_stop, newer=version > PROTOCOL_VERSION, items_max=items_max)
+    return stepwise.read(kind, memoryview(frame), meta_stop, version=version, items_max=items_max)

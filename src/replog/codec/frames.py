@@ -26,6 +26,7 @@ __all__ = [
     "PLAIN_DEPTH_MAX",
     "PROTOCOL_VERSION",
     "RANGES",
+    "SINCE",
     "TO_CONTROLLER",
     "TYPE_NUMBERS",
     "UINT32_MAX",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = 1
+SINCE: Final = "since"
+"""Key of a field's metadata: the version of the protocol that brought it; without it the first. Such a field has a default, which is what
+messages of earlier versions are read with, and comes after all that were there before: those versions leave out what they do not know."""
 ITEMS_MAX: Final = 8_000_000
 """Most items that the lists and dicts of one message may have, all of them together, where nothing else is said: an item takes one
 byte of a frame and a hundred of memory. A complete view of 500,000 partitions has so many."""

@@ -16,7 +16,19 @@ from msgpack import Unpacker
 from msgpack.exceptions import OutOfData, UnpackException
 
 from replog import messages as m
-from replog.codec.frames import HEADER, INT64_MAX, INT64_MIN, ITEMS_MAX, KEYS, PLAIN, PLAIN_DEPTH_MAX, RANGES, CodecError
+from replog.codec.frames import (
+    HEADER,
+    INT64_MAX,
+    INT64_MIN,
+    ITEMS_MAX,
+    KEYS,
+    PLAIN,
+    PLAIN_DEPTH_MAX,
+    PROTOCOL_VERSION,
+    RANGES,
+    SINCE,
+    CodecError,
+)
 from replog.config import TopicConfig
 from replog.errors import UsageError
 from replog.model import PartitionId
@@ -28,12 +40,12 @@ __all__ = ["read"]
 class _Reader:
     """One frame on its way in. `value()` is the next scalar, `array()` opens the next array; neither ever makes a container."""
 
-    __slots__ = ("_mapping", "array", "at", "frame", "items_max", "items_taken", "meta", "newer", "skip", "unpacker", "value")
+    __slots__ = ("_mapping", "array", "at", "frame", "items_max", "items_taken", "meta", "skip", "unpacker", "value", "version")
 
-    def __init__(self, frame: memoryview, meta_stop: int, *, newer: bool, items_max: int) -> None:
+    def __init__(self, frame: memoryview, meta_stop: int, *, version: int, items_max: int) -> None:
         self.frame = frame
         self.meta = frame[HEADER.size : meta_stop]
-        self.newer = newer
+        self.version = version
         self.items_max = items_max
         self.items_taken = 0
         self.at = meta_stop
@@ -73,13 +85,13 @@ class _Reader:
 Read = Callable[[_Reader], Any]
 
 
-def read(kind: type[Any], frame: memoryview, meta_stop: int, *, newer: bool, items_max: int = ITEMS_MAX) -> Any:
-    """The message of this class whose meta ends there, in a whole frame; `newer`: of a later version of the protocol; `items_max`
-    bounds the items of all its lists and dicts together.
+def read(kind: type[Any], frame: memoryview, meta_stop: int, *, version: int, items_max: int = ITEMS_MAX) -> Any:
+    """The message of this class whose meta ends there, in a whole frame of this version of the protocol; `items_max` bounds the items
+    of all its lists and dicts together.
 
     Raises CodecError, and nothing else.
     """
-    reader = _Reader(frame, meta_stop, newer=newer, items_max=items_max)
+    reader = _Reader(frame, meta_stop, version=version, items_max=items_max)
     try:
         message = _object(kind)(reader)
     except OutOfData:
@@ -115,19 +127,35 @@ def _make_object(kind: type[Any]) -> Read:
     positional = [] if not attrs.has(kind) else [a.name for a in attrs.fields(kind) if a.kw_only]
     split = len(names) - len(positional)
     assert names[split:] == positional, f"{kind.__name__}: keyword-only fields come last"
+    sinces = _sinces(kind)
+    newest = max(sinces, default=1)
 
     def read(reader: _Reader) -> Any:
         count = reader.array()
-        if count != len(reads) and not (reader.newer and count > len(reads)):
-            raise CodecError(f"{kind.__name__} with {count} fields; it has {len(reads)}")
-        values = [each(reader) for each in reads]
+        if count != len(reads) or reader.version < newest:
+            known = sum(since <= reader.version for since in sinces)
+            if count != known and not (reader.version > PROTOCOL_VERSION and count > known):
+                raise CodecError(f"{kind.__name__} with {count} fields; it has {known}")
+        values = [each(reader) for each in reads[:count]]
         for _ in range(count - len(reads)):
             reader.skip()
         if not positional:
             return kind(*values)
-        return kind(*values[:split], **dict(zip(positional, values[split:], strict=True)))
+        return kind(*values[:split], **dict(zip(positional, values[split:], strict=False)))
 
     return read
+
+
+def _sinces(kind: type[Any]) -> list[int]:
+    """Since which version of the protocol a class has each of its fields."""
+    if not attrs.has(kind):
+        return [1] * len(kind._fields)
+    fields = attrs.fields(kind)
+    sinces = [field.metadata.get(SINCE, 1) for field in fields]
+    assert sinces == sorted(sinces), f"{kind.__name__}: newer fields come last"
+    newer = [field for field, since in zip(fields, sinces, strict=True) if since > 1]
+    assert all(field.default is not attrs.NOTHING for field in newer), f"{kind.__name__}: newer fields have a default"
+    return sinces
 
 
 def _reader(hint: Any, where: str) -> Read:

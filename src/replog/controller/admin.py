@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from replog.controller import alter, asking, elections, explaining, finding, missing, partitions, removal, shutdown, topics
+from replog.controller import alter, asking, elections, explaining, features, finding, missing, partitions, removal, shutdown, topics
 from replog.controller.decision import Decision
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal
@@ -30,6 +30,8 @@ VERBS: Final[dict[str, Callable[[Controller, AdminAsked], Decision]]] = {
     "find_topic": finding.find_topic,
     "reassign": asking.reassign,
     "list_reassignments": asking.list_reassignments,
+    "describe_features": features.describe_features,
+    "raise_feature_level": features.raise_feature_level,
 }
 """Each may raise Refusal. A verb that takes several slices comes again as the same event, and goes on from what is stored."""
 

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from attrs import field, frozen
 
 from replog.config import TopicConfig
+from replog.features import FIRST, Levels
 from replog.metadata.judgements import LossRecord
+from replog.metadata.layout import ClusterIdentity
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.ports import LossReport
 
@@ -27,6 +29,7 @@ __all__ = [
     "DrainingGone",
     "DrainingSet",
     "Due",
+    "IdentitySet",
     "LossNoted",
     "MoveWishGone",
     "MoveWished",
@@ -69,6 +72,8 @@ class Broker:
     info: BrokerInfo
     loss: LossReport = field(factory=LossReport)
     incarnation: str = ""
+    supports: Levels = FIRST
+    """Feature levels, as its registration says."""
 
 
 @frozen
@@ -316,6 +321,14 @@ class ProposalRefused:
 
 
 @frozen
+class IdentitySet:
+    """The record of the cluster (at this version), with its feature level; None: there is none that can be read."""
+
+    identity: ClusterIdentity | None
+    version: int = -1
+
+
+@frozen
 class Due:
     """These partitions have to be decided again."""
 
@@ -373,6 +386,7 @@ Change = (
     | DrainingGone
     | SilenceSet
     | ProposalRefused
+    | IdentitySet
     | Due
     | Settled
     | Parked

@@ -19,6 +19,7 @@ from replog.controller.changes import (
     DrainingGone,
     DrainingSet,
     Due,
+    IdentitySet,
     LossNoted,
     MovesHeld,
     MoveWished,
@@ -56,6 +57,7 @@ __all__ = ["Cluster"]
 class Cluster:
     """Everything a decision may look at. Partitions are indexed by broker, so that a broker's death costs only its own."""
 
+    identity: IdentitySet = field(factory=lambda: IdentitySet(None))
     brokers: dict[int, Broker] = field(factory=dict)
     admitted: dict[int, Admitted] = field(factory=dict)
     topics: dict[bytes, Topic] = field(factory=dict)
@@ -295,6 +297,8 @@ class Cluster:
 
     def _apply_record(self, change: Change) -> None:
         match change:
+            case IdentitySet():
+                self.identity = change
             case DeletionSet(_, topic_id):
                 self.deletions[topic_id] = change
                 self._take_turns(self.topics.get(topic_id))

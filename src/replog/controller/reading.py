@@ -24,6 +24,7 @@ from replog.controller.changes import (
     DeletionSet,
     DrainingGone,
     DrainingSet,
+    IdentitySet,
     LossNoted,
     MoveWishGone,
     Parked,
@@ -146,6 +147,12 @@ class Reader:
         return [one for one in made if one is not None]
 
     # ---- levels
+
+    def identity(self) -> Script:
+        """Which cluster this is, and at which feature level: controllers alone change that."""
+        (value,) = yield from self.read_each([layout.CLUSTER])
+        found = None if value is None else self._decoded(layout.CLUSTER, _identity, layout.CLUSTER, value)
+        return (found or IdentitySet(None),)
 
     def brokers(self) -> Script:
         """Everybody who is registered."""
@@ -301,6 +308,8 @@ def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
     removed, over it. And a partition whose state cannot be read waits like one whose state cannot be stored: it holds up nobody else.
     """
     over = Unreadable(path, value.version)
+    if path == layout.CLUSTER:
+        return [IdentitySet(None)]
     if path.startswith(f"{judgements.ADMITTED}/"):
         return [AdmittedGone(judgements.admitted_broker(path)), over]
     try:
@@ -331,12 +340,16 @@ def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
             return []
 
 
+def _identity(path: str, value: Versioned) -> IdentitySet:
+    return IdentitySet(layout.decode_cluster(path, value.value), value.version)
+
+
 def _broker(path: str, value: Versioned) -> Broker:
     broker_id = layout.place_of(path).broker_id
     assert broker_id is not None
     said = layout.decode_registration(path, value.value)
     info = BrokerInfo(broker_id, value.created, said.endpoints, said.rack, said.directory_id, fenced=True)
-    return Broker(info, said.loss, said.incarnation)
+    return Broker(info, said.loss, said.incarnation, said.features)
 
 
 def _admitted(path: str, value: Versioned) -> BrokerAdmitted:
@@ -371,6 +384,8 @@ def _removed(path: str, value: Versioned) -> RemovedSet:
 
 def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
     """What the cluster should believe about a path that it wanted to write."""
+    if path == layout.CLUSTER:
+        return IdentitySet(None) if value is None else _identity(path, value)
     if path.startswith(judgements.LOSSES):
         return LossNoted(path, -1) if value is None else LossNoted(path, value.version, _loss(path, value.value))
     if path.startswith(judgements.ADMITTED):

@@ -125,7 +125,7 @@ class Term:
     def _load(self) -> Script:
         """Everything the store knows; then every partition is looked at once, and every broker told everything."""
         self._begin()
-        for read in (self._reader.admitted, self._reader.removed, self._reader.draining, self._reader.losses):
+        for read in (self._reader.identity, self._reader.admitted, self._reader.removed, self._reader.draining, self._reader.losses):
             self._applied(Step(changes=tuple((yield from read()))))
         self._observe(self.controller.decide((yield from self._reader.brokers())))
         self._observe(self.controller.decide((yield from self._reader.topics(self.cluster))))

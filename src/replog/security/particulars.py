@@ -27,6 +27,8 @@ def particulars_of(verb: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     """
     if verb == "drain":
         return {"broker": _number(arguments.get("broker"))}
+    if verb == "raise_feature_level":
+        return {"level": _number(arguments.get("level"))}
     if verb == "add_partitions":
         return {"total": _number(arguments.get("total"))}
     if verb == "remove_partitions":

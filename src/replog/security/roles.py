@@ -48,6 +48,8 @@ WISHES: Final[dict[str, Wish]] = {
     "find_topic": Wish(DESCRIBE, False),
     "followers": Wish(DESCRIBE, False, PARTITIONS),
     "list_reassignments": Wish(DESCRIBE, False, None),
+    "describe_features": Wish(DESCRIBE, False, None),
+    "raise_feature_level": Wish(ALTER, True, None),
 }
 """Every verb that a client can send."""
 _UNKNOWN: Final = Wish(ALTER, True, None)

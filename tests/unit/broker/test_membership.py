@@ -17,7 +17,7 @@ from replog.messages import Registered
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
-from replog.ports import Create, LossReport, Put, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
+from replog.ports import Create, Delete, LossReport, Put, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
 from replog.testing.clock import SeededIds
 
 DIRECTORY = "d" * 32
@@ -440,6 +440,34 @@ def test_a_raised_level_is_found_although_its_watch_was_lost():
     stepper.watched.clear()
     stepper.advance(BrokerConfig().reconcile_ms)
     assert stepper.member.feature_level == 2
+
+
+@pytest.mark.parametrize("how", ["damaged", "removed"])
+def test_a_member_stays_one_at_the_level_that_it_knows_when_the_record_of_the_cluster_is_gone(how: str):
+    store = store_at(2)
+    stepper = Stepper(store, supports=Levels(1, 3)).run().hear_watches()
+    epoch, record = stepper.epoch, store.read(layout.CLUSTER)
+    assert record is not None
+    store.commit([Put(layout.CLUSTER, b"{") if how == "damaged" else Delete(layout.CLUSTER)])
+    stepper.hear_watches().advance(3 * BrokerConfig().reconcile_ms)
+    assert (stepper.epoch, stepper.member.feature_level, stepper.member.refused) == (epoch, 2, None)
+    assert created(store) == epoch
+    assert [event.fields["path"] for event in stepper.events if event.name == "store_value_unreadable"] == [layout.CLUSTER]
+    assert Stepper(store, broker_id=2, seed=2, cluster_id="c").run().epoch == -1, "nobody else comes in"
+    raise_to(store, 3) if how == "damaged" else store.commit([Create(layout.CLUSTER, record.value)])
+    stepper.advance(BrokerConfig().reconcile_ms)
+    assert (stepper.epoch, stepper.member.feature_level) == (epoch, 3 if how == "damaged" else 2)
+
+
+def test_who_has_lost_its_session_comes_in_again_only_once_the_record_can_be_read():
+    store = store_at(1)
+    stepper = Stepper(store).run().hear_watches()
+    store.commit([Put(layout.CLUSTER, b"{")])
+    stepper.member.receive(None, SessionChanged("lost"), 5)
+    stepper.member.receive(None, SessionChanged("connected"), 5)
+    stepper.go_on()
+    assert stepper.epoch == -1
+    assert layout.CLUSTER in (stepper.member.refused or "")
 
 
 def test_a_broker_knows_the_level_that_it_was_told_last_in_whatever_life():

@@ -154,8 +154,10 @@ class World:
 
     # ---- nodes
 
-    def start(self, node: int, *, loss: LossReport | None = None, directory: str | None = None, settle: bool = False) -> Node:
-        options = {"directory_id": directory or f"{node:032x}", "loss": loss or LossReport(), "rack": None}
+    def start(
+        self, node: int, *, loss: LossReport | None = None, directory: str | None = None, settle: bool = False, **options: Any
+    ) -> Node:
+        options = {"directory_id": directory or f"{node:032x}", "loss": loss or LossReport(), "rack": None, **options}
         self.nodes[node] = Node(self, node, self.disks.setdefault(node, {}), options)
         self._drain(self.nodes[node])
         self._tick(self.nodes[node])
