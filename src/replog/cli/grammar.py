@@ -93,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
     _topic(noun("topic", "make, describe, change and delete topics"))
     _explain(command(commands, "explain", "leaders:explain", "why partitions are as they are, and what can be done"))
     _reassign(noun("reassign", "move partitions to other brokers"))
-    _elect(command(commands, "elect", "leaders:elect", "elect the preferred leaders of partitions"))
+    _elect(command(commands, "elect", "leaders:elect", "elect the preferred leaders of partitions, or others"))
     _produce(command(commands, "produce", "records:produce", "append a record for each line of stdin"))
     _read(command(commands, "read", "records:read", "print records"))
     _log(noun("log", "look at a broker's files, and repair them"))
@@ -217,6 +217,7 @@ def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _elect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("partitions", nargs="*", type=parse.filled, metavar="TOPIC[:N]", help="one partition, or all of a topic")
     parser.add_argument("--all", action="store_true", help="every partition that its preferred leader does not lead")
+    parser.add_argument("--to", type=parse.broker_id, metavar="BROKER", help="this one, if it is in sync, in place of the preferred leader")
     parser.add_argument("--unclean", action="store_true", help="where nobody leads: any live replica, although records may be lost")
     parser.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
 

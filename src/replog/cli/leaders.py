@@ -11,17 +11,19 @@ __all__ = ["drain", "elect", "explain"]
 
 
 def elect(context: Context) -> int:
-    """Elect preferred leaders; with --unclean any live replica where nobody leads. Refused if one of those named was not."""
+    """Elect preferred leaders, or --to; with --unclean any live replica where nobody leads. Refused if one of those named was not."""
     asked, output = context.arguments, context.output
     if bool(asked.partitions) == asked.all:
         raise UsageError("name the partitions (TOPIC, or TOPIC:NUMBER), or give --all")
+    if asked.to is not None and (asked.all or asked.unclean):
+        raise UsageError("--to names who is to lead: neither --all nor --unclean goes with it")
     with context.client() as client:
         if asked.unclean and not asked.yes and context.stdin.isatty():
             output.note("an unclean election may lose records for good. Type 'lose records' to do it:")
             if context.stdin.readline().decode("utf-8", "replace").strip() != "lose records":
                 raise UsageError("nobody was elected")
         named = None if asked.all else [place for word in asked.partitions for place in _named(context, client, word)]
-        found = client.elect_leaders(named, unclean=asked.unclean, timeout_s=context.timeout_s)
+        found = client.elect_leaders(named, to=asked.to, unclean=asked.unclean, timeout_s=context.timeout_s)
     rows = []
     failed = 0
     for (topic, partition), problem in found.items():

@@ -131,18 +131,30 @@ class Administration(Reassigning):
     # --------------------------------------------------------------------------------------------------------- elections
 
     def elect_leaders(
-        self, partitions: Iterable[tuple[str, int]] | None = None, *, unclean: bool = False, timeout_s: float | None = 30
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        to: int | None = None,
+        unclean: bool = False,
+        timeout_s: float | None = 30,
     ) -> dict[tuple[str, int], Rejected | None]:
         """Elect the preferred leader, the first of its replicas, of these partitions (None: of all). Returns why not; None: elected.
 
-        It takes over only from within the ISR, so that nothing is lost. `unclean`: where there is no leader at all, elect any live
-        replica, although records may be lost; what may be missing is recorded and logged. For all partitions the answer has
-        those that were elected, or could not be. ElectionNotNeeded is no failure: the partition was led as asked already. If the request
-        had to be repeated, because its answer was lost, such a partition counts as elected.
+        It takes over only from within the ISR, so that nothing is lost. `to`: elect this broker in its place, of partitions that are named;
+        they go back by themselves with the next balance (`leader_imbalance_check_ms`), unless their replicas are reordered. `unclean`:
+        where there is no leader at all, elect any live replica, although records may be lost; what may be missing is recorded and logged.
+        For all partitions the answer has those that were elected, or could not be. ElectionNotNeeded is no failure: the partition was led
+        as asked already. If the request had to be repeated, because its answer was lost, such a partition counts as elected.
         """
         check_choice("unclean", unclean, (True, False))
         asked = None if partitions is None else [list(place) for place in _places(partitions)]
-        op = AdminOp("elect", {"partitions": asked, "unclean": bool(unclean)}, self._deadline(timeout_s))
+        if to is not None:
+            check_count("to", to, 0, 2**31 - 1)
+            if unclean or asked is None:
+                what = "unclean=True takes whoever is live" if unclean else "the partitions that it is to lead have to be named"
+                raise UsageError(f"to is {to}, and {what}")
+        manner = {"unclean": bool(unclean)} if to is None else {"unclean": False, "to": to}
+        op = AdminOp("elect", {"partitions": asked, **manner}, self._deadline(timeout_s))
         found: dict[tuple[str, int], Rejected | None] = {}
         for topic, partition, code, text in self._do(op)["partitions"]:
             done = not code or (op.uncertain and code == Code.ELECTION_NOT_NEEDED)

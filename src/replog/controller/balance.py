@@ -73,7 +73,7 @@ def balance_due(controller: Controller, event: BalanceDue) -> Decision:
         if topic is None:
             continue
         try:
-            pieces.append(elect(controller, topic.topic, partition.partition, uncleanly=False))
+            pieces.append(elect(controller, topic.topic, partition.partition))
         except Refusal:
             continue
     if pieces:

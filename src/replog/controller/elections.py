@@ -1,13 +1,13 @@
-"""Elections that somebody asks for: of the preferred leader, or of any live replica where nobody leads (PROTOCOL 4.9, P-92).
+"""Elections that somebody asks for: of the preferred leader, of a replica by name, of any live one where nobody leads (PROTOCOL 4.9, P-92).
 
-The preferred leader is the first of a partition's replicas. It takes over only from within the ISR, so that nothing is lost; that
-something may be lost has to be asked for, and is done only where there is no leader at all.
+The preferred leader is the first of a partition's replicas. It, or the one that is named, takes over only from within the ISR, so that
+nothing is lost; that something may be lost has to be asked for, and is done only where there is no leader at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from attrs import evolve
 
@@ -28,11 +28,23 @@ if TYPE_CHECKING:
     from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["elect", "elect_leaders", "elections_wished", "preferred", "why_away"]
+__all__ = ["PREFERRED", "Manner", "elect", "elect_leaders", "elections_wished", "preferred", "why_away"]
 
 _Place = tuple[str, int]
 _Result = tuple[str, int, int, str]
 """(topic, partition, code, text)."""
+
+
+class Manner(NamedTuple):
+    """How a leader is to be elected."""
+
+    unclean: bool = False
+    """Any live replica, where nobody leads."""
+    to: int | None = None
+    """This broker; None: the preferred leader."""
+
+
+PREFERRED: Final = Manner()
 
 
 class _Progress(NamedTuple):
@@ -52,17 +64,21 @@ def preferred(
     live: Container[int],
     lossy: Container[int] = (),
     leaving: Container[int] = (),
+    to: int | None = None,
 ) -> PartitionState:
-    """`state` under its preferred leader. Raises Refusal: it leads already, or it may not; never an unclean election (P-92)."""
+    """`state` under broker `to` (None: its preferred leader). Raises Refusal: it leads already, or it may not; never uncleanly (P-92)."""
+    if to is not None and to not in replicas:
+        text = f"broker {to} has no copy; those of {', '.join(map(str, replicas))} may be elected"
+        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, text)
     after = choose(state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving).state or state
-    first = replicas[0]
-    if after.leader == first:
+    meant, name = (replicas[0], f"broker {replicas[0]}, the preferred leader,") if to is None else (to, f"broker {to}")
+    if after.leader == meant:
         if after != state:
             return after
-        raise Refusal(Code.ELECTION_NOT_NEEDED, f"broker {first}, the preferred leader, leads already")
-    if first not in after.isr or first in leaving:
-        raise Refusal(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {first}, the preferred leader, is not in the ISR")
-    return evolve(after, leader=first, leader_epoch=state.leader_epoch + 1)
+        raise Refusal(Code.ELECTION_NOT_NEEDED, f"{name} leads already")
+    if meant not in after.isr or meant in leaving:
+        raise Refusal(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"{name} is not in the ISR")
+    return evolve(after, leader=meant, leader_epoch=state.leader_epoch + 1)
 
 
 def unclean(
@@ -87,7 +103,7 @@ def unclean(
     return choice
 
 
-def elect(controller: Controller, topic: str, partition: int, *, uncleanly: bool) -> Piece:
+def elect(controller: Controller, topic: str, partition: int, manner: Manner = PREFERRED) -> Piece:
     """The election of one partition, ready to be stored. Raises Refusal, saying of the replica that was meant why it cannot lead."""
     cluster = controller.cluster
     known = standing(cluster, topic)
@@ -100,16 +116,17 @@ def elect(controller: Controller, topic: str, partition: int, *, uncleanly: bool
         raise Refusal(Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, "it has had no leader yet: none of its replicas has been live")
     replicas, min_isr, lossy, leaving = cluster.replicas(identity), cluster.min_isr(identity), cluster.lossy(identity), cluster.leaving()
     try:
-        if uncleanly:
+        if manner.unclean:
             trusted = moves.in_order_of_trust(known.assignments[partition])  # whoever only joins has least
             choice = unclean(state, replicas=trusted, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
             assert choice.state is not None
             return controller.store_state(identity, known, choice.state, choice.loss)
-        after = preferred(state, replicas=replicas, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
+        live = cluster.live(identity)
+        after = preferred(state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving, to=manner.to)
     except Refusal as refusal:
         if refusal.code != Code.PREFERRED_LEADER_NOT_AVAILABLE:
             raise
-        why = why_away(cluster, identity, replicas[0])
+        why = why_away(cluster, identity, replicas[0] if manner.to is None else manner.to)
         raise Refusal(refusal.code, f"{refusal}: {why or 'it has not caught up with the leader'}") from None
     return controller.store_state(identity, known, after)
 
@@ -134,23 +151,21 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
 
 
 def elect_leaders(controller: Controller, event: AdminAsked) -> Decision:
-    """`partitions`: [[topic, partition], ...], None for all of them; `unclean`. A result for each that was named, slice by slice.
+    """`partitions`: [[topic, partition], ...], None for all of them; `unclean`, or `to`. A result for each that was named, slice by slice.
 
     Where all are meant, only those come into the answer that were elected, or should have been and could not be.
     """
     arguments = event.request.arguments
-    uncleanly, named = arguments.get("unclean", False), arguments.get("partitions")
-    if not isinstance(uncleanly, bool):
-        raise Refusal(Code.INVALID_REQUEST, f"unclean is {uncleanly!r}; allowed are true and false")
+    named, manner = arguments.get("partitions"), _manner(arguments)
     if event.progress is None:
-        return Decision(after=(evolve(event, progress=_begun(controller.cluster, named, uncleanly=uncleanly)),))
+        return Decision(after=(evolve(event, progress=_begun(controller.cluster, named, manner)),))
     todo, done, wanting = event.progress
     size = controller.config.slice_partitions_max
     pieces: list[Piece] = []
     results: list[_Result] = []
     for topic, partition in todo[:size]:
         try:
-            pieces.append(elect(controller, topic, partition, uncleanly=uncleanly))
+            pieces.append(elect(controller, topic, partition, manner))
             results.append((topic, partition, Code.NONE, ""))
         except Refusal as refusal:
             if refusal.code == Code.ELECTION_NOT_NEEDED and (topic, partition) in wanting:
@@ -164,16 +179,29 @@ def elect_leaders(controller: Controller, event: AdminAsked) -> Decision:
     return Decision(steps, answers=((event.sender, answer),))
 
 
-def _begun(cluster: Cluster, named: object, *, uncleanly: bool) -> _Progress:
+def _manner(arguments: Mapping[str, Any]) -> Manner:
+    """What a request says of it. Raises Refusal."""
+    uncleanly, to = arguments.get("unclean", False), arguments.get("to")
+    if not isinstance(uncleanly, bool):
+        raise Refusal(Code.INVALID_REQUEST, f"unclean is {uncleanly!r}; allowed are true and false")
+    if to is not None and (not isinstance(to, int) or isinstance(to, bool)):
+        raise Refusal(Code.INVALID_REQUEST, f"to is {to!r}; it is the number of a broker, or null for the preferred leader")
+    if to is not None and (uncleanly or arguments.get("partitions") is None):
+        what = "an unclean election takes whoever is live" if uncleanly else "the partitions that it is to lead have to be named"
+        raise Refusal(Code.INVALID_REQUEST, f"to is {to}, and {what}")
+    return Manner(uncleanly, to)
+
+
+def _begun(cluster: Cluster, named: object, manner: Manner) -> _Progress:
     """Settled before the first election: afterwards nobody could tell what was done from what was not needed."""
-    meant = _meant(cluster, named, uncleanly=uncleanly)
+    meant = _meant(cluster, named, manner)
     known = ((place, cluster.topics.get(cluster.names.get(place[0], b""))) for place in meant)
     identities = ((place, topic.identity(place[1])) for place, topic in known if topic is not None and place[1] in topic.assignments)
-    wanting = frozenset(place for place, identity in identities if _is_wanting(cluster, identity, uncleanly=uncleanly))
+    wanting = frozenset(place for place, identity in identities if _is_wanting(cluster, identity, manner))
     return _Progress(meant, (), wanting)
 
 
-def _meant(cluster: Cluster, named: object, *, uncleanly: bool) -> tuple[_Place, ...]:
+def _meant(cluster: Cluster, named: object, manner: Manner) -> tuple[_Place, ...]:
     """The partitions of a request, each once. For all of them: those that are not led as they should be."""
     if named is None:
         return tuple(
@@ -182,7 +210,7 @@ def _meant(cluster: Cluster, named: object, *, uncleanly: bool) -> tuple[_Place,
             for topic in (cluster.topics[cluster.names[name]],)
             if topic.topic_id not in cluster.deletions
             for partition in topic.identities()
-            if _is_wanting(cluster, partition, uncleanly=uncleanly)
+            if _is_wanting(cluster, partition, manner)
         )
     if not isinstance(named, list):
         raise Refusal(Code.INVALID_REQUEST, f"partitions is a list of [topic, partition], or null for all of them, not {named!r}")
@@ -197,9 +225,13 @@ def _meant(cluster: Cluster, named: object, *, uncleanly: bool) -> tuple[_Place,
     return tuple(meant)
 
 
-def _is_wanting(cluster: Cluster, partition: PartitionId, *, uncleanly: bool) -> bool:
+def _is_wanting(cluster: Cluster, partition: PartitionId, manner: Manner) -> bool:
     state = cluster.states.get(partition)
-    return state is not None and (state.leader is None if uncleanly else state.leader != cluster.replicas(partition)[0])
+    if state is None:
+        return False
+    if manner.unclean:
+        return state.leader is None
+    return state.leader != (cluster.replicas(partition)[0] if manner.to is None else manner.to)
 
 
 # -------------------------------------------------------------------------------------------------------- by the store
@@ -209,8 +241,8 @@ def elections_wished(controller: Controller, name: str, found: Sequence[Wish]) -
     """Wishes for elections in one topic: each goes with its effect; where nothing is to be done, it just goes."""
     for wish in found:
         try:
-            uncleanly = decode_elect(wish.path, wish.value)
-            piece = elect(controller, name, layout.place_of(wish.path).topic_partition.partition, uncleanly=uncleanly)
+            manner = Manner(*decode_elect(wish.path, wish.value))
+            piece = elect(controller, name, layout.place_of(wish.path).topic_partition.partition, manner)
         except StoreCorrupt as error:
             yield rejected(controller, wish, Refusal(Code.INVALID_REQUEST, str(error)))
         except Refusal as refusal:

@@ -36,8 +36,9 @@ def particulars_of(verb: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     if verb == "reassign":
         return _several(arguments, lambda each: map(_move, each))
     if verb == "elect":
+        to = {"to": _number(arguments["to"])} if arguments.get("to") is not None else {}
         unclean = {"unclean": "true"} if arguments.get("unclean") is True else {}
-        return {**_several(arguments, lambda each: map(_place, each)), **unclean}
+        return {**_several(arguments, lambda each: map(_place, each)), **to, **unclean}
     return {}
 
 

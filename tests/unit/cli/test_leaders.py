@@ -42,9 +42,23 @@ def test_elect(run: Run, cluster: replog.Cluster) -> None:
 
 
 @pytest.mark.usefixtures("topic")
+def test_elect_by_name(run: Run, cluster: replog.Cluster) -> None:
+    elected = run("elect", "t", "--to", "3")
+    assert (elected.status, [line.split() for line in elected.lines[1:]]) == (0, [["t", str(n), "elected"] for n in (0, 1)])
+    assert [cluster.leader("t", n) for n in (0, 1)] == [3, 3]
+    cluster.add_broker()
+    nowhere = run("elect", "t:0", "--to", "4")
+    assert nowhere.status == 3
+    assert "broker 4 has no copy; those of 2, 1, 3 may be elected" in nowhere.stdout
+
+
+@pytest.mark.usefixtures("topic")
 @pytest.mark.parametrize(("words", "status", "says"), [
     (("elect",), 2, "name the partitions"),
     (("elect", "t", "--all"), 2, "name the partitions"),
+    (("elect", "--all", "--to", "1"), 2, "neither --all nor --unclean"),
+    (("elect", "t", "--to", "1", "--unclean"), 2, "neither --all nor --unclean"),
+    (("elect", "t", "--to", "x"), 2, "not a whole number"),
     (("elect", "t:x"), 2, "'x' is not the number"),
     (("elect", "none"), 3, "unknown topic"),
     (("topic", "explain", "none"), 3, "unknown topic"),

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import FakeCluster, make
 
-from replog.errors import Code, ElectionNotNeeded, InvalidPartitions, MessageTooLarge, UnknownTopicOrPartition
+from replog.client.results import FeatureLevels
+from replog.errors import (
+    Code,
+    ElectionNotNeeded,
+    FeatureUpdateFailed,
+    InvalidPartitions,
+    MessageTooLarge,
+    UnknownTopicOrPartition,
+    UsageError,
+)
 from replog.messages import Admin, AdminAnswer
 
 LOST = AdminAnswer(0, Code.REQUEST_TIMED_OUT, "the controller has resigned, and this may have been done")
@@ -39,6 +48,41 @@ def test_an_election_whose_answer_was_lost_counts_as_done_when_it_is_not_needed_
     assert len(asked) == 1 + repeated
     assert type(found["t", 0]) is (type(None) if repeated else ElectionNotNeeded)
     assert getattr(found["t", 1], "code", None) == Code.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"to": 1}, "have to be named"),
+        ({"partitions": [("t", 0)], "to": 1, "unclean": True}, "whoever is live"),
+        ({"partitions": [("t", 0)], "to": "1"}, "to is an int, not '1'"),
+        ({"partitions": [("t", 0)], "to": -1}, "to is -1"),
+    ],
+)
+def test_an_election_by_name_that_makes_no_sense_is_not_asked_for(arguments: dict[str, Any], text: str) -> None:
+    cluster, _, client = make()
+    asked = answers(cluster)
+    with pytest.raises(UsageError, match=text):
+        client.elect_leaders(**arguments)
+    assert asked == []
+
+
+def test_what_a_cluster_supports_comes_as_numbers() -> None:
+    cluster, _, client = make()
+    result = {"cluster_id": "c", "level": 1, "brokers": {1: [1, 2], 2: [1, 1]}}
+    answers(cluster, AdminAnswer(0, 0, result=result))
+    assert client.describe_features() == FeatureLevels("c", 1, {1: (1, 2), 2: (1, 1)})
+
+
+def test_a_level_is_asked_for_and_checked_first() -> None:
+    cluster, _, client = make()
+    asked = answers(cluster, LOST, AdminAnswer(0, 0, result={"level": 2}), AdminAnswer(0, Code.FEATURE_UPDATE_FAILED, "broker 1 (level 1)"))
+    client.raise_feature_level(2)
+    assert [one.arguments for one in asked] == [{"level": 2}] * 2
+    with pytest.raises(FeatureUpdateFailed, match="broker 1"):
+        client.raise_feature_level(3)
+    with pytest.raises(UsageError, match="level is 0"):
+        client.raise_feature_level(0)
 
 
 def test_a_request_for_more_partitions_says_what_it_was_made_for_also_when_it_is_repeated() -> None:

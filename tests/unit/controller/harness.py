@@ -298,10 +298,10 @@ class World:
 
     # ---- asking
 
-    def admin(self, verb: str, *, to: int | None = None, settle: bool = True, **arguments: Any) -> AdminAnswer | None:
+    def admin(self, verb: str, *, at: int | None = None, settle: bool = True, **arguments: Any) -> AdminAnswer | None:
         """Ask the controller; the answer, if one came."""
         before = len(self.client)
-        target = self.controller_id if to is None else to
+        target = self.controller_id if at is None else at
         self.send("client", ("controller", target), Admin(len(self.sent), verb, arguments, origin=7))
         if not settle:
             return None

@@ -51,6 +51,30 @@ def test_p_92_preferred(case):
         assert not after.recovering
 
 
+# (before, live, to) -> (leader, epoch), or the code and a part of the text of the refusal
+NAMED = {
+    "in the ISR": (state(1, (1, 2, 3)), (1, 2, 3), 3, (3, 6)),
+    "the preferred one, by name": (state(2, (1, 2, 3)), (1, 2, 3), 1, (1, 6)),
+    "leads already": (state(2, (1, 2, 3)), (1, 2, 3), 2, (Code.ELECTION_NOT_NEEDED, "broker 2 leads already")),
+    "the preferred one leads": (state(1, (1, 2)), (1, 2, 3), 3, (Code.PREFERRED_LEADER_NOT_AVAILABLE, "broker 3 is not in the ISR")),
+    "dead": (state(1, (1, 2, 3)), (1, 2), 3, (Code.PREFERRED_LEADER_NOT_AVAILABLE, "broker 3 is not in the ISR")),
+    "has no copy": (state(1, (1, 2, 3)), (1, 2, 3), 4, (Code.INVALID_REPLICA_ASSIGNMENT, "broker 4 has no copy; those of 1, 2, 3")),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_p_92_a_replica_by_name(case):
+    before, live, to, expected = NAMED[case]
+    if isinstance(expected[1], str):
+        with pytest.raises(Refusal, match=expected[1]) as refusal:
+            preferred(before, replicas=AR, min_isr=2, live=live, to=to)
+        assert refusal.value.code == expected[0]
+    else:
+        after = preferred(before, replicas=AR, min_isr=2, live=live, to=to)
+        assert (after.leader, after.leader_epoch) == expected
+        assert set(after.isr) <= set(before.isr)
+
+
 UNCLEAN = {
     "somebody leads": (state(2, (2,), (1,), (1, 2)), (2, 3), Code.ELECTION_NOT_NEEDED),
     "only an incomplete replica is live": (state(None, (), (1, 2), (1, 2)), (3,), (3, True)),
@@ -120,6 +144,10 @@ def test_a_preferred_leader_that_is_not_in_sync_is_not_elected():
     ({"partitions": [["t", -1]]}, "-1"),
     ({"partitions": [["t", True]]}, "True"),
     ({"unclean": 1}, "unclean is 1"),
+    ({"partitions": [["t", 0]], "to": "1"}, "to is '1'"),
+    ({"partitions": [["t", 0]], "to": True}, "to is True"),
+    ({"partitions": [["t", 0]], "to": 1, "unclean": True}, "an unclean election takes whoever is live"),
+    ({"partitions": None, "to": 1}, "have to be named"),
 ])  # fmt: skip
 def test_a_malformed_request_is_refused(arguments, text):
     world = World(1)
@@ -127,6 +155,29 @@ def test_a_malformed_request_is_refused(arguments, text):
     answer = world.admin("elect", **arguments)
     assert answer.error == Code.INVALID_REQUEST
     assert text in answer.message
+
+
+def test_whoever_is_named_leads_and_once_its_answer_was_lost_counts_as_elected():
+    world = World(3)
+    world.create(assignment={0: [1, 2, 3], 1: [3, 1, 2], 2: [2, 3, 1]})
+    faults = ["applied"]
+    world.before_store = lambda _, call: faults.pop() if call.verb == "commit_each" and faults else None
+    answer = world.admin("elect", partitions=[["t", 0], ["t", 1], ["t", 2]], to=3)
+    assert [one[2] for one in answer.result["partitions"]] == [Code.NONE, Code.ELECTION_NOT_NEEDED, Code.NONE]
+    assert faults == []
+    assert [world.state(n).leader for n in range(3)] == [3, 3, 3]
+    assert [world.state(n).leader_epoch for n in range(3)] == [1, 0, 1]
+
+
+def test_whoever_is_named_and_cannot_lead_is_told_why():
+    world = World(4)
+    world.create(assignment={0: [1, 2, 3]}, config={"min_isr": 1})
+    world.kill(3)
+    before = world.state()
+    for to, code, why in ((3, Code.PREFERRED_LEADER_NOT_AVAILABLE, "not registered"), (4, Code.INVALID_REPLICA_ASSIGNMENT, "1, 2, 3")):
+        (result,) = world.admin("elect", partitions=[["t", 0]], to=to).result["partitions"]
+        assert (result[2], why in result[3]) == (code, True), result
+    assert world.state() == before
 
 
 def test_each_partition_has_its_own_result():
@@ -226,7 +277,19 @@ def test_a_wish_in_the_store_elects_and_goes_in_the_same_transaction():
     assert [len(ops) for ops in world.commits] == [3, 2]
 
 
+def test_a_wish_may_name_who_is_to_lead():
+    world = World(3)
+    world.create(assignment={0: [3, 1, 2]})
+    _wish(world, layout.elect_path("t", 0), encode_elect(to=2))
+    assert world.state().leader == 2
+    assert world.store.list(layout.ELECT) == []
+
+
 @pytest.mark.parametrize(("name", "number", "value", "code"), [
+    ("t", 0, encode_elect(to=3), Code.PREFERRED_LEADER_NOT_AVAILABLE),
+    ("t", 0, encode_elect(to=7), Code.INVALID_REPLICA_ASSIGNMENT),
+    ("t", 0, encode_elect(unclean=True, to=1), Code.INVALID_REQUEST),
+    ("t", 0, json.dumps({"version": 1, "unclean": False, "to": "1"}).encode(), Code.INVALID_REQUEST),
     ("t", 0, encode_elect(unclean=False), Code.PREFERRED_LEADER_NOT_AVAILABLE),
     ("t", 7, encode_elect(unclean=False), Code.UNKNOWN_TOPIC_OR_PARTITION),
     ("none", 0, encode_elect(unclean=True), Code.UNKNOWN_TOPIC_OR_PARTITION),

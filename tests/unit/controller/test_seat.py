@@ -253,7 +253,7 @@ def test_reads_that_fail_are_tried_again_after_a_pause():
 
 def test_nobody_else_answers_for_the_controller():
     world = World(2)
-    assert world.admin("create_topic", to=2, name="t").error == Code.NOT_CONTROLLER
+    assert world.admin("create_topic", at=2, name="t").error == Code.NOT_CONTROLLER
     world.send(2, ("controller", 2), AlterIsr(5, 2, 1, []))
     world.settle()
     assert world.nodes[2].broker.answers == [AlterIsrAnswer(5, Code.NOT_CONTROLLER, [])]

@@ -129,6 +129,7 @@ def test_a_change_needs_an_admin(verb: str) -> None:
         # What its verb does not look at decides nothing.
         ("elect", {"name": "allowed", "partitions": [["denied", 0]]}, DENIED),
         ("elect", {"name": "allowed"}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("elect", {"partitions": [["allowed", 0], ["denied", 0]], "to": 1}, DENIED),
         ("reassign", {"name": "allowed", "partitions": [["denied", 0, [1]]]}, DENIED),
         ("drain", {"name": "allowed", "broker": 1}, Code.CLUSTER_AUTHORIZATION_FAILED),
         ("drain", {"partitions": [["allowed", 0]], "broker": 1}, Code.CLUSTER_AUTHORIZATION_FAILED),
@@ -294,6 +295,8 @@ def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureF
         ("drain", {"broker": 3, "broker_epoch": 17}, 'topic="*" broker=3'),
         ("reassign", {"partitions": [["t", 0, [1, 2]], ["t", 1, None]]}, 'topic=t count=2 partitions="t-0>1/2,t-1>cancelled"'),
         ("elect", {"partitions": [["t", 4]], "unclean": False}, "topic=t count=1 partitions=t-4"),
+        ("elect", {"partitions": [["t", 4]], "unclean": False, "to": 3}, "topic=t count=1 partitions=t-4 to=3"),
+        ("elect", {"partitions": [["t", 4]], "to": [3]}, 'topic=t count=1 partitions=t-4 to="?"'),
         ("elect", {"partitions": None, "unclean": True}, 'topic="*" partitions="*" unclean=true'),
         ("add_partitions", {"name": "t", "total": 6}, "topic=t total=6"),
         ("remove_partitions", {"name": "t", "partitions": [4, 5]}, 'topic=t count=2 partitions="4,5"'),

@@ -387,19 +387,22 @@ class Lead(Workload):
         """Of one partition, or of all; never uncleanly, because nothing may be lost here."""
         marks, partition = client.world.marks, client.chance.randrange(client.world.plan.shape.partitions)
         named = None if client.chance.random() < 0.3 else [[TOPIC, partition]]
+        to = client.chance.randint(1, client.world.plan.shape.brokers) if named and client.chance.random() < 0.4 else None
         try:
-            result = await client.admin("elect", {"partitions": named, "unclean": False})
+            result = await client.admin("elect", {"partitions": named, "unclean": False, "to": to})
         except ReplogError as error:
             marks.hit(f"an election is not answered: {type(error).__name__}")
             return
         for *_, code, _ in result["partitions"]:
-            marks.hit("a preferred leader is elected while faults happen" if not code else "a preferred leader is not elected")
+            who = "a preferred leader" if to is None else "a leader that was named"
+            marks.hit(f"{who} is not elected" if code else f"{who} is elected while faults happen")
 
     def _write(self, client: SimulatedClient) -> None:
         """A tool that only knows the store."""
         world = client.world
         path = layout.elect_path(TOPIC, client.chance.randrange(world.plan.shape.partitions))
-        ops = [Create(path, encode_elect(unclean=False) if client.chance.random() < 0.9 else b"{")]
+        to = client.chance.choice((None, None, client.chance.randint(1, world.plan.shape.brokers)))
+        ops = [Create(path, encode_elect(to=to) if client.chance.random() < 0.9 else b"{")]
         with suppress(ReplogError):  # there is one already
             world.root.commit(ops)
             world.applied(ops)
