@@ -226,6 +226,7 @@ class Membership:
             self._tell(-1)  # until the store has us, nobody may count on us
             _, created = yield "commit", [is_fit, Create(self._path, value, ephemeral=True)]
             self._registered(created)
+            yield from self._look_around()
             return
         if epoch > self._ended_epoch:
             self._registered(epoch)
@@ -240,6 +241,22 @@ class Membership:
         ops = [is_fit, Delete(self._path, found.version), Create(self._path, value, ephemeral=True)]
         *_, created = yield "commit", ops
         self._registered(created)
+        yield from self._look_around()
+
+    def _look_around(self) -> _Script:
+        """Say so if others are to be reached where this one is: they would never be let in, or this one would not, and nobody told."""
+        mine = set(self._registration.endpoints) - {""}
+        if not mine:
+            return
+        ids: list[str] = yield "list", layout.BROKER_IDS
+        paths = [path for path in (f"{layout.BROKER_IDS}/{name}" for name in ids) if path != self._path]
+        values: list[Versioned | None] = yield "read_each", paths
+        for path, value in zip(paths, values, strict=True):
+            if value is None:
+                continue
+            with suppress(StoreCorrupt):  # told by the controller
+                for endpoint in sorted(mine.intersection(layout.decode_registration(path, value.value).endpoints)):
+                    self._event("endpoint_shared", endpoint=endpoint, with_broker=layout.place_of(path).broker_id)
 
     def _join_cluster(self) -> Generator[tuple[Any, Any], Any, int]:
         """Read which cluster this is, at which version of its record; the first broker of all says so."""

@@ -145,6 +145,11 @@ class Cluster:
         broker, silence = self.brokers.get(broker_id), self.silences.get(broker_id)
         return broker is not None and silence is not None and silence.broker_epoch == broker.info.broker_epoch
 
+    def at_the_same_endpoint(self, broker_id: int) -> int | None:
+        """Another broker that is registered with an endpoint of this one: who is there can be only one of them."""
+        mine = set(self.brokers[broker_id].info.endpoints) - {""}
+        return next((b for b in sorted(self.brokers) if b != broker_id and mine.intersection(self.brokers[b].info.endpoints)), None)
+
     def lossy(self, partition: PartitionId) -> list[int]:
         """Replicas that lost acknowledged records of this partition, as far as it has not been dealt with."""
         return [b for b in self.replicas(partition) if self.is_broken(partition, b) or self._lost(partition, b)]

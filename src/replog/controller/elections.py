@@ -138,6 +138,9 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
         return "it is not registered: its process has ended, or its store session has"
     if cluster.is_silent(broker_id):
         return "it is fenced: it does not answer the controller, although its store session lives"
+    if broker.info.fenced and (other := cluster.at_the_same_endpoint(broker_id)) is not None:
+        where = ", ".join(broker.info.endpoints)
+        return f"it is fenced: it is said to be reached at {where}, as broker {other} is; one of them has to advertise another endpoint"
     if broker.info.fenced:
         return "it is fenced: it has yet to apply the controller's first notice of its present life"
     if cluster.is_broken(partition, broker_id):

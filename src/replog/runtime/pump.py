@@ -43,6 +43,7 @@ LOUD: Final = frozenset(
         "stranger_removed",
         "decision_given_up",
         "membership_refused",
+        "endpoint_shared",
         "message_dropped",
         "authentication_failed",
         "listens_insecurely",

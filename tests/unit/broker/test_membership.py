@@ -327,6 +327,40 @@ def test_a_refusal_is_final_until_the_session_changes():
     assert second.member.refused is None
 
 
+# ---- where others are
+
+
+def shared(stepper: Stepper) -> list[tuple[str, int]]:
+    return [(one.fields["endpoint"], one.fields["with_broker"]) for one in stepper.events if one.name == "endpoint_shared"]
+
+
+def test_who_is_reached_where_another_one_is_says_so_and_serves_all_the_same():
+    store = MemoryStore()
+    first = Stepper(store, endpoints=("tcp://a:1",)).run()
+    second = Stepper(store, broker_id=2, seed=2, endpoints=("tcp://a:2",)).run()
+    third = Stepper(store, broker_id=3, seed=3, endpoints=("tcp://b:1", "tcp://a:1", "tcp://a:2")).run()
+    assert [shared(first), shared(second)] == [[], []]
+    assert shared(third) == [("tcp://a:1", 1), ("tcp://a:2", 2)]
+    assert third.epoch > 0
+
+
+def test_who_comes_again_looks_again_and_nobody_shares_what_is_empty():
+    store = MemoryStore()
+    Stepper(store, endpoints=("",)).run()
+    assert shared(Stepper(store, broker_id=2, seed=2, endpoints=("",)).run()) == []
+    again = Stepper(store, broker_id=2, seed=3, endpoints=("tcp://a:1",)).run()
+    assert shared(again) == []
+    Stepper(store, broker_id=3, seed=4, endpoints=("tcp://a:1",)).run()
+    after = Stepper(store, broker_id=2, seed=5, endpoints=("tcp://a:1",)).run()
+    assert shared(after) == [("tcp://a:1", 3)], "its own former registration does not count"
+
+
+def test_a_registration_that_cannot_be_read_is_nobody_to_share_with():
+    store = MemoryStore()
+    store.commit([Create(layout.broker_path(7), b"{")])
+    assert shared(Stepper(store).run()) == []
+
+
 # ---- feature levels (KIP-584)
 
 NEXT = Levels(1, 2)

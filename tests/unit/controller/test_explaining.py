@@ -41,6 +41,14 @@ def fenced(world: World, topic: bytes) -> None:
     world.start(2, settle=True)
 
 
+def at_the_endpoint_of_another(world: World, topic: bytes) -> None:
+    for broker in (2, 3):
+        world.kill(broker)
+    world.drop = lambda _sender, to, _message: to == 2
+    for broker in (3, 2):
+        world.start(broker, settle=True, endpoints=("tcp://a:1",))
+
+
 def lossy(world: World, topic: bytes) -> None:
     world.kill(2)
     world.drop = lambda _sender, to, _message: to == 2
@@ -100,6 +108,10 @@ SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = 
         ["In sync"],
     ),
     fenced: (["Broker 2 is not in sync: it is fenced: it has yet to apply the controller's first notice"], ["lost records"]),
+    at_the_endpoint_of_another: (
+        ["Broker 2 is not in sync: it is fenced: it is said to be reached at tcp://a:1, as broker 3 is; one of them has to"],
+        ["Broker 3 is not in sync: it is fenced"],
+    ),
     lossy: (["Broker 2 is not in sync: it is fenced", "and it has lost records of this partition."], []),
     broken: (["Broker 2 is not in sync: its disk has failed under this copy, and it has lost records"], []),
     draining: (["Broker 2 is not in sync: it is draining: it is about to leave."], ["too few"]),
