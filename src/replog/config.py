@@ -238,6 +238,13 @@ class BrokerConfig:
     batch_records_max: int = field(default=1_000_000, validator=_whole(1, BATCH_RECORDS_MAX))
     outstanding_messages_max: int = field(default=1_000_000, validator=_whole(100, 100_000_000))
     """The in-process driver raises, naming the loop, when one pump passes more messages than this."""
+    connections_max: int = field(default=10_000, validator=_whole(8, 1_000_000))
+    """Connections that a broker has open, accepted and dialed; clients may have all but an eighth of them. Never more than three quarters
+    of the descriptors that the process may have (`ulimit -n`)."""
+    connections_per_address_max: int = field(default=0, validator=_whole(0, 1_000_000))
+    """... of which so many may come from one address; 0: as many as there are. Brokers of one host share theirs."""
+    handshake_timeout_ms: int = field(default=5_000, validator=_whole(100, 600_000))
+    """Whoever connects must have said, and proven, who it is by then."""
     reassignments_max: int = field(default=50, validator=_whole(1, 100_000))
     """Partitions that move at a time; more wait for their turn."""
     reassignment_bytes_per_s: int = field(default=0, validator=_whole(0, _MAX64))

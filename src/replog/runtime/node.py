@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from replog.client.arguments import check_broker_id, check_timeout
 from replog.config import BrokerConfig
@@ -30,6 +30,7 @@ from replog.runtime.local import LocalPartition, local_partitions
 from replog.runtime.loop import Loop
 from replog.runtime.measured import Measured
 from replog.runtime.owner import Owner
+from replog.runtime.patience import Patience, Standing
 from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import open_store
@@ -38,6 +39,7 @@ from replog.security.quotas import Quotas, quotas_of
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import advertised, parse_endpoint
+from replog.transport.tcp.limits import check_own, limits_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -93,14 +95,15 @@ class Broker(Measured):
         self._security = security_of(security)
         if self._security is not None:
             self._security.check_broker()
-        if transport is not None and quotas is not None:
-            raise UsageError("quotas are the transport's: give them to the one that is given here")
+        if transport is not None:
+            check_own(self.config, quotas)
         self._ids = RandomIds()
         self._meter = Meter(broker_id)
         self._pump = Pump(messages_max=self.config.outstanding_messages_max)
         self._transport = transport or TcpTransport(
             role="broker",
             broker_id=broker_id,
+            limits=limits_of(self.config),
             now_ms=self._pump.now_ms,
             endpoint_of=self._endpoint_of,
             on_event=tell,
@@ -120,8 +123,7 @@ class Broker(Measured):
         self._polled_by: int | None = None
         """The thread that has polled last, if one does."""
         self._state = "new"
-        self._refusal: Literal["", "waits", "asked", "final"] = ""
-        """How final it is that it was refused: "waits" while the owner of the registration in its way may be dead."""
+        self._patience = Patience()
         self.endpoint = ""
         """Where others reach it, once it is open: "tcp://host:port"."""
         self.failure: Exception | None = None
@@ -366,8 +368,8 @@ class Broker(Measured):
     def trouble(self) -> str:
         """Why it is not ready, where somebody has said so; "" otherwise."""
         if self._life is not None and self._life.membership.refused:
-            overdue = "; a session there has run out, and is ended unless its owner comes back" if self._is_patient() else ""
-            return self._life.membership.refused + overdue
+            overdue = "; a session there has run out, and is ended unless its owner comes back"
+            return self._life.membership.refused + ("" if self._patience.is_over(self._standing()) else overdue)
         if self._sessions is None:
             return ""
         problem = self._sessions.last_error
@@ -396,13 +398,14 @@ class Broker(Measured):
         if self._loop.failed is not None:
             return ReplogError(f"the loop of broker {self.broker_id} has ended: {self._loop.failed!r}")
         if self._life is not None and self._life.membership.refused:
-            return None if self._is_patient() else UsageError(self._life.membership.refused)
+            return UsageError(self._life.membership.refused) if self._patience.is_over(self._standing()) else None
         return None if self._sessions is None else self._sessions.refused
 
-    def _is_patient(self) -> bool:
-        undecided = not self._refusal and self._sessions is not None and self._sessions.is_judging
-        undecided = undecided and self._life is not None and self._life.membership.is_occupied
-        return undecided or self._refusal in ("waits", "asked")
+    def _standing(self) -> Standing:
+        member = None if self._life is None else self._life.membership
+        if member is None or not member.refused:
+            return Standing()
+        return Standing(True, member.is_occupied, self._sessions is not None and self._sessions.is_judging)
 
     def partitions(self) -> list[LocalPartition]:
         """What it has copies of, in order of topic and partition."""
@@ -442,25 +445,8 @@ class Broker(Measured):
             self._sessions.tick()
         self._know_cluster()
         self._note_cluster()
-        self._ask_again()
-
-    def _ask_again(self) -> None:
-        """Where there is no server to end sessions, whoever is refused may be the only one who can end that of a dead owner.
-
-        So if a session has run out already it stays until that is decided, and then asks once more. Otherwise a refusal stands,
-        whatever becomes of the owner later: a person has to say which of the two is meant (P-72).
-        """
-        if self._life is None or not self._life.membership.refused:
-            self._refusal = ""
-        elif not self._life.membership.is_occupied:
-            self._refusal = "final"
-        elif self._refusal in ("", "waits") and self._sessions is not None and self._sessions.is_judging:
-            self._refusal = "waits"
-        elif self._refusal == "waits":
-            self._refusal = "asked"
+        if self._patience.look(self._standing()):
             self._pump.post(addresses_of(self.broker_id)[1], SessionChanged("connected"))
-        else:
-            self._refusal = "final"
 
     def _note_cluster(self) -> None:
         if self._owner is not None and self._life is not None and self._life.broker.broker_epoch >= 0:

@@ -24,6 +24,7 @@ from replog.security.quotas import Quotas
 from replog.security.settings import Security
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import Endpoint, parse_endpoint
+from replog.transport.tcp.limits import limits_of
 from replog.transport.tcp.reception import unknown
 from replog.transport.tcp.telling import unheeded
 
@@ -65,8 +66,8 @@ class Outside:
         self._workers = Workers("replog cluster")
         self._sessions: dict[int, StoreSessions] = {}
         self._transport = TcpTransport(
-            role=BROKER, broker_id=1, now_ms=pump.now_ms, on_event=tell, security=security, quotas=quotas, throttled=throttled,
-            topic_of=topic_of,
+            role=BROKER, broker_id=1, limits=limits_of(config), now_ms=pump.now_ms, on_event=tell, security=security, quotas=quotas,
+            throttled=throttled, topic_of=topic_of,
         )  # fmt: skip
         self._loop = Loop(pump, self._transport, wait_ms_max=_WAIT_MS_MAX, ticked=self._tick)
 

@@ -15,7 +15,7 @@ from replog.codec import encode
 from replog.testing.clock import ManualClock
 from replog.testing.eventually import eventually
 from replog.transport.tcp import TcpLimits
-from replog.transport.tcp import transport as transport_module
+from replog.transport.tcp import fitting as fitting_module
 
 Make = Callable[..., Party]
 Bare = Callable[[str], Stranger]
@@ -102,13 +102,13 @@ def test_a_turn_that_takes_long_leaves_the_other_connections_to_the_next(
         guests.append(stranger(broker.endpoint))
         guests[-1].hello()
         settle([broker], lambda want=number: len(broker.told("peer_connected")) == want + 1)  # type: ignore[misc]
-    real = transport_module.decode
+    real = fitting_module.decode
 
     def slow(frame: Any, **bounds: Any) -> Any:
         clock.advance(150)
         return real(frame, **bounds)
 
-    monkeypatch.setattr(transport_module, "decode", slow)
+    monkeypatch.setattr(fitting_module, "decode", slow)
     wish = b"".join(encode(m.Admin(1, "x" * 70_000, {})))
     for one in guests:
         one.socket.sendall(wish)

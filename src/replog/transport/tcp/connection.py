@@ -51,9 +51,9 @@ class Connection:
     """A socket and what belongs to it. Decides nothing but its own deadline."""
 
     __slots__ = (
-        "addresses", "began_ms", "dialed", "exchange", "expects", "fd", "frame_began_ms", "heard_ms", "identity", "incoming", "lane",
-        "limited", "link", "local", "mask", "muted_ms", "name", "outgoing", "paused", "peer", "peer_id", "refusal", "said_last", "socket",
-        "state", "take", "taken_ms"
+        "addresses", "began_ms", "dialed", "exchange", "expects", "fd", "frame_began_ms", "frame_filled", "heard_ms", "identity",
+        "incoming", "lane", "limited", "link", "local", "mask", "muted_ms", "name", "outgoing", "paused", "peer", "peer_id", "refusal",
+        "said_last", "socket", "state", "take", "taken_ms"
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
@@ -95,6 +95,9 @@ class Connection:
         self.said_last = False
         self.began_ms = self.heard_ms = self.taken_ms = now_ms
         self.frame_began_ms = -1
+        """Since when a frame has not been whole, or has not got `FRAME_STEP_BYTES` longer; -1: none has begun."""
+        self.frame_filled = 0
+        """How long it was then."""
 
     @property
     def is_closed(self) -> bool:

@@ -15,7 +15,7 @@ from replog.transport.tcp import sockets
 from replog.transport.tcp.buffers import Buffers
 from replog.transport.tcp.connection import IDLE, MUTED, Connection, State, nowhere
 from replog.transport.tcp.incoming import EndOfStream
-from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.limits import FRAME_STEP_BYTES, TcpLimits
 from replog.transport.tcp.muting import Portion
 from replog.transport.tcp.outgoing import StaleSlice
 from replog.transport.tcp.timers import Timers
@@ -156,8 +156,8 @@ class Connections:
             self.end(connection, words_of(problem))
         if not incoming.is_partial or connection.state is _CLOSED:
             connection.frame_began_ms = -1
-        elif connection.frame_began_ms < 0 or incoming.frames != frames:
-            connection.frame_began_ms = now_ms
+        elif connection.frame_began_ms < 0 or incoming.frames != frames or incoming.filled - connection.frame_filled >= FRAME_STEP_BYTES:
+            connection.frame_began_ms, connection.frame_filled = now_ms, incoming.filled
             self.look(connection)
         if connection.limited is not None:
             self._mute(connection, connection.limited.received(source.taken))

@@ -44,6 +44,11 @@ class Incoming:
         return len(self._rest) if self._large is None else len(self._large)
 
     @property
+    def filled(self) -> int:
+        """Bytes of the frame that has begun."""
+        return len(self._rest) if self._large is None else self._filled
+
+    @property
     def is_partial(self) -> bool:
         """Whether a frame has begun that is not whole."""
         return bool(self._rest) or self._large is not None

@@ -7,13 +7,18 @@ from typing import Any, Final
 from attrs import Attribute, field, frozen
 
 from replog.codec import FRAME_BYTES_MAX, ITEMS_MAX
-from replog.config import WISH_ITEMS_MAX
+from replog.config import WISH_ITEMS_MAX, BrokerConfig
 from replog.errors import UsageError
 
-__all__ = ["HANDSHAKE_BYTES_MAX", "TcpLimits"]
+__all__ = ["FRAME_STEP_BYTES", "HANDSHAKE_BYTES_MAX", "TcpLimits", "check_own", "limits_of"]
 
 HANDSHAKE_BYTES_MAX: Final = 16 << 10
 """A frame of somebody who has not said yet who it is, or of whoever answers that."""
+
+FRAME_STEP_BYTES: Final = 1 << 20
+"""Whoever brings so much of a frame within `frame_timeout_ms` may go on: a slow link is no attack, and 35 kB/s are enough."""
+_KEYS: Final = ("connections_max", "connections_per_address_max", "handshake_timeout_ms")
+"""Of `BrokerConfig`."""
 
 
 def _at_least(low: int) -> Any:
@@ -36,9 +41,12 @@ class TcpLimits:
     """One message of a client without the batches in it; decoding takes some hundred times as long as receiving it."""
     client_items_max: int = field(default=WISH_ITEMS_MAX, validator=_at_least(1))
     """... and the items of all its lists and dicts. The largest wish that can be granted has 180,000: the replicas of a topic."""
-    connections_max: int = field(default=4_096, validator=_at_least(1))
+    connections_max: int = field(default=10_000, validator=_at_least(1))
     """Open connections, accepted and dialed. Beyond it, whoever has not said yet who it is has to go, else the newcomer. Never more
-    than three quarters of the descriptors that the process may have: the others are for files."""
+    than three quarters of the descriptors that the process may have: the others are for files. An eighth of them is kept free of
+    clients, so that brokers find a place."""
+    connections_per_address_max: int = field(default=0, validator=_at_least(0))
+    """... that were accepted from one address; 0: as many as there are."""
     receive_bytes_max: int = field(default=512 << 20, validator=_at_least(HANDSHAKE_BYTES_MAX))
     """Memory for all frames of which a part has arrived. Beyond it, the client that holds most has to go, else the broker that does."""
     output_bytes_max: int = field(default=16 << 20, validator=_at_least(1))
@@ -50,8 +58,8 @@ class TcpLimits:
     """Until the other end's kernel has answered."""
     handshake_timeout_ms: int = field(default=5_000, validator=_at_least(1))
     """Until both ends have said who they are; and until one that was refused has taken the reason."""
-    frame_timeout_ms: int = field(default=60_000, validator=_at_least(1))
-    """A frame that began must be whole by then."""
+    frame_timeout_ms: int = field(default=30_000, validator=_at_least(1))
+    """A frame that began must be whole by then, or have got `FRAME_STEP_BYTES` longer: so long for each of these."""
     stalled_timeout_ms: int = field(default=30_000, validator=_at_least(1))
     """A peer that takes nothing of what waits for it, or whose kernel does not answer, is gone."""
     idle_timeout_ms: int = field(default=600_000, validator=_at_least(1))
@@ -63,3 +71,18 @@ class TcpLimits:
     """The longest such pause. A connection that lasted for so long, or brought a message, begins anew."""
     accept_pause_ms: int = field(default=1_000, validator=_at_least(1))
     """No further connection is accepted for so long when the process is out of descriptors or memory."""
+
+
+def limits_of(config: BrokerConfig) -> TcpLimits:
+    """As a broker's configuration has them."""
+    return TcpLimits(**{key: getattr(config, key) for key in _KEYS})
+
+
+def check_own(config: BrokerConfig, quotas: object) -> None:
+    """What is said of a transport goes to one that the application has made itself. Raises UsageError naming what was said elsewhere."""
+    if quotas is not None:
+        raise UsageError("quotas are the transport's: give them to the one that is given here")
+    default = BrokerConfig()
+    for key in _KEYS:
+        if (value := getattr(config, key)) != getattr(default, key):
+            raise UsageError(f"{key} is {value}, and the transport that is given here has its own limits: give it TcpLimits({key}={value})")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from attrs import evolve
+
 from replog.codec import encode
+from replog.errors import Code
 from replog.messages import BROKER
 from replog.security.tls_words import words_of
 from replog.transport.tcp.connection import Connection, State
@@ -31,7 +34,8 @@ class _Process(Protocol):
 class Opening:
     """Of one transport. `came(broker, connection)` is told of each broker that has dialed, before it is let in.
 
-    With `muting`, whoever dials is read in small portions until it is known who that is.
+    Beyond `clients_max` connections of clients further ones are refused, with an answer. With `muting`, whoever dials is read in small
+    portions until it is known who that is.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Opening:
         dialer: Dialer,
         *,
         came: Callable[[int, Connection], Any],
+        clients_max: int,
         muting: Muting | None = None,
         now_ms: Callable[[], int],
         on_event: Callable[[str, dict[str, Any]], None],
@@ -51,6 +56,7 @@ class Opening:
         self._connections = connections
         self._dialer = dialer
         self._came = came
+        self._clients_max = clients_max
         self._muting = muting
         self._now_ms = now_ms
         self._on_event = on_event
@@ -111,8 +117,11 @@ class Opening:
                 raise Unwelcome("too many of its address have not proven who they are")
             self._connections.refuse_later(connection, b"".join(map(bytes, encode(verdict.answer))), now_ms + REFUSE_AFTER_MS)
             return
-        self._say(connection, verdict.answer)
         answer, said = verdict.answer, verdict.said
+        if said is not None and said.role != BROKER and len(self.peers) >= self._clients_max:
+            text = f"{len(self.peers)} clients are connected, which are as many as this broker takes (connections_max)"
+            answer = evolve(answer, error=Code.QUOTA_EXCEEDED, message=text, version=0)
+        self._say(connection, answer)
         if answer.error:
             connection.state = State.LEAVING
             self._on_event("peer_refused", {"from": connection.name, "error": answer.error, "reason": answer.message})

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from replog.codec import FROM_CONTROLLER, HEADER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, decode, route_of, sized_parts
+from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, route_of
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
@@ -19,6 +19,7 @@ from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
 from replog.transport.tcp.dialing import Dialer
+from replog.transport.tcp.fitting import Fitting
 from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
@@ -26,7 +27,7 @@ from replog.transport.tcp.listeners import Listener, Listeners
 from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
 from replog.transport.tcp.muting import muting_of
 from replog.transport.tcp.opening import Opening
-from replog.transport.tcp.outgoing import drop, guard_unsettled, release, without_records
+from replog.transport.tcp.outgoing import drop, without_records
 from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
 from replog.transport.tcp.telling import Strangers, quiet, unheeded
@@ -98,10 +99,7 @@ class TcpTransport(Transport):
         self.cluster_id = ""
         """"" until it is known; then every handshake is checked against it. A client learns it from the first answer."""
         self.limits = limits or TcpLimits()
-        self._frame_bytes_max = self.limits.frame_bytes_max
-        self._head_bytes_max = HEADER.size + self.limits.client_meta_bytes_max if role == CLIENT else self._frame_bytes_max
-        self._bounds = self._frame_bytes_max, self.limits.items_max
-        self._client_bounds = self.limits.client_meta_bytes_max, self.limits.client_items_max
+        self._fitting = Fitting(role, self.limits, on_event)
         self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
@@ -113,8 +111,6 @@ class TcpTransport(Transport):
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
         """Sender, receiver and lane -> the link that the last such message took, and its route."""
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
-        self._too_large = ""
-        """Why the message that is just being sent fits no frame; empty: it does."""
         self._closed = False
         self._left: list[tuple[int, int]] = []
         self._muting = muting_of(quotas if role == BROKER else None, now_ms, throttled, on_event)
@@ -133,7 +129,7 @@ class TcpTransport(Transport):
             frame=self._frame,
             ended=self._ended,
         )
-        self._places = Places(self._connections, self.limits.connections_max, self._on_event)
+        self._places = Places(self._connections, self.limits, self._on_event)
         self._dialer = Dialer(
             self._connections,
             self.limits,
@@ -150,6 +146,7 @@ class TcpTransport(Transport):
             self._connections,
             self._dialer,
             came=self._came,
+            clients_max=self._places.clients_max,
             muting=self._muting,
             now_ms=self._now_ms,
             on_event=self._on_event,
@@ -214,9 +211,9 @@ class TcpTransport(Transport):
                 self._send_on(way[0].open[0], message, way[1])
             else:
                 self._send_to_broker(sender, to, message, lane)
-        if self._too_large:
-            self._inbox.append((sender, to, Unsent(to, message, self._too_large)))
-            self._too_large = ""
+        if self._fitting.refused:
+            self._inbox.append((sender, to, Unsent(to, message, self._fitting.refused)))
+            self._fitting.refused = ""
 
     def _send_to_broker(self, sender: Address, to: Address, message: Any, lane: int) -> None:
         route, target, local = 0, to, sender
@@ -237,7 +234,7 @@ class TcpTransport(Transport):
         elif link.dialing is None and link.retry_at_ms > self._now_ms():
             drop(message)
             self._lost.add(target, lane)
-        elif (sized := self._encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
+        elif (sized := self._fitting.encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
             self._lost.add(target, lane)
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
@@ -262,24 +259,8 @@ class TcpTransport(Transport):
         is_full = waiting >= self.limits.output_bytes_max or (connection.limited is not None and connection.limited.owes)
         if is_full and type(message) is Fetched and connection.is_asked:
             message = without_records(message)
-        if (sized := self._encode(connection.peer, message, route)) is not None:
+        if (sized := self._fitting.encode(connection.peer, message, route)) is not None:
             self._connections.send(connection, *sized)
-
-    def _encode(self, to: Address, message: Any, route: int) -> tuple[list[Any], int] | None:
-        """The parts of the frame and their size; None if it is too large."""
-        parts, size = sized = sized_parts(message, route)
-        if size <= self._frame_bytes_max and len(parts[0]) <= self._head_bytes_max:  # type: ignore[arg-type]
-            if len(parts) > 1 and type(message) is Fetched:
-                guard_unsettled(message, parts)
-            return sized
-        release(parts)
-        said = len(parts[0]) - HEADER.size  # type: ignore[arg-type]
-        text = f"a message of {said} bytes beside its batches; allowed are {self._head_bytes_max - HEADER.size}"
-        if size > self._frame_bytes_max:
-            text = f"a frame of {size} bytes; allowed are {self.limits.frame_bytes_max}"
-        self._too_large = text
-        self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": text})
-        return None
 
     # ------------------------------------------------------------------------------------------------------------- the loop
 
@@ -460,8 +441,7 @@ class TcpTransport(Transport):
         whole: bytes | memoryview = frame
         if not lasting and (len(frame) <= _SMALL_BYTES or frame[6] == _FETCHED):
             whole = bytes(frame)
-        meta_max, items_max = self._client_bounds if connection.peer_id < 0 else self._bounds  # below 0: or who has not said who it is
-        message = decode(whole, frame_bytes_max=self._frame_bytes_max, meta_bytes_max=meta_max, items_max=items_max)
+        message = self._fitting.decode(whole, trusted=connection.peer_id >= 0)
         route = route_of(whole)
         if state is not _OPEN:
             self._opening.heard(connection, message)
@@ -483,6 +463,7 @@ class TcpTransport(Transport):
 
     def _ended(self, connection: Connection, reason: str) -> None:
         now_ms = self._now_ms()
+        self._places.ended(connection)
         self._opening.ended(connection)
         if self._door is not None and type(connection.peer) is tuple:
             self._door.ended(connection.peer)
