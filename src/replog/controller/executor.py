@@ -12,6 +12,7 @@ from typing import Any
 from replog.config import BrokerConfig
 from replog.controller.campaign import Won, campaign
 from replog.controller.events import AdminAsked, IsrProposed, ReplicasLost, ShutdownAsked
+from replog.controller.queues import Observer
 from replog.controller.reading import Reader, Script
 from replog.controller.term import Deposed, Term
 from replog.errors import Code, ReplogError
@@ -65,6 +66,8 @@ class ControllerExecutor:
         self._failures = 0
         self._retry_ms: int | None = None
         self._reconcile_ms: int | None = None
+        self.observer: Observer | None = None
+        """Of the events of each term that begins."""
 
     @property
     def is_controller(self) -> bool:
@@ -85,6 +88,11 @@ class ControllerExecutor:
         """A registered broker, as the store says; None when this is not the controller."""
         broker = None if self._term is None else self._term.cluster.brokers.get(broker_id)
         return None if broker is None else broker.info
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait for their turn; 0 when this is not the controller."""
+        return 0 if self._term is None else self._term.waiting
 
     @property
     def questions(self) -> int:
@@ -291,7 +299,13 @@ class ControllerExecutor:
         self._abandoned.clear()
         self._epoch = won.controller_epoch
         self._term = Term(
-            self._broker_id, won, config=self._config, cluster_id=self._cluster_id, outbox=self.outbox, reader=self._reader
+            self._broker_id,
+            won,
+            config=self._config,
+            cluster_id=self._cluster_id,
+            outbox=self.outbox,
+            reader=self._reader,
+            observer=self.observer,
         )
         self._term.at(self._now_ms, self._wall_ms)
         self._reconcile_ms = self._now_ms + self._config.reconcile_ms

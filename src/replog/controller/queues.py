@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Protocol
 
 from attrs import define, field
 
@@ -25,7 +26,7 @@ from replog.controller.events import (
 )
 from replog.metadata.layout import DELETE_TOPICS
 
-__all__ = ["Queued", "Queues", "row_of"]
+__all__ = ["Observer", "Queued", "Queues", "row_of"]
 
 
 _REPEATED = FinishDeletion | BrokerAcknowledged | CopiesGone | LastKnownAnswered
@@ -38,6 +39,18 @@ class Queued:
 
     event: Event
     tries: int = 0
+    since: float = 0.0
+    """The observer's."""
+
+
+class Observer(Protocol):
+    """Is told of each event, and decides nothing: what waits in place of another one of its kind is that one."""
+
+    def asked(self, queued: Queued) -> None:
+        """It waits for its turn from now on."""
+
+    def done(self, queued: Queued) -> None:
+        """It was decided and stored, or given up."""
 
 
 def row_of(event: Event) -> str:
@@ -66,6 +79,7 @@ class Queues:
     _in_vain: dict[str, int] = field(factory=dict)
     rechecking: bool = False
     """Whether a Recheck waits: in turn with other urgent events, so that neither waits for all of the other."""
+    observer: Observer | None = None
 
     def ask(self, event: Event) -> None:
         """Put an event at the end of its class; of looks at one row only the newest stays."""
@@ -93,7 +107,10 @@ class Queues:
                 self.rechecking = True
             case _:
                 pass
-        (self.urgent if is_urgent(event) else self.background).append(Queued(event))
+        queued = Queued(event)
+        (self.urgent if is_urgent(event) else self.background).append(queued)
+        if self.observer is not None:
+            self.observer.asked(queued)
 
     def next(self) -> Queued | None:
         """The event whose turn it is, at the head of its class; None if nothing waits."""
@@ -136,6 +153,8 @@ class Queues:
 
     def done(self, queued: Queued, *, stored: bool = True) -> None:
         """An event that was the next one has been decided and `stored`, or given up. Others may have been asked for meanwhile."""
+        if self.observer is not None:
+            self.observer.done(queued)
         if stored:
             self._in_vain.pop(row_of(queued.event), None)
         with suppress(ValueError):  # a look whose row was looked at again meanwhile waits no more
@@ -150,6 +169,9 @@ class Queues:
     @staticmethod
     def _looks_at(row: str, queued: Queued) -> bool:
         return isinstance(queued.event, WishesSeen) and queued.event.row == row
+
+    def __len__(self) -> int:
+        return len(self.urgent) + len(self.background)
 
     def waiting(self) -> Iterator[Event]:
         """Everything that waits."""

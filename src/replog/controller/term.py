@@ -33,7 +33,7 @@ from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
 from replog.controller.outboxes import BrokerOutbox
 from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting, without
 from replog.controller.publishing import Publisher
-from replog.controller.queues import Queues, row_of
+from replog.controller.queues import Observer, Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import failed, resigned, why_given_up
 from replog.controller.rows import noted
@@ -64,14 +64,24 @@ class Deposed(Exception):
 class Term:
     """The state of one term, and the scripts that its executor runs."""
 
-    def __init__(self, broker_id: int, won: Won, *, config: BrokerConfig, cluster_id: str, outbox: Outbox, reader: Reader) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        won: Won,
+        *,
+        config: BrokerConfig,
+        cluster_id: str,
+        outbox: Outbox,
+        reader: Reader,
+        observer: Observer | None = None,
+    ) -> None:
         self._broker_id = broker_id
         self._won = won
         self._config = config
         self._cluster_id = cluster_id
         self._outbox = outbox
         self._reader = reader
-        self._queues = Queues()
+        self._queues = Queues(observer=observer)
         self._looks: dict[str, None] = {}
         """Levels of the store to be read again."""
         self._unsure: dict[str, None] = {}
@@ -96,6 +106,11 @@ class Term:
             self._broker_id, epoch, self._cluster_id, config=self._config, cluster=self.cluster, outbox=self._outbox
         )
         self.balance = Rhythm(self._config.leader_imbalance_check_ms)
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait for their turn."""
+        return len(self._queues)
 
     # ---- what to run next
 

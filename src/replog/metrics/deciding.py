@@ -1,26 +1,18 @@
-"""How long the events of a controller take, from beside it: the queues of its term are taken the place of, and do what they did."""
+"""How long the events of a controller take, from when they are asked for until what was decided is stored."""
 
 from __future__ import annotations
 
 import re
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
-import attrs
-
-from replog.controller.events import Event, is_urgent
-from replog.controller.executor import ControllerExecutor
-from replog.controller.queues import Queued, Queues
+from replog.controller.events import Event
+from replog.controller.queues import Queued
 from replog.metrics.histogram import Histogram
-from replog.metrics.meter import Meter
-from replog.metrics.watching import StoreWatch
-from replog.model import Address
 
-__all__ = ["ControllerWatch", "TimedQueues", "kind_of"]
+__all__ = ["EventTimes", "kind_of"]
 
 _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_SPARE: Final = 64
-"""So many times of events that wait no more may be kept before they are looked for."""
 
 
 def kind_of(event: Event) -> str:
@@ -33,49 +25,16 @@ def kind_of(event: Event) -> str:
     return _WORDS.sub("_", type(event).__name__).lower()
 
 
-class TimedQueues(Queues):
-    """Goes on with the events of `queues`; what waits there already counts from now."""
+class EventTimes:
+    """Observes the events of a controller, term after term: kind -> seconds."""
 
-    def __init__(self, queues: Queues, times: dict[str, Histogram]) -> None:
-        super().__init__()
-        for each in attrs.fields(Queues):
-            setattr(self, each.name, getattr(queues, each.name))
-        now = perf_counter()
+    def __init__(self, times: dict[str, Histogram]) -> None:
         self._times = times
-        self._since = dict.fromkeys((*self.urgent, *self.background), now)
-        """Since when each waits."""
 
-    def ask(self, event: Event) -> None:
-        """An event that is not merged with one that waits is the last of its class now."""
-        super().ask(event)
-        waiting = self.urgent if is_urgent(event) else self.background
-        if waiting:
-            self._since.setdefault(waiting[-1], perf_counter())
-        if len(self._since) > 2 * (len(self.urgent) + len(self.background)) + _SPARE:  # looks that a later one has replaced
-            self._since = {queued: self._since[queued] for queued in (*self.urgent, *self.background)}
+    def asked(self, queued: Queued) -> None:
+        """It waits from now on."""
+        queued.since = perf_counter()
 
-    def done(self, queued: Queued, *, stored: bool = True) -> None:
+    def done(self, queued: Queued) -> None:
         """It was decided and stored, or given up."""
-        began = self._since.pop(queued, None)
-        if began is not None:
-            self._times.setdefault(kind_of(queued.event), Histogram()).observe(perf_counter() - began)
-        super().done(queued, stored=stored)
-
-
-class ControllerWatch(StoreWatch):
-    """A `StoreWatch` beside a controller that times the events of each term, from the first turn of the term on."""
-
-    def __init__(self, controller: ControllerExecutor, meter: Meter) -> None:
-        super().__init__(controller, meter)
-        self._controller = controller
-        self._times = meter.decisions
-        self._term: object = None
-
-    def receive(self, sender: Address, message: Any, now_ms: int) -> None:
-        """As before; a message can begin a term."""
-        super().receive(sender, message, now_ms)
-        term = self._controller._term
-        if term is not self._term:
-            self._term = term
-            if term is not None:
-                term._queues = TimedQueues(term._queues, self._times)
+        self._times.setdefault(kind_of(queued.event), Histogram()).observe(perf_counter() - queued.since)

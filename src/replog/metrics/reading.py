@@ -204,16 +204,14 @@ def _actors(subject: Subject) -> Iterator[Sample]:
     """What the actors hold now, but for partitions. Called under the lock."""
     broker_id, broker, controller = str(subject.meter.broker_id), subject.broker, subject.controller
     in_charge = controller is not None and controller.is_controller
-    appends = fetches = queued = offline = 0
+    appends = fetches = offline = 0
     if broker is not None:
         sessions = broker._sessions
         appends = broker._waiting.count
         fetches = sum(one.request is not None for one in (*sessions._followers.values(), *sessions._clients))
         if in_charge:
             offline = sum(p.leader is None for topic in broker.routing.topics.values() for p in topic.partitions)
-    term = None if controller is None else controller._term
-    if term is not None:
-        queued = len(term._queues.urgent) + len(term._queues.background)
+    queued = 0 if controller is None else controller.waiting
     for name, value in (
         ("active_controller", int(in_charge)),
         ("offline_partitions", offline),

@@ -208,8 +208,11 @@ class ConnectedDriver:
                     self._pass_on()  # a callback may take its time
                     return None
                 if not self._is_polled():
-                    return self._take_place(waiter, now_ms, end_ms)
-                self._call_up()
+                    if not waiter.background or all(one.background for one in self._waiters):
+                        return self._take_place(waiter, now_ms, end_ms)
+                    self._pass_on()  # the application came while this thread was about to rest: it goes first
+                else:
+                    self._call_up()
                 self._rest(waiter, None if end_ms is None else (end_ms - now_ms) / 1000)
 
     def _turn(self, ready: list[Any] | None) -> None:

@@ -12,7 +12,7 @@ from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError
 from replog.messages import Leave
-from replog.metrics.deciding import ControllerWatch
+from replog.metrics.deciding import EventTimes
 from replog.metrics.meter import Meter
 from replog.metrics.watching import BrokerWatch, StoreWatch
 from replog.model import Address
@@ -78,7 +78,8 @@ class EmbeddedBroker:
         self._pump.seat(Seat(self.broker_id, self.broker, store, died, calls, watch))
         members: tuple[Actor, ...] = (self.membership, self.controller)
         if meter is not None:
-            members = StoreWatch(self.membership, meter, counts_sessions=True), ControllerWatch(self.controller, meter)
+            self.controller.observer = EventTimes(meter.decisions)
+            members = StoreWatch(self.membership, meter, counts_sessions=True), StoreWatch(self.controller, meter)
         for address, actor in zip(self._addresses[1:], members, strict=True):
             self._pump.seat(Seat(address, actor, store, died, calls))
             # A session that has yet to be opened: an answer that there is none must not be heard after it is there.

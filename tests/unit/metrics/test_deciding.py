@@ -1,4 +1,4 @@
-"""Queues of a controller that are timed are the same queues, and remember no more events than wait."""
+"""The events of a controller are timed from when they are asked for until they are done, each once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from replog.controller.events import AdminAsked, BalanceDue, BrokersSeen, Deleti
 from replog.controller.queues import Queued, Queues
 from replog.messages import Admin
 from replog.metadata.layout import PARTITIONS_REASSIGNED
-from replog.metrics.deciding import TimedQueues
+from replog.metrics.deciding import EventTimes
 from replog.metrics.histogram import Histogram
 
 ASKED = AdminAsked(1, Admin(0, "drain", {}))
@@ -17,53 +17,54 @@ def counted(times: dict[str, Histogram]) -> dict[str, int]:
     return {kind: each.observed().count for kind, each in times.items()}
 
 
-def first(timed: TimedQueues) -> Queued:
+def timed() -> tuple[Queues, dict[str, Histogram]]:
+    times: dict[str, Histogram] = {}
+    return Queues(observer=EventTimes(times)), times
+
+
+def first(queues: Queues) -> Queued:
     """The event whose turn it is."""
-    queued = timed.next()
+    queued = queues.next()
     assert queued is not None
     return queued
 
 
-def test_what_waits_already_goes_on_waiting_and_is_timed() -> None:
-    queues, times = Queues(), dict[str, Histogram]()
-    queues.ask(ASKED)
-    queues.ask(Recheck())
-    timed = TimedQueues(queues, times)
-    timed.ask(Recheck())
-    timed.ask(BrokersSeen(()))
-    assert [type(event).__name__ for event in timed.waiting()] == ["Recheck", "BrokersSeen", "AdminAsked"]
-    while (queued := timed.next()) is not None:
-        timed.done(queued)
+def test_every_kind_is_timed_and_what_is_merged_counts_once() -> None:
+    queues, times = timed()
+    for event in (ASKED, Recheck(), Recheck(), BrokersSeen(())):
+        queues.ask(event)
+    while queues:
+        queues.done(first(queues))
     assert counted(times) == {"recheck": 1, "brokers_seen": 1, "admin_asked": 1}
-    timed.ask(Recheck())
-    timed.done(first(timed))
+    queues.ask(Recheck())
+    queues.done(first(queues))
     assert counted(times)["recheck"] == 2
 
 
 def test_an_event_that_is_tried_again_is_counted_once() -> None:
-    times: dict[str, Histogram] = {}
-    timed = TimedQueues(Queues(), times)
-    timed.ask(ASKED)
+    queues, times = timed()
+    queues.ask(ASKED)
     for tries in range(3):
-        first(timed).tries = tries
+        first(queues).tries = tries
     assert counted(times) == {}
-    timed.done(first(timed), stored=False)
+    queues.done(first(queues), stored=False)
     assert counted(times) == {"admin_asked": 1}
 
 
 def test_deletions_that_are_seen_again_count_from_the_first_look() -> None:
-    times: dict[str, Histogram] = {}
-    timed = TimedQueues(Queues(), times)
-    timed.ask(DeletionsSeen(()))
-    (began,) = timed._since.values()
-    timed.ask(DeletionsSeen(()))
-    assert list(timed._since.values()) == [began]
+    queues, _ = timed()
+    queues.ask(DeletionsSeen(()))
+    began = first(queues).since
+    queues.ask(DeletionsSeen(()))
+    assert first(queues).since == began > 0
 
 
-def test_looks_that_were_replaced_are_forgotten() -> None:
-    timed = TimedQueues(Queues(), {})
-    timed.ask(BalanceDue())
+def test_looks_that_were_replaced_are_never_done() -> None:
+    queues, times = timed()
+    queues.ask(BalanceDue())
     for _ in range(1_000):
-        timed.ask(WishesSeen(PARTITIONS_REASSIGNED, ()))
-    assert len(list(timed.waiting())) == 2
-    assert len(timed._since) < 100
+        queues.ask(WishesSeen(PARTITIONS_REASSIGNED, ()))
+    assert len(queues) == 2
+    while queues:
+        queues.done(first(queues))
+    assert sum(counted(times).values()) == 2

@@ -357,6 +357,20 @@ def test_a_background_thread_gives_way_to_the_application(client: replog.Client)
     producer.close()
 
 
+def test_whoever_rests_on_behalf_of_nobody_gives_way_also_if_it_came_later(client: replog.Client) -> None:
+    client.topics()
+    driver, over = driver_of(client), threading.Event()
+    background, outcomes = in_thread(lambda: driver.wait(over.is_set, 60, background=True))
+    eventually(lambda: driver._polling is not None and driver._polling.background)
+    application, outcome = in_thread(lambda: driver.wait(over.is_set, 60))
+    eventually(lambda: driver._polling is not None and not driver._polling.background)
+    over.set()
+    FakeTransport.made[0].wake()
+    for thread in (application, background):
+        thread.join(30)
+    assert [*outcome, *outcomes] == [True, True]
+
+
 def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: replog.Client) -> None:
     client.topics()
     (broken,) = FakeTransport.made
