@@ -438,6 +438,8 @@ class Term:
         self._queues.forgive()
         self._applied(Step(changes=(NodesFreed(),)))
         self._unsure.update(dict.fromkeys(self.cluster.vanished_paths()))
+        if self.cluster.identity.identity is None:
+            self._unsure[layout.CLUSTER] = None  # nobody may raise the level until it is mended
         if self.loaded:
             self.publisher.send_still()
 

@@ -174,3 +174,17 @@ def test_a_record_that_cannot_be_read_stops_nothing_else():
     assert layout.CLUSTER in [told["path"] for told in world.told("store_value_unreadable")]
     world.create()
     assert world.state().leader is not None
+
+
+def test_a_record_that_is_mended_is_read_again_by_the_same_controller():
+    world = upgraded()
+    record = world.store.read(layout.CLUSTER)
+    assert record is not None
+    world.store.commit([Put(layout.CLUSTER, b"{")])
+    world.kill(world.controller_id)
+    assert raised(world, 2)[0] == Code.UNKNOWN_SERVER_ERROR
+    controller = world.controller_id
+    world.store.commit([Put(layout.CLUSTER, record.value)])
+    world.advance(world.config.reconcile_ms)
+    assert raised(world, 2) == (Code.NONE, "")
+    assert (stored(world), world.controller_id) == (2, controller)
