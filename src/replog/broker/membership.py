@@ -265,9 +265,13 @@ class Membership:
             if self.cluster_id:
                 raise _Unknown(f"the data directory belongs to cluster {self.cluster_id}; the metadata store is new, and knows no cluster")
             identity = layout.ClusterIdentity(self._ids.token().hex(), _FORMAT, self._registration.features.high)
+            # Where a controller has been there is a cluster: under another id none of its members could stay one.
+            is_new = Check(layout.CONTROLLER_EPOCH, -1)
             with suppress(Conflict):
-                yield "commit", [Create(layout.CLUSTER, layout.encode_cluster(identity))]
-            stored = yield "read", layout.CLUSTER
+                yield "commit", [is_new, Create(layout.CLUSTER, layout.encode_cluster(identity))]
+            stored, epoch = yield "read_each", [layout.CLUSTER, layout.CONTROLLER_EPOCH]
+            if stored is None and epoch is not None:
+                raise _Unknown(f"the metadata store has no record of its cluster at {layout.CLUSTER}, and has had controllers: restore it")
             if stored is None:
                 raise Conflict(layout.CLUSTER, "it was removed at once")
         identity = layout.decode_cluster(layout.CLUSTER, stored.value)

@@ -493,6 +493,18 @@ def test_a_member_stays_one_at_the_level_that_it_knows_when_the_record_of_the_cl
     assert (stepper.epoch, stepper.member.feature_level) == (epoch, 3 if how == "damaged" else 2)
 
 
+def test_a_new_broker_makes_no_new_cluster_where_the_record_of_one_was_removed():
+    store = store_at(1)
+    stepper = Stepper(store).run().hear_watches()
+    store.commit([Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(1)), Delete(layout.CLUSTER)])
+    late = Stepper(store, broker_id=2, seed=2).run()
+    assert store.read(layout.CLUSTER) is None
+    assert late.epoch == -1
+    assert f"no record of its cluster at {layout.CLUSTER}" in (late.member.refused or "")
+    stepper.hear_watches().advance(BrokerConfig().reconcile_ms)
+    assert (stepper.epoch, stepper.member.refused) == (created(store), None)
+
+
 def test_who_has_lost_its_session_comes_in_again_only_once_the_record_can_be_read():
     store = store_at(1)
     stepper = Stepper(store).run().hear_watches()
