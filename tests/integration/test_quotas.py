@@ -99,7 +99,7 @@ def test_the_configuration_says_how_many_connections_there_may_be(tmp_path: Path
     with replog.Cluster(listen="tcp://127.0.0.1:0", brokers=1, config=config) as cluster, contextlib.ExitStack() as clients:
         for _ in range(7):
             clients.enter_context(replog.connect(cluster.endpoints)).topics()
-        with pytest.raises(Unavailable, match="7 clients are connected"), replog.connect(cluster.endpoints) as one_more:
+        with pytest.raises(Unavailable, match="7 connections of clients are open"), replog.connect(cluster.endpoints) as one_more:
             one_more.topics(timeout_s=2)
 
 

@@ -420,7 +420,7 @@ def test_clients_leave_places_for_brokers(party: Make, stranger: Bare) -> None:
     idle([broker], 10)
     for one in late:
         answer = one.read()
-        assert (answer.error, "14 clients are connected" in answer.message) == (Code.QUOTA_EXCEEDED, True)
+        assert (answer.error, "14 connections of clients are open" in answer.message) == (Code.QUOTA_EXCEEDED, True)
         assert one.is_cut_off()
     for number in (2, 3):
         stranger(broker.endpoint).hello(cluster_id="c", role="broker", broker_id=number)

@@ -119,7 +119,7 @@ class Opening:
             return
         answer, said = verdict.answer, verdict.said
         if said is not None and said.role != BROKER and len(self.peers) >= self._clients_max:
-            text = f"{len(self.peers)} clients are connected, which are as many as this broker takes (connections_max)"
+            text = f"{len(self.peers)} connections of clients are open, which are as many as this broker takes (connections_max)"
             answer = evolve(answer, error=Code.QUOTA_EXCEEDED, message=text, version=0)
         self._say(connection, answer)
         if answer.error:
