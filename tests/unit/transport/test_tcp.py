@@ -352,7 +352,8 @@ def test_sockets_notice_a_peer_that_is_gone_and_do_not_delay(party: Make) -> Non
         option = connection.socket.getsockopt
         assert option(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert option(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert option(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        assert option(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+        assert option(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) * option(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 15
         assert option(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
         assert not connection.socket.getblocking()
         assert not connection.socket.get_inheritable()

@@ -13,7 +13,6 @@ from replog.transport.tcp.endpoint import SocketAddress
 __all__ = ["BACKLOG", "abort", "accept", "connect", "failure_of", "listen", "most"]
 
 BACKLOG: Final = 512
-_PROBE_S: Final = 10
 _PROBES: Final = 3
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 
@@ -93,8 +92,9 @@ def _prepare(connection: socket.socket, dead_after_ms: int) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(dead_after_ms // 1_000, 1))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_S)
+        # Asked after half of the time, and then _PROBES times more: of five thousand that are asked at once some questions are lost.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(dead_after_ms // 2_000, 1))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(dead_after_ms // (2_000 * _PROBES), 1))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_after_ms)
