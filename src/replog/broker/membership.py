@@ -88,8 +88,8 @@ class Membership:
         self._path = layout.broker_path(broker_id)
         self._incarnation = ids.token().hex()
         self._registration = layout.Registration(tuple(endpoints), rack, directory_id, loss, self._incarnation, supports)
-        self._told = (-1, FEATURE_LEVEL_MIN)
-        """Broker epoch and feature level, as told last."""
+        self._told_level = FEATURE_LEVEL_MIN
+        """As told last, with the broker epoch."""
         self._armed: set[str] = set()
         self._unreadable = ""
         """What is wrong with the record of the cluster, as told."""
@@ -300,10 +300,9 @@ class Membership:
 
     def _tell(self, broker_epoch: int) -> None:
         """Tell the broker and the controller of this process, once."""
-        if (broker_epoch, self.feature_level) == self._told:
+        if (broker_epoch, self.feature_level) == (self.broker_epoch, self._told_level):
             return
-        self._told = broker_epoch, self.feature_level
-        self.broker_epoch = broker_epoch
+        self.broker_epoch, self._told_level = broker_epoch, self.feature_level
         for address in (self._broker_id, ("controller", self._broker_id)):
             self.outbox.messages.append((address, Registered(self._broker_id, broker_epoch, self.cluster_id, self.feature_level)))
 

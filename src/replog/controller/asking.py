@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from replog.controller import moves
 from replog.controller.changes import Change, Due, MoveWished, Topic
 from replog.controller.cluster import Cluster
-from replog.controller.decision import Decision, Piece, pack
+from replog.controller.decision import Decision, Piece, answered, pack
 from replog.controller.events import AdminAsked, MovesDue
 from replog.controller.growth import Growth
 from replog.controller.reassign import check_cancellation, judged
@@ -99,10 +99,10 @@ def _wish(cluster: Cluster, topic: Topic, partition: PartitionId, target: tuple[
 
 def list_reassignments(controller: Controller, event: AdminAsked) -> Decision:
     """Every partition that is queued or under way: where it is, where it goes, and where it was before."""
-    cluster, request = controller.cluster, event.request
+    cluster = controller.cluster
     found = [_listed(cluster, partition) for partition in {**cluster.wishes, **cluster.moving} if cluster.topic_of(partition)]
     result = {"reassignments": sorted(found, key=lambda one: (one["topic"], one["partition"]))}
-    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
+    return answered(event, result)
 
 
 def _listed(cluster: Cluster, partition: PartitionId) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from typing import Any
 from attrs import field, frozen
 
 from replog.controller.changes import Change
-from replog.controller.events import Event
-from replog.messages import StopEntry
+from replog.controller.events import AdminAsked, Event
+from replog.errors import Code
+from replog.messages import AdminAnswer, StopEntry
 from replog.model import Address, PartitionId
 from replog.ports import Event as Told
 from replog.ports import MetadataStore, Op
 
-__all__ = ["OPS_MAX", "Ask", "Decision", "Piece", "Step", "pack"]
+__all__ = ["OPS_MAX", "Ask", "Decision", "Piece", "Step", "answered", "pack"]
 
 OPS_MAX = MetadataStore.commit_ops_max - 1
 """Operations of a step besides its guard."""
@@ -71,6 +72,12 @@ class Piece:
     changes: tuple[Change, ...]
     told: tuple[Told, ...] = ()
     stops: tuple[tuple[int, StopEntry], ...] = ()
+
+
+def answered(event: AdminAsked, result: dict[str, Any]) -> Decision:
+    """A request that is granted, or was before, with nothing to store: its answer."""
+    request = event.request
+    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
 
 
 def pack(guard: Op, pieces: Iterable[Piece], ops_max: int = OPS_MAX) -> tuple[Step, ...]:

@@ -9,12 +9,11 @@ from replog.config import check_partition_number
 from replog.controller import moves
 from replog.controller.changes import Change, StateGone, StateSet, TopicGone
 from replog.controller.cluster import Cluster
-from replog.controller.decision import Decision
+from replog.controller.decision import Decision, answered
 from replog.controller.elections import why_away
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing
 from replog.errors import Code, UsageError
-from replog.messages import AdminAnswer
 from replog.metadata import judgements
 from replog.metadata.judgements import LossRecord
 from replog.model import Assignment, PartitionId, PartitionState
@@ -68,7 +67,7 @@ def explain(controller: Controller, event: AdminAsked) -> Decision:
         result |= {"leader": state.leader, "leader_epoch": state.leader_epoch, "isr": list(state.isr), "elr": list(state.elr)}
         result["sentences"] = list(_sentences(controller, partition, name, state, assignment, reasons))
     result["missing"] = {str(broker): why for broker, why in reasons.items()}  # "": ask the leader
-    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
+    return answered(event, result)
 
 
 def _sentences(

@@ -6,17 +6,16 @@ told, and a broker that registers at the same moment finds that it has changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from replog.controller.changes import IdentitySet
-from replog.controller.decision import Decision, Piece, pack
+from replog.controller.decision import Decision, Piece, answered, pack
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal
 from replog.errors import Code
 from replog.features import unsupported
-from replog.messages import AdminAnswer
 from replog.metadata import layout
 from replog.metadata.values import NUMBER_MAX
 from replog.ports import Event as Told
@@ -32,7 +31,7 @@ def describe_features(controller: Controller, event: AdminAsked) -> Decision:
     """The cluster, its level, and what each registered broker supports, by its number."""
     identity = _identity(controller)
     brokers = {b: list(broker.supports) for b, broker in sorted(controller.cluster.brokers.items())}
-    return _answer(event, {"cluster_id": identity.cluster_id, "level": identity.feature_level, "brokers": brokers})
+    return answered(event, {"cluster_id": identity.cluster_id, "level": identity.feature_level, "brokers": brokers})
 
 
 def raise_feature_level(controller: Controller, event: AdminAsked) -> Decision:
@@ -44,7 +43,7 @@ def raise_feature_level(controller: Controller, event: AdminAsked) -> Decision:
     if level < now:
         text = f"the cluster has feature level {now} and cannot go back to {level}: what that level brings may be stored already"
         raise Refusal(Code.FEATURE_UPDATE_FAILED, text)
-    decided = _answer(event, {"level": level})
+    decided = answered(event, {"level": level})
     if level == now:
         return decided
     if why := unsupported(level, {b: broker.supports for b, broker in controller.cluster.brokers.items()}):
@@ -62,8 +61,3 @@ def _identity(controller: Controller) -> layout.ClusterIdentity:
         text = f"the metadata store has no record of the cluster at {layout.CLUSTER} that can be read"
         raise Refusal(Code.UNKNOWN_SERVER_ERROR, text)
     return identity
-
-
-def _answer(event: AdminAsked, result: dict[str, Any]) -> Decision:
-    request = event.request
-    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.controller.changes import Topic
-from replog.controller.decision import Decision
+from replog.controller.decision import Decision, answered
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing
 from replog.errors import Code
-from replog.messages import Admin, AdminAnswer
+from replog.messages import Admin
 
 if TYPE_CHECKING:
     from replog.controller.controller import Controller
@@ -27,7 +27,7 @@ def find_topic(controller: Controller, event: AdminAsked) -> Decision:
     topic_id = cluster.names.get(name)
     topic = cluster.topics[topic_id] if topic_id is not None and topic_id in cluster.deletions else standing(cluster, name)
     result = {"topic_id": topic.topic_id.hex(), "partitions": len(topic.assignments), "next_creation": topic.next_creation}
-    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
+    return answered(event, result)
 
 
 def check_meant(topic: Topic, request: Admin) -> None:

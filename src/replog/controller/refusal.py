@@ -9,7 +9,7 @@ from typing import Any
 from replog.config import check_topic_name
 from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
-from replog.controller.decision import Decision
+from replog.controller.decision import Decision, answered
 from replog.controller.events import AdminAsked, Event, IsrProposed
 from replog.errors import Code, ReplogError, StoreFull, UsageError
 from replog.messages import AdminAnswer, AlterIsrAnswer
@@ -54,7 +54,7 @@ def stored_and_gone(cluster: Cluster, event: AdminAsked, result: dict[str, Any])
     topic_id = event.progress
     if topic_id is None or (topic_id in cluster.topics and topic_id not in cluster.deletions):
         return None
-    return Decision(answers=((event.sender, AdminAnswer(event.request.request, Code.NONE, result=result, origin=event.request.origin)),))
+    return answered(event, result)
 
 
 def resigned(events: Iterable[Event], waiters: Iterable[list[tuple[Address, AdminAnswer]]]) -> Iterator[tuple[Address, Any]]:

@@ -15,13 +15,13 @@ from attrs import evolve
 from replog.controller import topics
 from replog.controller.changes import Change, StateGone, Topic, TopicSet, WishNoted
 from replog.controller.clearing import clearing
-from replog.controller.decision import OPS_MAX, Decision, Piece, pack
+from replog.controller.decision import OPS_MAX, Decision, Piece, answered, pack
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
 from replog.controller.wishes import ended, granted, rejected
 from replog.errors import Code, StoreCorrupt
-from replog.messages import AdminAnswer, StopEntry
+from replog.messages import StopEntry
 from replog.metadata import layout
 from replog.metadata.wishes import decode_partition_remove, encode_partition_remove
 from replog.model import PartitionId
@@ -47,8 +47,7 @@ def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
     meant = _meant(topic, request.arguments)
     left = sorted((p for p in meant if _is_there(topic, p)), reverse=True)
     if not left:
-        answer = AdminAnswer(request.request, Code.NONE, result={"partitions": len(topic.assignments)}, origin=request.origin)
-        return Decision(answers=((event.sender, answer),))
+        return answered(event, {"partitions": len(topic.assignments)})
     _check_highest(topic, [p.partition for p in left])
     if "creations" not in request.arguments:
         said = {**request.arguments, "topic_id": topic.topic_id.hex(), "creations": [p.creation for p in meant]}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from replog.controller.changes import DrainingGone, DrainingSet, Due
 from replog.controller.cluster import Cluster
-from replog.controller.decision import Decision, Piece, Step, pack
+from replog.controller.decision import Decision, Piece, Step, answered, pack
 from replog.controller.events import AdminAsked, BrokersSeen, DrainingEnded, Event, ShutdownAsked
 from replog.controller.refusal import Refusal
 from replog.controller.writing import written
 from replog.errors import Code
-from replog.messages import AdminAnswer, ControlledShutdownAnswer
+from replog.messages import ControlledShutdownAnswer
 from replog.metadata import layout
 from replog.model import PartitionId
 from replog.ports import Delete
@@ -67,7 +67,7 @@ def drain(controller: Controller, event: AdminAsked) -> Decision:
         return underway
     left = [[cluster.topics[p.topic_id].topic, p.partition] for p in _remaining(cluster, broker_id)]
     result = {"broker": broker_id, "broker_epoch": broker.info.broker_epoch, "remaining": left}
-    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
+    return answered(event, result)
 
 
 def _drained(controller: Controller, broker_id: int, event: Event) -> Decision | None:

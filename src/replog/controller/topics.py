@@ -31,7 +31,7 @@ from replog.controller.changes import (
 )
 from replog.controller.clearing import clearing
 from replog.controller.cluster import Cluster
-from replog.controller.decision import OPS_MAX, Decision, Piece, Step, pack
+from replog.controller.decision import OPS_MAX, Decision, Piece, Step, answered, pack
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
 from replog.controller.losses import ends_of_losses
@@ -99,8 +99,7 @@ def create_topic(controller: Controller, event: AdminAsked) -> Decision:
         return _go_on_creating(controller, event, cluster.topics[known])
     topic = fitting(controller, plan(cluster, name, event.token, request.arguments, controller.config.topic_partitions_max))
     if request.arguments.get("validate_only"):
-        answer = AdminAnswer(request.request, Code.NONE, result=_described(topic), origin=request.origin)
-        return Decision(answers=((event.sender, answer),))
+        return answered(event, _described(topic))
     ops: list[Any] = [Create(layout.topic_path(name), _value(topic))]
     changes: list[Change] = [TopicSet(topic)]
     if len(topic.assignments) < min(OPS_MAX, controller.config.slice_partitions_max):
@@ -116,9 +115,7 @@ def _go_on_creating(controller: Controller, event: AdminAsked, topic: Topic) -> 
     if todo:
         pieces = first_states(controller, topic, todo[: controller.config.slice_partitions_max])
         return Decision(pack(controller.guard, pieces), after=(event,))
-    result = {"topic_id": topic.topic_id.hex()}
-    answer = AdminAnswer(event.request.request, Code.NONE, result=result, origin=event.request.origin)
-    return Decision(answers=((event.sender, answer),))
+    return answered(event, {"topic_id": topic.topic_id.hex()})
 
 
 def first_states(controller: Controller, topic: Topic, partitions: Sequence[PartitionId]) -> list[Piece]:

@@ -380,6 +380,17 @@ def level_of(store: MemoryStore) -> int:
     return layout.decode_cluster("", store.read(layout.CLUSTER).value).feature_level
 
 
+def raised_just_before_it_commits(stepper: Stepper) -> None:
+    """Let it try for a while, with the level raised to 2 between its look and its commit."""
+
+    def before(verb: str) -> None:
+        if verb == "commit" and level_of(stepper.tree) == 1:
+            raise_to(stepper.tree, 2)
+
+    stepper.fault = before
+    stepper.run().advance(10_000)
+
+
 def test_a_cluster_starts_at_the_newest_level_and_an_existing_one_keeps_its_own():
     store = MemoryStore()
     assert Stepper(store, supports=NEXT).run().member.feature_level == level_of(store) == 2
@@ -405,12 +416,7 @@ def test_a_level_that_is_raised_just_before_the_registration_keeps_it_out():
     store = store_at(1)
     stepper = Stepper(store, supports=Levels(1, 1))
 
-    def before(verb: str) -> None:
-        if verb == "commit" and level_of(store) == 1:
-            raise_to(store, 2)
-
-    stepper.fault = before
-    stepper.run().advance(10_000)
+    raised_just_before_it_commits(stepper)
     assert stepper.epoch == -1
     assert store.read(PATH) is None
     assert "feature level 2" in (stepper.member.refused or "")
@@ -421,12 +427,7 @@ def test_a_take_over_is_kept_out_as_well():
     former = Stepper(store).run()
     stepper = Stepper(store, seed=2, supports=Levels(1, 1))
 
-    def before(verb: str) -> None:
-        if verb == "commit" and level_of(store) == 1:
-            raise_to(store, 2)
-
-    stepper.fault = before
-    stepper.run().advance(10_000)
+    raised_just_before_it_commits(stepper)
     assert stepper.epoch == -1
     assert created(store) == former.epoch, "what a former life left ends with its session"
 
