@@ -258,8 +258,9 @@ class Fetching:
         elif outcome is Followed.RETRY:
             attempts = self._attempts[identity] = self._attempts.get(identity, 0) + 1
             self._delayed[identity] = now_ms + self._pause(attempts)
-        elif outcome is Followed.KEPT_UP and fetcher.catch_up:
-            moved = self._choose_session(fetcher, partition, entry)
+        elif outcome is Followed.KEPT_UP:
+            self._attempts.pop(identity, None)
+            moved = self._choose_session(fetcher, partition, entry) if fetcher.catch_up else fetcher
             if moved is not fetcher:
                 moved.changed[identity] = None
 

@@ -77,7 +77,10 @@ class Following:
         # The leader's high watermark may be beyond what has arrived here (V3 G: S5), and never moves a follower back.
         theirs = entry.high_watermark if entry.high_watermark < log.end_offset else log.end_offset
         if theirs > high_watermark:
-            high_watermark = max(high_watermark, whole_below(log, theirs))  # of a group that has not come whole, nothing counts here
+            try:
+                high_watermark = max(high_watermark, log.group_floor(theirs))  # of a group that has not come whole, nothing counts here
+            except LogCorrupt:  # the disk does not say, now: the leader tells only news, so it must be asked again
+                outcome = Followed.RETRY if outcome is Followed.KEPT_UP else outcome
         return outcome, high_watermark
 
     def _append(self, entry: FetchedEntry) -> Followed:

@@ -62,6 +62,18 @@ def test_losses_are_bounded_by_what_acks_all_survives() -> None:
     assert not world.checks.may_lose(3)
 
 
+def test_nobody_may_be_lost_who_alone_has_everything() -> None:
+    """Also where the copy that was lost before is none any more, because a move has taken it out of the replicas."""
+    world = booted(flush="os")
+    ledger = next(iter(world.checks.ledgers.values()))
+    assert ledger.state is not None
+    ledger.state = evolve(ledger.state, isr=(1,), elr=(2,))
+    assert world.checks.may_lose(1)
+    ledger.state = evolve(ledger.state, elr=())
+    assert not world.checks.may_lose(1)
+    assert world.checks.may_lose(2)
+
+
 def test_a_power_cut_costs_nothing_where_everything_is_flushed_first() -> None:
     world = booted(flush="ack")
     for node in world.nodes.values():
@@ -103,3 +115,29 @@ def test_a_disk_that_kept_less_than_it_should_is_found_out() -> None:
     assert log is not None
     log.truncate_to(0)
     assert world.checks.robbed(node)
+
+
+@pytest.mark.parametrize(("noted", "batches", "excused"), [(0, 1, True), (1, 1, False), (0, 2, False), (1, 2, True)])
+def test_a_bit_turned_over_in_the_last_batch_may_go_unseen(noted: int, batches: int, excused: bool) -> None:
+    """It looks like a write that was torn, unless something stands behind it or the note of what was flushed reaches beyond it."""
+    world = booted(flush="ack")
+    node, client = world.nodes[1], next(iter(world.clients.values()))
+    for _ in range(batches):
+        probe = client.probe(0)
+        assert world.run_until(world.now_ms + 5_000, lambda probe=probe: probe.done)
+    world.run_until(world.now_ms + 1_000)
+    identity = next(iter(world.checks.ledgers))
+    copy = world.checks.copy(identity, 1)
+    assert (copy.end, copy.durable) == (batches, batches)
+    log = node.directory.get(identity)
+    assert log is not None
+    world.checks.tampered(1, None)
+    log.truncate_to(noted if excused else 0)
+    node.storage.noted = {identity: noted}
+    assert world.checks.robbed(node) == excused
+
+
+def test_a_fault_that_finds_nothing_to_damage_excuses_nothing() -> None:
+    world = booted(flush="os")
+    assert not world.nodes[1].damage("flip", 1)
+    assert not world.checks.copy(next(iter(world.checks.ledgers)), 1).suspect

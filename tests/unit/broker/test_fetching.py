@@ -264,7 +264,8 @@ def test_newer_metadata_ends_a_pause() -> None:
     assert head(fetch)[2] == [0]
 
 
-def test_what_came_in_vain_is_asked_again_with_a_check() -> None:
+@pytest.mark.parametrize("good", [Followed.APPENDED, Followed.KEPT_UP])
+def test_what_came_in_vain_is_asked_again_with_a_check(good: Followed) -> None:
     partition = follower(0)
     one = Follower(partition)
     ((_, first),) = one.poll()
@@ -276,10 +277,11 @@ def test_what_came_in_vain_is_asked_again_with_a_check() -> None:
     ((_, again),) = one.poll(1_000)
     assert (head(again)[2], again.verify) == ([0], True)
     assert one.answer(again)
-    one.fetching.took(partition, entry(partition, end=1), Followed.APPENDED, 1_000)
+    one.fetching.took(partition, entry(partition, end=1), good, 1_000)
+    one.fetching.took(partition, entry(partition, end=1), Followed.TRUNCATED, 1_000)  # is asked again, whatever was good before
     one.fetching.send_due(1_000)
     ((_, after),) = one.poll(1_000)
-    assert not after.verify
+    assert (head(after)[2], after.verify) == ([0], False)
 
 
 def test_a_disconnect_restarts_what_was_under_way() -> None:

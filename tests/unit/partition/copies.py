@@ -22,9 +22,9 @@ def batch(text: str, base_offset: int, epoch: int) -> RecordBatch:
     return made
 
 
-def log_of(*records: tuple[str, int], start: int = 0) -> MemoryLog:
+def log_of(*records: tuple[str, int], start: int = 0, kind: type[MemoryLog] = MemoryLog) -> MemoryLog:
     """A log with these (batch, epoch)."""
-    log = MemoryLog(IDENTITY, start_offset=start)
+    log = kind(IDENTITY, start_offset=start)
     for text, epoch in records:
         log.append(batch(text, log.end_offset, epoch))
     return log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetched, log_of
 
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt
 from replog.log.memory import MemoryLog
 from replog.messages import FetchedEntry
 from replog.model import PartitionId
@@ -65,6 +65,25 @@ def test_where_it_cuts(log: MemoryLog, diverging: tuple[int, int], end: int) -> 
 
 def test_the_high_watermark_of_an_older_answer_does_not_move_it_back() -> None:
     assert following(log_of(("a", 1), ("b", 1))).take(fetched(5, 2, high_watermark=1), 2) == (Followed.KEPT_UP, 2)
+
+
+def test_a_high_watermark_that_the_disk_cannot_place_now_is_asked_for_again() -> None:
+    """The leader tells what is new, once: what came while the disk could not be read would be known here when it appends next."""
+
+    class Unreadable(MemoryLog):
+        fails = True
+
+        def group_floor(self, offset: int) -> int:
+            if self.fails:
+                raise LogCorrupt("the disk does not say")
+            return super().group_floor(offset)
+
+    log = log_of(("a", 1), ("b", 1), kind=Unreadable)
+    follower = following(log)
+    assert follower.take(fetched(5, 2, high_watermark=2), 1) == (Followed.RETRY, 1)
+    assert follower.take(fetched(5, 2, ("c", 5), high_watermark=2), 1) == (Followed.APPENDED, 1)  # is asked again at once
+    Unreadable.fails = False
+    assert follower.take(fetched(5, 3, high_watermark=3), 1) == (Followed.KEPT_UP, 3)
 
 
 def test_the_leaders_start_trims_up_to_the_high_watermark() -> None:

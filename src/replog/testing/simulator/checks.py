@@ -252,8 +252,10 @@ class Checks:
             low = max(copy.first, found.first)
             had = copy.entries[low - copy.first : end - copy.first]
             gone = found.end < end or found.entries[low - found.first : end - found.first] != had
-            # Damage below what was flushed is noticed by its neighbours, unless the writes themselves went astray.
-            if gone and (node.lied or found.end >= copy.durable):
+            # Damage of what was flushed is noticed by what stands behind it, or by the note of how far it was, unless the writes
+            # themselves went astray. The last batch may have neither: a turned bit then looks like a write that was torn.
+            last = bool(copy.sizes) and copy.sizes[-1][0] <= found.end >= node.storage.noted.get(identity, 0)
+            if gone and (node.lied or last or found.end >= copy.durable):
                 return True
         return False
 
@@ -416,13 +418,15 @@ class Checks:
     def may_lose(self, broker: int, *, power: bool = False) -> bool:
         """Whether losing this broker's records now leaves at most min_isr - 1 losses anywhere, as acks=all promises to survive.
 
-        A broker counts as lost from its fault until it is in the ISR again, and so holds everything. A power cut costs
-        nothing where flush="ack".
+        A broker counts as lost from its fault until it is in the ISR again, and so holds everything; if a move takes it out of
+        the replicas before that, somebody else must be left who does. A power cut costs nothing where flush="ack".
         """
         for ledger in self.ledgers.values():
-            if broker not in ledger.replicas or ledger.state is None or (power and ledger.durable):
+            state = ledger.state
+            if broker not in ledger.replicas or state is None or (power and ledger.durable):
                 continue
-            if len(self.incomplete(ledger) | {broker}) > ledger.min_isr - 1:
+            lost = self.incomplete(ledger) | {broker}
+            if len(lost) > ledger.min_isr - 1 or lost.issuperset((*state.isr, *state.elr)):
                 return False
         return True
 

@@ -165,8 +165,10 @@ class Node:
             return False
         self._hurt = True
         if kind == "flip":
-            self.world.checks.tampered(self.broker_id, None)
-            return self.storage.flip()
+            flipped = self.storage.flip()
+            if flipped:
+                self.world.checks.tampered(self.broker_id, None)
+            return flipped
         if not self.storage.arm(kind):
             return False
         self._armed.add(kind)

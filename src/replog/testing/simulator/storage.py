@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from replog.config import BrokerConfig
 from replog.errors import ReplogError
+from replog.log import shapes
+from replog.log.checkpoint import read_plain
 from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
+from replog.model import PartitionId
 from replog.ports import LogDirectory, LossReport
 from replog.testing.disk import FaultKind, SimulatedDisk
 from replog.testing.simulator.kinds import MEMORY
@@ -35,6 +39,8 @@ class Storage(ABC):
 
     directory: LogDirectory
     """As the present process has it, or as the next one will find it."""
+    noted: Mapping[PartitionId, int]
+    """Up to where the last process had noted on the disk that a log was flushed: damage below is noticed, whatever it looks like."""
 
     @abstractmethod
     def end(self, how: str) -> None:
@@ -59,6 +65,7 @@ class MemoryStorage(Storage):
         self._limits = limits
         self._chance = chance
         self.directory: MemoryLogDirectory = self._new(LossReport())
+        self.noted = {}
 
     def _new(self, loss: LossReport) -> MemoryLogDirectory:
         return MemoryLogDirectory(limits=self._limits, directory_id=self._chance.randbytes(16).hex(), loss=loss)
@@ -119,6 +126,7 @@ class FileStorage(Storage):
         self._chance = chance
         self._disk = self._new_disk()
         self.directory: FileLogDirectory = FileLogDirectory(_FOLDER, limits=limits, fs=self._disk)
+        self.noted = {}
 
     def _new_disk(self) -> SimulatedDisk:
         return _Disk(random.Random(self._chance.getrandbits(64)))
@@ -134,6 +142,8 @@ class FileStorage(Storage):
             self._disk.cut_power()
         else:
             self._disk.kill()
+        entries = read_plain(self._disk, f"{_FOLDER}/checkpoint", shapes.CHECKPOINT) or ()
+        self.noted = {PartitionId(*entry[:3]): entry[-1] for entry in entries}
         try:
             self.directory = FileLogDirectory(_FOLDER, limits=self._limits, fs=self._disk)
         except ReplogError:  # too damaged to be opened: somebody puts in a new disk
