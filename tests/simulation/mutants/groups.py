@@ -16,8 +16,8 @@ from replog.log import producers as producers_module
 from replog.log.base import StoredLog
 from replog.log.memory import MemoryLogDirectory
 from replog.log.producers import Cut, ProducerTable
-from replog.partition import following as following_module
 from replog.partition import partition as partition_module
+from replog.partition.following import Following
 from replog.partition.leading import Leading
 from replog.partition.partition import Appended, Partition
 from replog.ports import Log
@@ -32,7 +32,14 @@ def shows_half_a_group(patch: Patch) -> None:
 
 def follows_half_a_group(patch: Patch) -> None:
     """A follower counts what it has of a group, if the leader counts all of it."""
-    patch.setattr(following_module, "whole_below", lambda log, offset: offset)
+    take = Following.take
+
+    def mutant(self: Following, *given: Any) -> Any:
+        with Patch.context() as inside:
+            inside.setattr(StoredLog, "group_floor", lambda log, offset: offset)
+            return take(self, *given)
+
+    patch.setattr(Following, "take", mutant)
 
 
 def leaves_open_groups(patch: Patch) -> None:
