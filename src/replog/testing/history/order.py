@@ -70,6 +70,8 @@ def judge_order(evidence: Evidence, report: Report, *, idempotent: bool) -> None
         extents.append(extent)
         if extent is None or send.outcome != "ok" or send.acks == 0:
             continue
+        if send.acks != "all" and extent[0] != send.base_offset:
+            continue  # the leader that confirmed it has lost it; what was read is a copy that came later
         if idempotent or evidence.claim(send) is not None:
             confirmed.append((send.completed, extent[1], send))
         elif send.base_offset is not None and send not in evidence.void:

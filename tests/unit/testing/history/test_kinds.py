@@ -545,6 +545,16 @@ def lost_with_its_leader() -> History:
     return history
 
 
+def lost_and_stored_again() -> History:
+    """As before, and a copy of what was lost, which the network had held up, arrives after all."""
+    history = History()
+    history.invoke_send("w", K, ["a"]).ok(0)
+    history.invoke_send("v", K, ["b"], acks=1).ok(1)
+    history.invoke_send("w", K, ["c"]).ok(1)
+    poll(history, 0, "acb", 3, final=True)
+    return history
+
+
 def concurrent_sends() -> History:
     history = History()
     one, other = history.invoke_send("v", K, ["a"]), history.invoke_send("w", K, ["b"])
@@ -587,6 +597,7 @@ GOOD: list[tuple[Bad, dict[str, int]]] = [
     (deposed_leader, {}),
     (new_leader, {}),
     (lost_with_its_leader, {}),
+    (lost_and_stored_again, {}),
     (concurrent_sends, {"unread": 2}),
     (late_effect_of_a_timeout, {}),
     (others_in_between, {"int-send-skip": 1}),
