@@ -226,9 +226,11 @@ class ConnectedDriver:
         try:
             if ready is not None:
                 self._say(transport)  # first: what is said on a connection that has ended is lost with it, and not said again on the next
-                transport.handle(ready, self.now_ms())
-                self._forestall()
-            core.tick(self.now_ms(), self.wall_ms())
+                transport.handle(ready, now_ms)
+                if self._polling is not None:
+                    self._forestall()
+                now_ms = self.now_ms()
+            core.tick(now_ms, self.wall_ms())
             self._say(transport)
             transport.flush()
         except BaseException as problem:
@@ -241,9 +243,10 @@ class ConnectedDriver:
 
     def _say(self, transport: TcpTransport) -> None:
         outbox = self.core.outbox
-        messages, outbox.messages = outbox.messages, []
-        for to, message in messages:
-            transport.send(_CLIENT, to, message)
+        if outbox.messages:
+            messages, outbox.messages = outbox.messages, []
+            for to, message in messages:
+                transport.send(_CLIENT, to, message)
 
     def _receive(self, sender: Address, message: Any) -> None:
         if isinstance(message, Disconnected):
@@ -283,7 +286,7 @@ class ConnectedDriver:
     def _leave(self, waiter: _Waiter) -> None:
         if self._polling is waiter:
             self._polling = None
-        if self._polling is None:
+        if self._polling is None and self._discarded:
             self._bury()
 
     def _call_up(self) -> None:

@@ -56,7 +56,7 @@ class Loop:
 
     def listen(self, address: Address) -> None:
         """Let others reach an actor of the pump."""
-        self._transport.listen(address, lambda sender, message: self._pump.post(address, message, sender))
+        self._transport.listen(address, self._pump.inbox(address))
 
     def post(self, to: Address, message: Any) -> None:
         """Hand something to an actor in the next turn, which comes at once. From any thread."""
@@ -98,7 +98,7 @@ class Loop:
                 self._tick_ms = now_ms + self._wait_ms_max // 20
                 self._ticked()
             try:
-                self._pump.run()
+                self._pump.run_locked()
             finally:
                 self._look_ahead(now_ms)
                 self.turns.observe(time.perf_counter() - began)

@@ -69,6 +69,9 @@ class Broker(Measured):
     forked child it is dead: calls raise UsageError.
     """
 
+    _own: tuple[Address, ...] = ()
+    """Addresses of its actors, once they have their seats."""
+
     def __init__(
         self,
         broker_id: int,
@@ -167,7 +170,7 @@ class Broker(Measured):
             if self._sessions is sessions:  # not for the actors of a later life
                 self._loop.post(to, message)
 
-        broker, *members = addresses_of(self.broker_id)
+        broker, *members = self._own = addresses_of(self.broker_id)
         sessions = self._sessions = StoreSessions(
             self._open_session, members=members, post=post, workers=self._workers, ids=self._ids
         )
@@ -443,7 +446,8 @@ class Broker(Measured):
     def _tick(self) -> None:
         if self._sessions is not None:
             self._sessions.tick()
-        self._know_cluster()
+        if not self._transport.cluster_id:
+            self._know_cluster()
         self._note_cluster()
         if self._patience.look(self._standing()):
             self._pump.post(addresses_of(self.broker_id)[1], SessionChanged("connected"))
@@ -455,14 +459,15 @@ class Broker(Measured):
 
     def _know_cluster(self) -> None:
         """Before the first word to others: they refuse whoever cannot say where he belongs."""
-        if self._life is not None and not self._transport.cluster_id:
+        if self._life is not None:
             self._transport.cluster_id = self._life.membership.cluster_id
 
     def _send(self, sender: Address, to: Address, message: Any) -> bool:
         """Whoever has no seat here is in another process; nobody of this broker's own is."""
-        if to in addresses_of(self.broker_id):
+        if to in self._own:
             return False
-        self._know_cluster()
+        if not self._transport.cluster_id:
+            self._know_cluster()
         self._transport.send(sender, to, message)
         return True
 

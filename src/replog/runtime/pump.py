@@ -159,6 +159,11 @@ class Pump:
         """Queue a message from outside the actors."""
         self._queue.append((to, sender, message))
 
+    def inbox(self, to: Address) -> Callable[[Address, Any], None]:
+        """What queues a message from outside the actors: called with its sender and the message."""
+        queue = self._queue.append
+        return lambda sender, message: queue((to, sender, message))
+
     def post_next(self, to: Address, message: Any) -> None:
         """Queue a message for the next run, even while there is one. From any thread.
 
@@ -208,11 +213,15 @@ class Pump:
     def run(self) -> None:
         """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing."""
         with self.lock:
-            if self._running:
-                return
+            self.run_locked()
+
+    def run_locked(self) -> None:
+        """As `run`, for whoever holds the lock."""
+        if not self._running:
             self._running = True
             try:
-                self.repair()
+                if self._repairs:
+                    self.repair()
                 if self._interrupted:  # whose turn it was, and whom a watch should have told, is forgotten
                     self.after_interrupt()
                     self._dirty.update(dict.fromkeys(self._seats.values()))

@@ -229,7 +229,7 @@ def test_what_the_end_of_a_lane_is_told_as(lanes: list[int], reached: bool, told
     losses = Losses(lambda address: reached)
     for lane in lanes:
         losses.add(7, lane)
-    assert losses
+    assert losses.waiting
     assert [(each.address, each.only_reads) for each in losses.take()] == told
-    assert not losses
+    assert not losses.waiting
     assert losses.take() == []

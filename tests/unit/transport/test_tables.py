@@ -62,4 +62,4 @@ def test_what_was_forgotten_takes_no_room() -> None:
     for number in range(10_000):
         timers.look(number, number)
         timers.forget(number)
-    assert len(timers._heap) < 100
+    assert len(timers.heap) < 100

@@ -70,7 +70,8 @@ class Connections:
         self.buffers = Buffers()
         self.open: dict[int, Connection] = {}
         """By descriptor, oldest first."""
-        self._dirty: dict[Connection, None] = {}
+        self.dirty: dict[Connection, None] = {}
+        """What `flush` is to do: those with something to send that it has not tried yet."""
         self.timers: Timers[Connection] = Timers()
         self.decrypted: dict[int, None] = {}
         """Descriptors of connections in which something waits that the selector does not know of."""
@@ -88,11 +89,6 @@ class Connections:
     def look(self, connection: Connection) -> None:
         """Its deadline may have come nearer."""
         self.timers.look(connection, connection.deadline(self._limits)[0])
-
-    @property
-    def has_output(self) -> bool:
-        """Whether `flush` has something to do that it has not tried yet."""
-        return bool(self._dirty)
 
     # -------------------------------------------------------------------------------------------------------- what happens
 
@@ -260,7 +256,7 @@ class Connections:
         """Queue a frame; `flush` sends it."""
         outgoing = connection.outgoing
         outgoing.add(parts, size)
-        self._dirty[connection] = None
+        self.dirty[connection] = None
         if outgoing.size > self._output_bytes_max and connection.is_asked and not connection.paused:
             connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
             self.select(connection)
@@ -269,8 +265,8 @@ class Connections:
 
     def flush(self, now_ms: int) -> None:
         """Write what is queued, as far as sockets take it."""
-        while self._dirty:
-            connection, _ = self._dirty.popitem()
+        while self.dirty:
+            connection, _ = self.dirty.popitem()
             if connection.state is not _CONNECTING and not connection.mask & _OUT:  # else the selector says when
                 connection.taken_ms = now_ms  # nothing has waited until now
                 self.write(connection, now_ms)
@@ -337,7 +333,7 @@ class Connections:
         connection.state = State.CLOSED
         connection.take = nowhere  # no circle is left
         self.timers.forget(connection)
-        self._dirty.pop(connection, None)
+        self.dirty.pop(connection, None)
         self.decrypted.pop(connection.fd, None)
         del self.open[connection.fd]
         self._epoll.unregister(connection.fd)
@@ -354,6 +350,6 @@ class Connections:
             connection.outgoing.drop()
             os.close(connection.socket.detach())
         self.open.clear()
-        self._dirty.clear()
+        self.dirty.clear()
 
 

@@ -41,12 +41,8 @@ class Dialer:
         self._jitter = jitter
         self._on_event = on_event
         self._links: dict[LinkKey, Link] = {}
-        self._wanted: dict[Link, None] = {}
-
-    @property
-    def has_work(self) -> bool:
-        """Whether `dial` has something to do."""
-        return bool(self._wanted)
+        self.wanted: dict[Link, None] = {}
+        """What `dial` is to do."""
 
     @property
     def has_waiting(self) -> bool:
@@ -68,14 +64,14 @@ class Dialer:
         """Keep a frame for a link without a connection, and have it dialed; False: too much waits, it is dropped."""
         kept = link.hold(parts, size, 4 * self._limits.output_bytes_max)
         if link.dialing is None:
-            self._wanted[link] = None
+            self.wanted[link] = None
         return kept
 
     def dial(self, now_ms: int) -> None:
         """Dial whoever is wanted. A host name is resolved here, which may block; addresses and localhost never are."""
-        while self._wanted:
-            link = next(iter(self._wanted))
-            del self._wanted[link]
+        while self.wanted:
+            link = next(iter(self.wanted))
+            del self.wanted[link]
             if link.open or link.dialing:
                 continue
             target = link.key.target
@@ -172,7 +168,7 @@ class Dialer:
         for key, link in list(self._links.items()):
             if key.local == local:
                 link.drop_waiting()
-                self._wanted.pop(link, None)
+                self.wanted.pop(link, None)
                 del self._links[key]
 
     def close(self) -> None:
@@ -180,7 +176,7 @@ class Dialer:
         for link in self._links.values():
             link.drop_waiting()
         self._links.clear()
-        self._wanted.clear()
+        self.wanted.clear()
 
     def _give_up(self, link: Link, endpoint: str, reason: str, now_ms: int) -> None:
         pause = link.failed(now_ms, self._limits, self._jitter())

@@ -47,11 +47,9 @@ class Listeners:
         self._limits = limits
         self._accepted = accepted
         self._on_event = on_event
-        self._by_fd: dict[int, Listener] = {}
-        self._paused = False
-
-    def __contains__(self, fd: int) -> bool:
-        return fd in self._by_fd
+        self.by_fd: dict[int, Listener] = {}
+        self.paused = False
+        """Whether any of them accepts nothing for now."""
 
     def serve(self, text: str, broker_id: int, *, insecure: bool, encrypted: bool) -> str:
         """Listen there for a broker; returns the endpoint with its real port. Raises UsageError if that cannot be."""
@@ -68,22 +66,22 @@ class Listeners:
         except (OSError, UnicodeError) as problem:
             raise UsageError(f"cannot listen on {text}: {getattr(problem, 'strerror', None) or problem}") from problem
         real = str(endpoint._replace(port=listening.getsockname()[1]))
-        self._by_fd[listening.fileno()] = Listener(listening, broker_id, real)
+        self.by_fd[listening.fileno()] = Listener(listening, broker_id, real)
         self._epoll.register(listening.fileno(), select.EPOLLIN)
         return real
 
     def stop(self, broker_id: int) -> None:
         """Listen no longer for a broker. Idempotent."""
-        for fd, listener in list(self._by_fd.items()):
+        for fd, listener in list(self.by_fd.items()):
             if listener.broker_id == broker_id:
-                del self._by_fd[fd]
+                del self.by_fd[fd]
                 if listener.resume_ms is None:
                     self._epoll.unregister(fd)
                 listener.socket.close()
 
     def ready(self, fd: int, now_ms: int) -> None:
         """Accept what waits, but not for ever."""
-        listener = self._by_fd[fd]
+        listener = self.by_fd[fd]
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 pair = sockets.accept(listener.socket, self._limits.stalled_timeout_ms)
@@ -94,38 +92,35 @@ class Listeners:
             if pair is None:
                 return
             self._accepted(listener, *pair)
-            if fd not in self._by_fd:
+            if fd not in self.by_fd:
                 return
 
     def next_ms(self) -> int | None:
         """When one that was paused accepts again."""
-        if not self._paused:
-            return None
-        return min((one.resume_ms for one in self._by_fd.values() if one.resume_ms is not None), default=None)
+        return min((one.resume_ms for one in self.by_fd.values() if one.resume_ms is not None), default=None)
 
     def resume(self, now_ms: int) -> None:
         """Let those accept again that were paused for long enough."""
-        if self._paused:
-            for fd, listener in self._by_fd.items():
-                if listener.resume_ms is not None and listener.resume_ms <= now_ms:
-                    listener.resume_ms = None
-                    self._epoll.register(fd, select.EPOLLIN)
-            self._paused = any(one.resume_ms is not None for one in self._by_fd.values())
+        for fd, listener in self.by_fd.items():
+            if listener.resume_ms is not None and listener.resume_ms <= now_ms:
+                listener.resume_ms = None
+                self._epoll.register(fd, select.EPOLLIN)
+        self.paused = any(one.resume_ms is not None for one in self.by_fd.values())
 
     def _pause(self, listener: Listener, problem: OSError, now_ms: int) -> None:
         """Out of descriptors or memory: the selector would say at once that somebody still waits."""
-        self._paused = True
+        self.paused = True
         listener.resume_ms = now_ms + self._limits.accept_pause_ms
         self._epoll.unregister(listener.socket.fileno())
         self._on_event("accept_paused", {"endpoint": listener.endpoint, "reason": problem.strerror, "ms": self._limits.accept_pause_ms})
 
     def close(self) -> None:
         """Close them all."""
-        for broker_id in sorted({listener.broker_id for listener in self._by_fd.values()}):
+        for broker_id in sorted({listener.broker_id for listener in self.by_fd.values()}):
             self.stop(broker_id)
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors alone."""
-        for listener in self._by_fd.values():
+        for listener in self.by_fd.values():
             os.close(listener.socket.detach())
-        self._by_fd.clear()
+        self.by_fd.clear()

@@ -35,10 +35,8 @@ class Losses:
 
     def __init__(self, reaches: Callable[[Address], bool]) -> None:
         self._reaches = reaches
-        self._only_reads: dict[Address, bool] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._only_reads)
+        self.waiting: dict[Address, bool] = {}
+        """Whoever is lost -> whether just reads are in doubt."""
 
     def add(self, address: Address, lane: int = DATA) -> None:
         """Nobody is reached there, or not on that lane.
@@ -49,16 +47,16 @@ class Losses:
         lives = lane != DATA and self._reaches(address)
         only_reads = lives and lane == BULK
         if not (lives and lane == CONTROL):
-            self._only_reads[address] = only_reads and self._only_reads.get(address, True)
+            self.waiting[address] = only_reads and self.waiting.get(address, True)
         if type(address) is int:
             controller = "controller", address
-            self._only_reads[controller] = only_reads and self._only_reads.get(controller, True)
+            self.waiting[controller] = only_reads and self.waiting.get(controller, True)
 
     def take(self) -> list[Disconnected]:
         """The hints, which are then forgotten."""
-        lost, self._only_reads = self._only_reads, {}
+        lost, self.waiting = self.waiting, {}
         return [Disconnected(address, only_reads) for address, only_reads in lost.items()]
 
     def clear(self) -> None:
         """Nobody is to be told."""
-        self._only_reads.clear()
+        self.waiting.clear()

@@ -128,9 +128,13 @@ class Outgoing:
         while parts and total < TURN_BYTES:
             head = parts[0]
             try:
-                if type(head) is bytes and len(parts) == 1 and not self._skip:
+                if type(head) is bytes and len(parts) == 1 and not self._skip:  # nearly every message
                     taken = target.sendmsg((head,), (), 0)
-                elif _is_region(head):
+                    if taken == len(head):
+                        parts.clear()
+                        self.size, self._begun = 0, False
+                        return total + taken
+                elif type(head) is not bytes and _is_region(head):
                     taken = self._sendfile(target, head)
                 else:
                     buffers, more = self._gather()
@@ -174,22 +178,21 @@ class Outgoing:
     def _gather(self) -> tuple[list[bytes | bytearray | memoryview], bool]:
         """Buffers up to the next region of a file, and whether there is one."""
         buffers: list[bytes | bytearray | memoryview] = []
+        more = False
         for part in islice(self._parts, BUFFERS_MAX):
             if isinstance(part, _BUFFERS):
                 buffers.append(part)
             elif _is_region(part):
-                return self._without_sent(buffers), True
+                more = True
+                break
             else:
                 view = b"" if getattr(part, "stale", False) else part.view()
                 if len(view) != part.length:
                     raise StaleSlice
                 buffers.append(view)
-        return self._without_sent(buffers), False
-
-    def _without_sent(self, buffers: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
         if self._skip:
             buffers[0] = memoryview(buffers[0])[self._skip :]
-        return buffers
+        return buffers, more
 
     def _advance(self, taken: int) -> None:
         """So many bytes were taken."""

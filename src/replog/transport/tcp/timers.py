@@ -15,7 +15,8 @@ class Timers(Generic[T]):
     """At most one look per thing is due at a time; asking for an earlier one replaces it, for a later one does nothing."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, T]] = []
+        self.heap: list[tuple[int, int, T]] = []
+        """Soonest first: (when, a number, what). The first may be one that was asked for earlier since, or is gone."""
         self._at: dict[T, int] = {}
         self._serial = 0
 
@@ -28,9 +29,9 @@ class Timers(Generic[T]):
         if known is None or at_ms < known:
             self._at[thing] = at_ms
             self._serial += 1
-            heappush(self._heap, (at_ms, self._serial, thing))
-            if len(self._heap) > 64 and len(self._heap) > 4 * len(self._at):
-                self._heap = sorted((at, serial, one) for at, serial, one in self._heap if self._at.get(one) == at)
+            heappush(self.heap, (at_ms, self._serial, thing))
+            if len(self.heap) > 64 and len(self.heap) > 4 * len(self._at):
+                self.heap = sorted((at, serial, one) for at, serial, one in self.heap if self._at.get(one) == at)
 
     def forget(self, thing: T) -> None:
         """It is gone. Idempotent."""
@@ -38,7 +39,7 @@ class Timers(Generic[T]):
 
     def next_ms(self) -> int | None:
         """When the next look is due."""
-        heap = self._heap
+        heap = self.heap
         while heap and self._at.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
@@ -46,6 +47,6 @@ class Timers(Generic[T]):
     def due(self, now_ms: int) -> Iterator[T]:
         """Everything whose time has come; whoever wants to be looked at again says so."""
         while (at := self.next_ms()) is not None and at <= now_ms:
-            thing = heappop(self._heap)[2]
+            thing = heappop(self.heap)[2]
             del self._at[thing]
             yield thing

@@ -111,7 +111,8 @@ class TcpTransport(Transport):
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
         """Sender, receiver and lane -> the link that the last such message took, and its route."""
         self._inbox: deque[tuple[Address, Address, Any]] = deque()
-        self._closed = False
+        self.closed = False
+        """Whether it was closed or abandoned."""
         self._left: list[tuple[int, int]] = []
         self._muting = muting_of(quotas if role == BROKER else None, now_ms, throttled, on_event)
         self._wire(reception, endpoint_of, jitter)
@@ -192,7 +193,7 @@ class TcpTransport(Transport):
         Raises CodecError for what no frame can carry; never for an address that is unknown or dead. A message that is too large goes
         nowhere: `sender` gets it back as `Unsent`, with the next `handle`.
         """
-        if self._closed:
+        if self.closed:
             drop(message)
         elif to in self._receivers:
             self._inbox.append((to, sender, message))
@@ -266,16 +267,19 @@ class TcpTransport(Transport):
 
     def fileno(self) -> int:
         """Readable when there is work; -1 after `close`."""
-        return -1 if self._closed else self._epoll.fileno()
+        return -1 if self.closed else self._epoll.fileno()
 
     def next_poll_ms(self) -> int | None:
         """When `handle` and `flush` are due even if nothing becomes readable; None: never. In the past: now."""
-        if self._closed:
+        if self.closed:
             return None
-        if self._inbox or self._lost or self._left or self._connections.decrypted or self._dialer.has_work or self._connections.has_output:
+        connections = self._connections
+        if self._inbox or self._lost.waiting or self._left or connections.decrypted or self._dialer.wanted or connections.dirty:
             return self._now_ms()
-        times = (self._connections.timers.next_ms(), self._listeners.next_ms())
-        return times[0] if times[1] is None else min(at for at in times if at is not None)
+        due_ms = connections.timers.next_ms()
+        if self._listeners.paused and (resume_ms := self._listeners.next_ms()) is not None:
+            return resume_ms if due_ms is None else min(due_ms, resume_ms)
+        return due_ms
 
     @property
     def has_unsent(self) -> bool:
@@ -285,12 +289,12 @@ class TcpTransport(Transport):
     def wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
         """What is ready, for `handle`; waits so long for it (None: for ever). This alone may be called while another thread
         works with the transport."""
-        if self._closed:
+        if self.closed:
             return []
         try:
             return self._epoll.poll(timeout_s, _EVENTS_MAX)
         except (ValueError, OSError):  # closed meanwhile by another thread
-            if self._closed:
+            if self.closed:
                 return []
             raise
 
@@ -299,7 +303,7 @@ class TcpTransport(Transport):
 
         What a receiver raises goes to the caller: that message is gone, the rest is delivered by the next call.
         """
-        if self._closed:
+        if self.closed:
             return 0
         connections, turn = self._connections, self._left + ready if self._left else ready
         connections.bytes_read, self._left = 0, []
@@ -311,7 +315,7 @@ class TcpTransport(Transport):
             if fd == self._wakeup.fd:
                 self._whereabouts.doubtful = True
                 self._wakeup.heard()
-            elif fd in self._listeners:
+            elif fd in self._listeners.by_fd:
                 self._listeners.ready(fd, now_ms)
             else:
                 connections.ready(fd, mask, now_ms)
@@ -319,14 +323,15 @@ class TcpTransport(Transport):
             if read >= HANDLE_BYTES_MAX or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
                 self._left = turn[at + 1 :]  # these are first the next time
                 break
-        if (due_ms := connections.timers.next_ms()) is not None and due_ms <= now_ms:
+        if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
-        self._listeners.resume(now_ms)
+        if self._listeners.paused:
+            self._listeners.resume(now_ms)
         return self._deliver()
 
     def _deliver(self) -> int:
         """What is here now; what receivers send meanwhile is for the next call."""
-        if self._lost:
+        if self._lost.waiting:
             for hint in self._lost.take():
                 self._inbox.extend((listener, hint.address, hint) for listener in self._receivers)
         delivered = 0
@@ -346,16 +351,17 @@ class TcpTransport(Transport):
 
     def flush(self) -> None:
         """Dial whom `send` wants to reach, and write what it queued, as far as sockets take it."""
-        if self._closed:
+        if self.closed:
             return
         if self._whereabouts.doubtful:
             for target in self._whereabouts.moved():
                 self._follow(target)
-        if self._dialer.has_work or self._connections.has_output or self._lost:
+        if self._dialer.wanted or self._connections.dirty or self._lost.waiting:
             now_ms = self._now_ms()
-            self._dialer.dial(now_ms)
+            if self._dialer.wanted:
+                self._dialer.dial(now_ms)
             self._connections.flush(now_ms)
-            if self._lost:
+            if self._lost.waiting:
                 self.wake()  # whoever waits does not know of it
 
     def poll(self, timeout_s: float | None) -> int:
@@ -372,17 +378,12 @@ class TcpTransport(Transport):
         """Make a `wait` return, or the next one. Any thread may call it."""
         self._wakeup.ring()
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed or abandoned."""
-        return self._closed
-
     def close(self) -> None:
         """Send what sockets take at once, then close every connection. Idempotent."""
-        if self._closed:
+        if self.closed:
             return
         self._connections.flush(self._now_ms())
-        self._closed = True
+        self.closed = True
         self._forget()
         for connection in list(self._connections.open.values()):
             self._connections.let_go(connection)
@@ -394,9 +395,9 @@ class TcpTransport(Transport):
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors and send nothing; the parent goes on. Happens by itself at a fork. Idempotent."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self._connections.abandon()
         self._listeners.abandon()
         self._forget()
@@ -416,7 +417,7 @@ class TcpTransport(Transport):
         self._dialer.close()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise UsageError("the transport is closed")
 
     # ------------------------------------------------------------------------------------------------- what connections tell
