@@ -84,7 +84,7 @@ def etcd_servers(folder: Path) -> Iterator[Etcd]:
     members = {f"etcd-{number}": f"http://127.0.0.1:{port}" for number, port in enumerate(ports[NODES:])}
     with Servers(folder) as servers:
         for client, (name, member) in zip(clients, members.items(), strict=True):
-            command = [NEEDS.program, "--name", name, "--data-dir", str(folder / name), "--logger", "zap"]
+            command = [NEEDS.server(), "--name", name, "--data-dir", str(folder / name), "--logger", "zap"]
             command += ["--listen-client-urls", client, "--advertise-client-urls", client]
             command += ["--listen-peer-urls", member, "--initial-advertise-peer-urls", member]
             command += ["--initial-cluster", ",".join(f"{other}={url}" for other, url in members.items())]

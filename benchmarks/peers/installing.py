@@ -38,7 +38,7 @@ _SERVICES = ("redis-server", "nats-server", "rabbitmq-server", "etcd")
 def install(peers: Mapping[str, Needs], install_python: Sequence[str], policy: Path = POLICY) -> dict[str, str]:
     """Install what is missing, each package by itself; returns for each peer what is still missing, or an empty string."""
     for needs in peers.values():
-        if needs.debian and not shutil.which(needs.program):
+        if needs.debian and not needs.server():
             _install_debian(needs.debian, policy)
     for needs in peers.values():
         if needs.missing() and needs.pypi:

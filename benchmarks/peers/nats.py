@@ -71,7 +71,7 @@ def jetstream_servers(folder: Path) -> Iterator[JetStream]:
     with Servers(folder) as servers, asyncio.Runner() as runner:
         for number in range(NODES):
             name = f"nats-{number}"
-            command = [NEEDS.program, "--addr", "127.0.0.1", "--port", str(clients[number]), "--name", name]
+            command = [NEEDS.server(), "--addr", "127.0.0.1", "--port", str(clients[number]), "--name", name]
             command += ["--jetstream", "--store_dir", str(folder / name)]
             command += ["--cluster_name", "peers", "--cluster", f"nats://127.0.0.1:{routes[number]}", "--routes", mesh]
             servers.start(name, command)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ WINDOW = 20_000
 """Records that wait for a confirmation at a time; more do not make it faster."""
 _STREAM = "s"
 _GUEST = {"username": "guest", "password": "guest"}
-_DEBIAN_SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # what is on PATH there is a script that becomes another user first
+_DEBIAN_SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # what is in /usr/sbin there is a script that becomes another user first
 
 
 class Stream:
@@ -86,7 +85,7 @@ def rabbitmq_servers(folder: Path) -> Iterator[Stream]:
     A record is confirmed once a quorum has written it. Streams leave fsync to the operating system, always.
     """
     rstream = import_module("rstream")
-    program = _DEBIAN_SERVER if Path(_DEBIAN_SERVER).exists() else shutil.which(NEEDS.program) or NEEDS.program
+    program = _DEBIAN_SERVER if Path(_DEBIAN_SERVER).exists() else NEEDS.server()
     epmd, *ports = free_ports(1 + 3 * NODES)
     amqp, streams, between = ports[:NODES], ports[NODES : 2 * NODES], ports[2 * NODES :]
     names = [f"peer{number}@localhost" for number in range(NODES)]

@@ -83,7 +83,7 @@ def redis_servers(folder: Path) -> Iterator[Redis]:
         for number, port in enumerate(ports):
             place = folder / f"redis-{number}"
             place.mkdir()
-            command = [NEEDS.program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place)]
+            command = [NEEDS.server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place)]
             command += ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0", "--save", ""]
             command += ["--repl-diskless-sync-delay", "0", "--client-output-buffer-limit", "replica 0 0 0"]
             command += ["--replicaof", "127.0.0.1", str(ports[0])] if number else []

@@ -23,6 +23,7 @@ NODES = 3
 """Of each peer, as of replog."""
 PATIENCE_S = 30
 """How long an answer may take."""
+SBIN = "/usr/sbin"
 _START_S = 60
 _LINES_TOLD = 5
 
@@ -42,9 +43,13 @@ class Needs:
     pypi: str = ""
     """The package on PyPI that has it."""
 
+    def server(self) -> str:
+        """Where the server's program is; empty if it is nowhere. Debian puts some where the PATH of ordinary users does not lead."""
+        return shutil.which(self.program) or shutil.which(self.program, path=SBIN) or ""
+
     def missing(self) -> str:
         """What is missing, and where it comes from, in one sentence; empty if nothing is."""
-        if self.program and not shutil.which(self.program):
+        if self.program and not self.server():
             return f"there is no {self.program} on PATH to compare with (Debian: apt-get install {self.debian})"
         if self.module and not find_spec(self.module):
             return f"there is no Python package {self.module} to compare with (PyPI: pip install {self.pypi})"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks.peers import comparison, installing
+from benchmarks.peers import servers as servers_module
 from benchmarks.peers.etcd import put_request, txn_request
 from benchmarks.peers.servers import Needs, Servers
 
@@ -72,6 +73,14 @@ def test_what_is_missing_is_named_with_the_package_that_has_it(monkeypatch: pyte
     (tmp_path / NEEDS.program).symlink_to("/bin/true")
     assert NEEDS.missing().endswith("no Python package surely_no_module to compare with (PyPI: pip install surely-no-package)")
     assert Needs(program=NEEDS.program, module="pytest").missing() == ""
+
+
+def test_a_server_is_found_where_debian_puts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(servers_module, "SBIN", str(tmp_path))
+    assert NEEDS.server() == ""
+    (tmp_path / NEEDS.program).symlink_to("/bin/true")
+    assert NEEDS.server() == str(tmp_path / NEEDS.program)
 
 
 @pytest.fixture
