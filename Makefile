@@ -4,6 +4,7 @@
 #   make spark-demo        flights through Spark and three brokers, exactly once   ARGS="--limit 50000"
 #   make test              everything that must be green, in lanes that print their time
 #   make bench             the benchmarks: each figure is a ratio measured in one run
+#   make bench-peers       the same work by Redis, NATS JetStream, RabbitMQ streams, etcd and PySyncObj, which this installs
 #   make fuzz MINUTES=10   every decoder under atheris, which this installs; inputs are kept in ~/.cache/replog-fuzz
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
@@ -35,7 +36,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo spark-demo test test-browser bench fuzz sim sim-soak faults spark-faults fix clean
+.PHONY: demo spark-demo test test-browser bench bench-peers fuzz sim sim-soak faults spark-faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -51,6 +52,13 @@ test-browser: .venv/.dev
 
 bench: .venv/.dev
 	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)
+
+# What cannot be installed is skipped; both commands say what that is.
+PEERS := $(patsubst %,benchmarks/test_%.py,redis nats rabbitmq etcd pysyncobj)
+
+bench-peers: .venv/.dev
+	@$(PY) -m benchmarks.peers.installing $(INSTALL)
+	@$(PY) -m pytest $(PEERS) --benchmark-enable --benchmark-only -s $(ARGS)
 
 fuzz: .venv/.atheris
 	@PYTHONPATH=. $(PY) -m tests.fuzz atheris --minutes $(MINUTES) $(ARGS)
