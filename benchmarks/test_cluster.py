@@ -102,6 +102,7 @@ def test_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------------- partitions
 
 
+@pytest.mark.long
 def test_many_partitions(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
     """10,000 partitions on three brokers: created, idle, and what an append costs beside them, against ten."""
     figures: dict[str, float] = {}

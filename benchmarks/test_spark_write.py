@@ -27,7 +27,7 @@ from replog.spark.delivery import GUARANTEES, Guarantee
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.processes, pytest.mark.spark]
+pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 1_000_000
 ROUNDS = 3
@@ -201,7 +201,6 @@ def peaks(kinds: dict[str, list[int]]) -> list[float]:
 MEMORY: list[tuple[str, Guarantee]] = [("arrow", each) for each in GUARANTEES] + [("rows", "exactly-once"), ("rows", "at-least-once")]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("door", "guarantee"), MEMORY)
 def test_memory_of_a_worker(benchmark: Any, capsys: Any, tmp_path: Path, door: str, guarantee: Guarantee) -> None:
     """A partition of ten million rows through one task, against one of a hundredth: the most that a worker held."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,11 @@ from typing import Any
 import pytest
 from benchmarks import run
 from benchmarks.measuring import draw, report
-from benchmarks.plots import lines_of
+from benchmarks.plots import PLOTS, lines_of
 from benchmarks.reporting import Figure, Missing, Subject, command, figures_of, missing_of, render, shown
 from benchmarks.targets import Target, at_least, at_most
+
+from replog.testing.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -122,10 +126,22 @@ def test_a_plot_that_there_is_not_is_refused() -> None:
         lines_of([{"extra_info": fixture.extra_info}])
 
 
-def test_the_selection_leaves_out_the_peers_that_need_servers() -> None:
-    some, everything = (run.files_of([], everything=whole) for whole in (False, True))
-    assert {path.name for path in everything} - {path.name for path in some} <= set(run.PEERS)
-    assert not {path.name for path in some} & set(run.PEERS)
+def test_every_plot_is_drawn_by_a_benchmark() -> None:
+    drawn = {
+        found[1]
+        for path in (ROOT / "benchmarks").glob("test_*.py")
+        for found in re.finditer(r'draw\(\s*benchmark, "(\w+)"', path.read_text(encoding="utf-8"))
+    }
+    assert drawn == set(PLOTS)
+
+
+def test_the_selection_leaves_out_the_peers_that_need_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    for name in ("test_log.py", "test_etcd.py", "writers.py"):
+        (tmp_path / "benchmarks" / name).touch()
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    assert [path.name for path in run.files_of([], everything=False)] == ["test_log.py"]
+    assert [path.name for path in run.files_of([], everything=True)] == ["test_etcd.py", "test_log.py"]
     assert run.files_of(["benchmarks/test_etcd.py"], everything=False) == [Path("benchmarks/test_etcd.py")]
 
 
@@ -148,8 +164,29 @@ def test_outcomes_are_read_from_what_pytest_wrote(tmp_path: Path) -> None:
     ]
 
 
-def test_what_hangs_is_ended_with_its_children() -> None:
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)"
-    assert run.finished([sys.executable, "-c", "pass"], 60) == 0
-    assert run.finished([sys.executable, "-c", "raise SystemExit(3)"], 60) == 3
-    assert run.finished([sys.executable, "-c", child], 0.1) is None
+def test_the_status_is_that_of_the_process() -> None:
+    assert [run.finished([sys.executable, "-c", f"raise SystemExit({status})"], 60) for status in (0, 3)] == [0, 3]
+
+
+def test_what_hangs_is_ended() -> None:
+    assert run.finished([sys.executable, "-c", "import threading; threading.Event().wait()"], 0.1) is None
+
+
+def test_nothing_that_was_started_is_left(tmp_path: Path) -> None:
+    fifo = tmp_path / "open while the child lives"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    child = f"import threading; file = open({str(fifo)!r}, 'wb'); print('open', flush=True); threading.Event().wait()"
+    parent = f"import subprocess as s, sys; s.Popen([sys.executable, '-c', {child!r}], stdout=s.PIPE).stdout.readline()"
+    try:
+        assert run.finished([sys.executable, "-c", parent], 60) == 0
+
+        def is_closed() -> bool:
+            try:
+                return os.read(reader, 10) == b""
+            except BlockingIOError:
+                return False
+
+        eventually(is_closed)
+    finally:
+        os.close(reader)
