@@ -28,16 +28,17 @@ PAUSE_S: Final = 0.02
 COUNTS: Final = [1, 100, pytest.param(10_000, marks=pytest.mark.long)]
 
 
+@pytest.mark.parametrize("in_a_row", [200, pytest.param(1, marks=pytest.mark.long)], ids=["batches", "single records"])
 @pytest.mark.parametrize("partitions", COUNTS)
-def test_followers_keep_up(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, partitions: int) -> None:
-    """100 bytes a record, over so many partitions."""
+def test_followers_keep_up(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, partitions: int, in_a_row: int) -> None:
+    """100 bytes a record; 200 in a row go to one partition, so that they share batches, or each goes to the next."""
     never = threading.Event()
     waits: list[float] = []
     with ExitStack() as stack:
         endpoints = stack.enter_context(brokers(tmp_path))
         client = stack.enter_context(replog.connect(endpoints))
         client.create_topic("t", partitions=partitions, min_isr=2, retention_bytes=1 << 30, timeout_s=120)
-        with Writers(",".join(endpoints), "t", partitions, processes=1, acks="1") as writers:
+        with Writers(",".join(endpoints), "t", partitions, processes=1, acks="1", in_a_row=in_a_row) as writers:
             writers.per_second(2)
             begun = time.monotonic()
             done = writers.acknowledged
@@ -50,4 +51,5 @@ def test_followers_keep_up(benchmark: Any, capsys: pytest.CaptureFixture[str], t
     benchmark.pedantic(lambda: None, rounds=1)
     assert in_sync == [3] * partitions
     figures = {"lag_s": max(waits), "lag_p99_s": last_percent(waits), "records_per_s": rate, "looks": len(waits)}
-    report(benchmark, capsys, f"followers at the highest rate of acks=1, {partitions:,} partitions", figures, at_most("lag_s", 1))
+    name = f"followers at the highest rate of acks=1, {partitions:,} partitions, {in_a_row} in a row"
+    report(benchmark, capsys, name, figures, at_most("lag_s", 1))

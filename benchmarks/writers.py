@@ -1,6 +1,6 @@
 """Processes that write as fast as they can, or at a pace, and say twice a second how far they have come.
 
-    python benchmarks/writers.py BOOTSTRAP TOPIC PARTITIONS BYTES RECORDS_PER_S ACKS
+    python benchmarks/writers.py BOOTSTRAP TOPIC PARTITIONS BYTES RECORDS_PER_S ACKS IN_A_ROW
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ class Writers:
         size: int = 100,
         records_per_s: float = 0,
         acks: Literal["all", "1"] = "all",
+        in_a_row: int = 1,
     ) -> None:
-        """Without `records_per_s` each has 500 records more under way each time it looks, as far as its buffer allows."""
-        self._command = [sys.executable, __file__, bootstrap, topic, str(partitions), str(size), str(records_per_s / processes), acks]
+        """Without `records_per_s` each has 500 records more under way each time it looks, as far as its buffer allows. So many records
+        `in_a_row` go to one partition before the next has its turn."""
+        numbers = [str(partitions), str(size), str(records_per_s / processes), acks, str(in_a_row)]
+        self._command = [sys.executable, __file__, bootstrap, topic, *numbers]
         self._count = processes
         self._running: list[subprocess.Popen[str]] = []
         self._lines: list[dict[str, Any]] = []
@@ -105,7 +108,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float, acks: Literal["all", 1]) -> None:
+def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float, acks: Literal["all", 1], in_a_row: int) -> None:
     """Until stdin is closed."""
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
@@ -131,7 +134,8 @@ def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float,
             for number in range(number + 1, due + 1):  # noqa: B020
                 under_way[number] = now
                 with suppress(ReplogError):
-                    producer.send(topic, value, partition=number % partitions).add_done_callback(lambda d, n=number: ended.append((n, d)))
+                    delivery = producer.send(topic, value, partition=number // in_a_row % partitions)
+                    delivery.add_done_callback(lambda d, n=number: ended.append((n, d)))
             count()
             if now - reported >= _EVERY_S:
                 oldest = next(iter(list(under_way.values())[:1]), now)
@@ -141,5 +145,5 @@ def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float,
 
 
 if __name__ == "__main__":
-    bootstrap, topic, partitions, size, per_s, acks = sys.argv[1:]
-    _write(bootstrap, topic, int(partitions), int(size), float(per_s), 1 if acks == "1" else "all")
+    bootstrap, topic, partitions, size, per_s, acks, in_a_row = sys.argv[1:]
+    _write(bootstrap, topic, int(partitions), int(size), float(per_s), 1 if acks == "1" else "all", int(in_a_row))
