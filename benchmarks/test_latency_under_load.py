@@ -29,7 +29,7 @@ BATCH: Final = 16 << 10
 UNDER_WAY: Final = 32
 PARTITIONS: Final = 8
 ROUNDS: Final = 40
-TICK_S: Final = 0.002
+TICK_S: Final = 0.001
 
 
 def highest_rate(producer: replog.Producer, body: bytes) -> float:
@@ -48,7 +48,7 @@ def latencies(client: replog.Client, producer: replog.Producer, body: bytes, per
     found: list[float] = []
     begun, number = time.perf_counter(), 0
     while (now := time.perf_counter()) < begun + SECONDS:
-        while number < int((now - begun) * per_s):
+        while number <= (now - begun) * per_s:
             delivery = producer.send("t", body, partition=number % PARTITIONS)
             delivery.add_done_callback(lambda _, due=begun + number / per_s: found.append(time.perf_counter() - due))  # type: ignore[misc]
             number += 1
