@@ -84,7 +84,8 @@ def test_growth(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Pa
         figures |= {f"{name}_{count}_over_10": some[count] / some[10] for count in COUNTS[1:]}
         targets.append((at_least if name == "rate" else at_most)(f"{name}_10000_over_10", bound))
         times: dict[float, float] = {count: some[10] / some[count] if name == "rate" else some[count] / some[10] for count in COUNTS}
-        draw(benchmark, "partitions", "time of a pipelined batch" if name == "rate" else name, list(times.items()))
-        draw(benchmark, "partitions", f"limit: {name}", [(count, 1 / bound if name == "rate" else bound) for count in COUNTS])
+        line = "time of a pipelined batch" if name == "rate" else name
+        draw(benchmark, "partitions", line, list(times.items()))
+        draw(benchmark, "partitions", f"limit: {line}", [(count, 1 / bound if name == "rate" else bound) for count in COUNTS])
     figures |= {"produce_cpu_us": middle["produce_cpu"][10] * 1e6, "idle_core": middle["idle_cpu"][10]}
     report(benchmark, capsys, "10,000 partitions / ten", figures, *targets)
