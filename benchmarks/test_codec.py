@@ -1,7 +1,8 @@
 """What records and messages cost: packing against bare msgpack, one field against all, frames against bare msgpack.
 
-Ratios of medians; both sides of a ratio are measured in turn within one run. Target: packing a list of 100 B values with its checksum
-takes at most 1/0.9 of packing them with msgpack alone, and reading one field of a batch is 10 times faster than reading its records.
+Run with `pytest benchmarks/test_codec.py --benchmark-enable -s`. Ratios of medians; both sides of a ratio are measured in turn within
+one run. `pack_of_bare`: rate of packing a list of values of 100 bytes with its checksum, as a share of msgpack's alone;
+`one_value_times_all`: how many times faster one field of a batch is read than all records.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 import msgpack
 import pytest
+from benchmarks.measuring import report
+from benchmarks.targets import at_least
 
 from replog import messages as m
 from replog.codec import decode, encode
@@ -43,7 +46,7 @@ def medians(actions: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("count", [100, 2_600, 20_000], ids=["10KiB", "256KiB", "2MiB"])
-def test_records(benchmark: Any, count: int) -> None:
+def test_records(benchmark: Any, capsys: Any, count: int) -> None:
     random = Random(1)
     values = [random.randbytes(SIZE) for _ in range(count)]
     keyed = [Record(value, key=b"user-%d" % (number % 7)) for number, value in enumerate(values)]
@@ -63,16 +66,16 @@ def test_records(benchmark: Any, count: int) -> None:
     }
     found: dict[str, float] = {}
     benchmark.pedantic(lambda: found.update(medians(actions)), rounds=1)
-    benchmark.extra_info.update(
-        {f"{name}_ns_per_record": round(seconds / count * 1e9, 1) for name, seconds in found.items()}
-        | {
-            "pack_of_bare": round(found["bare"] / found["pack"], 2),
-            "one_value_times_all": round(found["all"] / found["one_value"], 1),
-            "one_key_times_all": round(found["all_keyed"] / found["one_key"], 1),
-            "first_value_times_all": round(found["all"] / found["first_value"], 1),
-            "all_values_times_all": round(found["all"] / found["all_values"], 1),
-        }
-    )
+    figures = {
+        "pack_of_bare": found["bare"] / found["pack"],
+        "one_value_times_all": found["all"] / found["one_value"],
+        "one_key_times_all": found["all_keyed"] / found["one_key"],
+        "first_value_times_all": found["all"] / found["first_value"],
+        "all_values_times_all": found["all"] / found["all_values"],
+        **{f"{name}_ns_per_record": seconds / count * 1e9 for name, seconds in found.items()},
+    }
+    targets = [at_least("pack_of_bare", 0.90), at_least("one_value_times_all", 10)]
+    report(benchmark, capsys, f"{count:,} records of {SIZE} bytes / bare msgpack", figures, *targets)
 
 
 P0 = PartitionId(b"t" * 16, 0, 0)
@@ -81,7 +84,7 @@ PRODUCE = m.Produce(-1, 30_000, [m.ProduceEntry(1, P0, encode_values([b"x" * SIZ
 
 
 @pytest.mark.parametrize("message", [m.Heartbeat(1, 2, 3, 4), PRODUCE, FETCH], ids=["Heartbeat", "Produce_16KiB", "Fetch_10"])
-def test_messages(benchmark: Any, message: Any) -> None:
+def test_messages(benchmark: Any, capsys: Any, message: Any) -> None:
     frame = b"".join(encode(message))
     meta = frame[16 : 16 + int.from_bytes(frame[8:12], "little")]
     rows = msgpack.unpackb(meta)
@@ -93,4 +96,5 @@ def test_messages(benchmark: Any, message: Any) -> None:
     }
     found: dict[str, float] = {}
     benchmark.pedantic(lambda: found.update(medians(actions)), rounds=1)
-    benchmark.extra_info.update({f"{name}_us": round(seconds * 1e6, 2) for name, seconds in found.items()})
+    figures = {f"{name}_us": seconds * 1e6 for name, seconds in found.items()}
+    report(benchmark, capsys, f"a frame of {type(message).__name__} / bare msgpack", figures)

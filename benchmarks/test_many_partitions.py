@@ -1,10 +1,10 @@
 """Ten thousand partitions on three brokers, each in a process of its own (RELIABILITY R25).
 
 Run with `pytest benchmarks/test_many_partitions.py --benchmark-enable -s`; it takes some minutes. Three copies of each partition, a store
-file, each broker leading a third. Targets: all partitions led at most 60 s after all three are started again; at most 64 KiB of memory per
-copy at rest; at rest at most 20 % of a core for each broker; every partition led at most 10 s after the session of a killed broker is over
-(counted from the kill, less the session time); turns of the loop of 99.9 % at most 100 ms at rest. Other work on the machine is part of
-the figures; its load is printed.
+file, each broker leading a third. `start_s`: until all are led after all three brokers are started again; `kib_per_copy`: memory at rest;
+`idle_core`: share of a core that the busiest broker takes at rest; `failover_s`: until all are led after a broker is killed, less the
+session time; `stall_p999_s`: turns of the loop at rest, 99.9th percentile. Other work on the machine is part of the figures; its load is
+printed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any, Final
 
 import pytest
 from benchmarks.measuring import report
+from benchmarks.targets import at_most
 from benchmarks.writers import cpu_s, rss_bytes
 
 import replog
 from replog.cli.pages import fetched
 from replog.testing.eventually import eventually
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 TOPICS: Final = 10
 PARTITIONS: Final = 1_000
@@ -94,9 +95,6 @@ def test_ten_thousand_partitions(tmp_path: Path, benchmark: Any, capsys: pytest.
         eventually(lambda: led(client, by={1, 2}), PATIENCE_S, every_s=0.2)
         figures["failover_s"] = time.monotonic() - begun - SESSION_MS / 1_000
     benchmark.pedantic(lambda: None)
-    report(benchmark, capsys, "ten thousand partitions", {**figures, "load": os.getloadavg()[0]})
-    assert figures["start_s"] <= 60
-    assert figures["kib_per_copy"] <= 64
-    assert figures["idle_core"] <= 0.2
-    assert figures["failover_s"] <= 10
-    assert figures["stall_p999_s"] <= 0.1
+    targets = [at_most("start_s", 60), at_most("kib_per_copy", 64), at_most("idle_core", 0.2)]
+    targets += [at_most("failover_s", 10), at_most("stall_p999_s", 0.1)]
+    report(benchmark, capsys, "ten thousand partitions", {**figures, "load": os.getloadavg()[0]}, *targets)

@@ -1,7 +1,7 @@
 """What counting costs: the same appends with and without the watches beside the actors, in turns, in one run.
 
-Run with `pytest benchmarks/test_metrics.py --benchmark-enable -s`. A ratio of 1.02 says: with metrics it takes 1.02 times as long. The
-aim is 1.03 at most. What is measured is processor time: other work on the machine stretches every other clock.
+Run with `pytest benchmarks/test_metrics.py --benchmark-enable -s`. A ratio of 1.02 says: with metrics it takes 1.02 times as long.
+What is measured is processor time: other work on the machine stretches every other clock.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from benchmarks.measuring import report
+from benchmarks.targets import at_most
 
 import replog
 from replog.runtime import embedded_brokers, node
@@ -77,7 +78,7 @@ def test_appends_in_one_process(benchmark: Any, capsys: Any, tmp_path: Path, mon
         benchmark.pedantic(lambda: None, rounds=1)
         assert counted.metrics().value("replog_request_seconds", request="produce") > 0
         assert bare.metrics().value("replog_request_seconds", request="produce") == 0
-    report(benchmark, capsys, f"appends with metrics / without, one process, {how}", figures)
+    report(benchmark, capsys, f"appends with metrics / without, one process, {how}", figures, at_most("ratio", 1.03))
 
 
 def test_acknowledgements_over_tcp(benchmark: Any, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def test_acknowledgements_over_tcp(benchmark: Any, capsys: Any, tmp_path: Path, 
         client.close()
         broker.stop()
     benchmark.pedantic(lambda: None, rounds=1)
-    report(benchmark, capsys, "acknowledgements over TCP, with metrics / without", figures)
+    report(benchmark, capsys, "acknowledgements over TCP, with metrics / without", figures, at_most("ratio", 1.03))
 
 
 def test_snapshots_of_ten_thousand_partitions(benchmark: Any, capsys: Any) -> None:

@@ -2,8 +2,8 @@
 
 Run with `pytest benchmarks/test_unavailability.py --benchmark-enable -s`. Three broker processes over a file store with a session time T of
 3 s; broker 3 leads every partition. `killed`: right after the kill a record is sent to each partition; seconds until the last is
-acknowledged by all in sync, less T. Target: at most 1 with one partition, 5 with a thousand. `stopped`: a writer appends to one
-partition without a pause while its leader is stopped; its longest wait, in seconds. Target: 0.5, with one partition and with a thousand.
+acknowledged by all in sync, less T. `stopped`: a writer appends to one
+partition without a pause while its leader is stopped; its longest wait, in seconds.
 Medians of five rounds, each with brokers of its own; the load of the machine is printed, since others use its processors too.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pytest
 from benchmarks.measuring import report
+from benchmarks.targets import at_most
 
 import replog
 from replog.testing.eventually import eventually
@@ -85,7 +86,12 @@ def stopped(folder: Path, partitions: int) -> float:
         return max(waits)
 
 
-TARGETS_S: Final = [(killed, 1, 1.0), (killed, 1_000, 5.0), (stopped, 1, 0.5), (stopped, 1_000, 0.5)]
+TARGETS_S: Final = [
+    (killed, 1, 1.0),
+    pytest.param(killed, 1_000, 5.0, marks=pytest.mark.long),
+    (stopped, 1, 0.5),
+    pytest.param(stopped, 1_000, 0.5, marks=pytest.mark.long),
+]
 
 
 @pytest.mark.parametrize(("how", "partitions", "target_s"), TARGETS_S)
@@ -95,5 +101,4 @@ def test_unavailability(
     seconds = [how(tmp_path / str(number), partitions) for number in range(ROUNDS)]
     benchmark.pedantic(lambda: None)
     figures = {"median_s": statistics.median(seconds), "worst_s": max(seconds), "load": os.getloadavg()[0]}
-    report(benchmark, capsys, f"{how.__name__}, {partitions} partitions", figures)
-    assert figures["median_s"] <= target_s
+    report(benchmark, capsys, f"a leader is {how.__name__}, {partitions} partitions", figures, at_most("median_s", target_s))

@@ -1,6 +1,6 @@
 """Processes that write as fast as they can, or at a pace, and say twice a second how far they have come.
 
-    python benchmarks/writers.py BOOTSTRAP TOPIC PARTITIONS BYTES [RECORDS_PER_S]
+    python benchmarks/writers.py BOOTSTRAP TOPIC PARTITIONS BYTES RECORDS_PER_S ACKS IN_A_ROW
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import replog
 from replog.errors import ReplogError
@@ -26,9 +27,22 @@ _TICK_S = 0.02
 class Writers:
     """So many processes; `with` starts them and ends them."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, *, processes: int, size: int = 100, records_per_s: float = 0) -> None:
-        pace = [str(records_per_s / processes)] if records_per_s else []
-        self._command = [sys.executable, __file__, bootstrap, topic, str(partitions), str(size), *pace]
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        processes: int,
+        size: int = 100,
+        records_per_s: float = 0,
+        acks: Literal["all", "1"] = "all",
+        in_a_row: int = 1,
+    ) -> None:
+        """Without `records_per_s` each has 500 records more under way each time it looks, as far as its buffer allows. So many records
+        `in_a_row` go to one partition before the next has its turn."""
+        numbers = [str(partitions), str(size), str(records_per_s / processes), acks, str(in_a_row)]
+        self._command = [sys.executable, __file__, bootstrap, topic, *numbers]
         self._count = processes
         self._running: list[subprocess.Popen[str]] = []
         self._lines: list[dict[str, Any]] = []
@@ -72,6 +86,11 @@ class Writers:
         return [line["oldest_ms"] for line in self._lines[before:]]
 
     @property
+    def acknowledged(self) -> int:
+        """Records acknowledged so far, as of each one's last half second."""
+        return sum(line["acknowledged"] for line in list(self._lines))
+
+    @property
     def failed(self) -> int:
         """Records that were given up."""
         return sum(line["failed"] for line in self._lines)
@@ -89,18 +108,22 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float) -> None:
+def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float, acks: Literal["all", 1], in_a_row: int) -> None:
     """Until stdin is closed."""
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     value, counted = bytes(size), {"acknowledged": 0, "failed": 0}
     under_way: dict[int, float] = {}
+    ended: deque[tuple[int, replog.Delivery]] = deque()
 
-    def told(number: int, delivery: replog.Delivery) -> None:
-        under_way.pop(number, None)
-        counted["failed" if delivery.exception() is not None else "acknowledged"] += 1
+    def count() -> None:
+        """Not in the callback: to ask a delivery there would call the next one's from within."""
+        while ended:
+            number, delivery = ended.popleft()
+            under_way.pop(number, None)
+            counted["failed" if delivery.exception() is not None else "acknowledged"] += 1
 
-    with replog.connect(bootstrap) as client, client.producer(acks="all", compression=None) as producer:
+    with replog.connect(bootstrap) as client, client.producer(acks=acks, compression=None) as producer:
         begun = reported = time.monotonic()
         number = 0
         while not over.is_set():
@@ -111,7 +134,9 @@ def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float)
             for number in range(number + 1, due + 1):  # noqa: B020
                 under_way[number] = now
                 with suppress(ReplogError):
-                    producer.send(topic, value, partition=number % partitions).add_done_callback(lambda d, n=number: told(n, d))
+                    delivery = producer.send(topic, value, partition=number // in_a_row % partitions)
+                    delivery.add_done_callback(lambda d, n=number: ended.append((n, d)))
+            count()
             if now - reported >= _EVERY_S:
                 oldest = next(iter(list(under_way.values())[:1]), now)
                 print(json.dumps({**counted, "oldest_ms": round((now - oldest) * 1_000, 1)}), flush=True)
@@ -120,5 +145,5 @@ def _write(bootstrap: str, topic: str, partitions: int, size: int, per_s: float)
 
 
 if __name__ == "__main__":
-    bootstrap, topic, *numbers = sys.argv[1:]
-    _write(bootstrap, topic, int(numbers[0]), int(numbers[1]), float(numbers[2]) if len(numbers) > 2 else 0.0)
+    bootstrap, topic, partitions, size, per_s, acks, in_a_row = sys.argv[1:]
+    _write(bootstrap, topic, int(partitions), int(size), float(per_s), 1 if acks == "1" else "all", int(in_a_row))

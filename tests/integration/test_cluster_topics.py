@@ -50,7 +50,7 @@ class Flushes:
 
 
 def test_an_acknowledgement_waits_for_the_disks(tmp_path: Path) -> None:
-    """flush="ack": on every copy, one flush for all appends that wait together; flush="os": none."""
+    """flush="ack": on every copy, one flush for all appends that wait together, of the file alone; flush="os": none."""
     flushes = Flushes()
     with replog.Cluster(tmp_path / "data", _fs_of=flushes.fs) as cluster:
         cluster.create_topic("cached")
@@ -61,6 +61,8 @@ def test_an_acknowledgement_waits_for_the_disks(tmp_path: Path) -> None:
         for _ in range(5):
             cluster.append("flushed", 0, ["x"])
         assert flushes.count() == {1: 5, 2: 5, 3: 5}
+        folders = [path for disk in flushes.disks.values() for what, path in disk.operations if what == "fsync_dir" and "/logs/" in path]
+        assert len(folders) == 3, "a new name is made durable once, and not with every append"
         leader = cluster.leader("flushed", 0)
         assert leader is not None
         before = flushes.count()

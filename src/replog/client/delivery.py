@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
@@ -127,9 +128,24 @@ class Deliveries:
             yield Delivery(self._producer, *laid[place])
 
 
-def run_callbacks(core: ClientCore) -> None:
-    """Call what was registered on deliveries that have an outcome now. Called without the lock; a failing callback is logged."""
-    finished = core.finished
+class _Calling(threading.local):
+    """Of one thread: whether it is calling back now."""
+
+    now = False
+
+
+_calling = _Calling()
+
+
+def run_callbacks(core: ClientCore, *, awaited: bool = False) -> None:
+    """Call what was registered on deliveries that have an outcome now. Called without the lock; a failing callback is logged.
+
+    Within a callback this does nothing, since those of a thousand deliveries would stand on one another: whoever called that one
+    goes on with the next. Unless `awaited`: that callback waits, and what it waits for may be what the next one does.
+    """
+    if _calling.now and not awaited:
+        return
+    finished, outer = core.finished, _calling.now
     while finished:
         try:
             batch = finished.popleft()
@@ -137,10 +153,13 @@ def run_callbacks(core: ClientCore) -> None:
             return
         callbacks, batch.callbacks = batch.callbacks or [], None
         for callback in callbacks:
+            _calling.now = True
             try:
                 callback()
             except Exception:
                 _log.exception("a delivery callback failed")
+            finally:
+                _calling.now = outer
 
 
 def timed_out(what: str, timeout_s: float | None) -> TimedOut:

@@ -101,10 +101,16 @@ class BrokerWatch:
             self.hears[asked] = partial(self._ask, begun)
             self.tells[answer] = partial(_ended, begun, requests[kind])
 
+    def flush(self, token: FlushToken) -> FlushToken:
+        """Run it, on whichever thread, and count its time. The token stays as it is: the log knows its own by what they run."""
+        began = perf_counter()
+        try:
+            return token.run()
+        finally:
+            self._meter.flushes.observe(perf_counter() - began)
+
     def look(self, outbox: Outbox) -> None:
-        """What the broker wants done besides messages: called before it is done."""
-        for token in outbox.flushes:
-            _time_flush(token, self._meter.flushes)
+        """What the broker tells: called before it is told."""
         for event in outbox.events:
             self._meter.event(event)
 
@@ -363,15 +369,3 @@ def _ended(begun: Begun, times: Histogram, to: Address, message: Any) -> bool:
     return began is not None
 
 
-def _time_flush(token: FlushToken, times: Histogram) -> None:
-    """Whoever runs it, and wherever, its time is counted."""
-    run = token.run_
-
-    def timed() -> OSError | None:
-        began = perf_counter()
-        try:
-            return run()
-        finally:
-            times.observe(perf_counter() - began)
-
-    token.run_ = timed

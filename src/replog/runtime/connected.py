@@ -182,7 +182,7 @@ class ConnectedDriver:
                     now_ms = self.now_ms()
                     ready = polled.wait(max(waiter.until_ms - now_ms, 1) / 1000)
                 else:
-                    run_callbacks(self.core)
+                    run_callbacks(self.core, awaited=True)
         finally:
             with self.lock:
                 self._leave(waiter)

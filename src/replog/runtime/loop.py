@@ -66,12 +66,12 @@ class Loop:
     def flush_on(self, workers: Workers) -> None:
         """Flushes run on a worker from now on."""
 
-        def flush(token: FlushToken, done: Callable[[FlushToken], None]) -> None:
-            def run() -> None:
-                done(token.run())
+        def flush(run: Callable[[], FlushToken], done: Callable[[FlushToken], None]) -> None:
+            def run_and_wake() -> None:
+                done(run())
                 self._transport.wake()
 
-            workers.submit("flush", run)
+            workers.submit("flush", run_and_wake)
 
         self._pump.flusher = flush
 

@@ -124,8 +124,8 @@ class Pump:
         """Called before actors run again after an exception has left a run."""
         self.elsewhere: Callable[[Address, Address, Any], bool] | None = None
         """Takes (sender, receiver, message) of messages to whoever has no seat here; False: nobody is there either."""
-        self.flusher: Callable[[FlushToken, Callable[[FlushToken], None]], None] | None = None
-        """Runs flush tokens elsewhere, and hands each back from any thread. Without it they run here."""
+        self.flusher: Callable[[Callable[[], FlushToken], Callable[[FlushToken], None]], None] | None = None
+        """Runs flushes elsewhere, and hands back the token of each from any thread. Without it they run here."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
         self._checked_ms = -1
@@ -312,7 +312,7 @@ class Pump:
                 if tell_of is not None:
                     tell_of(to, message)
             outbox.messages.clear()
-        if seat.watch is not None and (outbox.flushes or outbox.events):
+        if seat.watch is not None and outbox.events:
             seat.watch.look(outbox)
         if outbox.calls:
             calls, outbox.calls = outbox.calls, []
@@ -348,10 +348,11 @@ class Pump:
         while self._flushes:
             seat, token = self._flushes[0]
             try:
+                run = token.run if seat.watch is None else partial(seat.watch.flush, token)
                 if seat.alive and self.flusher is not None:
-                    self.flusher(token, partial(self._flushed, seat.address))
+                    self.flusher(run, partial(self._flushed, seat.address))
                 elif seat.alive:
-                    self._queue.append((seat.address, None, FlushDone(token.run())))
+                    self._queue.append((seat.address, None, FlushDone(run())))
             except BaseException as problem:
                 self._kill(seat, problem)  # it would wait for this flush for ever
                 raise

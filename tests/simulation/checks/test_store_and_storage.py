@@ -10,8 +10,9 @@ from tests.simulation.checks.situations import PID, STATE, booted, holds, ledger
 
 from replog.errors import Code
 from replog.messages import Flushed, FlushedEntry, Produced, ProducedEntry
+from replog.metadata import layout
 from replog.model import Assignment, PartitionState
-from replog.ports import FlushDone, FlushToken
+from replog.ports import FlushDone, FlushToken, Put
 from replog.testing.simulator.invariants import (
     BuffersAreBounded,
     FailedDisksConfirmNothing,
@@ -89,11 +90,36 @@ def test_s15_who_joins_and_leads_in_one_record_ends_a_move() -> None:
     violates("S15", StatesAreSound().stored, book, {}, STATE)
 
 
-def test_s19_whoever_joins_again_may_still_be_told_to_drop_what_it_had() -> None:
+def test_s19_whoever_was_sent_away_may_still_be_told_to_drop_what_it_had() -> None:
+    """Also if it is a replica again, as long as it has not been in the ISR since."""
     rule, book = NothingIsDropped(), ledger()
-    book.assignment = HALF_WAY
+    book.sent_away = {3}
     holds(rule.vanished, book, 3)
     violates("S19", rule.vanished, book, 2)
+
+
+def test_s19_the_books_know_who_was_sent_away() -> None:
+    world = booted(flush="os")
+    book = next(iter(world.checks.ledgers.values()))
+    assert book.state is not None
+    assert not book.sent_away
+
+    def assign(replicas: tuple[int, ...], isr: tuple[int, ...]) -> set[int]:
+        assert book.assignment is not None
+        assert book.state is not None
+        topic = layout.TopicEntry(book.identity.topic_id, {}, {0: evolve(book.assignment, replicas=replicas)})
+        state = evolve(book.state, isr=isr, partition_epoch=book.state.partition_epoch + 1)
+        ops = [
+            Put(layout.topic_path("t"), layout.encode_topic(topic)),
+            Put(layout.partition_state_path("t", 0), layout.encode_partition_state(state)),
+        ]
+        world.root.commit(ops)
+        world.checks._books.see([op.path for op in ops])
+        return book.sent_away
+
+    assert assign((1, 2), (1, 2)) == {3}
+    assert assign((1, 2, 3), (1, 2)) == {3}
+    assert assign((1, 2, 3), (1, 2, 3)) == set()
 
 
 def test_s19_a_log_is_dropped() -> None:

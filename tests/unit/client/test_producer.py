@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import random
 import threading
+import traceback
 import warnings
 from typing import Any
 
 import pytest
 from tests.unit.client.fake import make
 
+from replog.client.delivery import Delivery
 from replog.client.partitioner import crc32_partition, murmur2_partition
 from replog.errors import InvalidRecord, MessageTooLarge, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
 from replog.messages import Produce, Produced, ProducedEntry
@@ -339,6 +341,22 @@ def test_callbacks_run_outside_the_lock_and_futures_settle() -> None:
         assert future.result(0).offset == 0
         delivery.add_done_callback(called.append)
         assert len(called) == 2
+
+
+def test_callbacks_that_ask_for_outcomes_do_not_stand_on_one_another() -> None:
+    _, _, client = make({"t": 1_000})
+    told: list[tuple[int | None, int]] = []
+
+    def tell(delivery: Delivery) -> None:
+        assert delivery.exception() is None
+        told.append((delivery.result().partition, len(traceback.extract_stack())))
+
+    with client.producer(linger_ms=1_000) as producer:
+        for number in range(1_000):
+            producer.send("t", "a", partition=number).add_done_callback(tell)
+        producer.flush()
+        assert sorted(partition for partition, _ in told) == list(range(1_000))
+        assert len({depth for _, depth in told}) == 1
 
 
 def test_a_dropped_producer_with_records_warns() -> None:

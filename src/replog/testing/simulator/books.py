@@ -169,6 +169,8 @@ class Books:
         ledger = self.ledger(identity)
         self._places[name, partition] = identity
         before, ledger.state = ledger.state, layout.decode_partition_state(path, found)
+        ledger.sent_away.update(set(ledger.replicas) - set(assignment.replicas))
+        ledger.sent_away.difference_update(ledger.state.isr)
         ledger.topic, ledger.replicas = name, assignment.replicas
         ledger.assigned_before, ledger.assignment = ledger.assignment, assignment
         config = _config(topic.config)

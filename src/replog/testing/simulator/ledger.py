@@ -59,6 +59,8 @@ class Ledger:
         self.entries: list[Entry] = []
         self.state: PartitionState | None = None
         self.replicas: tuple[int, ...] = ()
+        self.sent_away: set[int] = set()
+        """Brokers that were none of them since they were in the ISR last: what tells them to drop their copy may arrive late."""
         self.assignment: Assignment | None = None
         self.assigned_before: Assignment | None = None
         """Until the last change of the state."""

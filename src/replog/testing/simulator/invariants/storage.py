@@ -27,8 +27,8 @@ class NothingIsDropped(Invariant):
 
     def vanished(self, ledger: Ledger, broker: int) -> None:
         """The deletion is stored before anybody is told of it."""
-        joins = ledger.assignment is not None and broker in ledger.assignment.adding  # it was stopped before it was assigned again
-        if not ledger.closed and ((broker in ledger.replicas and not joins) or ledger.state is None):
+        stays = broker in ledger.replicas and broker not in ledger.sent_away  # else it was stopped before it was assigned again
+        if not ledger.closed and (stays or ledger.state is None):
             self.fail(ledger, f"broker {broker} has dropped its copy, it is one of {ledger.replicas}")
 
     def outside(self, broker: int, path: str) -> None:

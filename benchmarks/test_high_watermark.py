@@ -1,0 +1,96 @@
+"""How fast a leader applies followers' positions, against the bare loop of two comparisons in the same run.
+
+Run with `pytest benchmarks/test_high_watermark.py --benchmark-enable -s`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.measuring import report, timed
+from benchmarks.targets import at_least, at_most
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.log.memory import MemoryLog
+from replog.messages import FetchEntry
+from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
+from replog.partition.leading import Leading
+from replog.partition.replica import Contact
+from replog.records import RecordBatch, encode_records
+
+ROUNDS = 7
+
+
+def leading(number: int, brokers: dict[int, BrokerInfo]) -> Leading:
+    """A leader of three replicas with a long log."""
+    identity = PartitionId(bytes(16), number, 0)
+    log = MemoryLog(identity)
+    state = PartitionState(1, 1, (1, 2, 3))
+    config = TopicConfig(min_isr=2)
+    lead = Leading(
+        1,
+        log,
+        state=state,
+        assignment=Assignment((1, 2, 3)),
+        config=config,
+        limits=BrokerConfig(),
+        brokers=brokers,
+        high_watermark=0,
+        now_ms=0,
+    )
+    batch = RecordBatch(encode_records([b"x"] * 10, now_ms=0))
+    batch.stamp(identity, 0, 1)
+    log.append(batch)
+    return lead
+
+
+def test_high_watermark(benchmark: Any, capsys: Any) -> None:
+    """With ten partitions and with 10,000."""
+    brokers = {b: BrokerInfo(b, 1) for b in (1, 2, 3)}
+    contact = Contact()
+    rates: dict[str, list[float]] = {"10": [], "10000": [], "bare": []}
+    count = 20_000
+    leads = {"10": [leading(n, brokers) for n in range(10)], "10000": [leading(n, brokers) for n in range(10_000)]}
+
+    def positions(name: str) -> float:
+        group = leads[name]
+        entries = [FetchEntry(lead.log.identity, 1, 10, 1, 1 << 20) for lead in group]
+        work = [(group[i % len(group)], entries[i % len(group)], 2 + i // len(group) % 2) for i in range(count)]
+        for lead in group:
+            lead.high_watermark = 0
+
+        def loop() -> None:
+            for lead, entry, broker in work:
+                lead.acknowledge(broker, 1, entry, contact, 5)
+                lead.advance(5)
+
+        return count / timed(loop)
+
+    def bare() -> float:
+        ends = [(10, 10, 10)] * count
+
+        def loop() -> int:
+            moved = 0
+            for mine, second, third in ends:
+                low = mine
+                if second < low:
+                    low = second
+                if third < low:
+                    low = third
+                moved = low
+            return moved
+
+        return count / timed(loop)
+
+    for _ in range(ROUNDS):
+        for name in leads:
+            rates[name].append(positions(name))
+        rates["bare"].append(bare())
+    benchmark.pedantic(lambda: None, rounds=1)
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    report(benchmark, capsys, "follower positions applied / the bare two-compare loop", {
+        "ratio": middle["10"] / middle["bare"],
+        "millions_per_s": middle["10"] / 1e6,
+        "cost_10000_over_10": middle["10"] / middle["10000"],
+    }, at_least("ratio", 0.20), at_most("cost_10000_over_10", 1.1))
