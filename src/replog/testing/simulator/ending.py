@@ -33,6 +33,8 @@ def finish(world: World) -> None:
     """Raise `Violation` if something stays open, is not as it was wished, cannot be read, or contradicts something else."""
     if not world.run_until(world.now_ms + SETTLE_MS, lambda: not world.tasks) and world.tasks:
         raise Violation("L7", f"still open after {SETTLE_MS} ms: {', '.join(task.name for task in world.tasks)}")
+    # A move whose request was held up on the way may have begun just now.
+    world.run_until(world.now_ms + SETTLE_MS, lambda: world.wishes.are_kept(world))
     world.wishes.check(world)
     reader = next(iter(world.clients.values()))
     for ledger in world.checks.expected():

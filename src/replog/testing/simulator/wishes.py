@@ -197,6 +197,10 @@ class Wishes:
 
     # ------------------------------------------------------------------------------------------------------------ the end
 
+    def are_kept(self, world: World) -> bool:
+        """Whether store and brokers have what was wished now."""
+        return next(self._problems(world), None) is None
+
     def check(self, world: World) -> None:
         """Everything is healed and idle: store and brokers have what was wished. Raises Violation."""
         for problem in self._problems(world):
