@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from replog.client.batches import Batch
 from replog.client.results import Receipt, RecordMetadata
@@ -15,7 +15,7 @@ from replog.errors import TimedOut
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
-__all__ = ["Deliveries", "Delivery", "run_callbacks"]
+__all__ = ["Deliveries", "Delivery", "may_call", "run_callbacks"]
 
 _log = logging.getLogger("replog.client")
 
@@ -129,37 +129,58 @@ class Deliveries:
 
 
 class _Calling(threading.local):
-    """Of one thread: whether it is calling back now."""
+    """Of one thread: in how many callbacks of which cores it is."""
 
-    now = False
+    def __init__(self) -> None:
+        self.depths: dict[ClientCore, int] = {}
 
 
 _calling = _Calling()
+_DEPTH_MAX: Final = 16
+"""So many callbacks may stand on one another, each asking for something that the next one may have to do."""
 
 
-def run_callbacks(core: ClientCore, *, awaited: bool = False) -> None:
+def may_call(core: ClientCore) -> bool:
+    """Whether `run_callbacks` would call anything from here: not where so many stand on one another that the stack might end."""
+    return _calling.depths.get(core, 0) < _DEPTH_MAX
+
+
+def run_callbacks(core: ClientCore) -> None:
     """Call what was registered on deliveries that have an outcome now. Called without the lock; a failing callback is logged.
 
-    Within a callback this does nothing, since those of a thousand deliveries would stand on one another: whoever called that one
-    goes on with the next. Unless `awaited`: that callback waits, and what it waits for may be what the next one does.
+    Also within a callback, which may wait for what another one does, but not to any depth: the rest is for whoever called the first.
     """
-    if _calling.now and not awaited:
+    if not may_call(core):
         return
-    finished, outer = core.finished, _calling.now
-    while finished:
-        try:
-            batch = finished.popleft()
-        except IndexError:  # another thread took it
-            return
-        callbacks, batch.callbacks = batch.callbacks or [], None
-        for callback in callbacks:
-            _calling.now = True
+    finished, depths = core.finished, _calling.depths
+    depth = depths.get(core, 0)
+    depths[core] = depth + 1
+    try:
+        while finished:
             try:
-                callback()
-            except Exception:
-                _log.exception("a delivery callback failed")
-            finally:
-                _calling.now = outer
+                batch = finished.popleft()
+            except IndexError:  # another thread took it
+                return
+            _call_back(core, batch)
+    finally:
+        if depth:
+            depths[core] = depth
+        else:
+            del depths[core]
+
+
+def _call_back(core: ClientCore, batch: Batch) -> None:
+    callbacks, batch.callbacks = batch.callbacks or [], None
+    for number, callback in enumerate(callbacks, 1):
+        try:
+            callback()
+        except Exception:
+            _log.exception("a delivery callback failed")
+        except BaseException:
+            if number < len(callbacks):  # the others are owed their outcome all the same
+                batch.callbacks = callbacks[number:]
+                core.finished.appendleft(batch)
+            raise
 
 
 def timed_out(what: str, timeout_s: float | None) -> TimedOut:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from replog.client.client import Client
 from replog.client.core import ClientCore
-from replog.client.delivery import run_callbacks
+from replog.client.delivery import may_call, run_callbacks
 from replog.config import ClientConfig
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
@@ -182,7 +182,7 @@ class ConnectedDriver:
                     now_ms = self.now_ms()
                     ready = polled.wait(max(waiter.until_ms - now_ms, 1) / 1000)
                 else:
-                    run_callbacks(self.core, awaited=True)
+                    run_callbacks(self.core)
         finally:
             with self.lock:
                 self._leave(waiter)
@@ -204,7 +204,7 @@ class ConnectedDriver:
                 now_ms = self.now_ms()
                 if end_ms is not None and now_ms >= end_ms:
                     return False
-                if self.core.finished:
+                if self.core.finished and may_call(self.core):
                     self._pass_on()  # a callback may take its time
                     return None
                 if not self._is_polled():

@@ -181,6 +181,23 @@ def test_callbacks_run_without_the_lock_while_others_wait(three: Served) -> None
         assert nested == [0]
 
 
+def test_a_hundred_callbacks_that_each_send_and_wait(three: Served) -> None:
+    """Done at once, they would stand on one another; those that do not are called when the first of them have ended."""
+    with three.connect() as client:
+        client.create_topic("t", partitions=100)
+        stored: list[int | None] = []
+        with client.producer(linger_ms=60_000) as producer:
+
+            def send_another(delivery: replog.Delivery) -> None:
+                stored.append(producer.send("t", "b", partition=delivery.result().partition).result(60).offset)
+
+            for number in range(100):
+                producer.send("t", "a", partition=number).add_done_callback(send_another)
+            producer.flush(60)
+            eventually(lambda: len(stored) == 100)
+        assert stored == [1] * 100
+
+
 def test_an_interrupt_ends_the_call_and_not_the_client(three: Served) -> None:
     def interrupt() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

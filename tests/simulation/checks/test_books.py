@@ -67,11 +67,15 @@ def test_nobody_may_be_lost_who_alone_has_everything() -> None:
     world = booted(flush="os")
     ledger = next(iter(world.checks.ledgers.values()))
     assert ledger.state is not None
-    ledger.state = evolve(ledger.state, isr=(1,), elr=(2,))
-    assert world.checks.may_lose(1)
-    ledger.state = evolve(ledger.state, elr=())
+    ledger.state = evolve(ledger.state, isr=(1,), elr=())
+    assert world.checks.may_lose(1), "nothing was lost before: whoever took others out of the ISR has to answer for it"
+    world.checks.copy(ledger.identity, 3).damaged = True
+    assert not world.checks.may_lose(2)
+    ledger.replicas, ledger.sent_away = (1, 2), {3}
     assert not world.checks.may_lose(1)
     assert world.checks.may_lose(2)
+    ledger.state = evolve(ledger.state, isr=(1, 2))
+    assert world.checks.may_lose(1)
 
 
 def test_a_power_cut_costs_nothing_where_everything_is_flushed_first() -> None:

@@ -418,7 +418,7 @@ class Checks:
     def may_lose(self, broker: int, *, power: bool = False) -> bool:
         """Whether losing this broker's records now leaves at most min_isr - 1 losses anywhere, as acks=all promises to survive.
 
-        A broker counts as lost from its fault until it is in the ISR again, and so holds everything; if a move takes it out of
+        A broker counts as lost from its fault until it is in the ISR again, and so holds everything; if a move has taken one out of
         the replicas before that, somebody else must be left who does. A power cut costs nothing where flush="ack".
         """
         for ledger in self.ledgers.values():
@@ -426,7 +426,11 @@ class Checks:
             if broker not in ledger.replicas or state is None or (power and ledger.durable):
                 continue
             lost = self.incomplete(ledger) | {broker}
-            if len(lost) > ledger.min_isr - 1 or lost.issuperset((*state.isr, *state.elr)):
+            if len(lost) > ledger.min_isr - 1:
+                return False
+            copies = self._books.copies[ledger.identity]
+            moved_out = any(copies[one].damaged for one in ledger.sent_away.intersection(copies).difference(ledger.replicas))
+            if moved_out and lost.issuperset((*state.isr, *state.elr)):
                 return False
         return True
 
