@@ -16,7 +16,7 @@ from benchmarks.targets import Target
 
 import replog
 
-__all__ = ["brokers", "draw", "in_turns", "last_percent", "raw_peer", "report", "timed"]
+__all__ = ["brokers", "draw", "in_turns", "last_percent", "raw_peer", "report", "timed", "times_of"]
 
 # Answers a byte for every so many bytes.
 _PEER = """
@@ -40,6 +40,11 @@ def timed(loop: Callable[[], object]) -> float:
     started = time.perf_counter()
     loop()
     return time.perf_counter() - started
+
+
+def times_of(call: Callable[[], object], count: int) -> list[float]:
+    """Seconds of each of so many calls, one after the other."""
+    return [timed(call) for _ in range(count)]
 
 
 def in_turns(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from benchmarks.measuring import brokers, last_percent, report, timed
+from benchmarks.measuring import brokers, last_percent, report, times_of
 from benchmarks.targets import at_most
 from benchmarks.test_processes import busy, child
 
@@ -54,7 +54,7 @@ def asked(endpoints: list[str], pipe: Any) -> None:
     """In a process of its own: as many appends as it is told, and how long each took."""
     with replog.connect(endpoints) as client:
         while count := pipe.recv():
-            pipe.send([timed(lambda: client.append("t", 0, [b"x" * 100])) for _ in range(count)])
+            pipe.send(times_of(lambda: client.append("t", 0, [b"x" * 100]), count))
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def appends(where: str, folder: Path) -> Iterator[Callable[[], list[float]]]:
             client = stack.enter_context(replog.connect(endpoints))
         client.create_topic("t")
         if where != "another client":
-            yield lambda: [timed(lambda: client.append("t", 0, [b"x" * 100])) for _ in range(APPENDS)]
+            yield lambda: times_of(lambda: client.append("t", 0, [b"x" * 100]), APPENDS)
             return
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.measuring import brokers, in_turns, last_percent, raw_peer, report, timed
+from benchmarks.measuring import brokers, in_turns, last_percent, raw_peer, report, timed, times_of
 from benchmarks.targets import at_most
 
 import replog
@@ -45,7 +45,7 @@ def test_acknowledgement_between_processes(benchmark: Any, capsys: Any, tmp_path
             timed(call)
         for _ in range(ROUNDS):
             for name, call in calls.items():
-                samples[name] += [timed(call) for _ in range(200)]
+                samples[name] += times_of(call, 200)
         producer.close()
         benchmark.pedantic(lambda: None, rounds=1)
     middle = {name: statistics.median(taken) * 1e6 for name, taken in samples.items()}

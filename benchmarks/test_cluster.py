@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.measuring import in_turns, raw_peer, report, timed
+from benchmarks.measuring import in_turns, raw_peer, report, timed, times_of
 from benchmarks.targets import at_least, at_most
 
 import replog
@@ -86,7 +86,7 @@ def test_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
         }
         for _ in range(10):
             for name, call in calls.items():
-                samples[name] += [timed(call) for _ in range(300)]
+                samples[name] += times_of(call, 300)
         producer.close()
     p50 = {name: statistics.median(values[300:]) * 1e6 for name, values in samples.items()}
     p99 = {name: statistics.quantiles(values[300:], n=100)[98] * 1e6 for name, values in samples.items()}

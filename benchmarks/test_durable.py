@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from benchmarks.measuring import brokers, last_percent, report, timed
+from benchmarks.measuring import brokers, last_percent, report, timed, times_of
 from benchmarks.targets import at_least, at_most
 
 import replog
@@ -66,7 +66,7 @@ def test_durable_appends(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp
                     waits.clear()  # the first round warms up
                     fsyncs.clear()
                 rates["many"].append(UNDER_WAY / timed(many))
-                taken = [timed(bare) for _ in range(10)]
+                taken = times_of(bare, 10)
                 fsyncs += taken
                 rates["bare"].append(len(taken) / sum(taken))
                 rates["one"].append(5 / timed(lambda: [client.append("t", 0, [BODY]) for _ in range(5)]))

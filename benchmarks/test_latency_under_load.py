@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from benchmarks.measuring import brokers, draw, last_percent, raw_peer, report, timed
+from benchmarks.measuring import brokers, draw, last_percent, raw_peer, report, times_of
 from benchmarks.targets import at_most
 
 import replog
@@ -40,7 +40,7 @@ def highest_rate(producer: replog.Producer, body: bytes) -> float:
             producer.send("t", body, partition=number % PARTITIONS)
         producer.flush()
 
-    return UNDER_WAY / statistics.median([timed(loop) for _ in range(2 * ROUNDS)][ROUNDS:])
+    return UNDER_WAY / statistics.median(times_of(loop, 2 * ROUNDS)[ROUNDS:])
 
 
 def latencies(client: replog.Client, producer: replog.Producer, body: bytes, per_s: float) -> list[float]:
@@ -71,8 +71,8 @@ def test_latency_under_load(benchmark: Any, capsys: pytest.CaptureFixture[str], 
             peer.recv(1)
 
         rate = highest_rate(producer, body)
-        idle = [timed(lambda: producer.send("t", body, partition=0).result()) for _ in range(300)]
-        trips = [timed(trip) for _ in range(300)]
+        idle = times_of(lambda: producer.send("t", body, partition=0).result(), 300)
+        trips = times_of(trip, 300)
         found = {share: latencies(client, producer, body, share * rate) for share in SHARES}
     benchmark.pedantic(lambda: None, rounds=1)
     p50 = {share: statistics.median(taken) * 1e3 for share, taken in found.items()}

@@ -14,14 +14,13 @@ import signal
 import socket
 import statistics
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.measuring import last_percent, raw_peer, report
+from benchmarks.measuring import last_percent, raw_peer, report, times_of
 from benchmarks.targets import at_most
 
 import replog
@@ -62,16 +61,6 @@ def child(work: Callable[[], None]) -> Iterator[None]:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def times_of(call: Callable[[], object], count: int = APPENDS) -> list[float]:
-    """Seconds of each of so many calls."""
-    taken = []
-    for _ in range(count):
-        begin = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begin)
-    return taken
 
 
 def busy() -> None:
@@ -152,14 +141,14 @@ def test_bad_peers(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
         def append() -> None:
             client.append("t", 0, [b"x" * 100])
 
-        times_of(append)
+        times_of(append, APPENDS)
         for _ in range(ROUNDS):
-            quiet += times_of(append)
+            quiet += times_of(append, APPENDS)
             with child(busy):
-                beside_busy += times_of(append)
+                beside_busy += times_of(append, APPENDS)
             with child(lambda: bad_peers(processes[0].endpoint, partition)):
                 times_of(append, 50)  # while they come
-                disturbed += times_of(append)
+                disturbed += times_of(append, APPENDS)
             times_of(append, 50)  # while they go
     benchmark.pedantic(lambda: None, rounds=1)
     report(benchmark, capsys, "an append among bad peers", factors(quiet, disturbed, beside_busy), at_most("p99_factor", 2))
@@ -188,14 +177,14 @@ def test_a_consumer_that_reads_from_the_start(benchmark: Any, capsys: Any, tmp_p
                     while offset < 64:
                         offset = reader.fetch("big", 0, offset, max_bytes=8 * MIB)[-1].offset + 1
 
-        times_of(append)
+        times_of(append, APPENDS)
         for _ in range(ROUNDS):
-            quiet += times_of(append)
+            quiet += times_of(append, APPENDS)
             with child(busy):
-                beside_busy += times_of(append)
+                beside_busy += times_of(append, APPENDS)
             with child(read):
                 times_of(append, 50)
-                disturbed += times_of(append)
+                disturbed += times_of(append, APPENDS)
             times_of(append, 50)
     benchmark.pedantic(lambda: None, rounds=1)
     figures = factors(quiet, disturbed, beside_busy)
@@ -217,7 +206,7 @@ def test_a_follower_that_is_far_behind(benchmark: Any, capsys: Any, tmp_path: Pa
         def is_back() -> bool:
             return 3 in client.describe("big").partitions[0].isr
 
-        times_of(append)
+        times_of(append, APPENDS)
         for _ in range(2):
             eventually(is_back)
             quiet += times_of(append, 2 * APPENDS)
@@ -263,14 +252,14 @@ def test_processor_time_of_an_acknowledgement(benchmark: Any, capsys: Any, tmp_p
             peer.sendall(body)
             peer.recv(1)
 
-        times_of(append)
+        times_of(append, APPENDS)
         for _ in range(ROUNDS):
             before = [cpu_us(pid) for pid in (*(one.pid for one in processes), os.getpid())]
-            acks += times_of(append)
+            acks += times_of(append, APPENDS)
             leader, *followers, own = (
                 (cpu_us(pid) - was) / APPENDS for pid, was in zip((*(one.pid for one in processes), os.getpid()), before, strict=True)
             )
-            trips += times_of(trip)
+            trips += times_of(trip, APPENDS)
             for name, value in (("leader", leader), ("follower", statistics.mean(followers)), ("client", own)):
                 spent[name].append(value)
     figures = {f"{name}_cpu_us": statistics.median(values) for name, values in spent.items()}

@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import brokers, in_turns, report
+from benchmarks.measuring import brokers, in_turns, report, times_of
 from benchmarks.targets import at_least
 
 import replog
 from replog.client.producer import ROW_BYTES
 
-__all__ = ["BATCH", "RECORD", "bulk", "client_of_brokers", "compare_acknowledgements", "compare_bulk", "times_of"]
+__all__ = ["BATCH", "RECORD", "bulk", "client_of_brokers", "compare_acknowledgements", "compare_bulk"]
 
 RECORD = 100
 BATCH = 16 << 10
@@ -40,16 +39,6 @@ def client_of_brokers(folder: Path) -> Iterator[replog.Client]:
             yield client
     finally:
         shutil.rmtree(folder)
-
-
-def times_of(call: Callable[[], object], count: int) -> list[float]:
-    """Seconds of each of so many calls, one after the other."""
-    taken = []
-    for _ in range(count):
-        begin = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begin)
-    return taken
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.comparison import times_of
+from benchmarks.measuring import times_of
 from benchmarks.peers.servers import NODES, PATIENCE_S, Needs, Servers, free_ports
 
 __all__ = ["NEEDS", "TXN_PUTS", "Etcd", "etcd_servers", "put_request", "txn_request"]

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.comparison import times_of
+from benchmarks.measuring import times_of
 from benchmarks.peers.servers import NODES, PATIENCE_S, Needs, Servers, free_ports
 
 __all__ = ["NEEDS", "WINDOW", "ReplicatedList", "pysyncobj_nodes"]

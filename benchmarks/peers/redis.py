@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from benchmarks.peers.comparison import times_of
+from benchmarks.measuring import times_of
 from benchmarks.peers.servers import NODES, PATIENCE_S, Needs, Servers, free_ports
 
 __all__ = ["NEEDS", "Redis", "redis_servers"]
