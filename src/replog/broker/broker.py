@@ -187,8 +187,11 @@ class Broker:
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
-        times = (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms, self._upkeep.deadline_ms())
-        return min((t for t in times if t is not None), default=None)
+        due = self._upkeep.deadline_ms()
+        for at in (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
 
     def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
         """A partition may have moved: the one place where a new high watermark is made known."""

@@ -260,9 +260,10 @@ class Fetching:
             self._delayed[identity] = now_ms + self._pause(attempts)
         elif outcome is Followed.KEPT_UP:
             self._attempts.pop(identity, None)
-            moved = self._choose_session(fetcher, partition, entry) if fetcher.catch_up else fetcher
-            if moved is not fetcher:
-                moved.changed[identity] = None
+            if fetcher.catch_up:
+                chosen = self._choose_session(fetcher, partition, entry)
+                if chosen is not fetcher:
+                    chosen.changed[identity] = None
 
     def _choose_session(self, fetcher: Fetcher, partition: Partition, entry: FetchedEntry) -> Fetcher:
         behind = entry.end_offset > partition.log.end_offset

@@ -88,9 +88,15 @@ class BrokerOutbox:
                 notice.stops.pop(partition, None)
 
     def stop(self, entry: StopEntry) -> None:
-        """A copy is to be taken out of service; states of it that are still under way are withdrawn."""
+        """A copy is to be taken out of service; states of it that are still under way are withdrawn.
+
+        Also from the complete notice, which is sent again with the states of then: a broker that heard from it of a later leader
+        epoch than the one that ended its copy would refuse the stop for ever (KIP-570).
+        """
         self._news.pop(entry.partition, None)
         self._withdraw(entry.partition)
+        if complete := self._notices.get(self.complete_notice):
+            complete.keys.pop(entry.partition, None)
         self._stops[entry.partition] = entry
 
     def announce(self, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> int:

@@ -137,6 +137,20 @@ def test_a_stop_withdraws_states_that_are_still_under_way():
     assert [(m.notice, len(m.entries)) for _, m in boxes.boxes.overdue(3_000)] == [(1, 0), (2, 1)]
 
 
+def test_a_stop_withdraws_the_copy_from_the_complete_notice_whether_or_not_a_later_one_names_it_too():
+    """Sent again, it would name a leader epoch that the stop is older than: the broker would keep the copy, and refuse for ever."""
+    boxes = Boxes()
+    boxes.change(P)
+    for partition in (P, Q):
+        boxes.boxes.stop(2, StopEntry(partition, 0, True))
+    list(boxes.boxes.flush(0))
+    assert [(m.notice, len(m.entries)) for _, m in boxes.boxes.overdue(3_000)] == [(0, 0), (1, 0), (2, 2)]
+    assert boxes.box.answered(0)
+    boxes.box.answered(1)
+    boxes.box.answered(2)
+    assert boxes.boxes.unacknowledged() == {}
+
+
 def test_a_copy_that_is_assigned_again_is_not_stopped_any_more():
     """Whether the stop waits, is under way, or waits for the complete notice."""
     boxes = Boxes()

@@ -172,16 +172,20 @@ class MemoryFs(Fs):
         """As `Fs.fsync_dir`: what changed in this folder is durable."""
         folder = self._folder(path)
         mine: list[Change] = []
+        others: list[Change] = []
         places: set[tuple[Folder, str]] = set()
         for change in reversed(self._changes):
-            touched = {(place, name) for place, name, _ in change.effects}
-            # What changed a name earlier is durable with what changed it later: it cannot come back and undo that.
-            if any(place is folder for place, _ in touched) or touched & places:
-                places |= touched
-                mine.append(change)
+            for place, name, _ in change.effects:
+                # What changed a name earlier is durable with what changed it later: it cannot come back and undo that.
+                if place is folder or (place, name) in places:
+                    places.update((place, name) for place, name, _ in change.effects)
+                    mine.append(change)
+                    break
+            else:
+                others.append(change)
         for change in reversed(mine):
             change.apply()
-            self._changes.remove(change)
+        self._changes = others[::-1]
 
     def mkdir(self, path: str) -> None:
         """As `Fs.mkdir`."""

@@ -334,7 +334,10 @@ class SimulatedClient:
 
     def _settle(self) -> None:
         waiting = self._waiting
-        if not any(what.done for what, _ in waiting):
+        for what, _ in waiting:
+            if what.done:
+                break
+        else:
             return
         self._waiting = [(what, signal) for what, signal in waiting if not what.done]
         for what, signal in waiting:
