@@ -60,8 +60,8 @@ LANES = (
         ("tests/integration", "tests/chaos"),
         True,
     ),
-    # Each process has a Java of its own; some tests take as long as fifty others.
-    Lane("Spark", ((*PYTEST, *PARALLEL, "--dist", "worksteal"),), ("tests/integration/spark",), True),
+    # Each process has a Java of its own; some tests take as long as fifty others: they come first, and one test is given out at a time.
+    Lane("Spark", ((*PYTEST, *PARALLEL, "--maxschedchunk=1"),), ("tests/integration/spark",), True),
     Lane("browser", (PYTEST,), ("tests/browser",), True, True),
 )
 

@@ -32,11 +32,15 @@ QUIET = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here needs the extra `spark`, and most need Java. Each pytest process has a Java of its own."""
+    """Every test here needs the extra `spark`, and most need Java. Each pytest process has a Java of its own.
+
+    The longest begin first: one that began last would leave the other processes without work.
+    """
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.fixture(scope="session")

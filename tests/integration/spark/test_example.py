@@ -38,6 +38,7 @@ def run(script: Path, source: Path, data: Path) -> tuple[int, list[str], str]:
     return done.returncode, [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")], done.stderr
 
 
+@pytest.mark.first
 @pytest.mark.usefixtures("spark_environment")
 def test_it_runs_as_printed(source: Path, tmp_path: Path) -> None:
     status, told, err = run(EXAMPLE, source, tmp_path / "data")

@@ -79,6 +79,7 @@ def filled(brokers: Brokers) -> tuple[str, list[list[Any]]]:
     return topic, [[partition, n, f"{partition} {n}"] for partition in (0, 1) for n in range(READ)]
 
 
+@pytest.mark.first
 def test_executors_that_die(brokers: Brokers, jobs: Jobs) -> None:
     """E4: with an executor go the files of a shuffle, so the stage before runs again, and attempts are counted from 0 again. The jobs run
     side by side, and wait for each other where their executors are killed: these are started again once, not once for each job."""
@@ -140,6 +141,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
             assert one() == two() == joined
 
 
+@pytest.mark.first
 def test_slow_tasks_are_tried_on_another_host(brokers: Brokers, jobs: Jobs, tmp_path: Path) -> None:
     """E3: two attempts at the same rows at once. They meet half way, or when both have written everything; one of them counts."""
     source, rows = filled(brokers)

@@ -78,6 +78,7 @@ STREAM_FAULTS["all"] = (
 )
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(("which", "guarantee"), pairs(STREAM_FAULTS, GUARANTEES))
 def test_every_row_is_there_once(
     spark: SparkSession, brokers: Brokers, start: Start, tmp_path: Path, which: str, guarantee: str
@@ -170,6 +171,7 @@ spark.stop()
 """
 
 
+@pytest.mark.first
 @pytest.mark.usefixtures("spark_environment")
 def test_a_driver_that_is_killed(brokers: Brokers, tmp_path: Path) -> None:
     """At once in the middle of a task of one query, between two publications of another, and after a commit of a third that Spark has not
