@@ -12,7 +12,7 @@ from replog import messages as m
 from replog.codec import FRAME_BYTES_MAX, HEADER, CodecError, decode, encode
 from replog.config import BrokerConfig, TopicConfig
 from replog.metadata.layout import TopicEntry, encode_topic
-from replog.model import Assignment, PartitionId
+from replog.model import Assignment, PartitionId, PartitionState
 from replog.transport.tcp import TcpLimits
 
 P = PartitionId(b"t" * 16, 2**31 - 1, 2**32 - 1)
@@ -127,3 +127,34 @@ def test_a_complete_view_fits_on_its_way_to_clients_and_brokers() -> None:
     assert decode(frame, items_max=LIMITS.items_max) == view
     items = 100_000 * (1 + 2 * len(isr))
     assert items < LIMITS.items_max / 10
+
+
+def test_what_thousands_of_partitions_have_in_common_is_there_once() -> None:
+    """A broker keeps it for as long as it has the copies: twice its share of memory otherwise."""
+    config, assignment = TopicConfig(min_isr=2), Assignment((1, 2, 3))
+    entries = [
+        m.PartitionNotice(PartitionId(b"t" * 16, n, 0), "orders", PartitionState(1, n, (1, 2)), assignment, config) for n in range(3)
+    ]
+    other = m.PartitionNotice(
+        PartitionId(b"u" * 16, 0, 0), "others", PartitionState(1, 0, (2, 1)), Assignment((2, 1)), TopicConfig(min_isr=1)
+    )
+    message = m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, [*entries, other])
+    read = decode(frame_of(message))
+    assert read == message
+    first, *same = read.entries[:3]
+    for one in same:
+        assert one.config is first.config
+        assert one.assignment is first.assignment
+        assert one.topic is first.topic
+        assert one.partition.topic_id is first.partition.topic_id
+        assert one.state.isr is first.state.isr
+
+
+def test_a_configuration_that_only_equals_one_before_it_is_judged_by_itself() -> None:
+    """True equals 1, and is no number of copies."""
+    config, strange = TopicConfig(min_isr=1), TopicConfig(min_isr=1)
+    object.__setattr__(strange, "min_isr", True)
+    state = PartitionState(1, 0, (1,))
+    notices = [m.PartitionNotice(PartitionId(b"t" * 16, 0, 0), "t", state, Assignment((1,)), one) for one in (config, strange)]
+    with pytest.raises(CodecError, match="min_isr"):
+        decode(frame_of(m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, notices)))

@@ -248,7 +248,7 @@ class Fetching:
         if outcome is Followed.APPENDED:
             self._attempts.pop(identity, None)
             fetcher = self._choose_session(fetcher, partition, entry)
-            again_ms = self._throttle.pause_until_ms(partition, sum(piece.length for piece in entry.slices), now_ms)
+            again_ms = self._throttle.pause_until_ms(partition, entry.slices, now_ms)
             if again_ms > now_ms:
                 self._delayed[identity] = again_ms
             else:

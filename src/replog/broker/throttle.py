@@ -6,8 +6,11 @@ are. A later wish that leads elsewhere takes them out of `adding`; until it is c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from replog.model import Assignment
 from replog.partition.partition import Partition
+from replog.ports import Slice
 
 __all__ = ["Throttle"]
 
@@ -22,12 +25,12 @@ class Throttle:
         self._free_ms = 0.0
         """When everything that has come is paid for."""
 
-    def pause_until_ms(self, partition: Partition, fetched_bytes: int, now_ms: int) -> int:
-        """When this partition may ask again, after so many bytes of it have come; `now_ms` or earlier: at once."""
+    def pause_until_ms(self, partition: Partition, fetched: Sequence[Slice], now_ms: int) -> int:
+        """When this partition may ask again, after so much of it has come; `now_ms` or earlier: at once."""
         assignment = partition.assignment
         if not self._bytes_per_s or partition.in_sync or assignment is None or not self._is_new(assignment):
             return now_ms
-        self._free_ms = max(self._free_ms, now_ms) + fetched_bytes * 1_000 / self._bytes_per_s
+        self._free_ms = max(self._free_ms, now_ms) + sum(piece.length for piece in fetched) * 1_000 / self._bytes_per_s
         return int(self._free_ms)
 
     def _is_new(self, assignment: Assignment) -> bool:

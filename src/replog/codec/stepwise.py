@@ -31,7 +31,7 @@ from replog.codec.frames import (
 )
 from replog.config import TopicConfig
 from replog.errors import UsageError
-from replog.model import PartitionId
+from replog.model import Assignment, PartitionId, PartitionState
 from replog.records import MemorySlice
 
 __all__ = ["read"]
@@ -40,7 +40,7 @@ __all__ = ["read"]
 class _Reader:
     """One frame on its way in. `value()` is the next scalar, `array()` opens the next array; neither ever makes a container."""
 
-    __slots__ = ("_mapping", "array", "at", "frame", "items_max", "items_taken", "meta", "skip", "unpacker", "value", "version")
+    __slots__ = ("_mapping", "array", "at", "frame", "items_max", "items_taken", "meta", "seen", "skip", "unpacker", "value", "version")
 
     def __init__(self, frame: memoryview, meta_stop: int, *, version: int, items_max: int) -> None:
         self.frame = frame
@@ -48,6 +48,8 @@ class _Reader:
         self.version = version
         self.items_max = items_max
         self.items_taken = 0
+        self.seen: dict[Any, Any] = {}
+        """What comes again in one message, by what it looks like."""
         self.at = meta_stop
         self.unpacker = Unpacker(max_buffer_size=len(self.meta) or 1, raw=False, max_array_len=0, max_map_len=0, max_ext_len=0)
         self.unpacker.feed(self.meta)
@@ -122,6 +124,8 @@ def _make_object(kind: type[Any]) -> Read:
         (m.FetchedEntry, "slices"): _read_slices,
         (PartitionId, "topic_id"): _read_topic_id,
         (m.TopicView, "topic_id"): _read_topic_id,
+        (m.PartitionNotice, "topic"): _once(_scalar(str, "PartitionNotice.topic")),
+        (PartitionState, "isr"): _once(_reader(tuple[int, ...], "PartitionState.isr")),
     }
     reads = tuple(special.get((kind, name)) or _reader(hints[name], f"{kind.__name__}.{name}") for name in names)
     positional = [] if not attrs.has(kind) else [a.name for a in attrs.fields(kind) if a.kw_only]
@@ -167,6 +171,8 @@ def _reader(hint: Any, where: str) -> Read:
         return _scalar(hint, where)
     if hint is TopicConfig:
         return _read_config
+    if hint is Assignment:
+        return _once(_object(Assignment))
     if hint is Any:
         return lambda reader: _plain(reader, where, 0)
     if origin is dict:
@@ -182,6 +188,16 @@ def _reader(hint: Any, where: str) -> Read:
         return _optional(_reader(inner, where))
     assert attrs.has(hint) or issubclass(hint, tuple), f"{where}: no way to read {hint!r}"
     return _object(hint)
+
+
+def _once(inner: Read) -> Read:
+    """Of equal values of one message the first one, again and again: thousands of partitions have them, and keep them."""
+
+    def read(reader: _Reader) -> Any:
+        value = inner(reader)
+        return reader.seen.setdefault(value, value)
+
+    return read
 
 
 def _int(where: str) -> Read:
@@ -254,14 +270,21 @@ def _read_topic_id(reader: _Reader) -> bytes:
     value = reader.value()
     if type(value) is not bytes or len(value) != 16:
         raise CodecError(f"a topic id is 16 bytes, not {value!r:.40}")
-    return value
+    seen: bytes = reader.seen.setdefault(value, value)
+    return seen
 
 
 def _read_config(reader: _Reader) -> TopicConfig:
-    try:
-        return TopicConfig.from_mapping({str(key): value for key, value in _plain_dict(reader, "TopicConfig").items()})
-    except UsageError as error:
-        raise CodecError(f"TopicConfig: {error}") from None
+    """Judged once if the next one is the same, as it is for all partitions of a topic."""
+    plain = _plain_dict(reader, "TopicConfig")
+    looks = (TopicConfig, repr(plain))  # True equals 1, and is another value
+    known: TopicConfig | None = reader.seen.get(looks)
+    if known is None:
+        try:
+            known = reader.seen[looks] = TopicConfig.from_mapping({str(key): value for key, value in plain.items()})
+        except UsageError as error:
+            raise CodecError(f"TopicConfig: {error}") from None
+    return known
 
 
 _NIL: Final = 0xC0

@@ -20,8 +20,8 @@ class EpochTable:
     __slots__ = ("_epochs", "_starts")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._epochs: tuple[int, ...] = ()
+        self._starts: tuple[int, ...] = ()
         for epoch, start in entries:
             self.assign(epoch, start)
 
@@ -43,26 +43,22 @@ class EpochTable:
         if epochs and epochs[-1] == epoch and starts[-1] <= start:
             return
         keep = min(bisect_left(epochs, epoch), bisect_left(starts, start))
-        del epochs[keep:], starts[keep:]
-        epochs.append(epoch)
-        starts.append(start)
+        self._epochs, self._starts = (*epochs[:keep], epoch), (*starts[:keep], start)
 
     def truncate(self, offset: int) -> None:
         """The log ends at `offset` now. Also when it did before: two epochs without records would conflict (KAFKA-10706)."""
         keep = bisect_left(self._starts, offset)
-        del self._epochs[keep:], self._starts[keep:]
+        self._epochs, self._starts = self._epochs[:keep], self._starts[:keep]
 
     def trim(self, offset: int) -> None:
         """The log starts at `offset` now: the entry in force there stays, as if it began there."""
         drop = bisect_right(self._starts, offset) - 1
         if drop >= 0:
-            del self._epochs[:drop], self._starts[:drop]
-            self._starts[0] = offset
+            self._epochs, self._starts = self._epochs[drop:], (offset, *self._starts[drop + 1 :])
 
     def clear(self) -> None:
         """Forget every entry."""
-        self._epochs.clear()
-        self._starts.clear()
+        self._epochs = self._starts = ()
 
     def end_offset_for(self, epoch: int, end_offset: int) -> EpochEnd | None:
         """Where `epoch` ends in a log that ends at `end_offset`; None if that cannot be known.

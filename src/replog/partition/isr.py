@@ -7,7 +7,7 @@ watermark safe while an answer is slow or lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from attrs import frozen
@@ -112,14 +112,14 @@ def refusal_to_join(
 class CommitPolicy(Protocol):
     """When a record is committed. One small interface, because the ISR may not be the last word (PROTOCOL 4.14)."""
 
-    def high_watermark(self, leader_end: int, counted: list[Replica]) -> int:
+    def high_watermark(self, leader_end: int, counted: Sequence[Replica]) -> int:
         """The end of what is committed, given how far the leader and the counted replicas are."""
 
 
 class InSyncCommit:
     """Committed is what every member of the maximal ISR has (V3 G, with KIP-497's set)."""
 
-    def high_watermark(self, leader_end: int, counted: list[Replica]) -> int:
+    def high_watermark(self, leader_end: int, counted: Sequence[Replica]) -> int:
         """The smallest position; an unknown one (-1) holds everything back."""
         committed = leader_end
         for replica in counted:

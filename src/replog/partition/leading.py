@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 from replog.config import BrokerConfig, TopicConfig
@@ -22,6 +21,7 @@ SLICES_AHEAD: Final = 4
 
 NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
 """Errors that prove a proposal was not stored and never will be: the only ones that let the leader take it back (PROTOCOL 4.3)."""
+_NOBODY: Final[Mapping[int, int]] = {}
 _SUPERSEDED: Final = (
     Code.FENCED_LEADER_EPOCH,
     Code.INVALID_UPDATE_VERSION,
@@ -89,12 +89,12 @@ class Leading:
         """Whether the last batch is one of a group that has yet to end."""
         self.newest_group = (log.end_offset, log.end_offset)
         """Where the last group that was published here begins, and how far it has come: so that no acknowledgement has to read the log."""
-        self.slices: deque[int] = deque(maxlen=SLICES_AHEAD)
+        self.slices: tuple[int, ...] = ()
         """Where the last slices of that group, and of those before it, end."""
         self.high_watermark = high_watermark
         self.durable = config.flush == "ack"
         self.retry_at_ms = 0
-        self.refused: dict[int, int] = {}
+        self.refused = _NOBODY
         """Those who were not let in, and where each one was then, the last one last. The controller may know that a copy is broken."""
         self.replicas: dict[int, Replica] = {}
         for broker_id in assignment.replicas:
@@ -146,16 +146,19 @@ class Leading:
         """Whether acks=all may be promised: the committed ISR is not below min ISR."""
         maximal = isr.maximal_isr
         if isinstance(isr, Committed):
-            for broker_id in isr.isr:
-                self.refused.pop(broker_id, None)
-        self.counted = [replica for broker_id, replica in self.replicas.items() if broker_id in maximal]
-        self.candidates = [replica for broker_id, replica in self.replicas.items() if broker_id not in maximal]
+            self._refuse_no_more(isr.isr)
+        self.counted = tuple([replica for broker_id, replica in self.replicas.items() if broker_id in maximal])
+        self.candidates = tuple([replica for broker_id, replica in self.replicas.items() if broker_id not in maximal])
+
+    def _refuse_no_more(self, brokers: Container[int]) -> None:
+        if self.refused:
+            self.refused = {b: end for b, end in self.refused.items() if b not in brokers}
 
     # ------------------------------------------------------------------------------------------------ acknowledgement
 
     def published(self, start: int, *, is_last: bool) -> None:
         """The log has grown by batches of a group, from `start` on; `is_last`: up to its end."""
-        self.slices.append(self.log.end_offset)
+        self.slices = (*self.slices, self.log.end_offset)[-SLICES_AHEAD:]
         self.newest_group = (self.newest_group[0] if self.group_open else start, self.log.end_offset)
         self.group_open = not is_last
 
@@ -322,10 +325,9 @@ class Leading:
             if not newer:
                 return False  # to a proposal of an earlier life, whose numbers were the same
             self.retry_at_ms = now_ms + self.limits.retry_backoff_ms_max  # do not spin (KIP-841, P-27)
-            for broker_id in proposal.joining if isinstance(proposal, PendingExpand) else ():
-                self.refused.pop(broker_id, None)
-                if broker_id in self.replicas:
-                    self.refused[broker_id] = self.replicas[broker_id].end_offset
+            if isinstance(proposal, PendingExpand):
+                self._refuse_no_more(proposal.joining)
+                self.refused = {**self.refused, **{b: self.replicas[b].end_offset for b in proposal.joining if b in self.replicas}}
             self._settle(Committed(proposal.isr))
             return True
         if result.error == Code.NONE:

@@ -13,9 +13,16 @@ from replog.controller import moves
 from replog.messages import Fetched
 from replog.model import Assignment
 from replog.partition.partition import Partition
+from replog.ports import Slice
+from replog.records import MemorySlice
 from replog.testing.clock import SeededIds
 
 ADDED = Assignment((2, 1, 3), 0, (2,), (3,), (1, 3))
+
+
+def of_bytes(count: int) -> list[Slice]:
+    """What an answer brought."""
+    return [MemorySlice(0, 1, bytes(count))]
 
 
 def joining(broker_id: int = 2, isr: tuple[int, ...] = (1, 3), assignment: Assignment = ADDED) -> Partition:
@@ -28,10 +35,10 @@ def joining(broker_id: int = 2, isr: tuple[int, ...] = (1, 3), assignment: Assig
 
 def test_bytes_that_have_come_are_paid_for_by_all_that_joins() -> None:
     throttle, first, second = Throttle(2, 1_000), joining(), joining()
-    assert throttle.pause_until_ms(first, 500, 100) == 600
-    assert throttle.pause_until_ms(second, 250, 200) == 850
-    assert throttle.pause_until_ms(first, 0, 300) == 850
-    assert throttle.pause_until_ms(first, 100, 5_000) == 5_100, "what was not used is not saved up"
+    assert throttle.pause_until_ms(first, of_bytes(500), 100) == 600
+    assert throttle.pause_until_ms(second, of_bytes(250), 200) == 850
+    assert throttle.pause_until_ms(first, of_bytes(0), 300) == 850
+    assert throttle.pause_until_ms(first, of_bytes(100), 5_000) == 5_100, "what was not used is not saved up"
 
 
 @pytest.mark.parametrize(
@@ -45,13 +52,13 @@ def test_bytes_that_have_come_are_paid_for_by_all_that_joins() -> None:
     ids=["no limit", "in sync", "an old replica that is to leave", "nothing moves"],
 )
 def test_nobody_else_waits(throttle: Throttle, partition: Partition) -> None:
-    assert throttle.pause_until_ms(partition, 10**6, 7) == 7
+    assert throttle.pause_until_ms(partition, of_bytes(10**6), 7) == 7
 
 
 def test_who_was_to_join_until_a_later_wish_led_elsewhere_goes_on_paying() -> None:
     overridden = moves.started(moves.started(Assignment((1, 3)), (2, 1)), (4, 1))
     assert (overridden.adding, overridden.removing) == ((4,), (2, 3))
-    assert Throttle(2, 1_000).pause_until_ms(joining(assignment=overridden), 500, 100) == 600
+    assert Throttle(2, 1_000).pause_until_ms(joining(assignment=overridden), of_bytes(500), 100) == 600
 
 
 def test_a_joining_partition_asks_again_when_it_has_paid() -> None:

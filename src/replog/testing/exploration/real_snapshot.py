@@ -17,7 +17,6 @@ Nobody is 0 here: brokers are numbered from 1.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
@@ -29,7 +28,7 @@ from replog.messages import PartitionNotice
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.following import Following
 from replog.partition.isr import Committed, IsrState, PendingExpand, PendingShrink
-from replog.partition.leading import SLICES_AHEAD, Leading
+from replog.partition.leading import Leading
 from replog.partition.partition import Partition
 from replog.partition.replica import NOBODY, Contact, Replica
 from replog.records import RecordBatch, encode_records, read_header
@@ -271,9 +270,8 @@ def _thaw_leading(frozen: Frozen, partition: Partition, setting: Setting) -> Lea
     leading.partition_epoch = partition_epoch
     leading.epoch_start = epoch_start
     leading.group_open = False
-    leading.slices = deque(maxlen=SLICES_AHEAD)
+    leading.slices = ()
     leading.newest_group = (epoch_start, epoch_start)
-    leading.newest_group = (leading.epoch_start, leading.epoch_start)
     leading.high_watermark = high_watermark
     leading.recovering = bool(recovering)
     leading.assignment = setting.assignment
