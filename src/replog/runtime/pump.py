@@ -25,9 +25,12 @@ from replog.metrics.watching import BrokerWatch
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 
-__all__ = ["LOUD", "InterruptLock", "Pump", "Seat", "tell"]
+__all__ = ["FLUSH_WAIT_MS", "LOUD", "InterruptLock", "Pump", "Seat", "tell"]
 
 _log = logging.getLogger("replog")
+
+FLUSH_WAIT_MS: Final = 10
+"""A flush that nobody waits for waits this long for others to share it, and then for the next call."""
 
 LOUD: Final = frozenset(
     {
@@ -117,6 +120,8 @@ class Pump:
         """For the next run."""
         self._dirty: dict[Seat, None] = {}
         self._flushes: deque[tuple[Seat, FlushToken]] = deque()
+        self._flushes_since_ms = 0
+        """The first of these has waited since then, or later."""
         self._repairs: deque[Callable[[], None]] = deque()
         self._running = False
         self._interrupted = False
@@ -210,12 +215,15 @@ class Pump:
 
     # -------------------------------------------------------------------------------------------------------- running
 
-    def run(self) -> None:
-        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing."""
-        with self.lock:
-            self.run_locked()
+    def run(self, *, patient: bool = False) -> None:
+        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing.
 
-    def run_locked(self) -> None:
+        A `patient` one leaves flushes alone that have waited for less than FLUSH_WAIT_MS: what comes meanwhile shares them.
+        """
+        with self.lock:
+            self.run_locked(patient=patient)
+
+    def run_locked(self, *, patient: bool = False) -> None:
         """As `run`, for whoever holds the lock."""
         if not self._running:
             self._running = True
@@ -226,7 +234,7 @@ class Pump:
                     self.after_interrupt()
                     self._dirty.update(dict.fromkeys(self._seats.values()))
                 self._interrupted = True
-                self._run()
+                self._run(patient)
                 self._interrupted = False
             except BaseException as problem:
                 self.lock.handled = problem  # here: the actor is dead, the rest is whole
@@ -237,8 +245,16 @@ class Pump:
                     self._moved.notify_all()
                 self.after_run()
 
-    def _run(self) -> None:
+    @property
+    def has_flushes(self) -> bool:
+        """Whether flushes wait for others to share them."""
+        return bool(self._flushes)
+
+    def _run(self, patient: bool) -> None:
         now_ms, wall_ms = self.now_ms(), self.wall_ms()
+        if not self._flushes:
+            self._flushes_since_ms = now_ms
+        patient = patient and now_ms - self._flushes_since_ms < FLUSH_WAIT_MS
         last = self.delivered + self._messages_max
         ticked: set[Address] = set()
         dirty, queue = self._dirty, self._queue
@@ -261,7 +277,7 @@ class Pump:
                     except BaseException as problem:
                         self._kill(seat, problem)
                         raise
-            elif self._flushes:
+            elif self._flushes and not patient:
                 self._flush()
             elif now_ms == self._checked_ms or not self._wake_due(now_ms, ticked):
                 return
@@ -350,7 +366,7 @@ class Pump:
             try:
                 run = token.run if seat.watch is None else partial(seat.watch.flush, token)
                 if seat.alive and self.flusher is not None:
-                    self.flusher(run, partial(self._flushed, seat.address))
+                    self.flusher(run, partial(self._flushed, seat))
                 elif seat.alive:
                     self._queue.append((seat.address, None, FlushDone(run())))
             except BaseException as problem:
@@ -359,8 +375,10 @@ class Pump:
             finally:
                 self._flushes.popleft()
 
-    def _flushed(self, address: Address, token: FlushToken) -> None:
-        self._queue.append((address, None, FlushDone(token)))
+    def _flushed(self, seat: Seat, token: FlushToken) -> None:
+        with self.lock:
+            if seat.alive:  # the next life has not asked for it
+                self._queue.append((seat.address, None, FlushDone(token)))
 
     def _wake_due(self, now_ms: int, ticked: set[Address]) -> bool:
         """Timers come last, and each actor's once per run: a retry is never immediate. They count in ms, so once per ms is enough."""
