@@ -122,6 +122,7 @@ class Pump:
         self._flushes: deque[tuple[Seat, FlushToken]] = deque()
         self._flushes_since_ms = 0
         """The first of these has waited since then, or later."""
+        self._flushed_elsewhere: deque[tuple[Seat, FlushToken]] = deque()
         self._repairs: deque[Callable[[], None]] = deque()
         self._running = False
         self._interrupted = False
@@ -200,6 +201,7 @@ class Pump:
         self._queue.clear()
         self._arrived.clear()
         self._flushes.clear()
+        self._flushed_elsewhere.clear()
         self._repairs.clear()
         self._dirty.clear()
 
@@ -261,6 +263,11 @@ class Pump:
         for _ in range(len(self._arrived)):
             queue.append(self._arrived[0])
             self._arrived.popleft()  # only now, as in `_deliver`
+        for _ in range(len(self._flushed_elsewhere)):
+            seat, token = self._flushed_elsewhere[0]
+            if seat.alive:  # the next life in this seat has not asked for it
+                queue.append((seat.address, None, FlushDone(token)))
+            self._flushed_elsewhere.popleft()
         while True:
             if queue:
                 self._deliver(now_ms, last)
@@ -376,9 +383,7 @@ class Pump:
                 self._flushes.popleft()
 
     def _flushed(self, seat: Seat, token: FlushToken) -> None:
-        with self.lock:
-            if seat.alive:  # the next life has not asked for it
-                self._queue.append((seat.address, None, FlushDone(token)))
+        self._flushed_elsewhere.append((seat, token))  # without the lock: whoever holds it may be waiting for this thread to end
 
     def _wake_due(self, now_ms: int, ticked: set[Address]) -> bool:
         """Timers come last, and each actor's once per run: a retry is never immediate. They count in ms, so once per ms is enough."""

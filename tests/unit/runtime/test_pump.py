@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.threads import in_thread
 
 from replog.errors import ReplogError
 from replog.messages import Disconnected
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
 from replog.ports import Create, Event, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import FLUSH_WAIT_MS, Pump, Seat
 
 
 class Echo:
@@ -192,15 +194,62 @@ def test_an_interrupt_between_two_actors_loses_no_message() -> None:
     assert [m for _, m in actor.heard] == ["precious"]
 
 
-def test_flushes_that_wait_together_run_before_the_next_message() -> None:
-    ran: list[int] = []
-    identity = PartitionId(bytes(16), 0, 0)
+def flushing(ran: list[int]) -> Echo:
+    """Asks for a flush whenever it hears a number, which that notes."""
 
     def flush(actor: Echo, sender: Any, message: Any) -> None:
         if isinstance(message, int):
-            actor.outbox.flushes.append(FlushToken(identity, 0, message, lambda: ran.append(message)))
+            actor.outbox.flushes.append(FlushToken(PartitionId(bytes(16), 0, 0), 0, message, lambda: ran.append(message)))
 
-    actor = Echo(flush)
+    return Echo(flush)
+
+
+def test_a_patient_run_leaves_flushes_for_others_to_share_for_a_while() -> None:
+    ran: list[int] = []
+    pump = make_pump(a=flushing(ran))
+    now_ms = 5
+    pump.now_ms = lambda: now_ms
+    for number in (1, 2):
+        pump.post("a", number)
+        pump.run(patient=True)
+        assert pump.has_flushes
+        now_ms += FLUSH_WAIT_MS - 1
+    assert ran == []
+    pump.run(patient=True)
+    assert ran == [1, 2]
+    pump.post("a", 3)
+    pump.run(patient=True)
+    assert ran == [1, 2], "its time begins anew"
+    pump.run()
+    assert ran == [1, 2, 3]
+    assert not pump.has_flushes
+
+
+def test_a_flush_that_ran_elsewhere_is_not_for_who_sits_there_then() -> None:
+    """Nor does the thread that ran it wait for the lock: its holder may be waiting for that thread to end."""
+    done: list[Callable[[], None]] = []
+    a, later = flushing([]), Echo()
+    pump = make_pump(a=a)
+    pump.flusher = lambda run, tell: done.append(lambda: tell(run()))
+    for number in (1, 2):
+        pump.post("a", number)
+        pump.run()
+    with pump.lock:
+        thread, _ = in_thread(done[0])
+        thread.join(10)
+        assert not thread.is_alive()
+    pump.run()
+    assert [type(m) for _, m in a.heard] == [int, int, FlushDone]
+    done[1]()
+    pump.unseat("a")
+    pump.seat(Seat("a", later))
+    pump.run()
+    assert later.heard == []
+
+
+def test_flushes_that_wait_together_run_before_the_next_message() -> None:
+    ran: list[int] = []
+    actor = flushing(ran)
     pump = make_pump(a=actor)
     pump.post("a", 1)
     pump.post("a", 2)
