@@ -175,6 +175,7 @@ class EmbeddedBrokers:
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile."""
         self.ensure_started()
+        self.hurry()
         self._pump.touch(self._seat)
 
         def done_or_closed() -> bool:
