@@ -31,9 +31,7 @@ class Delivery:
         self._index = index
 
     def done(self) -> bool:
-        """Whether the outcome is known. Waits for nobody else."""
-        if not self._batch.done:
-            self._producer._hurry()
+        """Whether the outcome is known. Never blocks."""
         return self._batch.done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
@@ -53,15 +51,12 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already."""
         with self._producer._lock:
-            is_known = self._batch.done
-            if not is_known:
+            if not self._batch.done:
                 if self._batch.callbacks is None:
                     self._batch.callbacks = []
                 self._batch.callbacks.append(lambda: callback(self))
-        if is_known:
-            callback(self)
-        else:
-            self._producer._hurry()
+                return
+        callback(self)
 
     def future(self) -> Future[RecordMetadata]:
         """The same as a `concurrent.futures.Future`, for code that wants one."""
@@ -102,9 +97,7 @@ class Deliveries:
         """For each value in the order given: its position in the parts laid end to end; None: they are in that order."""
 
     def done(self) -> bool:
-        """Whether every outcome is known. Waits for nobody else."""
-        if not all(batch.done for batch, _, _ in self._parts):
-            self._producer._hurry()
+        """Whether every outcome is known."""
         return all(batch.done for batch, _, _ in self._parts)
 
     def result(self, timeout_s: float | None = None) -> list[Receipt]:

@@ -52,19 +52,6 @@ class Driver(Protocol):
     def attend(self) -> None:
         """A producer has begun a batch, and may never call again: see to it that the batch is finished. Called with the lock held."""
 
-    @property
-    def puts_off(self) -> bool:
-        """Whether `go_on` puts anything off, so that `look` and `hurry` matter."""
-
-    def go_on(self) -> None:
-        """As `run`, for whoever does not ask for an outcome: flushes may be put off for a moment, so that others share them."""
-
-    def look(self) -> None:
-        """A record has joined a batch that cannot be sent yet: do what was put off for long enough. Called with the lock held."""
-
-    def hurry(self) -> None:
-        """Somebody wants to know an outcome, and does not wait for it: put nothing off any longer. Called without the lock."""
-
     def drain(self, timeout_s: float | None) -> bool:
         """Wait until the operating system has what was sent and nobody answers; False when `timeout_s` has passed first."""
 

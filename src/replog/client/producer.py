@@ -76,7 +76,6 @@ class Producer:
         self._config = config
         self._partitioner = partitioner
         self._linger_ms = config.linger_ms
-        self._look = driver.look if driver.puts_off else None
         with self._lock:
             self._writer = driver.core.open_writer(
                 acks=acks,
@@ -141,8 +140,6 @@ class Producer:
                     self._go(queue)
             elif len(queue.batches) < self._in_flight_max:
                 self._go(queue)
-            elif self._look is not None:
-                self._look()
         if self._core.finished:
             run_callbacks(self._core)
         return Delivery(self, batch, index)
@@ -244,7 +241,7 @@ class Producer:
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
         if full:
             self._core.kick(queue, now_ms)
-            self._driver.go_on()
+            self._driver.run()
         elif self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
         self._driver.attend()
@@ -257,12 +254,12 @@ class Producer:
                 for queue in dict.fromkeys(sealed):
                     self._core.kick(queue, self._driver.now_ms())
                 sealed.clear()
-                self._driver.go_on()
+                self._driver.run()
 
     def _go(self, queue: PartitionQueue) -> None:
         queue.seal()
         self._core.kick(queue, self._driver.now_ms())
-        self._driver.go_on()
+        self._driver.run()
 
     def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
         known = self._core.view.topics.get(topic)
@@ -402,7 +399,7 @@ class Producer:
                 if queue.open is not None:
                     queue.seal()
                     self._core.kick(queue, now_ms)
-            self._driver.go_on()
+            self._driver.run()
         return batches
 
     def _await(self, batch: Batch, timeout_s: float | None) -> None:
@@ -421,12 +418,6 @@ class Producer:
         late = next((batch for batch in batches if not batch.done), None)
         if late is not None:
             raise timed_out(late.queue.waiting_for(late), timeout_s)
-
-    def _hurry(self) -> None:
-        """Somebody wants to know of an outcome, and does not wait for it."""
-        self._driver.hurry()
-        if self._core.finished:
-            run_callbacks(self._core)
 
     def _reported(self, batch: Batch) -> None:
         self._writer.failed.pop(batch, None)

@@ -329,21 +329,6 @@ class ConnectedDriver:
                 finisher.start()
                 self.finisher = finisher
 
-    @property
-    def puts_off(self) -> bool:
-        """Never: others flush."""
-        return False
-
-    def go_on(self) -> None:
-        """Nothing is put off."""
-        self.run()
-
-    def look(self) -> None:
-        """Nothing is put off."""
-
-    def hurry(self) -> None:
-        """Nothing is put off."""
-
     def has_left(self) -> bool:
         """Whether a producer's batches have no outcome yet, or have not even left this process. Called with the lock held."""
         return self.core.has_batches or self._has_unsent()

@@ -140,30 +140,8 @@ class EmbeddedBrokers:
     def run(self) -> None:
         """Move messages until nothing can be done without waiting."""
         self.ensure_started()
-        self.hurry()  # what was sent before is there for whoever asks now
         self._pump.touch(self._seat)
         self._pump.run()
-
-    def go_on(self) -> None:
-        """The same, but a flush waits a moment for others to share it, or for somebody who asks."""
-        self.ensure_started()
-        self._pump.touch(self._seat)
-        self._pump.run(patient=self.puts_off)
-
-    @property
-    def puts_off(self) -> bool:
-        """Flushes, for a while."""
-        return self.outside is None
-
-    def look(self) -> None:
-        """Run them if they have waited for long enough."""
-        if self._pump.has_flushes:
-            self.go_on()
-
-    def hurry(self) -> None:
-        """Run them."""
-        if self._pump.has_flushes and not self.closed:
-            self._pump.run()
 
     def attend(self) -> None:
         """Batches of producers are finished by whoever calls next: no thread is started for them."""
@@ -175,7 +153,6 @@ class EmbeddedBrokers:
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile."""
         self.ensure_started()
-        self.hurry()
         self._pump.touch(self._seat)
 
         def done_or_closed() -> bool:

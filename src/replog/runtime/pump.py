@@ -25,12 +25,9 @@ from replog.metrics.watching import BrokerWatch
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 
-__all__ = ["FLUSH_WAIT_MS", "LOUD", "InterruptLock", "Pump", "Seat", "tell"]
+__all__ = ["LOUD", "InterruptLock", "Pump", "Seat", "tell"]
 
 _log = logging.getLogger("replog")
-
-FLUSH_WAIT_MS: Final = 10
-"""A flush that nobody waits for waits this long for others to share it, and then for the next call."""
 
 LOUD: Final = frozenset(
     {
@@ -120,8 +117,6 @@ class Pump:
         """For the next run."""
         self._dirty: dict[Seat, None] = {}
         self._flushes: deque[tuple[Seat, FlushToken]] = deque()
-        self._flushes_since_ms = 0
-        """The first of these has waited since then, or later."""
         self._flushed_elsewhere: deque[tuple[Seat, FlushToken]] = deque()
         self._repairs: deque[Callable[[], None]] = deque()
         self._running = False
@@ -217,15 +212,12 @@ class Pump:
 
     # -------------------------------------------------------------------------------------------------------- running
 
-    def run(self, *, patient: bool = False) -> None:
-        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing.
-
-        A `patient` one leaves flushes alone that have waited for less than FLUSH_WAIT_MS: what comes meanwhile shares them.
-        """
+    def run(self) -> None:
+        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing."""
         with self.lock:
-            self.run_locked(patient=patient)
+            self.run_locked()
 
-    def run_locked(self, *, patient: bool = False) -> None:
+    def run_locked(self) -> None:
         """As `run`, for whoever holds the lock."""
         if not self._running:
             self._running = True
@@ -236,7 +228,7 @@ class Pump:
                     self.after_interrupt()
                     self._dirty.update(dict.fromkeys(self._seats.values()))
                 self._interrupted = True
-                self._run(patient)
+                self._run()
                 self._interrupted = False
             except BaseException as problem:
                 self.lock.handled = problem  # here: the actor is dead, the rest is whole
@@ -247,16 +239,8 @@ class Pump:
                     self._moved.notify_all()
                 self.after_run()
 
-    @property
-    def has_flushes(self) -> bool:
-        """Whether flushes wait for others to share them."""
-        return bool(self._flushes)
-
-    def _run(self, patient: bool) -> None:
+    def _run(self) -> None:
         now_ms, wall_ms = self.now_ms(), self.wall_ms()
-        if not self._flushes:
-            self._flushes_since_ms = now_ms
-        patient = patient and now_ms - self._flushes_since_ms < FLUSH_WAIT_MS
         last = self.delivered + self._messages_max
         ticked: set[Address] = set()
         dirty, queue = self._dirty, self._queue
@@ -284,7 +268,7 @@ class Pump:
                     except BaseException as problem:
                         self._kill(seat, problem)
                         raise
-            elif self._flushes and not patient:
+            elif self._flushes:
                 self._flush()
             elif now_ms == self._checked_ms or not self._wake_due(now_ms, ticked):
                 return

@@ -361,17 +361,6 @@ class FakeDriver:
     def attend(self) -> None:
         """Nobody but the test drives it."""
 
-    puts_off = False
-
-    def go_on(self) -> None:
-        self.run()
-
-    def look(self) -> None:
-        """Nothing is put off."""
-
-    def hurry(self) -> None:
-        """Nothing is put off."""
-
     def drain(self, timeout_s: float | None) -> bool:
         """Whatever is sent has arrived."""
         return True

@@ -15,7 +15,7 @@ from replog.messages import Disconnected
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
 from replog.ports import Create, Event, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
-from replog.runtime.pump import FLUSH_WAIT_MS, Pump, Seat
+from replog.runtime.pump import Pump, Seat
 
 
 class Echo:
@@ -202,27 +202,6 @@ def flushing(ran: list[int]) -> Echo:
             actor.outbox.flushes.append(FlushToken(PartitionId(bytes(16), 0, 0), 0, message, lambda: ran.append(message)))
 
     return Echo(flush)
-
-
-def test_a_patient_run_leaves_flushes_for_others_to_share_for_a_while() -> None:
-    ran: list[int] = []
-    pump = make_pump(a=flushing(ran))
-    now_ms = 5
-    pump.now_ms = lambda: now_ms
-    for number in (1, 2):
-        pump.post("a", number)
-        pump.run(patient=True)
-        assert pump.has_flushes
-        now_ms += FLUSH_WAIT_MS - 1
-    assert ran == []
-    pump.run(patient=True)
-    assert ran == [1, 2]
-    pump.post("a", 3)
-    pump.run(patient=True)
-    assert ran == [1, 2], "its time begins anew"
-    pump.run()
-    assert ran == [1, 2, 3]
-    assert not pump.has_flushes
 
 
 def test_a_flush_that_ran_elsewhere_is_not_for_who_sits_there_then() -> None:
