@@ -10,6 +10,7 @@ import pytest
 
 from replog import messages as m
 from replog.codec import FRAME_BYTES_MAX, HEADER, CodecError, decode, encode
+from replog.codec.stepwise import SEEN_MAX, _Reader
 from replog.config import BrokerConfig, TopicConfig
 from replog.metadata.layout import TopicEntry, encode_topic
 from replog.model import Assignment, PartitionId, PartitionState
@@ -158,3 +159,24 @@ def test_a_configuration_that_only_equals_one_before_it_is_judged_by_itself() ->
     notices = [m.PartitionNotice(PartitionId(b"t" * 16, 0, 0), "t", state, Assignment((1,)), one) for one in (config, strange)]
     with pytest.raises(CodecError, match="min_isr"):
         decode(frame_of(m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, notices)))
+
+
+def test_values_that_collide_in_a_dict_cost_no_more_than_others() -> None:
+    """Whole numbers hash to themselves, modulo a prime: a peer can make thousands of lists of them that hash alike."""
+    prime, count = 2**61 - 1, 2_000
+    compared = 0
+
+    class Counted(tuple[int, ...]):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return tuple.__eq__(self, other)
+
+        __hash__ = tuple.__hash__
+
+    reader = _Reader(memoryview(b""), 0, version=1, items_max=0)
+    for number in range(count):
+        alike = Counted(1 + (number >> bit & 1) * prime for bit in range(11))
+        assert reader.keep(alike, alike) is alike
+    assert len(reader.seen) == SEEN_MAX
+    assert compared < 3 * count * SEEN_MAX < count**2 / 2

@@ -37,6 +37,12 @@ from replog.records import MemorySlice
 __all__ = ["read"]
 
 
+SEEN_MAX: Final = 100
+"""Values that are kept to be used again, of one message: more topics and assignments than that have little in common."""
+CONFIG_BYTES_KEPT: Final = 1_000
+"""A longer configuration has something in it that is none."""
+
+
 class _Reader:
     """One frame on its way in. `value()` is the next scalar, `array()` opens the next array; neither ever makes a container."""
 
@@ -68,6 +74,11 @@ class _Reader:
     def pairs(self, where: str) -> range:
         """Open a dict."""
         return self._counted(self._mapping(), where)
+
+    def keep(self, look: Any, value: Any) -> Any:
+        """The first value that looks like this, of so few that values chosen to collide in a dict cost nothing."""
+        seen = self.seen
+        return seen.get(look, value) if len(seen) >= SEEN_MAX else seen.setdefault(look, value)
 
     def _counted(self, count: int, where: str) -> range:
         """Small items cost a hundred times their bytes: the message as a whole may have only so many."""
@@ -195,7 +206,7 @@ def _once(inner: Read) -> Read:
 
     def read(reader: _Reader) -> Any:
         value = inner(reader)
-        return reader.seen.setdefault(value, value)
+        return reader.keep(value, value)
 
     return read
 
@@ -270,20 +281,24 @@ def _read_topic_id(reader: _Reader) -> bytes:
     value = reader.value()
     if type(value) is not bytes or len(value) != 16:
         raise CodecError(f"a topic id is 16 bytes, not {value!r:.40}")
-    seen: bytes = reader.seen.setdefault(value, value)
-    return seen
+    kept: bytes = reader.keep(value, value)
+    return kept
 
 
 def _read_config(reader: _Reader) -> TopicConfig:
-    """Judged once if the next one is the same, as it is for all partitions of a topic."""
+    """Judged once if others are the same to the byte, as they are for all partitions of a topic."""
+    begin = reader.unpacker.tell()
     plain = _plain_dict(reader, "TopicConfig")
-    looks = (TopicConfig, repr(plain))  # True equals 1, and is another value
-    known: TopicConfig | None = reader.seen.get(looks)
+    end = reader.unpacker.tell()
+    look = (TopicConfig, bytes(reader.meta[begin:end]) if end - begin <= CONFIG_BYTES_KEPT else None)
+    known: TopicConfig | None = reader.seen.get(look)
     if known is None:
         try:
-            known = reader.seen[looks] = TopicConfig.from_mapping({str(key): value for key, value in plain.items()})
+            known = TopicConfig.from_mapping({str(key): value for key, value in plain.items()})
         except UsageError as error:
             raise CodecError(f"TopicConfig: {error}") from None
+        if look[1] is not None:
+            reader.keep(look, known)
     return known
 
 

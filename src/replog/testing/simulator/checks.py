@@ -248,7 +248,8 @@ class Checks:
             with _observing(node):
                 found.follow(directory.get(identity))
             # What it could not read is there all the same, if the log said so.
-            end = max(copy.durable, copy.log.flushed_end) if loss.kind == "power" else max(copy.end, copy.log.end_offset)
+            flushed = max(copy.durable, copy.log.flushed_end) if node.lied else copy.durable
+            end = flushed if loss.kind == "power" else max(copy.end, copy.log.end_offset)
             low = max(copy.first, found.first)
             had = copy.entries[low - copy.first : end - copy.first]
             gone = found.end < end or found.entries[low - found.first : end - found.first] != had
