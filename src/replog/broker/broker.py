@@ -189,7 +189,7 @@ class Broker:
         """When `tick` is needed next even if no message comes."""
         due = self._upkeep.deadline_ms()
         for at in (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
-            if at is not None and (due is None or at < due):
+            if at is not None and at < due:
                 due = at
         return due
 

@@ -39,8 +39,6 @@ __all__ = ["read"]
 
 SEEN_MAX: Final = 100
 """Values that are kept to be used again, of one message: more topics and assignments than that have little in common."""
-CONFIG_BYTES_KEPT: Final = 1_000
-"""A longer configuration has something in it that is none."""
 
 
 class _Reader:
@@ -133,7 +131,7 @@ def _make_object(kind: type[Any]) -> Read:
     special: dict[tuple[type[Any], str], Read] = {
         (m.ProduceEntry, "body"): _read_body,
         (m.FetchedEntry, "slices"): _read_slices,
-        (PartitionId, "topic_id"): _read_topic_id,
+        (PartitionId, "topic_id"): _once(_read_topic_id),
         (m.TopicView, "topic_id"): _read_topic_id,
         (m.PartitionNotice, "topic"): _once(_scalar(str, "PartitionNotice.topic")),
         (PartitionState, "isr"): _once(_reader(tuple[int, ...], "PartitionState.isr")),
@@ -281,24 +279,21 @@ def _read_topic_id(reader: _Reader) -> bytes:
     value = reader.value()
     if type(value) is not bytes or len(value) != 16:
         raise CodecError(f"a topic id is 16 bytes, not {value!r:.40}")
-    kept: bytes = reader.keep(value, value)
-    return kept
+    return value
 
 
 def _read_config(reader: _Reader) -> TopicConfig:
     """Judged once if others are the same to the byte, as they are for all partitions of a topic."""
     begin = reader.unpacker.tell()
     plain = _plain_dict(reader, "TopicConfig")
-    end = reader.unpacker.tell()
-    look = (TopicConfig, bytes(reader.meta[begin:end]) if end - begin <= CONFIG_BYTES_KEPT else None)
+    look = (TopicConfig, bytes(reader.meta[begin : reader.unpacker.tell()]))
     known: TopicConfig | None = reader.seen.get(look)
     if known is None:
         try:
             known = TopicConfig.from_mapping({str(key): value for key, value in plain.items()})
         except UsageError as error:
             raise CodecError(f"TopicConfig: {error}") from None
-        if look[1] is not None:
-            reader.keep(look, known)
+        reader.keep(look, known)
     return known
 
 

@@ -22,15 +22,13 @@ def fits(value: object, shape: Shape) -> bool:
     if isinstance(shape, type):
         return type(value) is shape
     if isinstance(shape, tuple):
-        return isinstance(value, list) and len(value) == len(shape) and _each_fits(value, shape)
+        if not isinstance(value, list) or len(value) != len(shape):
+            return False
+        # Most shapes are types: no call for them.
+        return all(type(cell) is one or fits(cell, one) for cell, one in zip(value, shape, strict=True))
     if isinstance(shape, list):
         return isinstance(value, list) and _all_fit(value, shape[0])
     return bool(shape(value))
-
-
-def _each_fits(cells: list[Any], shapes: tuple[Shape, ...]) -> bool:
-    # Most shapes are types: no call for them.
-    return not any(type(cell) is not shape and not fits(cell, shape) for cell, shape in zip(cells, shapes, strict=True))
 
 
 def _all_fit(rows: list[Any], shape: Shape) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from replog.errors import ReplogError
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
-from replog.testing.simulator.liveness import EveryPartitionIsLed, keep_promises, recover
+from replog.testing.simulator.liveness import EveryPartitionIsLed, keep_promises, lives_are_known, recover
 from replog.testing.simulator.plan import stream
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def _go_while_all_is_well(world: World, brokers: list[int], count: int, *, cut_o
     Not before all have heard of each broker's present life: one that has registered again, and whose watch was lost, leaves the ISR when
     the controller hears of it, and would then be one more that is gone.
     """
-    if not _lives_are_known(world):
-        world.run_until(world.now_ms + EveryPartitionIsLed().limit_ms(world.plan.shape), lambda: _lives_are_known(world))
+    if not lives_are_known(world):
+        world.run_until(world.now_ms + EveryPartitionIsLed().limit_ms(world.plan.shape), lambda: lives_are_known(world))
         keep_promises(world)
     if cut_off:
         brokers = [broker for broker in brokers if not _decides(world.nodes[broker])]
@@ -65,15 +65,6 @@ def _go_while_all_is_well(world: World, brokers: list[int], count: int, *, cut_o
     world.marks.hit("brokers are cut off" if cut_off else "brokers go away once all have recovered")
     (_cut_off if cut_off else _send_away)(world, chosen)
     keep_promises(world)
-
-
-def _lives_are_known(world: World) -> bool:
-    brokers = {broker_id: node.broker for broker_id, node in world.nodes.items() if node.broker is not None}
-    lives = {(broker_id, broker.broker_epoch, False) for broker_id, broker in brokers.items()}
-    return all(
-        lives <= {(broker_id, known.broker_epoch, known.fenced) for broker_id, known in broker.routing.brokers.items()}
-        for broker in brokers.values()
-    )
 
 
 def _send_away(world: World, brokers: frozenset[int]) -> None:

@@ -334,10 +334,7 @@ class SimulatedClient:
 
     def _settle(self) -> None:
         waiting = self._waiting
-        for what, _ in waiting:
-            if what.done:
-                break
-        else:
+        if not any(what.done for what, _ in waiting):
             return
         self._waiting = [(what, signal) for what, signal in waiting if not what.done]
         for what, signal in waiting:

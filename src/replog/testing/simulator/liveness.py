@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from replog.testing.simulator.plan import Shape
     from replog.testing.simulator.world import World
 
-__all__ = ["PROMISES", "Promise", "boot", "keep_promises", "recover"]
+__all__ = ["PROMISES", "Promise", "boot", "keep_promises", "lives_are_known", "recover"]
 
 BOOT_MS: Final = 30_000
 LEADER_MS: Final = 5_000
@@ -326,7 +326,7 @@ def boot(world: World) -> None:
     world.network.calm = True
     for node in world.nodes.values():
         node.start()
-    if not world.run_until(BOOT_MS // 2, lambda: _all_admitted(world)):
+    if not world.run_until(BOOT_MS // 2, lambda: lives_are_known(world)):
         raise Violation("boot", f"not every broker is let in after {BOOT_MS // 2} ms: {world.root.list(layout.BROKER_IDS)}")
     client = next(iter(world.clients.values()))
     full, op = IsrsAreFull(), client.create_topic()
@@ -351,10 +351,14 @@ def keep_promises(world: World) -> None:
     world.note("recovered")
 
 
-def _all_admitted(world: World) -> bool:
-    """Every broker has heard that all are unfenced."""
-    brokers = [node.broker for node in world.nodes.values() if node.broker is not None]
-    return all(sum(not known.fenced for known in broker.routing.brokers.values()) == len(world.nodes) for broker in brokers)
+def lives_are_known(world: World) -> bool:
+    """Every broker that lives has heard that each of them is let in, in its present life."""
+    brokers = {broker_id: node.broker for broker_id, node in world.nodes.items() if node.broker is not None}
+    lives = {(broker_id, broker.broker_epoch, False) for broker_id, broker in brokers.items()}
+    return all(
+        lives <= {(broker_id, known.broker_epoch, known.fenced) for broker_id, known in broker.routing.brokers.items()}
+        for broker in brokers.values()
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ looking
