@@ -334,7 +334,7 @@ class ClientCore:
         if place is not None:
             waiter.floor = -1
             if place.leader is None:
-                self._pause(waiter, now_ms)
+                self.pause(waiter, now_ms)
             return place
         if waiter.floor < 0:
             waiter.floor = self.refresh(now_ms, waiter if waiter.is_new else None)
@@ -342,12 +342,12 @@ class ClientCore:
             error = self.absent.why(self.view, topic, partition, now_ms, waiter.floor)
             if error is None:
                 waiter.floor = -1
-                self._pause(waiter, now_ms)
+                self.pause(waiter, now_ms)
             else:
                 waiter.refuse_all(error)
         return None
 
-    def _pause(self, waiter: Waiter, now_ms: int) -> None:
+    def pause(self, waiter: Waiter, now_ms: int) -> None:
         """Nobody to send to: ask, and look again after a pause or when the view changes."""
         if waiter.retry_at <= now_ms:
             waiter.failures += 1

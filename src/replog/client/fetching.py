@@ -79,7 +79,11 @@ class FetchOp(PartitionOp):
             self._until_ms = now_ms + self.left_ms
         self.left_ms = max(0, self._until_ms - now_ms)
         self._slice_ms = min(self.left_ms, core.config.request_timeout_ms, SLICE_MS_MAX)
-        return super().target(core, now_ms)
+        leader = super().target(core, now_ms)
+        if leader is not None and self.place is not None and self.place.leader_epoch < self.known_epoch:
+            core.pause(self, now_ms)  # it was deposed before the caller read what it has: it may not know all of that
+            return None
+        return leader
 
     @property
     def _validating(self) -> bool:

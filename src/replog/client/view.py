@@ -83,6 +83,7 @@ class View:
             return NOT_NEWER
         if news.since >= 0 and (news.controller_epoch != self.controller_epoch or news.since > self.version):
             return STALE
+        known = self.topics
         if news.since < 0:
             self.brokers, self.topics, self._names = {}, {}, {}
         self.controller_epoch, self.version = theirs
@@ -94,7 +95,7 @@ class View:
             self.brokers.pop(broker_id, None)
         self._remove(news.removed_topics)
         for topic in news.topics:
-            self._take(topic)
+            self._take(topic, known.get(topic.topic))
         self.serial += 1
         return NEWS
 
@@ -104,7 +105,7 @@ class View:
             if name is not None and self.topics[name].topic_id == topic_id:
                 del self.topics[name]
 
-    def _take(self, news: TopicView) -> None:
+    def _take(self, news: TopicView, known: Topic | None) -> None:
         topic = self.topics.get(news.topic)
         if topic is None or topic.topic_id != news.topic_id:
             if topic is not None:
@@ -114,8 +115,9 @@ class View:
         topic.config = news.config
         if news.end >= 0:
             topic.cut(news.end)
+        led = known.partitions if known is not None and known.topic_id == news.topic_id else {}
         for partition in news.partitions:
-            topic.take(partition)
+            topic.take(_led_no_earlier(partition, led.get(partition.partition)))
 
     def hint(self, identity: PartitionId, leader: int, leader_epoch: int) -> bool:
         """A broker that is not the leader named it. Believed only with a newer leader epoch than the view has."""
@@ -154,6 +156,13 @@ class View:
             return f"topic {topic!r} has no partition {partition}; it has {_some(known.numbers())}"
         known_topics = f"known topics are {_some(sorted(self.topics))}" if self.topics else "there are no topics yet"
         return f"unknown topic {topic!r}; {known_topics}"
+
+
+def _led_no_earlier(news: PartitionView, known: PartitionView | None) -> PartitionView:
+    """A hint may be newer than a view that comes later: the leader epoch of one log never goes back (KIP-320, "Client Handling")."""
+    if known is None or known.creation != news.creation or known.leader_epoch <= news.leader_epoch:
+        return news
+    return attrs.evolve(news, leader=known.leader, leader_epoch=known.leader_epoch)
 
 
 def _some(names: Iterable[object], most: int = 20) -> str:

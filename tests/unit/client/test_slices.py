@@ -129,6 +129,32 @@ def test_who_checks_its_position_checks_it_between_slices_too() -> None:
     assert cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
 
 
+def test_a_leader_from_before_the_position_is_not_asked() -> None:
+    """Who has read under leader epoch 1 waits until it hears of that epoch: whoever led before may not have what was read (KIP-320)."""
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    cluster.late_views = {broker: cluster.view() for broker in (1, 2, 3)}
+    cluster.partition("t").append(RecordBatch(encode_records([b"read", b"next"], now_ms=1)))
+    cluster.move("t", 0, 2)
+    asked: list[tuple[str, int]] = []
+
+    def answer(message: Any, broker: int) -> list[Any] | None:
+        asked.append((type(message).__name__, broker))
+        if asked.count(("Metadata", broker)) == 3:
+            cluster.late_views.pop(broker, None)
+        if isinstance(message, Fetch) and broker == 1:  # it has not heard that it was deposed, and never had what was read
+            (entry,) = message.entries
+            refused = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, Code.OFFSET_OUT_OF_RANGE, 0, 0)
+            return [Fetched(message.request, 0, -1, 0, [refused])]
+        return None
+
+    cluster.override = answer
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=0, deadline_ms=driver.now_ms() + 60_000, last_epoch=1, known_epoch=1)
+    assert [record.value for record in client._do(op).records] == [b"next"]
+    assert [what for what in asked if what[0] != "Metadata"] == [("Fetch", 2)]
+    assert len(asked) > 3
+
+
 def test_trouble_on_the_way_takes_from_the_time_that_was_asked_for() -> None:
     """Leaders that change cost no more than the whole wait: then there is nothing, which is no error."""
     waits = Waits(request_timeout_ms=30_000)

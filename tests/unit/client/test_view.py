@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 from tests.unit.client.fake import FakeCluster
 
-from replog.client.view import NEWS, NOT_NEWER, STALE, View
+from replog.client.view import NEWS, NOT_NEWER, STALE, Place, View
 from replog.messages import ClusterView
 
 
@@ -84,6 +85,29 @@ def test_a_hint_counts_only_with_a_newer_leader_epoch() -> None:
     moved = view.place("a", 0)
     assert moved is not None
     assert (moved.leader, moved.leader_epoch) == (2, 5)
+
+
+@pytest.mark.parametrize("since", [-1, 1])
+def test_a_view_from_before_a_hint_does_not_bring_the_old_leader_back(since: int) -> None:
+    """A client that is behind may hear of a leader from a refusal first, and then get news that are older than that (KIP-320)."""
+    cluster, view = FakeCluster(), View()
+    cluster.create("a")
+    cluster.version = 1
+    view.merge(cluster.view())
+    place = view.place("a", 0)
+    assert place is not None
+    view.hint(place.identity, 2, 5)
+    for version, (epoch, led) in enumerate([(4, (2, 5)), (5, (3, 5)), (6, (3, 6))], start=2):
+        cluster.partition("a").leader, cluster.partition("a").epoch = 3, epoch
+        assert view.merge(evolve(cluster.view(), version=version, since=since if since < 0 else version - 1)) == NEWS
+        assert view.place("a", 0) == (place.identity, *led)
+    again = evolve(cluster.view().topics[0], partitions=(evolve(cluster.view().topics[0].partitions[0], creation=1, leader_epoch=0),))
+    view.merge(evolve(cluster.view(), version=9, topics=[again]))
+    assert view.place("a", 0) == Place(place.identity._replace(creation=1), 3, 0)  # another log: its leader epochs begin anew
+    cluster.delete("a")
+    cluster.create("a")
+    view.merge(evolve(cluster.view(), version=10))
+    assert view.place("a", 0) == Place(cluster.partition("a").identity, 1, 0)
 
 
 def test_partitions_beyond_the_end_of_their_topic_are_gone() -> None:
