@@ -38,7 +38,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.checkpoint_interval_ms": "How often high watermarks, starts and flushed ends are written to the data folder.",
     "BrokerConfig.retention_check_ms": "How often a leader looks for segments that retention removes.",
     "BrokerConfig.rejected_wish_ms": "How long a wish that could not be granted is kept below /admin/rejected.",
-    "BrokerConfig.producer_expiry_ms": "A writer that was silent for so long is forgotten: what it repeats later is not recognised.",
+    "BrokerConfig.producer_expiry_ms": "A producer that was silent for so long is forgotten, at the latest after twice the time.",
     "BrokerConfig.waiting_appends_max": "Appends that a broker holds until they are safe; one more is stored and answered RequestTimedOut.",
     "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds; one more is refused with QuotaExceeded.",
     "BrokerConfig.fetch_sessions_max": "Fetch sessions of followers; one more is refused with QuotaExceeded.",

@@ -316,8 +316,7 @@ class FileLog(SegmentedLog):
 
     def retained_start(self, wall_ms: int, limit: int) -> int:
         self._check_open()
-        limits = self._storage.limits
-        self.producers.expire(wall_ms - limits.producer_expiry_ms, wall_ms - limits.writer_expiry_ms)
+        self.producers.expire(wall_ms, self.end_offset, self._storage.limits)
         count = expired(self._segments, self.config, wall_ms, limit)
         if not count:
             return self.start_offset

@@ -177,7 +177,7 @@ class MemoryLog(StoredLog):
 
     def retained_start(self, wall_ms: int, limit: int) -> int:
         self._check_open()
-        self.producers.expire(wall_ms - self._limits.producer_expiry_ms, wall_ms - self._limits.writer_expiry_ms)
+        self.producers.expire(wall_ms, self.end_offset, self._limits)
         count = expired(self._segments, self.config, wall_ms, limit)
         start = self._segments[count].base_offset if count < len(self._segments) else self.end_offset
         return max(self.start_offset, start) if count else self.start_offset

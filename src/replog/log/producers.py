@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from replog.config import BrokerConfig
 from replog.marks import made_ms_of, version_of
 from replog.ports import Writer
 from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, BatchHeader, RecordBatch
@@ -72,7 +73,7 @@ class Cut:
 class ProducerTable:
     """Producer id -> Producer, in the order of their last appends: the one silent for longest comes first and goes first."""
 
-    __slots__ = ("_evicted", "_producers", "_writers", "forgetful", "limit", "writers_forgotten")
+    __slots__ = ("_evicted", "_looked", "_producers", "_writers", "forgetful", "limit", "writers_forgotten")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -81,6 +82,8 @@ class ProducerTable:
         self._writers: dict[int, Producer] | None = None
         self._evicted: deque[tuple[int, Producer]] | None = None
         """(where the batch begins that it made room for, who went), in the order of going."""
+        self._looked: tuple[int, int] | None = None
+        """(wall clock, end of the log) of a look for silent producers; of this life, so that a restart begins the time anew."""
         self.forgetful = False
         self.writers_forgotten = 0
 
@@ -146,6 +149,8 @@ class ProducerTable:
     def truncate(self, offset: int) -> Cut:
         """Forget batches at and above `offset`, and remember again who went for them. Returns those that lost one: what they did before
         must be looked up again."""
+        if self._looked is not None:
+            self._looked = self._looked[0], min(self._looked[1], offset)
         back: dict[str, dict[int, Producer]] = {_PRODUCERS: {}, _WRITERS: {}}
         while self._evicted and self._evicted[-1][0] >= offset:
             _, producer = self._evicted.pop()
@@ -193,16 +198,22 @@ class ProducerTable:
 
         return [one for one in (self._writers or {}).values() if is_outside(one.recent)]
 
-    def expire(self, before_ms: int, marked_before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms` (wall clock), and writers whose last mark is older than another
-        time."""
-        if _expire(self._producers, before_ms):
+    def expire(self, wall_ms: int, end_offset: int, limits: BrokerConfig) -> None:
+        """Forget producers that were silent for `producer_expiry_ms` (after twice that at the latest), and writers whose last mark is older
+        than `writer_expiry_ms`. `end_offset`: of the log now.
+
+        The time of a producer's records does not count: one that sends old ones is as lively as any other.
+        """
+        looked_ms, end = self._looked or (wall_ms, end_offset)
+        if wall_ms - looked_ms >= limits.producer_expiry_ms and _forget(self._producers, lambda last: last.base_offset < end):
             self.forgetful = True
-        _expire(self._writers, marked_before_ms)
+        if self._looked is None or not 0 <= wall_ms - looked_ms < limits.producer_expiry_ms:
+            self._looked = wall_ms, end_offset
+        _forget(self._writers, lambda last: last.timestamp_ms < wall_ms - limits.writer_expiry_ms)
 
     def clear(self) -> None:
         """Forget every producer and writer: the log starts anew."""
-        self._producers = self._writers = self._evicted = None
+        self._producers = self._writers = self._evicted = self._looked = None
 
     def snapshot(self) -> list[Any]:
         """The tables as plain values, for `load`; who has gone is the last of them, if anybody has."""
@@ -267,9 +278,9 @@ def _ordered(
     return dict(ordered if limit is None else ordered[-limit:]) or None
 
 
-def _expire(table: dict[int, Producer] | None, before_ms: int) -> bool:
-    """Forget whose last batch is older; whether there was anybody."""
-    old = [key for key, one in (table or {}).items() if one.recent[-1].timestamp_ms < before_ms]
+def _forget(table: dict[int, Producer] | None, is_old: Callable[[Writer], bool]) -> bool:
+    """Forget whose last batch is too old; whether there was anybody."""
+    old = [key for key, one in (table or {}).items() if is_old(one.recent[-1])]
     for key in old:
         assert table is not None
         del table[key]

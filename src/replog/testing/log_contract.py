@@ -394,8 +394,12 @@ class LogContract(LogDirectoryContract):
         assert log.retain(10**15, 80) == 0
 
     def test_silent_producers_expire(self, log: Log) -> None:
-        append(log, producer=(1, 0, 0), at_ms=0)
-        append(log, producer=(2, 0, 0), at_ms=5_000)
+        """By the clock, from one look to another; the times of their records do not count."""
+        append(log, producer=(1, 0, 0), at_ms=10**12)
+        log.retain(1_000, 0)
+        append(log, producer=(2, 0, 0), at_ms=0)
+        log.retain(24 * 3_600_000 + 999, 0)
+        assert log.producers.get(1) is not None
         log.retain(24 * 3_600_000 + 1_000, 0)
         assert log.producers.get(1) is None
         assert log.producers.get(2) is not None

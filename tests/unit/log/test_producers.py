@@ -7,6 +7,7 @@ import random
 import pytest
 from tests.unit.partition.test_versions import table_of
 
+from replog.config import BrokerConfig
 from replog.log.producers import EVICTED_KEPT, ProducerTable
 from replog.model import PartitionId
 from replog.records import BatchHeader, read_header
@@ -140,23 +141,51 @@ def test_a_newer_epoch_is_taken_back_with_its_batches() -> None:
     assert bases(table, 1) == [0, 1]
 
 
-def test_expiry_goes_by_the_time_of_the_batches() -> None:
-    table = ProducerTable(10)
-    table.record(header((1, 0, 0), 0, at_ms=100))
-    table.record(header((2, 0, 0), 1, at_ms=200))
-    table.expire(100, 0)
+@pytest.mark.parametrize("at_ms", [0, 10**12, 2**62])
+def test_who_is_silent_expires_whatever_times_his_records_have(at_ms: int) -> None:
+    """Old records are written as well: by whoever stores events of last year, or whose clock is a day slow."""
+    table, limits = ProducerTable(10), BrokerConfig(producer_expiry_ms=1_000)
+    table.record(header((1, 0, 0), 0, at_ms=at_ms))
+    table.expire(10**12, 1, limits)
+    table.record(header((2, 0, 0), 1, at_ms=at_ms))
+    table.expire(10**12 + 999, 2, limits)
     assert len(table) == 2
     assert not table.forgetful
-    table.expire(101, 0)
+    table.expire(10**12 + 1_000, 2, limits)
     assert table.get(1) is None
+    assert table.get(2) is not None
     assert table.forgetful
+    table.expire(10**12 + 1_999, 2, limits)
+    assert table.get(2) is not None
+    table.expire(10**12 + 2_000, 2, limits)
+    assert table.get(2) is None
+
+
+def test_who_wrote_where_others_were_cut_is_no_older_for_it() -> None:
+    table, limits = ProducerTable(10), BrokerConfig(producer_expiry_ms=1_000)
+    table.expire(10_000, 5, limits)
+    table.truncate(2)
+    table.record(header((1, 0, 0), 2))
+    table.expire(11_000, 3, limits)
+    assert table.get(1) is not None
+
+
+def test_a_clock_that_was_set_back_begins_the_time_anew() -> None:
+    table, limits = ProducerTable(10), BrokerConfig(producer_expiry_ms=1_000)
+    table.record(header((1, 0, 0), 0))
+    table.expire(10**12, 1, limits)
+    for wall_ms, known in ((5_000, 1), (5_999, 1), (6_000, 0)):
+        table.expire(wall_ms, 1, limits)
+        assert len(table) == known
 
 
 def test_a_snapshot_is_the_table() -> None:
     table = ProducerTable(10)
     for offset in range(8):
         table.record(header((offset % 3, 1, offset // 3), offset, at_ms=offset))
-    table.expire(6, 0)
+    for wall_ms in (0, 1):
+        table.expire(wall_ms, 6, BrokerConfig(producer_expiry_ms=1))
+    assert [producer.producer_id for producer in table.producers()] == [0, 1]
     again = ProducerTable(10)
     again.load(table.snapshot())
     assert again.snapshot() == table.snapshot()

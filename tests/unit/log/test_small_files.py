@@ -12,6 +12,7 @@ import pytest
 from crc32c import crc32c
 from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, open_directory, open_log, reopened
 
+from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, UsageError
 from replog.log.checkpoint import read_plain, seal, unseal
 from replog.log.repair.planning import plan_of
@@ -61,7 +62,7 @@ def opened(name: str, content: bytes, *, clean: bool) -> bool:
         assert name in ("/d/meta", "/d/catalogue")
         return False
     assert content_of(log).batches == HELD
-    log.producers.expire(0, 0)
+    log.producers.expire(0, log.end_offset, BrokerConfig())
     directory.close(clean=True)
     return True
 
