@@ -55,7 +55,7 @@ class Producer:
     """Sends records in batches, in order per partition. Any thread may call.
 
     With `linger_ms=0` a record goes at once while fewer than five batches of its partition are under way, otherwise it joins the next
-    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery.
+    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future.
     """
 
     def __init__(

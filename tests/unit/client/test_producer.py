@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -324,6 +326,71 @@ def test_leaving_the_block_raises_what_failed_and_was_not_reported() -> None:
         producer.flush()
     assert caught.value.__notes__ == ["1 more batches of this producer failed"]
     producer.close()
+
+
+LEARNED: dict[str, Callable[[Delivery], object]] = {
+    "the delivery's exception": lambda delivery: delivery.exception(),
+    "a callback that asks": lambda delivery: delivery.add_done_callback(Delivery.exception),
+    "the future's exception": lambda delivery: delivery.future().exception(0),
+    "the future's result": lambda delivery: fails(delivery.future().result),
+    "the future's callback": lambda delivery: delivery.future().add_done_callback(lambda future: None),
+    "asyncio": lambda delivery: fails(lambda: asyncio.run(waited_for(delivery))),
+}
+NOT_LEARNED: dict[str, Callable[[Delivery], object]] = {
+    "done": lambda delivery: delivery.done(),
+    "a callback that does not ask": lambda delivery: delivery.add_done_callback(lambda delivery: None),
+    "a future that nobody looks at": lambda delivery: delivery.future(),
+    "a future that is just done": lambda delivery: delivery.future().done(),
+}
+
+
+def fails(ask: Callable[[], object]) -> None:
+    with pytest.raises(InvalidRecord):
+        ask()
+
+
+async def waited_for(delivery: Delivery) -> None:
+    await asyncio.wrap_future(delivery.future())
+
+
+@pytest.mark.parametrize("how", LEARNED)
+def test_what_somebody_has_learned_is_not_kept_nor_raised_again(how: str) -> None:
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    with client.producer() as producer:
+        for _ in range(20):
+            LEARNED[how](producer.send("t", "a"))
+            assert not producer._writer.failed
+        producer.flush()
+
+
+@pytest.mark.parametrize("how", NOT_LEARNED)
+def test_what_nobody_has_learned_is_raised(how: str) -> None:
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer()
+    for _ in range(20):
+        NOT_LEARNED[how](producer.send("t", "a"))
+    with pytest.raises(InvalidRecord) as caught:
+        producer.close()
+    assert caught.value.__notes__ == ["19 more batches of this producer failed"]
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_future_that_was_cancelled_tells_nobody(cancelled: bool) -> None:
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer(linger_ms=1_000)
+    future = producer.send("t", "a").future()
+    told: list[bool] = []
+    future.add_done_callback(lambda future: told.append(future.cancelled()))
+    if cancelled:
+        future.cancel()
+        with pytest.raises(InvalidRecord):
+            producer.close()
+    else:
+        producer.close()
+    assert told == [cancelled]
 
 
 def test_an_error_in_the_block_is_not_masked_and_what_can_be_is_delivered() -> None:
