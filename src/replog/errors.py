@@ -107,7 +107,7 @@ class UsageError(ReplogError):
 
 
 class Unavailable(ReplogError):
-    """The outcome is unknown: nobody answered. The operation may or may not have happened."""
+    """The outcome is unknown: nobody answered, or only a repetition was refused. The operation may or may not have happened."""
 
 
 class TimedOut(Unavailable, TimeoutError):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from replog.client.arguments import check_choice, check_count, check_list, checked_assignment
+from replog.client.arguments import check_choice, check_count, check_list, checked_assignment, merged_config
 from replog.client.explaining import Explanation, FollowersOp, explanation
 from replog.client.operations import AdminOp, MetadataOp, Operation
 from replog.client.reassigning import Reassigning
@@ -60,7 +60,8 @@ class Administration(Reassigning):
         partitions: those that come later may go elsewhere.
 
         Raises InvalidPartitions for a total below what there is when this is called; InvalidReplicaAssignment; UnknownTopicId if the topic
-        was made anew meanwhile, or partitions were removed: then it may have been done before, and is not done again.
+        was made anew meanwhile, or partitions were removed. Found when the request is repeated, that is Unavailable: it
+        may have been done before, and is not done again.
         """
         check_topic_name(name)
         check_count("total", total, 1, 2**31 - 1)
@@ -111,9 +112,7 @@ class Administration(Reassigning):
         counts for a partition once that is stored with its state. Raises InvalidConfig.
         """
         check_topic_name(name)
-        if config is not None and not isinstance(config, Mapping):
-            raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
-        keys = TopicConfig.named({**(config or {}), **config_keys})
+        keys = TopicConfig.named(merged_config(config, config_keys))
         if not keys:
             raise UsageError("there is nothing to change: name at least one configuration key")
         TopicConfig.from_mapping({key: value for key, value in keys.items() if value is not None})

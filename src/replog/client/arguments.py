@@ -21,6 +21,7 @@ __all__ = [
     "check_list",
     "check_timeout",
     "checked_assignment",
+    "merged_config",
     "parse_acks",
     "parse_position",
     "shown",
@@ -103,6 +104,13 @@ def checked_assignment(assignment: object) -> dict[int, list[int]]:
         ]
         for number, ids in assignment.items()
     }
+
+
+def merged_config(config: object, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """A topic's configuration from a mapping (or None) and keywords, which override it."""
+    if config is not None and not isinstance(config, Mapping):
+        raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
+    return {**(config or {}), **keys}
 
 
 def check_broker_id(broker_id: object) -> int:

@@ -19,6 +19,7 @@ from replog.client.arguments import (
     check_list,
     check_timeout,
     checked_assignment,
+    merged_config,
     parse_acks,
     parse_position,
 )
@@ -85,9 +86,7 @@ class Client(Administration, Staging):
         placed = checked_assignment(assignment) if assignment is not None else None
         if placed is not None and partitions not in (1, len(placed)):
             raise UsageError(f"partitions is {partitions}, but the assignment names {len(placed)}")
-        if config is not None and not isinstance(config, Mapping):
-            raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
-        settings = TopicConfig.from_mapping({**(config or {}), **config_keys}).to_mapping()
+        settings = TopicConfig.from_mapping(merged_config(config, config_keys)).to_mapping()
         arguments = {
             "name": name,
             "partitions": len(placed) if placed is not None else partitions,
@@ -102,6 +101,8 @@ class Client(Administration, Staging):
         with self._driver.lock:
             existed = name in self._core.view.topics
         op = AdminOp("create_topic", arguments, deadline_ms, granted_code=0 if existed else Code.TOPIC_ALREADY_EXISTS)
+        if existed:  # whatever became of a request before
+            op.certain = frozenset({Code.TOPIC_ALREADY_EXISTS})
         try:
             self._do(op)
         except TopicAlreadyExists as exists:

@@ -266,11 +266,11 @@ class ClientCore:
         code = op.answered(self, answer, now_ms)
         if code == Code.NONE:
             return self._advance(op, now_ms)
-        op.last_code = code
+        op.heard(code)
         if code in RETRIED or code == Code.CORRUPT_MESSAGE:
             self._again(op, now_ms, refresh=code not in SAME_PLACE)
         else:
-            op.fail(op.refused(code))
+            op.refuse(op.refused(code))
             self._settle(op)
 
     # ------------------------------------------------------------------------------------------------------- appending

@@ -49,7 +49,10 @@ class Delivery:
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already."""
+        """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already.
+
+        A failure that no callback asks for (`result`, `exception`) is still raised by `flush`.
+        """
         with self._producer._lock:
             if not self._batch.done:
                 if self._batch.callbacks is None:
@@ -59,8 +62,11 @@ class Delivery:
         callback(self)
 
     def future(self) -> Future[RecordMetadata]:
-        """The same as a `concurrent.futures.Future`, for code that wants one."""
-        future: Future[RecordMetadata] = Future()
+        """The same as a `concurrent.futures.Future`, for code that wants one.
+
+        A failure that nobody asks it for, nor hears of by a callback of it, is still raised by `flush`.
+        """
+        future = _DeliveryFuture(self._producer, self._batch)
 
         def settle(delivery: Delivery) -> None:
             if not future.set_running_or_notify_cancel():
@@ -82,6 +88,41 @@ class Delivery:
         batch = self._batch
         state = "under way" if not batch.done else "failed" if batch.error is not None else f"stored at {self._metadata().offset}"
         return f"Delivery({batch.queue.topic}-{batch.queue.partition}, {state})"
+
+
+class _DeliveryFuture(Future[RecordMetadata]):
+    """A failure that somebody has learned from it is reported, as if he had asked the delivery."""
+
+    def __init__(self, producer: Any, batch: Batch) -> None:
+        super().__init__()
+        self._producer = producer
+        self._batch = batch
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is stored."""
+        try:
+            return super().result(timeout)
+        except BaseException as error:
+            if error is self._batch.error:
+                self._producer._reported(self._batch)
+            raise
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the delivery failed with."""
+        error = super().exception(timeout)
+        if error is not None:
+            self._producer._reported(self._batch)
+        return error
+
+    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
+        """Whoever has it call him learns of the failure: asyncio looks at its state without asking (since Python 3.14)."""
+
+        def tell(future: Future[RecordMetadata]) -> None:
+            if not future.cancelled():
+                self._producer._reported(self._batch)
+            fn(future)
+
+        super().add_done_callback(tell)
 
 
 class Deliveries:

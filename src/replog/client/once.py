@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from replog.client.operations import PartitionOp
+from replog.client.refusals import GO_BACK, NOT_STORED
 from replog.errors import Code
 from replog.messages import Produce, ProducedEntry, ProduceEntry, Publish, Published, Stage, StagedAttempt
 from replog.model import ACKS_ALL
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["AppendOnceOp", "PublishOp", "StageOp"]
 
 
-class AppendOnceOp(PartitionOp):
+class _OnceOp(PartitionOp):
+    """What a leader does once, however often it is asked."""
+
+    changes = True
+    in_doubt_after = GO_BACK - NOT_STORED
+
+
+class AppendOnceOp(_OnceOp):
     """One batch that bears the mark of its writer. Result: the first offset of what is stored under its version, and the one behind it;
     (-1, -1) if that is gone. However often it is sent, it is stored once, so that no answer leaves doubt for long."""
 
@@ -41,7 +49,7 @@ class AppendOnceOp(PartitionOp):
         return answer.error
 
 
-class _PublishedOp(PartitionOp):
+class _PublishedOp(_OnceOp):
     """What is answered by a Published. Result: that."""
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
@@ -96,6 +104,9 @@ class StageOp(_PublishedOp):
 
 class PublishOp(_PublishedOp):
     """Have the leader append everything that was put aside, or find that it is there."""
+
+    certain = frozenset({Code.UNKNOWN_STAGE})
+    """It has looked for the version in its log before it looked for the pieces."""
 
     def __init__(
         self,

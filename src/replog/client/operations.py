@@ -7,11 +7,11 @@ give up is the core's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from replog.client.view import Place, View
 from replog.config import WISH_ITEMS_MAX
-from replog.errors import Code, ReplogError, TimedOut, error_name, rejection
+from replog.errors import Code, Rejected, ReplogError, TimedOut, Unavailable, error_name, rejection
 from replog.messages import (
     Admin,
     AdminAnswer,
@@ -21,11 +21,12 @@ from replog.messages import (
     ListOffsetsEntry,
 )
 from replog.model import Address, PartitionId
+from replog.security.roles import wish
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
-__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "OffsetOp", "Operation", "PartitionOp", "recreated"]
+__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "OffsetOp", "Operation", "PartitionOp", "recreated", "unknown_outcome"]
 
 AT_EARLIEST = -2
 AT_LATEST = -1
@@ -70,6 +71,12 @@ class Operation:
 
     is_read = False
     """Whether its answer brings records, over a connection of their own."""
+    changes = False
+    """Whether it changes something. Then the refusal of a repetition does not say that nothing was done."""
+    in_doubt_after: ClassVar[frozenset[int]] = frozenset()
+    """Refusals that another try can overcome, after which it may have been carried out all the same."""
+    certain: frozenset[int] = frozenset()
+    """Refusals that say that nothing was changed, also by an earlier request."""
 
     def __init__(self, what: str, deadline_ms: int) -> None:
         self.what = what
@@ -88,7 +95,7 @@ class Operation:
         self.failures = 0
         self.last_code = 0
         self.uncertain = False
-        """Whether a request went unanswered: it may have been carried out."""
+        """Whether a request went unanswered, or was answered with doubt: it may have been carried out."""
         self.floor = -1
         """Number of the Metadata whose answer decides whether the topic exists; -1: it is not in doubt."""
         self.timer_ms: int | None = None
@@ -130,6 +137,16 @@ class Operation:
         if not self.done:
             self.done, self.error = True, error
 
+    def heard(self, code: int) -> None:
+        """A refusal, final or not."""
+        self.last_code = code
+        self.uncertain |= code in self.in_doubt_after
+
+    def refuse(self, error: ReplogError) -> None:
+        """Done: a refusal that is final. Unavailable where an earlier request may have changed something."""
+        in_doubt = self.changes and self.uncertain and not (isinstance(error, Rejected) and error.code in self.certain)
+        self.fail(unknown_outcome(self.what, error) if in_doubt else error)
+
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: say what was waited for, and what the last answer was."""
         waited = f"waited {(now_ms - self.started_ms) / 1000:g} s for {self.waiting_for(core)}"
@@ -143,6 +160,14 @@ class Operation:
     def refused(self, code: int) -> ReplogError:
         """The error for a refusal that is final."""
         return rejection(code)
+
+
+def unknown_outcome(what: str, refusal: ReplogError) -> Unavailable:
+    """The error of a change that may have been carried out before its repetition was refused."""
+    text = f"{what}: {type(refusal).__name__} was the answer to a repetition ({refusal}); whether it was carried out before is unknown"
+    error = Unavailable(text)
+    error.__cause__ = refusal
+    return error
 
 
 class PartitionOp(Operation):
@@ -273,8 +298,11 @@ class AdminOp(Operation):
     """A wish, which any broker forwards to the controller. Result: the answer's dictionary.
 
     A wish that went unanswered may have been granted: when it is repeated, the error in `granted_code` (it exists already, it is gone
-    already) then counts as success.
+    already) then counts as success; another one leaves the outcome unknown, unless it was a question.
     """
+
+    in_doubt_after = frozenset({Code.REQUEST_TIMED_OUT})
+    """Whoever passed it on does not know what became of it."""
 
     def __init__(self, verb: str, arguments: dict[str, Any], deadline_ms: int, *, granted_code: int = 0) -> None:
         super().__init__(f"the request {verb!r}", deadline_ms)
@@ -284,6 +312,7 @@ class AdminOp(Operation):
         self.verb = verb
         self.arguments = arguments
         self.granted_code = granted_code
+        self.changes = wish(verb).changes and not arguments.get("validate_only")
         self.controller_epoch = -1
         """As of the last request."""
 
@@ -307,8 +336,7 @@ class AdminOp(Operation):
         if answer.error == Code.NONE or (self.uncertain and answer.error == self.granted_code):
             self.finish(answer.result)
         elif answer.error in (Code.NOT_CONTROLLER, Code.LEADER_NOT_AVAILABLE, Code.REQUEST_TIMED_OUT):
-            self.uncertain |= answer.error == Code.REQUEST_TIMED_OUT  # whoever passed it on does not know what became of it
             return answer.error
         else:
-            self.fail(rejection(answer.error, answer.message))
+            self.refuse(rejection(answer.error, answer.message))
         return Code.NONE

@@ -14,7 +14,7 @@ from replog.client.batches import Batch
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.queues import PartitionQueue
 from replog.config import ClientConfig, check_partition_number, check_topic_name
-from replog.errors import Code, MessageTooLarge, Unavailable, UsageError, rejection
+from replog.errors import Code, MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError, rejection
 from replog.model import ACKS_NONE
 from replog.payload import Headers, as_bytes, as_headers, as_timestamp
 
@@ -55,7 +55,7 @@ class Producer:
     """Sends records in batches, in order per partition. Any thread may call.
 
     With `linger_ms=0` a record goes at once while fewer than five batches of its partition are under way, otherwise it joins the next
-    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery.
+    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future.
     """
 
     def __init__(
@@ -154,7 +154,10 @@ class Producer:
     ) -> Deliveries:
         """Send many records, much cheaper than one by one. Without keys they stay together: one partition per batch, in order.
 
-        Blocks while the buffer is full, like `send`.
+        Blocks while the buffer is full, at most `max_block_ms` for the next records to find room. Raises what `send` raises before anything
+        is buffered: one record that is too large, and none is sent. What ends it later (no room, the topic deleted, the producer
+        closed meanwhile) is Unavailable and says how many were taken before: those are on their way, without keys the first ones, and
+        `flush` raises if they fail; the others were not sent.
         """
         cells = _cells("value", values)
         runs: list[_Run] = [(partition, None, cells)]
@@ -164,9 +167,20 @@ class Producer:
             if len(named) != len(cells):
                 raise UsageError(f"{len(cells)} values, but {len(named)} keys")
             runs, places = self._by_partition(topic, cells, named, partition)
+        measured = [(*run, _sizes(run[1], run[2])) for run in runs]
+        for *_, sizes in measured:
+            if sizes:
+                self._check_size(topic, max(sizes))
         parts: list[tuple[Batch, int, int]] = []
-        for number, names, some in runs:
-            self._send_run(topic, number, names, some, parts)
+        try:
+            for number, names, some, sizes in measured:
+                self._send_run(topic, number, names, some, sizes, parts)
+        except ReplogError as error:
+            taken = sum(count for _, _, count in parts)
+            if not taken:
+                raise
+            kind = TimedOut if isinstance(error, TimedOut) else Unavailable
+            raise kind(f"{taken} of {len(cells)} records were taken and are on their way, the others were not sent: {error}") from error
         if self._core.finished:
             run_callbacks(self._core)
         return Deliveries(self, parts, places)
@@ -194,12 +208,10 @@ class Producer:
         partition: int | None,
         keys: list[bytes | None] | None,
         values: list[bytes | None],
+        sizes: list[int],
         parts: list[tuple[Batch, int, int]],
     ) -> None:
         """Fill batches of one partition (or of one after the other) by as many records at once as fit."""
-        sizes = [ROW_BYTES + len(value or b"") for value in values]
-        if keys is not None:
-            sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
         ends = list(accumulate(sizes))
         at = 0
         sealed: list[PartitionQueue] = []
@@ -285,8 +297,8 @@ class Producer:
                     return route
             self._client._sought(topic, self._config.max_block_ms / 1000)
 
-    def _make_room(self, topic: str, size: int) -> None:
-        """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
+    def _check_size(self, topic: str, size: int) -> None:
+        """Whether a record of so many bytes may be sent at all. Raises UsageError if nothing may."""
         if self._closed:
             raise UsageError("this Producer is closed")
         self._client._check_open()
@@ -295,7 +307,11 @@ class Producer:
         if size - ROW_BYTES > config.max_record_bytes or size > config.buffer_bytes:
             name = "max_record_bytes" if limit == config.max_record_bytes else "buffer_bytes"
             raise MessageTooLarge(f"a record of {size - ROW_BYTES} bytes is too large; {name} is {limit}", topic=topic)
-        writer = self._writer
+
+    def _make_room(self, topic: str, size: int) -> None:
+        """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
+        self._check_size(topic, size)
+        config, writer = self._config, self._writer
         if writer.buffered + size <= config.buffer_bytes:
             return
         self._send_open()
@@ -433,6 +449,14 @@ def _extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int
     as_timestamp(timestamp_ms)
     kept = as_headers(headers) if headers else None
     return kept, sum(len(name.encode()) + len(cell) for name, cell in kept or ())
+
+
+def _sizes(keys: list[bytes | None] | None, values: list[bytes | None]) -> list[int]:
+    """What each of these records is counted for."""
+    sizes = [ROW_BYTES + len(value or b"") for value in values]
+    if keys is not None:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    return sizes
 
 
 def _cells(name: str, cells: Sequence[bytes | str | None]) -> list[bytes | None]:

@@ -10,7 +10,7 @@ import attrs
 from attrs import field, frozen
 
 from replog.client.arguments import check_count, check_list
-from replog.client.operations import AdminOp, Operation
+from replog.client.operations import AdminOp, Operation, unknown_outcome
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, UsageError, rejection
 from replog.model import Address
@@ -101,10 +101,12 @@ class Reassigning:
         fewer complete copies than `min_isr` would be left, when enough of the original replicas are in sync; to cancel is refused where
         none of these is complete, unless the topic allows unclean elections. What was accepted is carried out, however long it takes.
         Each wish is judged by itself: if some are refused the others are granted all the same, and what is raised names those refused:
-        InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition.
+        InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition; Unavailable if the request had to be repeated, and the
+        one before may have been granted.
         """
         wishes = _checked(targets)
         refused: list[tuple[str, int, int, str]] = []
+        in_doubt = False
         for start in range(0, len(wishes), _SLICE):
             slice_ = wishes[start : start + _SLICE]
             op = AdminOp("reassign", {"partitions": slice_}, self._deadline(timeout_s))
@@ -115,10 +117,12 @@ class Reassigning:
                 done = op.uncertain and code == Code.NO_REASSIGNMENT_IN_PROGRESS and (topic, number) in cancelled
                 if not done:
                     refused.append((topic, number, code, text))
+                    in_doubt |= op.uncertain
         if refused:
             topic, number, code, _ = refused[0]
             texts = "; ".join(text for *_, text in islice(refused, 5)) + ("; ..." if len(refused) > 5 else "")
-            raise rejection(code, f"{len(refused)} of {len(wishes)} refused: {texts}", topic=topic, partition=number)
+            error = rejection(code, f"{len(refused)} of {len(wishes)} refused: {texts}", topic=topic, partition=number)
+            raise unknown_outcome("a reassignment", error) if in_doubt else error
 
     def reassignments(self, *, timeout_s: float | None = 30) -> list[Reassignment]:
         """Every partition that is queued to move or moving, by name; of those that move, how far each joining replica is.

@@ -49,7 +49,8 @@ class Staging:
         The receipt is that of the first time, which may have had another number of records; its offsets are None if that is gone, or was a
         later version. Raises UsageError, naming
         value and limit, MessageTooLarge if the records do not fit into one batch (then `stage` and `publish`), InvalidTimestamp if the
-        clock here is far from the leader's, or TimedOut: asked again, with any client, it is stored once.
+        clock here is far from the leader's, or Unavailable (TimedOut, or a refusal of what may have been stored before): asked again, with
+        any client, it is stored once.
         """
         check_topic_name(topic)
         check_partition_number(partition)
@@ -102,7 +103,8 @@ class Staging:
         nothing, however much it is. Whatever else was staged for this version is dropped.
 
         A version that was published already, or an earlier one, is done: its first receipt comes back, without offsets if they are
-        gone. Raises UnknownStage if not all of it is with the leader: stage it again; or InvalidTimestamp like `append_once`.
+        gone. Raises UnknownStage if not all of it is with the leader: stage it again; or InvalidTimestamp and
+        Unavailable like `append_once`.
         """
         check_topic_name(topic)
         check_partition_number(partition)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.unit.client.fake import FakeCluster, make
 
+from replog.client.client import Client
 from replog.client.results import FeatureLevels
 from replog.errors import (
     Code,
     ElectionNotNeeded,
     FeatureUpdateFailed,
     InvalidPartitions,
+    InvalidReplicaAssignment,
     MessageTooLarge,
+    PolicyViolation,
+    TopicAlreadyExists,
+    Unavailable,
     UnknownTopicOrPartition,
     UsageError,
 )
@@ -83,6 +89,74 @@ def test_a_level_is_asked_for_and_checked_first() -> None:
         client.raise_feature_level(3)
     with pytest.raises(UsageError, match="level is 0"):
         client.raise_feature_level(0)
+
+
+CHANGES: dict[str, Callable[[Client], Any]] = {
+    "create_topic": lambda client: client.create_topic("u"),
+    "delete_topic": lambda client: client.delete_topic("t"),
+    "add_partitions": lambda client: client.add_partitions("t", 4),
+    "remove_partitions": lambda client: client.remove_partitions("t", [1]),
+    "alter_topic": lambda client: client.alter_topic("t", min_isr=1),
+    "elect": lambda client: client.elect_leaders([("t", 0)]),
+    "reassign": lambda client: client.reassign({("t", 0): [1, 2]}),
+    "drain": lambda client: client.drain_broker(1),
+    "raise_feature_level": lambda client: client.raise_feature_level(2),
+}
+QUESTIONS: dict[str, Callable[[Client], Any]] = {
+    "explain": lambda client: client.explain("t", 0),
+    "list_reassignments": lambda client: client.reassignments(),
+    "describe_features": lambda client: client.describe_features(),
+    "create_topic": lambda client: client.create_topic("u", validate_only=True),
+}
+REFUSED = AdminAnswer(0, Code.POLICY_VIOLATION, "not any more")
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+def test_a_change_whose_repetition_is_refused_may_have_been_made(verb: str) -> None:
+    cluster, _, client = make({"t": 2})
+    asked = answers(cluster, LOST, REFUSED)
+    text = f"^the request '{verb}': PolicyViolation was the answer to a repetition .not any more.; .*carried out before is unknown$"
+    with pytest.raises(Unavailable, match=text) as caught:
+        CHANGES[verb](client)
+    assert isinstance(caught.value.__cause__, PolicyViolation)
+    assert [one.verb for one in asked] == [verb] * 2
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+def test_a_change_that_is_refused_at_once_was_not_made(verb: str) -> None:
+    cluster, _, client = make({"t": 2})
+    nobody = AdminAnswer(0, Code.NOT_CONTROLLER)
+    asked = answers(cluster, nobody, REFUSED)
+    with pytest.raises(PolicyViolation, match="not any more"):
+        CHANGES[verb](client)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_a_question_that_is_refused_when_it_is_asked_again_is_refused(verb: str) -> None:
+    cluster, _, client = make({"t": 2})
+    answers(cluster, LOST, REFUSED)
+    with pytest.raises(PolicyViolation):
+        QUESTIONS[verb](client)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_wishes_that_are_refused_when_they_are_repeated_may_have_been_granted(repeated: bool) -> None:
+    cluster, _, client = make({"t": 2})
+    errors = [["t", 0, Code.INVALID_REPLICA_ASSIGNMENT, "broker 9 is not registered"]]
+    answers(cluster, *[LOST] * repeated, AdminAnswer(0, 0, result={"errors": errors}))
+    with pytest.raises(Unavailable if repeated else InvalidReplicaAssignment, match="1 of 2 refused: broker 9 is not registered"):
+        client.reassign({("t", 0): [1, 9], ("t", 1): [1, 2]})
+
+
+def test_a_topic_that_may_exist_is_fine_also_when_it_has_to_be_asked_for_twice() -> None:
+    cluster, _, client = make({"t": 1})
+    client.topics()
+    exists = AdminAnswer(0, Code.TOPIC_ALREADY_EXISTS, "topic 't' exists")
+    answers(cluster, LOST, exists, exists)
+    assert client.create_topic("t", exist_ok=True) == cluster.topics["t"][0].hex()
+    with pytest.raises(TopicAlreadyExists):
+        client.create_topic("t")
 
 
 def test_a_request_for_more_partitions_says_what_it_was_made_for_also_when_it_is_repeated() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from tests.unit.client.fake import make
 
 from replog.client.delivery import Delivery
 from replog.client.partitioner import crc32_partition, murmur2_partition
-from replog.errors import InvalidRecord, MessageTooLarge, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
+from replog.errors import InvalidRecord, MessageTooLarge, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
 from replog.messages import Produce, Produced, ProducedEntry
 
 
@@ -225,14 +227,54 @@ def test_as_many_batches_as_may_be_under_way_share_a_message() -> None:
     assert [b.count for b in next(iter(cluster.partitions.values())).log] == [1] + [10] * 12
 
 
-def test_what_send_many_could_not_take_does_not_hold_back_what_it_took() -> None:
-    cluster, _, client = make({"t": 1}, max_record_bytes=100)
-    producer = client.producer(batch_bytes=300)
+@pytest.mark.parametrize("keys", [None, ["a", None] * 4 + ["b"]])
+@pytest.mark.parametrize("at", [0, 1, 4, 8])
+def test_of_many_with_one_that_is_too_large_nothing_is_stored(at: int, keys: list[str | None] | None) -> None:
+    cluster, _, client = make({"t": 3}, max_record_bytes=100)
     values = [b"x" * 90] * 8
-    with pytest.raises(MessageTooLarge):
-        producer.send_many("t", [*values, b"x" * 101])
-    assert everything(cluster) == values
+    values.insert(at, b"x" * 101)
+    for options in ({}, {"batch_bytes": 300}, {"linger_ms": 10}):
+        producer = client.producer(**options)  # type: ignore[arg-type]
+        with pytest.raises(MessageTooLarge, match=r"a record of 10[12] bytes is too large; max_record_bytes is 100"):
+            producer.send_many("t", values, keys=keys)
+        assert producer._writer.buffered == 0
+        producer.close()
+    assert everything(cluster) == []
+
+
+def test_of_many_with_one_that_the_buffer_never_holds_nothing_is_stored() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(buffer_bytes=1_024) as producer, pytest.raises(MessageTooLarge, match="buffer_bytes is 1024"):
+        producer.send_many("t", [b"x" * 900, b"x" * 900, b"x" * 1_025])
+    assert everything(cluster) == []
+
+
+def test_many_that_find_no_room_say_how_many_were_taken_and_those_are_stored() -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(batch_bytes=300, buffer_bytes=1_024, max_block_ms=3_000)
+    client.topics()
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    with pytest.raises(Unavailable, match=r"^10 of 20 records were taken and are on their way, .*: waited 3 s for room"):
+        producer.send_many("t", [b"%080d" % n for n in range(20)])
+    with pytest.raises(Unavailable, match=r"^waited 3 s for room.*the record was not sent"):
+        producer.send_many("t", [b"%0200d" % n for n in range(20)])
+    driver.filter = None
     producer.close()
+    assert everything(cluster) == [b"%080d" % n for n in range(10)]
+
+
+def test_many_whose_topic_goes_when_some_were_taken_are_not_refused() -> None:
+    """After a Rejected nothing was stored."""
+    cluster, driver, client = make({"t": 1, "other": 1})
+    producer = client.producer(batch_bytes=300, buffer_bytes=1_024)
+    client.topics()
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    driver.events = [lambda: None, lambda: cluster.delete("t"), lambda: setattr(driver, "filter", None)]
+    with pytest.raises(Unavailable, match=r"^10 of 20 records were taken .* unknown topic 't'") as caught:
+        producer.send_many("t", [b"%080d" % n for n in range(20)])
+    assert isinstance(caught.value.__cause__, UnknownTopicOrPartition)
+    with pytest.raises(ReplogError):  # nobody was told what became of those that were taken
+        producer.close()
 
 
 def test_send_many_with_keys_keeps_each_key_in_order() -> None:
@@ -284,6 +326,71 @@ def test_leaving_the_block_raises_what_failed_and_was_not_reported() -> None:
         producer.flush()
     assert caught.value.__notes__ == ["1 more batches of this producer failed"]
     producer.close()
+
+
+LEARNED: dict[str, Callable[[Delivery], object]] = {
+    "the delivery's exception": lambda delivery: delivery.exception(),
+    "a callback that asks": lambda delivery: delivery.add_done_callback(Delivery.exception),
+    "the future's exception": lambda delivery: delivery.future().exception(0),
+    "the future's result": lambda delivery: fails(delivery.future().result),
+    "the future's callback": lambda delivery: delivery.future().add_done_callback(lambda future: None),
+    "asyncio": lambda delivery: fails(lambda: asyncio.run(waited_for(delivery))),
+}
+NOT_LEARNED: dict[str, Callable[[Delivery], object]] = {
+    "done": lambda delivery: delivery.done(),
+    "a callback that does not ask": lambda delivery: delivery.add_done_callback(lambda delivery: None),
+    "a future that nobody looks at": lambda delivery: delivery.future(),
+    "a future that is just done": lambda delivery: delivery.future().done(),
+}
+
+
+def fails(ask: Callable[[], object]) -> None:
+    with pytest.raises(InvalidRecord):
+        ask()
+
+
+async def waited_for(delivery: Delivery) -> None:
+    await asyncio.wrap_future(delivery.future())
+
+
+@pytest.mark.parametrize("how", LEARNED)
+def test_what_somebody_has_learned_is_not_kept_nor_raised_again(how: str) -> None:
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    with client.producer() as producer:
+        for _ in range(20):
+            LEARNED[how](producer.send("t", "a"))
+            assert not producer._writer.failed
+        producer.flush()
+
+
+@pytest.mark.parametrize("how", NOT_LEARNED)
+def test_what_nobody_has_learned_is_raised(how: str) -> None:
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer()
+    for _ in range(20):
+        NOT_LEARNED[how](producer.send("t", "a"))
+    with pytest.raises(InvalidRecord) as caught:
+        producer.close()
+    assert caught.value.__notes__ == ["19 more batches of this producer failed"]
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_future_that_was_cancelled_tells_nobody(cancelled: bool) -> None:
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer(linger_ms=1_000)
+    future = producer.send("t", "a").future()
+    told: list[bool] = []
+    future.add_done_callback(lambda future: told.append(future.cancelled()))
+    if cancelled:
+        future.cancel()
+        with pytest.raises(InvalidRecord):
+            producer.close()
+    else:
+        producer.close()
+    assert told == [cancelled]
 
 
 def test_an_error_in_the_block_is_not_masked_and_what_can_be_is_delivered() -> None:

@@ -14,9 +14,11 @@ from replog.client.operations import RETRIED, SAME_PLACE
 from replog.errors import (
     CODES,
     Code,
+    InvalidRecord,
     MessageTooLarge,
     ReplogError,
     TimedOut,
+    Unavailable,
     UnknownStage,
     UnknownTopicOrPartition,
     UsageError,
@@ -227,6 +229,51 @@ def test_everything_else_is_final_and_says_where(name: str, code: int) -> None:
         called(name, desk, client)
     assert len(desk.asked) == 1
     assert (caught.value.topic, caught.value.partition, caught.value.broker) == ("t", 0, 1)  # type: ignore[attr-defined]
+
+
+DOUBT = [0, Code.REQUEST_TIMED_OUT, Code.NOT_LEADER_OR_FOLLOWER, Code.STORAGE_ERROR, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("first", DOUBT, ids=error_name)
+def test_a_refusal_of_a_repetition_does_not_say_that_nothing_was_stored(name: str, first: int) -> None:
+    """The first request was answered with doubt, or (0) carried out and its answer lost."""
+    desk, driver, client = leaders()
+    desk.refuse = [first, Code.INVALID_RECORD]
+    lost: list[Any] = []
+
+    def drop(to: Any, message: Any) -> bool:
+        if not first and to == CLIENT and isinstance(message, Produced | Published) and not lost:
+            lost.append(message)
+            return True
+        return False
+
+    driver.filter = drop
+    client._deadline = lambda timeout_s: driver.now_ms() + 200_000  # type: ignore[method-assign]
+    said = re.escape(f"{SAID[name]}: InvalidRecord was the answer to a repetition (t-0: ")
+    with pytest.raises(Unavailable, match=f"{said}.*whether it was carried out before is unknown") as caught:
+        called(name, desk, client)
+    assert isinstance(caught.value.__cause__, InvalidRecord)
+    assert not isinstance(caught.value, TimedOut)
+    assert len(desk.asked) == 2
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("first", [Code.NOT_ENOUGH_REPLICAS, Code.LOG_DIRECTORY_FULL, Code.CORRUPT_MESSAGE, Code.QUOTA_EXCEEDED])
+def test_a_refusal_after_one_that_stored_nothing_is_certain(name: str, first: int) -> None:
+    desk, _, client = leaders()
+    desk.refuse = [first, Code.INVALID_RECORD]
+    with pytest.raises(InvalidRecord):
+        called(name, desk, client)
+
+
+@pytest.mark.parametrize("first", DOUBT[1:], ids=error_name)
+def test_a_stage_that_is_not_with_the_next_leader_is_certainly_not_published(first: int) -> None:
+    """It has looked for the version in its log before: the caller is to stage again."""
+    desk, _, client = leaders()
+    desk.refuse = [first, Code.UNKNOWN_STAGE]
+    with pytest.raises(UnknownStage):
+        called("publish", desk, client)
 
 
 @pytest.mark.parametrize("name", CALLS)
