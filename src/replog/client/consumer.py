@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 from replog.client.arguments import Position, check_count, check_timeout, parse_position
 from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
 from replog.client.results import Fetch
 from replog.client.silence import Silence
 from replog.config import check_partition_number

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_LATEST, OffsetOp, recreated
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_LATEST, recreated
 from replog.client.results import Fetch
 from replog.errors import Code, TimedOut, rejection
 from replog.messages import ListedOffset
