@@ -59,12 +59,11 @@ class _Partition:
         self.buffer.clear()
         self.op = None
 
-    def located(self, listed: ListedOffset) -> None:
-        """The leader has said where `wanted` is, or that no record is as young: then "latest" is to be asked for."""
-        if listed.offset < 0:
-            self.wanted = AT_LATEST
-            return
-        self.offset = self.fetch_offset = listed.offset
+    def located(self, asked: OffsetOp) -> None:
+        """The leader has said where `wanted` is. Where no record is as young, that is "latest" of the moment in which it looked: asked
+        for later, what was committed in between would be passed over."""
+        listed: ListedOffset = asked.result
+        self.offset = self.fetch_offset = listed.offset if listed.offset >= 0 else asked.latest
         self.wanted = None
         self.identity = listed.partition
 
@@ -189,8 +188,7 @@ class Consumer:
                 del self._partitions[partition.topic, partition.number]  # said once: then it goes on with those that there are
             raise op.error
         if isinstance(op, OffsetOp):
-            listed: ListedOffset = op.result
-            partition.located(listed)
+            partition.located(op)
         else:
             if op.place is not None:
                 partition.identity = op.place.identity
@@ -265,8 +263,8 @@ class Consumer:
             if not isinstance(partition.op, OffsetOp):
                 self._drop(partition)
                 op = OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
-                result: ListedOffset = self._client._do(op)
-                partition.located(result)
+                self._client._do(op)
+                partition.located(op)
                 continue
             asked = partition.op
             left_s = None if timeout_s is None else max(0.0, (deadline_ms - self._client._driver.now_ms()) / 1000)

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.client.fake import make
 
 from replog.errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
-from replog.messages import ListOffsets
+from replog.messages import ListedOffsets, ListOffsets
 from replog.records import RecordBatch, encode_records
 
 
@@ -138,6 +138,28 @@ def test_a_position_ends_with_its_topic(start: Any) -> None:
         consumer.poll(timeout_s=5)
     consumer.seek_to_beginning()
     assert [r.text() for r in consumer.poll()] == ["newest"]
+
+
+@pytest.mark.parametrize("seek", [False, True])
+def test_from_a_time_on_nothing_is_passed_over_that_is_committed_meanwhile(seek: bool) -> None:
+    cluster, _, client = make({"t": 1})
+    start, partition = datetime.fromtimestamp(1_700_000_000, UTC), cluster.partition("t")
+    partition.append(RecordBatch(encode_records(["before"], now_ms=1_699_999_999_000)))
+    answers: list[Any] = []
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, ListOffsets) or answers:
+            return None
+        answers.append(ListedOffsets(message.request, [cluster._listed(broker, entry) for entry in message.entries]))
+        partition.append(RecordBatch(encode_records(["the first"], now_ms=1_700_000_000_005)))  # before anything else is asked
+        return answers
+
+    cluster.override = override
+    consumer = client.consumer("t", start=start)
+    if seek:
+        consumer.seek("t", 0, start)
+        assert consumer.position("t", 0) == 1
+    assert [r.text() for r in consumer.poll(timeout_s=1)] == ["the first"]
 
 
 def test_what_was_fetched_of_a_deleted_topic_is_still_handed_out() -> None:
