@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from replog.client.arguments import Position, check_count, check_timeout, parse_position
 from replog.client.delivery import run_callbacks
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from replog.client.client import Client
 
 __all__ = ["Consumer"]
+
+_ROUNDS_MAX: Final = 4
+"""Brokers in this process answer at once: with a position, with what is passed over there, with records. After so many rounds a call
+looks at its time limit."""
 
 
 class _Partition:
@@ -76,6 +80,11 @@ class _Partition:
         if not self.buffer:
             self.offset = self.fetch_offset
 
+    @property
+    def lacks_question(self) -> bool:
+        """Whether it is to be asked for records, or where they are."""
+        return self.op is None and not self.paused and not self.buffer
+
     def take(self) -> Record:
         """Hand out the next record."""
         record = self.buffer.popleft()
@@ -125,7 +134,7 @@ class Consumer:
             left_s = quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000
             if left_s <= 0:
                 return []
-            driver.wait(self._progressed, min(left_s, quiet_s))
+            driver.wait(self._progressed, min(left_s, quiet_s, self._rest_s()))
             run_callbacks(self._client._core)
 
     def __iter__(self) -> Iterator[Record]:
@@ -139,22 +148,26 @@ class Consumer:
     def _progressed(self) -> bool:
         return any(p.op is not None and p.op.done for p in self._partitions.values())
 
+    def _rest_s(self) -> float:
+        """How long to wait for answers at most: whoever was answered at once that there is nothing is asked again after a pause."""
+        is_unasked = any(p.lacks_question for p in self._partitions.values())
+        return self._client._core.config.retry_backoff_ms / 1000 if is_unasked else float("inf")
+
     def _step(self) -> None:
-        """Take in what was answered, and ask for what is missing. Raises what a partition failed with."""
+        """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position. Raises what a
+        partition failed with."""
         client = self._client
         with client._driver.lock:
             core, now_ms = client._core, client._driver.now_ms()
-            for _ in range(2):
+            for asked_before in range(_ROUNDS_MAX):
                 for partition in self._partitions.values():
-                    self._collect(partition)
-                    if partition.op is None and not partition.paused and not partition.buffer:
+                    moved = self._collect(partition)
+                    if partition.lacks_question and (moved or not asked_before):
                         partition.op = self._ask(partition, now_ms)
                         core.submit(partition.op, now_ms)
                 client._driver.run()
-                if not any(p.op is not None and p.op.done for p in self._partitions.values()):
+                if not self._progressed():
                     break
-            for partition in self._partitions.values():
-                self._collect(partition)
         if core.finished:
             run_callbacks(core)
 
@@ -175,24 +188,27 @@ class Consumer:
             expected=partition.identity,
         )
 
-    def _collect(self, partition: _Partition) -> None:
+    def _collect(self, partition: _Partition) -> bool:
+        """Take in the answer, if there is one. Returns whether the position is known now, or another one than before."""
         op = partition.op
         if op is None or not op.done:
-            return
+            return False
         partition.op = None
         partition.trouble = "" if op.error is None else str(op.error)
         if isinstance(op.error, Unavailable):
-            return  # nobody answered: asked again at the next step
+            return False  # nobody answered: asked again at the next step
         if op.error is not None:
             if isinstance(op.error, UnknownTopicOrPartition) and self._chosen is None and self._is_removed(partition):
                 del self._partitions[partition.topic, partition.number]  # said once: then it goes on with those that there are
             raise op.error
         if isinstance(op, OffsetOp):
             partition.located(op)
-        else:
-            if op.place is not None:
-                partition.identity = op.place.identity
-            partition.fetched(op.result)
+            return True
+        if op.place is not None:
+            partition.identity = op.place.identity
+        before = partition.fetch_offset
+        partition.fetched(op.result)
+        return partition.fetch_offset != before
 
     def _is_removed(self, partition: _Partition) -> bool:
         topic = self._client._core.view.topics.get(partition.topic)

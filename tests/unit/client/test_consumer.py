@@ -11,7 +11,7 @@ import pytest
 from tests.unit.client.fake import make
 
 from replog.errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
-from replog.messages import ListedOffsets, ListOffsets
+from replog.messages import Fetch, ListedOffsets, ListOffsets
 from replog.records import RecordBatch, encode_records
 
 
@@ -160,6 +160,53 @@ def test_from_a_time_on_nothing_is_passed_over_that_is_committed_meanwhile(seek:
         consumer.seek("t", 0, start)
         assert consumer.position("t", 0) == 1
     assert [r.text() for r in consumer.poll(timeout_s=1)] == ["the first"]
+
+
+def hold_fetches(cluster: Any) -> None:
+    """Leaders hold fetches that find nothing, as the real ones do; those that find something are answered at once."""
+
+    def hold(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch) or cluster._fetched(broker, message.entries[0]).slices:
+            return None
+        return []
+
+    cluster.override = hold
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", datetime.fromtimestamp(1_700_000_000, UTC)])
+def test_a_fetch_lies_with_the_leader_after_the_first_poll_when_answers_come_at_once(start: Any) -> None:
+    cluster, _, client = make({"t": 1})
+    cluster.partition("t").append(RecordBatch(encode_records(["before"], now_ms=1)))
+    cluster.partition("t").start = 1
+    hold_fetches(cluster)
+    with client.consumer("t", start=start) as consumer:
+        assert consumer.poll() == []
+        assert cluster.counts["Fetch"] == 1
+
+
+def test_a_fetch_lies_with_the_leader_behind_what_is_passed_over() -> None:
+    cluster, _, client = make({"t": 1})
+    cluster.partition("t").append(RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6)))
+    hold_fetches(cluster)
+    with client.consumer("t", start="earliest") as consumer:
+        assert consumer.poll() == []
+        assert consumer.position("t", 0) == 1
+        assert cluster.counts["Fetch"] == 2
+
+
+def test_where_nothing_is_answered_at_once_the_question_is_repeated_soon() -> None:
+    cluster, driver, client = make({"t": 1}, fetch_wait_ms=0)
+    came: list[int] = []
+
+    def come() -> None:
+        cluster.partition("t").append(RecordBatch(encode_records([b"late"], now_ms=1)))
+        came.append(driver.now_ms())
+
+    with client.consumer("t", start="earliest") as consumer:
+        assert consumer.poll() == []
+        driver.events = [come]
+        assert [r.text() for r in consumer.poll(timeout_s=5)] == ["late"]
+    assert driver.now_ms() - came[0] <= client._core.config.retry_backoff_ms
 
 
 def test_what_was_fetched_of_a_deleted_topic_is_still_handed_out() -> None:
