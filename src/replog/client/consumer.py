@@ -98,7 +98,8 @@ class Consumer:
     It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
     what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId. `seek` to go on.
     Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
-    whole topics are followed; the next call goes on with the others.
+    whole topics are followed; the next call goes on with the others. So it does for a topic that is deleted, if others are followed: one
+    that is made again under its name is read from its beginning.
     """
 
     def __init__(self, client: Client, topics: list[str], partitions: list[int] | None, start: Position) -> None:
@@ -198,8 +199,8 @@ class Consumer:
         if isinstance(op.error, Unavailable):
             return False  # nobody answered: asked again at the next step
         if op.error is not None:
-            if isinstance(op.error, UnknownTopicOrPartition) and self._chosen is None and self._is_removed(partition):
-                del self._partitions[partition.topic, partition.number]  # said once: then it goes on with those that there are
+            if isinstance(op.error, UnknownTopicOrPartition):
+                self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
             raise op.error
         if isinstance(op, OffsetOp):
             partition.located(op)
@@ -210,9 +211,18 @@ class Consumer:
         partition.fetched(op.result)
         return partition.fetch_offset != before
 
-    def _is_removed(self, partition: _Partition) -> bool:
+    def _leave_out_what_is_gone(self, partition: _Partition) -> None:
+        """Follow a partition no longer that was removed, or a topic that was deleted, unless nothing else is followed."""
         topic = self._client._core.view.topics.get(partition.topic)
-        return topic is not None and partition.number not in topic.partitions
+        gone: list[_Partition] = []
+        if topic is None:
+            if any(name != partition.topic for name, _ in self._partitions):
+                gone = [p for p in self._partitions.values() if p.topic == partition.topic and not p.buffer]
+        elif self._chosen is None and partition.number not in topic.partitions:
+            gone = [partition]
+        for one in gone:
+            self._drop(one)
+            del self._partitions[one.topic, one.number]
 
     def _take(self, max_records: int) -> list[Record]:
         """From the partitions in turn, beginning with another one each time."""
@@ -340,7 +350,9 @@ class Consumer:
                 numbers = self._client.partitions_for(topic)
             else:
                 known = core.view.topics.get(topic)
-                numbers = known.numbers() if known is not None else []
+                if known is None:
+                    continue  # deleted: whoever follows it is told when it is asked for
+                numbers = known.numbers()
             for number in self._wanted_numbers(topic, numbers):
                 if (topic, number) not in self._partitions:
                     start = self._start if first else (None, AT_EARLIEST)

@@ -209,6 +209,40 @@ def test_where_nothing_is_answered_at_once_the_question_is_repeated_soon() -> No
     assert driver.now_ms() - came[0] <= client._core.config.retry_backoff_ms
 
 
+@pytest.mark.parametrize("partitions", [None, [0, 1]])
+def test_a_topic_that_is_deleted_does_not_end_a_consumer_of_several(partitions: list[int] | None) -> None:
+    cluster, _, client = make({"t": 2, "u": 2})
+    consumer = client.consumer("t", "u", partitions=partitions, start="earliest")
+    client.append("t", 0, ["t0"])
+    client.append("u", 0, ["u0"])
+    assert sorted(r.text() for r in consumer.poll()) == ["t0", "u0"]
+    cluster.delete("t")
+    client.topics()
+    client.append("u", 1, ["u1"])
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'"):
+        consumer.poll(timeout_s=5)
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["u1"]
+    cluster.create("t", 2)
+    client.topics()
+    client.append("t", 1, ["of the new t"])
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["of the new t"]
+
+
+def test_the_only_topic_that_is_deleted_stays_an_error() -> None:
+    cluster, _, client = make({"t": 1})
+    consumer = client.consumer("t", start="earliest")
+    assert consumer.poll() == []
+    cluster.delete("t")
+    client.topics()
+    for _ in range(3):
+        with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'"):
+            consumer.poll(timeout_s=5)
+    cluster.create("t")
+    client.topics()
+    with pytest.raises(UnknownTopicId, match="deleted and created again"):  # it was followed: what it has now is another log
+        consumer.poll(timeout_s=5)
+
+
 def test_what_was_fetched_of_a_deleted_topic_is_still_handed_out() -> None:
     cluster, _, client = make({"t": 1})
     client.append("t", 0, ["old 0", "old 1"])
