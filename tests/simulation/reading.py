@@ -11,7 +11,8 @@ from contextlib import nullcontext, suppress
 from typing import Any, ClassVar
 
 from replog.client.client import Client
-from replog.client.operations import AT_EARLIEST, OffsetOp, Operation
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_EARLIEST, Operation
 from replog.errors import OffsetOutOfRange, ReplogError
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
 from replog.testing.simulator.ledger import Violation

@@ -38,7 +38,7 @@ class Offsets:
         self._failed = failed
 
     def list(self, message: ListOffsets) -> ListedOffsets:
-        """Earliest, latest, or the first offset at or after a time, per entry."""
+        """Earliest, latest, or the first batch with a record at or after a time, per entry: in order, and all of this moment."""
         return ListedOffsets(message.request, [self._offset(entry) for entry in message.entries])
 
     def _offset(self, entry: ListOffsetsEntry) -> ListedOffset:

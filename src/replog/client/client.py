@@ -27,7 +27,8 @@ from replog.client.consumer import Consumer
 from replog.client.delivery import run_callbacks
 from replog.client.driver import Driver
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_LATEST, AdminOp, MetadataOp, OffsetOp, Operation
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_LATEST, AdminOp, MetadataOp, Operation
 from replog.client.partitioner import PARTITIONERS
 from replog.client.producer import Producer
 from replog.client.reading import Reading
@@ -324,7 +325,11 @@ class Client(Administration, Staging):
     def offset(
         self, topic: str, partition: int, at: Literal["earliest", "latest"] | datetime, *, timeout_s: float | None = 30
     ) -> int | None:
-        """The first offset kept, the high watermark, or the first offset at or after a time (None: there is none yet)."""
+        """The first offset kept, the high watermark, or the first offset at or after a time (None: there is none yet).
+
+        Times are those of the records, which need not be in order. For a time, the batch with that record is read: raises CorruptMessage
+        if it stays damaged, TopicAuthorizationFailed for who may not read.
+        """
         check_topic_name(topic)
         check_partition_number(partition)
         offset, wanted = parse_position(at, "at")

@@ -6,12 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from replog.client.arguments import Position, check_count, check_timeout, parse_position
 from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_EARLIEST, AT_LATEST, OffsetOp, PartitionOp
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
 from replog.client.results import Fetch
 from replog.client.silence import Silence
 from replog.config import check_partition_number
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from replog.client.client import Client
 
 __all__ = ["Consumer"]
+
+_ROUNDS_MAX: Final = 4
+"""Brokers in this process answer at once: with a position, with what is passed over there, with records. After so many rounds a call
+looks at its time limit."""
 
 
 class _Partition:
@@ -58,12 +63,11 @@ class _Partition:
         self.buffer.clear()
         self.op = None
 
-    def located(self, listed: ListedOffset) -> None:
-        """The leader has said where `wanted` is, or that no record is as young: then "latest" is to be asked for."""
-        if listed.offset < 0:
-            self.wanted = AT_LATEST
-            return
-        self.offset = self.fetch_offset = listed.offset
+    def located(self, asked: OffsetOp) -> None:
+        """The leader has said where `wanted` is. Where no record is as young, that is "latest" of the moment in which it looked: asked
+        for later, what was committed in between would be passed over."""
+        listed: ListedOffset = asked.result
+        self.offset = self.fetch_offset = listed.offset if listed.offset >= 0 else asked.latest
         self.wanted = None
         self.identity = listed.partition
 
@@ -75,6 +79,11 @@ class _Partition:
         self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
         if not self.buffer:
             self.offset = self.fetch_offset
+
+    @property
+    def lacks_question(self) -> bool:
+        """Whether it is to be asked for records, or where they are."""
+        return self.op is None and not self.paused and not self.buffer
 
     def take(self) -> Record:
         """Hand out the next record."""
@@ -89,7 +98,8 @@ class Consumer:
     It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
     what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId. `seek` to go on.
     Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
-    whole topics are followed; the next call goes on with the others.
+    whole topics are followed; the next call goes on with the others. So it does for a topic that is deleted, if others are followed: one
+    that is made again under its name is read from its beginning.
     """
 
     def __init__(self, client: Client, topics: list[str], partitions: list[int] | None, start: Position) -> None:
@@ -125,7 +135,7 @@ class Consumer:
             left_s = quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000
             if left_s <= 0:
                 return []
-            driver.wait(self._progressed, min(left_s, quiet_s))
+            driver.wait(self._progressed, min(left_s, quiet_s, self._rest_s()))
             run_callbacks(self._client._core)
 
     def __iter__(self) -> Iterator[Record]:
@@ -139,22 +149,26 @@ class Consumer:
     def _progressed(self) -> bool:
         return any(p.op is not None and p.op.done for p in self._partitions.values())
 
+    def _rest_s(self) -> float:
+        """How long to wait for answers at most: whoever was answered at once that there is nothing is asked again after a pause."""
+        is_unasked = any(p.lacks_question for p in self._partitions.values())
+        return self._client._core.config.retry_backoff_ms / 1000 if is_unasked else float("inf")
+
     def _step(self) -> None:
-        """Take in what was answered, and ask for what is missing. Raises what a partition failed with."""
+        """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position. Raises what a
+        partition failed with."""
         client = self._client
         with client._driver.lock:
             core, now_ms = client._core, client._driver.now_ms()
-            for _ in range(2):
+            for asked_before in range(_ROUNDS_MAX):
                 for partition in self._partitions.values():
-                    self._collect(partition)
-                    if partition.op is None and not partition.paused and not partition.buffer:
+                    moved = self._collect(partition)
+                    if partition.lacks_question and (moved or not asked_before):
                         partition.op = self._ask(partition, now_ms)
                         core.submit(partition.op, now_ms)
                 client._driver.run()
-                if not any(p.op is not None and p.op.done for p in self._partitions.values()):
+                if not self._progressed():
                     break
-            for partition in self._partitions.values():
-                self._collect(partition)
         if core.finished:
             run_callbacks(core)
 
@@ -175,29 +189,40 @@ class Consumer:
             expected=partition.identity,
         )
 
-    def _collect(self, partition: _Partition) -> None:
+    def _collect(self, partition: _Partition) -> bool:
+        """Take in the answer, if there is one. Returns whether the position is known now, or another one than before."""
         op = partition.op
         if op is None or not op.done:
-            return
+            return False
         partition.op = None
         partition.trouble = "" if op.error is None else str(op.error)
         if isinstance(op.error, Unavailable):
-            return  # nobody answered: asked again at the next step
+            return False  # nobody answered: asked again at the next step
         if op.error is not None:
-            if isinstance(op.error, UnknownTopicOrPartition) and self._chosen is None and self._is_removed(partition):
-                del self._partitions[partition.topic, partition.number]  # said once: then it goes on with those that there are
+            if isinstance(op.error, UnknownTopicOrPartition):
+                self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
             raise op.error
         if isinstance(op, OffsetOp):
-            listed: ListedOffset = op.result
-            partition.located(listed)
-        else:
-            if op.place is not None:
-                partition.identity = op.place.identity
-            partition.fetched(op.result)
+            partition.located(op)
+            return True
+        if op.place is not None:
+            partition.identity = op.place.identity
+        before = partition.fetch_offset
+        partition.fetched(op.result)
+        return partition.fetch_offset != before
 
-    def _is_removed(self, partition: _Partition) -> bool:
+    def _leave_out_what_is_gone(self, partition: _Partition) -> None:
+        """Follow a partition no longer that was removed, or a topic that was deleted, unless nothing else is followed."""
         topic = self._client._core.view.topics.get(partition.topic)
-        return topic is not None and partition.number not in topic.partitions
+        gone: list[_Partition] = []
+        if topic is None:
+            if any(name != partition.topic for name, _ in self._partitions):
+                gone = [p for p in self._partitions.values() if p.topic == partition.topic and not p.buffer]
+        elif self._chosen is None and partition.number not in topic.partitions:
+            gone = [partition]
+        for one in gone:
+            self._drop(one)
+            del self._partitions[one.topic, one.number]
 
     def _take(self, max_records: int) -> list[Record]:
         """From the partitions in turn, beginning with another one each time."""
@@ -264,8 +289,8 @@ class Consumer:
             if not isinstance(partition.op, OffsetOp):
                 self._drop(partition)
                 op = OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
-                result: ListedOffset = self._client._do(op)
-                partition.located(result)
+                self._client._do(op)
+                partition.located(op)
                 continue
             asked = partition.op
             left_s = None if timeout_s is None else max(0.0, (deadline_ms - self._client._driver.now_ms()) / 1000)
@@ -325,7 +350,9 @@ class Consumer:
                 numbers = self._client.partitions_for(topic)
             else:
                 known = core.view.topics.get(topic)
-                numbers = known.numbers() if known is not None else []
+                if known is None:
+                    continue  # deleted: whoever follows it is told when it is asked for
+                numbers = known.numbers()
             for number in self._wanted_numbers(topic, numbers):
                 if (topic, number) not in self._partitions:
                     start = self._start if first else (None, AT_EARLIEST)

@@ -165,8 +165,11 @@ class FetchOp(PartitionOp):
             self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
         self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
         if left_out:  # whoever sent it has too much under way to us already
-            self.failures += 1
-            self.retry_at = min(now_ms + core.backoff_ms(self.failures), self.deadline_ms)
+            self._pause(core, now_ms)
+
+    def _pause(self, core: ClientCore, now_ms: int) -> None:
+        self.failures += 1
+        self.retry_at = min(now_ms + core.backoff_ms(self.failures), self.deadline_ms)
 
     def expire(self, core: ClientCore, now_ms: int) -> None:
         """Out of time: damage that nobody could mend is what the caller has to know."""

@@ -12,21 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from replog.client.view import Place, View
 from replog.config import WISH_ITEMS_MAX
 from replog.errors import Code, Rejected, ReplogError, TimedOut, Unavailable, error_name, rejection
-from replog.messages import (
-    Admin,
-    AdminAnswer,
-    ListedOffset,
-    ListedOffsets,
-    ListOffsets,
-    ListOffsetsEntry,
-)
+from replog.messages import Admin, AdminAnswer
 from replog.model import Address, PartitionId
 from replog.security.roles import wish
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
 
-__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "OffsetOp", "Operation", "PartitionOp", "recreated", "unknown_outcome"]
+__all__ = ["AT_EARLIEST", "AT_LATEST", "AdminOp", "MetadataOp", "Operation", "PartitionOp", "recreated", "unknown_outcome"]
 
 AT_EARLIEST = -2
 AT_LATEST = -1
@@ -226,33 +219,6 @@ def recreated(topic: str, partition: int) -> ReplogError:
     text = f"{topic}-{partition}: the topic was deleted and created again, or the partition removed and added again; "
     text += "a position in the old one means nothing in the new one"
     return rejection(Code.UNKNOWN_TOPIC_ID, text, topic=topic, partition=partition)
-
-
-class OffsetOp(PartitionOp):
-    """Ask the leader for an offset: earliest, latest (the high watermark), or the first at or after a time. Result: ListedOffset."""
-
-    def __init__(self, topic: str, partition: int, at: int, deadline_ms: int) -> None:
-        super().__init__("an offset", topic, partition, deadline_ms)
-        self.at = at
-
-    def message(self, core: ClientCore) -> ListOffsets:
-        """One entry."""
-        assert self.place is not None
-        return ListOffsets(self.request, [ListOffsetsEntry(self.place.identity, self.place.leader_epoch, self.at)])
-
-    def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
-        """The offset, or why there is none."""
-        if not isinstance(answer, ListedOffsets) or self.place is None:
-            return Code.UNKNOWN_SERVER_ERROR
-        for entry in answer.entries:
-            if entry.partition == self.place.identity:
-                return self._take(entry)
-        return Code.UNKNOWN_TOPIC_ID
-
-    def _take(self, entry: ListedOffset) -> int:
-        if entry.error == Code.NONE:
-            self.finish(entry)
-        return entry.error
 
 
 class MetadataOp(Operation):

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_LATEST, OffsetOp, recreated
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_LATEST, recreated
 from replog.client.results import Fetch
 from replog.errors import Code, TimedOut, rejection
 from replog.messages import ListedOffset
@@ -44,21 +45,22 @@ class Reading:
             if op.error is not None:
                 raise op.error
 
-        def offset(partition: int, bound: Bound, latest: int) -> int:
+        def offset(partition: int, bound: Bound) -> int:
             fixed, at = bound
             if fixed is not None or at is None:
                 return fixed or 0
-            listed: ListedOffset = asked[partition, at].result
-            return latest if listed.offset < 0 else listed.offset
+            op = asked[partition, at]
+            listed: ListedOffset = op.result
+            return op.latest if listed.offset < 0 else listed.offset
 
         ranges = []
         for partition in partitions:
             latest: int = asked[partition, AT_LATEST].result.offset
-            first = offset(partition, start, latest)
-            if first > latest:
+            first = offset(partition, start)
+            if first > latest and start[0] is not None:  # a leader may have said where it begins after it said where records end
                 text = f"offset {first} of {self._topic}-{partition} is out of range: records end at {latest}"
                 raise rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self._topic, partition=partition)
-            ranges.append((self._identity(partition, asked), first, min(offset(partition, stop, latest), latest)))
+            ranges.append((self._identity(partition, asked), first, min(offset(partition, stop), latest)))
         return ranges
 
     def _identity(self, partition: int, asked: dict[tuple[int, int], OffsetOp]) -> PartitionId:

@@ -172,11 +172,14 @@ class ListOffsetsEntry:
     partition: PartitionId
     leader_epoch: int
     at: int
-    """-2 earliest, -1 latest (the high watermark), otherwise a timestamp in ms (V3 G; KIP-79)."""
+    """-2 earliest, -1 latest (the high watermark), otherwise a timestamp in ms (V3 G; KIP-79): then the answer is the first batch that has
+    a record at or after it, and the reader looks for the record."""
 
 
 @define
 class ListOffsets:
+    """Answered entry by entry, in order, and all at one moment: two of one partition go together."""
+
     request: int
     entries: list[ListOffsetsEntry]
 
@@ -186,8 +189,9 @@ class ListedOffset:
     partition: PartitionId
     error: int = 0
     offset: int = -1
-    """-1 with error 0: nothing at or after that time."""
+    """-1 with error 0: nothing at or after that time. For a time, the base offset of the batch."""
     timestamp_ms: int = -1
+    """For a time, the newest one in the batch."""
     leader_epoch: int = -1
     end_offset: int = -1
     """LEO of the leader, for people (describe)."""

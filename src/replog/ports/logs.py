@@ -239,7 +239,10 @@ class Log(ABC):
 
     @abstractmethod
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(base offset, max timestamp) of the first batch whose newest record is at or after `timestamp_ms`; None if none is."""
+        """(base offset, max timestamp) of the first batch whose newest record is at or after `timestamp_ms`; None if none is.
+
+        A log decodes no payload: which record of the batch is so young is for the reader to find.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from replog.client.client import Client
-from replog.client.operations import AT_EARLIEST, AT_LATEST, AdminOp, OffsetOp, PartitionOp
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_EARLIEST, AT_LATEST, AdminOp, PartitionOp
 from replog.errors import Code, OffsetOutOfRange, Rejected, UnknownTopicOrPartition, rejection
 from replog.messages import Epochs, EpochsEntry, ListedOffset, OffsetsForLeaderEpoch
 from replog.model import PartitionId, TopicPartition

@@ -12,6 +12,7 @@ from replog.log.memory import MemoryLog
 from replog.messages import ListOffsets, ListOffsetsEntry, PartitionNotice
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
+from replog.records import Record, RecordBatch, encode_records
 
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
@@ -42,3 +43,17 @@ def test_a_copy_that_cannot_be_searched_leads_no_longer_and_the_broker_goes_on(p
     answer = offsets.list(ListOffsets(1, [ListOffsetsEntry(P, 5, 1_000), ListOffsetsEntry(Q, 5, 1_000)]))
     assert [(entry.partition, entry.error, entry.offset) for entry in answer.entries] == [(P, Code.STORAGE_ERROR, -1), (Q, Code.NONE, -1)]
     assert failed == [(P, str(problem))]
+
+
+def test_the_entries_of_one_partition_are_answered_in_order_and_of_one_moment() -> None:
+    """A time with its batch, and the high watermark up to which was looked for it."""
+    log = MemoryLog(P)
+    partition = led(P, log)
+    for at_ms in (100, 300):
+        body = encode_records([Record(b"a", timestamp_ms=at_ms - 50), Record(b"b", timestamp_ms=at_ms)], now_ms=0)
+        assert partition.append(RecordBatch(body), 1, 0).error == Code.NONE
+    offsets = Offsets({P: partition}, Routing(), failed=lambda partition, why: None)
+    for at, found in ((60, (0, 100)), (101, (2, 300)), (301, (-1, -1))):
+        entries = [ListOffsetsEntry(P, 5, at), ListOffsetsEntry(P, 5, -1), ListOffsetsEntry(P, 5, -2)]
+        answer = offsets.list(ListOffsets(1, entries))
+        assert [(entry.offset, entry.timestamp_ms) for entry in answer.entries] == [found, (4, -1), (0, -1)]

@@ -220,9 +220,10 @@ class FakeCluster:
         elif entry.at == -1:
             listed.offset = partition.high_watermark
         else:
-            records = [r for batch in partition.log for r in decode_records(batch) if (r.timestamp_ms or 0) >= entry.at]
-            if records:
-                listed.offset = records[0].offset
+            kept = (batch for batch in partition.log if batch.end_offset > partition.start)
+            found = next((batch for batch in kept if batch.max_timestamp_ms >= entry.at), None)
+            if found is not None and found.base_offset < partition.high_watermark:
+                listed.offset, listed.timestamp_ms = found.base_offset, found.max_timestamp_ms
         return listed
 
     def _epoch_end(self, entry: Any) -> EpochsResult:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.client.fake import make
 
 from replog.errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
-from replog.messages import ListOffsets
+from replog.messages import Fetch, ListedOffsets, ListOffsets
 from replog.records import RecordBatch, encode_records
 
 
@@ -138,6 +138,109 @@ def test_a_position_ends_with_its_topic(start: Any) -> None:
         consumer.poll(timeout_s=5)
     consumer.seek_to_beginning()
     assert [r.text() for r in consumer.poll()] == ["newest"]
+
+
+@pytest.mark.parametrize("seek", [False, True])
+def test_from_a_time_on_nothing_is_passed_over_that_is_committed_meanwhile(seek: bool) -> None:
+    cluster, _, client = make({"t": 1})
+    start, partition = datetime.fromtimestamp(1_700_000_000, UTC), cluster.partition("t")
+    partition.append(RecordBatch(encode_records(["before"], now_ms=1_699_999_999_000)))
+    answers: list[Any] = []
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, ListOffsets) or answers:
+            return None
+        answers.append(ListedOffsets(message.request, [cluster._listed(broker, entry) for entry in message.entries]))
+        partition.append(RecordBatch(encode_records(["the first"], now_ms=1_700_000_000_005)))  # before anything else is asked
+        return answers
+
+    cluster.override = override
+    consumer = client.consumer("t", start=start)
+    if seek:
+        consumer.seek("t", 0, start)
+        assert consumer.position("t", 0) == 1
+    assert [r.text() for r in consumer.poll(timeout_s=1)] == ["the first"]
+
+
+def hold_fetches(cluster: Any) -> None:
+    """Leaders hold fetches that find nothing, as the real ones do; those that find something are answered at once."""
+
+    def hold(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Fetch) or cluster._fetched(broker, message.entries[0]).slices:
+            return None
+        return []
+
+    cluster.override = hold
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", datetime.fromtimestamp(1_700_000_000, UTC)])
+def test_a_fetch_lies_with_the_leader_after_the_first_poll_when_answers_come_at_once(start: Any) -> None:
+    cluster, _, client = make({"t": 1})
+    cluster.partition("t").append(RecordBatch(encode_records(["before"], now_ms=1)))
+    cluster.partition("t").start = 1
+    hold_fetches(cluster)
+    with client.consumer("t", start=start) as consumer:
+        assert consumer.poll() == []
+        assert cluster.counts["Fetch"] == 1
+
+
+def test_a_fetch_lies_with_the_leader_behind_what_is_passed_over() -> None:
+    cluster, _, client = make({"t": 1})
+    cluster.partition("t").append(RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6)))
+    hold_fetches(cluster)
+    with client.consumer("t", start="earliest") as consumer:
+        assert consumer.poll() == []
+        assert consumer.position("t", 0) == 1
+        assert cluster.counts["Fetch"] == 2
+
+
+def test_where_nothing_is_answered_at_once_the_question_is_repeated_soon() -> None:
+    cluster, driver, client = make({"t": 1}, fetch_wait_ms=0)
+    came: list[int] = []
+
+    def come() -> None:
+        cluster.partition("t").append(RecordBatch(encode_records([b"late"], now_ms=1)))
+        came.append(driver.now_ms())
+
+    with client.consumer("t", start="earliest") as consumer:
+        assert consumer.poll() == []
+        driver.events = [come]
+        assert [r.text() for r in consumer.poll(timeout_s=5)] == ["late"]
+    assert driver.now_ms() - came[0] <= client._core.config.retry_backoff_ms
+
+
+@pytest.mark.parametrize("partitions", [None, [0, 1]])
+def test_a_topic_that_is_deleted_does_not_end_a_consumer_of_several(partitions: list[int] | None) -> None:
+    cluster, _, client = make({"t": 2, "u": 2})
+    consumer = client.consumer("t", "u", partitions=partitions, start="earliest")
+    client.append("t", 0, ["t0"])
+    client.append("u", 0, ["u0"])
+    assert sorted(r.text() for r in consumer.poll()) == ["t0", "u0"]
+    cluster.delete("t")
+    client.topics()
+    client.append("u", 1, ["u1"])
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'"):
+        consumer.poll(timeout_s=5)
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["u1"]
+    cluster.create("t", 2)
+    client.topics()
+    client.append("t", 1, ["of the new t"])
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["of the new t"]
+
+
+def test_the_only_topic_that_is_deleted_stays_an_error() -> None:
+    cluster, _, client = make({"t": 1})
+    consumer = client.consumer("t", start="earliest")
+    assert consumer.poll() == []
+    cluster.delete("t")
+    client.topics()
+    for _ in range(3):
+        with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'"):
+            consumer.poll(timeout_s=5)
+    cluster.create("t")
+    client.topics()
+    with pytest.raises(UnknownTopicId, match="deleted and created again"):  # it was followed: what it has now is another log
+        consumer.poll(timeout_s=5)
 
 
 def test_what_was_fetched_of_a_deleted_topic_is_still_handed_out() -> None:

@@ -11,7 +11,7 @@ from tests.unit.client.fake import make
 
 from replog.client import fetching
 from replog.errors import Code, CorruptMessage, LogTruncated, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition
-from replog.messages import Fetch, Fetched, FetchedEntry
+from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffset, ListedOffsets, ListOffsets
 from replog.model import PartitionId
 from replog.ports import MemorySlice
 from replog.records import RecordBatch, encode_records
@@ -232,6 +232,49 @@ def test_a_read_between_times() -> None:
     assert texts(client.read("t", start=datetime.fromtimestamp((base + 99_000) / 1000, UTC))) == []
     assert client.offset("t", 0, since) == 2
     assert client.offset("t", 0, datetime.fromtimestamp((base + 99_000) / 1000, UTC)) is None
+
+
+@pytest.mark.parametrize(("start", "at"), [("earliest", -2), (datetime.fromtimestamp(1_700_000_000, UTC), 1_700_000_000_000)])
+def test_a_read_whose_beginning_moves_past_the_end_that_was_told_before_is_empty(start: Any, at: int) -> None:
+    """The leader was asked for both at once, and could not say yet where it begins."""
+    cluster, _, client = make({"t": 1})
+    partition, refused = cluster.partition("t"), [0]
+    partition.append(RecordBatch(encode_records(["before"], now_ms=1_699_999_999_000)))
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, ListOffsets) or message.entries[0].at != at or refused[0]:
+            return None
+        refused[0] += 1
+        for second in (1_699_999_999, 1_700_000_000):
+            partition.append(RecordBatch(encode_records(["later"], now_ms=second * 1_000)))
+        partition.start = 2
+        return [ListedOffsets(message.request, [ListedOffset(message.entries[0].partition, Code.NOT_LEADER_OR_FOLLOWER)])]
+
+    cluster.override = override
+    assert texts(client.read("t", start=start)) == []
+    assert refused == [1]
+    assert texts(client.read("t", start=start)) == ["later"]
+
+
+def test_a_read_up_to_a_time_without_record_ends_where_the_leader_looked_for_it() -> None:
+    """Records end further on when it is asked for that, and some of them may be of that time."""
+    cluster, _, client = make({"t": 1})
+    partition, asked = cluster.partition("t"), list[int]()
+    partition.append(RecordBatch(encode_records(["before"], now_ms=1_699_999_999_000)))
+
+    def override(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, ListOffsets):
+            return None
+        asked.append(message.entries[0].at)
+        if asked == [-1]:
+            return [ListedOffsets(message.request, [ListedOffset(message.entries[0].partition, Code.NOT_LEADER_OR_FOLLOWER)])]
+        answer = [ListedOffsets(message.request, [cluster._listed(broker, entry) for entry in message.entries])]
+        partition.append(RecordBatch(encode_records(["of the time"], now_ms=1_700_000_000_000)))
+        return answer
+
+    cluster.override = override
+    assert texts(client.read("t", start=0, stop=datetime.fromtimestamp(1_700_000_000, UTC))) == ["before"]
+    assert asked == [-1, 1_700_000_000_000, -1]
 
 
 def test_a_read_waits_for_a_new_leader_whose_high_watermark_is_behind() -> None:

@@ -10,7 +10,8 @@ import pytest
 from attrs import define
 from tests.unit.client.fake import CLIENT, FakeCluster, FakeDriver, make
 
-from replog.client.operations import AT_LATEST, AdminOp, OffsetOp
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_LATEST, AdminOp
 from replog.client.unanswered import Unanswered
 from replog.client.view import Place, View
 from replog.config import ClientConfig

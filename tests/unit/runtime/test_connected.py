@@ -13,7 +13,7 @@ from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster
 
 import replog
-from replog.client.operations import OffsetOp
+from replog.client.offsets import OffsetOp
 from replog.config import ClientConfig
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.messages import Disconnected, Fetch, ListOffsets, Produce

@@ -10,11 +10,12 @@ from attrs import evolve
 from tests.unit.client.fake import make
 
 from replog.client.client import Client
-from replog.errors import InvalidTopic, LeaderNotAvailable, Rejected
+from replog.errors import InvalidTopic, LeaderNotAvailable, OffsetOutOfRange, Rejected
 from replog.model import TopicPartition
+from replog.records import Record
 from replog.spark import connections
 from replog.spark.connections import Connection, close_clients
-from replog.spark.offsets import EARLIEST
+from replog.spark.offsets import EARLIEST, times_bound
 from replog.spark.options import ReadOptions, Subscription
 from replog.spark.positions import Lookup
 
@@ -75,3 +76,13 @@ def test_all_leaders_are_asked_side_by_side() -> None:
     assert counts["ListOffsets"] - before.get("ListOffsets", 0) == len(held) == 4
     assert lookup.resolved(EARLIEST, held) == dict.fromkeys(places, 0)
     assert counts["ListOffsets"] - before.get("ListOffsets", 0) == 4  # the first answer said that too
+
+
+def test_a_time_is_its_first_record_also_within_a_batch(client: Client) -> None:
+    client.append("u", 0, [Record(f"{n}", timestamp_ms=5_000 + n) for n in range(4)])
+    lookup, place = Lookup(OPTIONS), TopicPartition("u", 0)
+    held = lookup.held([place])
+    for time, or_latest, found in ((5_000, False, 0), (5_002, False, 2), (5_003, True, 3), (5_004, True, 4)):
+        assert lookup.resolved(times_bound("startingTimestamp", str(time), or_latest=or_latest), held) == {place: found}
+    with pytest.raises(OffsetOutOfRange, match="no record of u-0 is as young as 5004"):
+        lookup.resolved(times_bound("startingTimestamp", "5004", or_latest=False), held)

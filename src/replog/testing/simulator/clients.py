@@ -10,8 +10,9 @@ from attrs import define, evolve, frozen
 from replog.client.batches import Batch
 from replog.client.core import ClientCore
 from replog.client.fetching import FetchOp
+from replog.client.offsets import OffsetOp
 from replog.client.once import AppendOnceOp, PublishOp, StageOp
-from replog.client.operations import AT_EARLIEST, AdminOp, OffsetOp, Operation
+from replog.client.operations import AT_EARLIEST, AdminOp, Operation
 from replog.client.results import Fetch as FetchResult
 from replog.client.writer import Writer
 from replog.errors import ReplogError
@@ -249,12 +250,12 @@ class SimulatedClient:
     # ------------------------------------------------------------------------------------------------- without waiting
 
     def begin(self, topic: str, partition: int, values: Sequence[bytes], writer: Writer) -> Batch:
-        """Send a batch on its way."""
+        """Send a batch on its way. Each of its records has a time of its own: a place by time lies within batches too."""
         world = self.world
         queue = writer.queue(topic, partition)
         batch = queue.begin(world.now_ms, world.wall_ms, self.core.config.delivery_timeout_ms)
-        for value in values:
-            batch.add(value)
+        for index, value in enumerate(values):
+            batch.add(value, timestamp_ms=world.wall_ms + index)
         queue.seal()
         self.core.kick(queue, world.now_ms)
         self._after()

@@ -7,7 +7,8 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.fetching import FetchOp
-from replog.client.operations import AT_EARLIEST, OffsetOp, Operation
+from replog.client.offsets import OffsetOp
+from replog.client.operations import AT_EARLIEST, Operation
 from replog.errors import OffsetOutOfRange
 from replog.testing.history.checker import check
 from replog.testing.history.events import NEVER, Send, Value

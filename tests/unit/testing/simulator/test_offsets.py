@@ -92,6 +92,10 @@ def too_early(at: int, listed: ListedOffset) -> ListedOffset:
     return evolve(listed, offset=listed.offset - 1) if at >= 0 and listed.offset > 0 else listed
 
 
+def start_of_the_batch(at: int, listed: ListedOffset) -> ListedOffset:
+    return evolve(listed, offset=listed.offset // 2 * 2) if at >= 0 and listed.offset >= 0 else listed
+
+
 def none(at: int, listed: ListedOffset) -> ListedOffset:
     return evolve(listed, offset=-1) if at >= 0 else listed
 
@@ -106,6 +110,7 @@ def none(at: int, listed: ListedOffset) -> ListedOffset:
         (Wavering(), "offsets: partition 0: 5 is told for -1 in epoch -1, 6 was before"),
         (one_later, "offsets: partition 0: "),
         (too_early, "offsets: partition 0: "),
+        (start_of_the_batch, "offsets: partition 0: "),
         (none, "offsets: partition 0: -1 is told for "),
     ],
 )

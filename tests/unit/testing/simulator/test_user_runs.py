@@ -237,9 +237,9 @@ def test_the_last_reader_does_not_go_round_for_ever(trimmed: int, earliest: int,
     asked = [0, earliest]
 
     def answer(world: World, client: SimulatedClient, op: object, where: str) -> Earliest:
-        if isinstance(op, ending.FetchOp):
-            raise OffsetOutOfRange("gone")
-        return Earliest(asked.pop(0))
+        if isinstance(op, ending.OffsetOp):
+            return Earliest(asked.pop(0))
+        raise OffsetOutOfRange("gone")
 
     monkeypatch.setattr(ending, "_wait", answer)
     world = World(CALM)
@@ -281,8 +281,9 @@ def test_the_last_reader_goes_on_until_it_has_seen_what_was_committed(
             self.next_offset = position + len(self.records)
 
     def answer(world: World, client: SimulatedClient, op: object, where: str) -> Found:
-        if not isinstance(op, ending.FetchOp):
+        if isinstance(op, ending.OffsetOp):
             return Found(0)
+        assert isinstance(op, ending.FetchOp)
         waits.append(op.wait_ms())
         return Found(op.offset)
 
