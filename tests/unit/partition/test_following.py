@@ -107,6 +107,14 @@ def test_what_the_leader_has_trimmed_cannot_be_compared_and_goes(end: int, water
     assert (log.start_offset, log.end_offset) == (2, 3)
 
 
+@pytest.mark.parametrize("start", [0, 2])
+def test_an_empty_copy_that_cannot_be_compared_begins_where_the_leader_does(start: int) -> None:
+    log = log_of(start=5)
+    to = following(log)
+    assert to.take(fetched(5, 5, diverging_epoch=5, diverging_end=start, start_offset=start), 5) == (Followed.TRUNCATED, start)
+    assert (log.start_offset, log.end_offset, to.agrees) == (start, start, False)
+
+
 def test_the_leaders_start_goes_before_anything_is_appended() -> None:
     log = log_of(("kept", 1), ("kept", 1))
     seen: list[tuple[int, int]] = []
