@@ -143,7 +143,8 @@ class MemoryLog(StoredLog):
         if offset < self.start_offset:
             self.reset_to(offset)
             return
-        if offset < self.end_offset:
+        cut = offset < self.end_offset
+        if cut:
             keep = self._find(offset)
             self.generation += 1
             self.end_offset = self._bases[keep]
@@ -151,7 +152,7 @@ class MemoryLog(StoredLog):
             self._drop_from(keep)
             scanned_from = self._bases[0] if self._bases else self.end_offset
             self.producers.restore(self.producers.truncate(self.end_offset), scanned_from, self._headers())
-        self.epochs.truncate(offset)
+        self.epochs.truncate(offset, cut=cut)
         self.last_epoch = self.epochs.latest.epoch if self.epochs.latest else -1
 
     def trim_to(self, offset: int) -> int:
@@ -230,8 +231,11 @@ class MemoryLog(StoredLog):
                 log.producers.record(header)
         log.producers.forgetful = self.start_offset > 0
         log.epochs.trim(log.start_offset)
+        log.epochs.begin(self.epochs.below, log.start_offset)
+        log.last_epoch = log.epochs.latest.epoch if log.epochs.latest else -1
         log.flushed_end = min(self.flushed_end, log.end_offset)
-        log.truncate_to(min(max(end_offset, log.start_offset), log.end_offset))
+        if end_offset < log.end_offset:
+            log.truncate_to(max(end_offset, log.start_offset))
         return log
 
     # ----------------------------------------------------------------------------------------------------------- inside

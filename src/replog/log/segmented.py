@@ -24,7 +24,7 @@ from replog.errors import LogClosed, LogFull
 from replog.log.base import StoredLog
 from replog.log.flushing import FlushRun
 from replog.log.recovery import LogState, to_plain
-from replog.log.segment import START_SUFFIX, Segment, SparseIndex, segment_base, segment_name
+from replog.log.segment import Segment, SparseIndex, StartNote, segment_name, start_note
 from replog.log.storage import Marker, Storage, place_marker, remove_marker, remove_summary, stage_marker, write_summary
 from replog.model import PartitionId
 from replog.ports import FlushToken
@@ -204,7 +204,8 @@ class SegmentedLog(StoredLog):
         Then whatever a power cut leaves of the log ends there at least, so that what is below counts as flushed; no sooner.
         """
         fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
-        oldest, path = self._segments[0], f"{folder}/{segment_name(offset, START_SUFFIX)}"
+        note = StartNote(offset, self.epochs.below if offset == self.start_offset else -1)
+        oldest, path = self._segments[0], f"{folder}/{note.name}"
         earlier = self._start_notes()
         self._remove_segment(oldest, path)
         self._sync(lambda: fs.fsync_dir(folder))
@@ -226,7 +227,7 @@ class SegmentedLog(StoredLog):
         """Paths of what `_note_start` has left."""
         folder = self._storage.folder_of(self.identity)
         names = self._storage.fs.listdir(folder)
-        return [f"{folder}/{name}" for name in names if segment_base(name, START_SUFFIX) is not None]
+        return [f"{folder}/{name}" for name in names if start_note(name) is not None]
 
     def reset_to(self, offset: int) -> None:
         self._check_open()

@@ -4,7 +4,8 @@ One folder per log, made with its first batch. In it::
 
     00000000000000000000.log      batches; the name is the offset of the first
     00000000000000000000.index    what is known of a segment that is complete: never needed, only quicker than reading it
-    00000000000000000500.start    the log begins at this offset: what is left of a segment that was trimmed, and empty
+    00000000000000000500-7.start  the log begins at this offset, behind a record of leader epoch 7 (left out where nobody knows): what
+                                  is left of a segment that was trimmed, and empty
     marker                        a truncation or reset that the directory's checkpoint does not know of yet
 """
 

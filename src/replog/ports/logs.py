@@ -163,7 +163,8 @@ class Log(ABC):
     """Everything below is known to be on disk."""
     epochs: EpochTable
     last_epoch: int
-    """The epoch of the newest entry of `epochs`, at hand for every append and fetch; -1 without one."""
+    """The epoch of the newest entry of `epochs`, at hand for every append and fetch; -1 without one. A log of which everything was trimmed
+    keeps that of its last record, in its next life too: two logs are compared by it (KIP-101)."""
     producers: ProducerTable
     config: TopicConfig
     """May be replaced at any time; takes effect at the next append or `retain`."""
