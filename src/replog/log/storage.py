@@ -66,7 +66,7 @@ class Marker(NamedTuple):
     start: int
     """Where the log begins since it was reset, whatever the checkpoint says. -1 if it was not."""
     recovery_max: int
-    """Nothing at or above this may be taken for flushed, whatever the checkpoint says."""
+    """Nothing at or above this may be taken for flushed or for committed, whatever the checkpoint says."""
     resetting: bool = False
     """A reset has begun: every segment goes."""
 

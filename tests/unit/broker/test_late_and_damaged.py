@@ -29,12 +29,12 @@ from replog.messages import (
 )
 from replog.model import ACKS_ALL, ACKS_LEADER, Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.ports import MemorySlice, Outbox
+from replog.ports import LogStart, MemorySlice, Outbox
 from replog.records import Record, RecordBatch, encode_records
 from replog.testing.clock import SeededIds
 from replog.testing.disk import SimulatedDisk
 from replog.testing.disk.memory import MemoryFs
-from replog.testing.log_samples import batch_of, flush
+from replog.testing.log_samples import append, batch_of, flush
 
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
@@ -308,3 +308,20 @@ def test_a_leader_that_finds_no_room_in_its_next_epoch_leads_no_longer() -> None
     desk.disk.disarm()
     assert desk.told(1, 3, again=True)[:2] == ([], "leader")
     assert partition.log.end_offset == 1
+
+
+def test_a_high_watermark_that_was_cut_is_in_no_checkpoint_any_more() -> None:
+    """Whoever writes one: the next that the broker writes because it has moved may come too late."""
+    directory = MemoryLogDirectory(directory_id="d" * 32)
+    broker = Broker(1, directory, config=BrokerConfig(), ids=SeededIds(1))
+    broker.receive("m", Registered(1, 5), 0)
+    (log,) = directory.create([LogStart(P, "t", TopicConfig())])
+    for _ in range(3):
+        append(log, 1, epoch=3)
+    directory.high_watermarks[P] = 3
+    state = PartitionState(2, 5, (2,))
+    notice = PartitionNotice(P, "t", state, Assignment((1, 2)), TopicConfig(min_isr=1))
+    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice]), 0)
+    partition = broker.partitions[P]
+    broker._take(partition, FetchedEntry(P, 5, 3, diverging_epoch=3, diverging_end=1), 0)
+    assert (partition.high_watermark, log.end_offset, directory.high_watermarks) == (1, 1, {P: 1})
