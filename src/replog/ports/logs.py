@@ -305,7 +305,8 @@ class LogDirectory(ABC):
     """Made once, when the directory is; 32 hex digits."""
     loss: LossReport
     high_watermarks: dict[PartitionId, int]
-    """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]."""
+    """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]. In the next life
+    none is above where its log was cut since that checkpoint."""
     staging: Staging
 
     @abstractmethod
