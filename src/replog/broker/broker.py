@@ -237,6 +237,8 @@ class Broker:
         if partition.high_watermark != before:
             self._upkeep.committed(partition)
             self._sessions.committed(partition)
+            if partition.high_watermark < before:
+                self._upkeep.lowered(partition)
         self._flush_reports.owe(partition)
         self._fetching.took(partition, entry, outcome, now_ms)
 
@@ -317,7 +319,12 @@ class Broker:
         epoch = partition.leader_epoch
         try:
             error = partition.become(notice, now_ms)
-        except (LogDamaged, LogFull, LogCorrupt) as problem:
+        except LogFull as problem:  # it is to come again: nothing is lost, and others may lead meanwhile (R14)
+            self._event("log_full", partition=repr(partition), problem=str(problem))
+            self._unserved(partition)
+            self._publishing.look_again(identity, now_ms)
+            return Code.LOG_DIRECTORY_FULL
+        except (LogDamaged, LogCorrupt) as problem:
             self._fail(partition, str(problem))
             return Code.STORAGE_ERROR
         if error:
@@ -458,13 +465,17 @@ class Broker:
         failed = [one for one in (self.partitions.values() if partition is None else [partition]) if not one.failed]
         for one in failed:
             one.fail(reason)
-            self._fetching.drop(one.identity)
-            self._waiting.wake(one)
-            self._sessions.changed(one)
+            self._unserved(one)
             self._upkeep.forget(one.identity)
             self._event("replica_failed", partition=repr(one), reason=reason)
         if failed:
             self._reports.failed([one.identity for one in failed], reason)
+
+    def _unserved(self, partition: Partition) -> None:
+        """This copy leads and follows nothing now: whoever waits for it hears that."""
+        self._fetching.drop(partition.identity)
+        self._waiting.wake(partition)
+        self._sessions.changed(partition)
 
     def _event(self, name: str, **fields: Any) -> None:
         self.outbox.events.append(Event(name, {"broker": self.broker_id, **fields}))

@@ -98,8 +98,9 @@ class Commands:
     def on_leader_and_isr(self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int]) -> LeaderAndIsrAnswer:
         """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state.
 
-        Without room for those logs the others go on, and the notice does not count as applied: it is to come again. A complete
-        one counts all the same, because what is here can be served; the controller says the rest with another (L2).
+        Without room for those logs, or for what one has to do first, the others go on, and the notice does not count as applied: it
+        is to come again. A complete one counts all the same, because what is here can be served; the controller says the rest with
+        another (L2).
         """
         answer = LeaderAndIsrAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
         answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
@@ -132,7 +133,7 @@ class Commands:
             answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
             # Sent again, the notice leaves out what was deleted meanwhile; an earlier copy of it may come after this one.
             self._remember_stops(answer.strays, mark)
-        if message.complete or why != Code.LOG_DIRECTORY_FULL:
+        if message.complete or all(error != Code.LOG_DIRECTORY_FULL for _, error in answer.errors):
             self._applied.note(message.notice, complete=message.complete)
         return answer
 

@@ -87,6 +87,11 @@ class Upkeep:
         """The high watermark has moved: worth a checkpoint."""
         self._unsaved[partition.identity] = partition
 
+    def lowered(self, partition: Partition) -> None:
+        """Records were cut below the high watermark: no checkpoint from now on may say the old one, whoever writes it."""
+        marks, identity = self._directory.high_watermarks, partition.identity
+        marks[identity] = min(partition.high_watermark, marks.get(identity, partition.high_watermark))
+
     def leads(self, partition: Partition) -> None:
         """Led here now, or with another ISR: followers have yet to show up."""
         self._unequal[partition.identity] = partition

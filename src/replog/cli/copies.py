@@ -26,7 +26,7 @@ from replog.log.loss import Life
 from replog.log.repair.facts import CHECKPOINT, CLEAN, LIFE, claims_of, value_of
 from replog.log.repair.planning import is_unfinished
 from replog.log.scan import valid_batch_follows
-from replog.log.segment import Segment, segment_base, segment_name
+from replog.log.segment import Segment, segment_base, segment_name, start_note
 from replog.log.storage import Marker, folder_name
 from replog.log.verify import Verifier
 from replog.model import PartitionId
@@ -382,7 +382,7 @@ class _Reading:
             return report
         marker = self._marker(names)
         bases = sorted(base for name in names if (base := segment_base(name)) is not None)
-        starts = [base for name in names if (base := segment_base(name, ".start")) is not None]
+        starts = [note.start for name in names if (note := start_note(name)) is not None]
         if marker is not None and marker.resetting:
             bases = []
         known = max([marker.start if marker is not None else 0, *starts, 0])

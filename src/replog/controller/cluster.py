@@ -177,7 +177,7 @@ class Cluster:
         return epoch is not None and broker is not None and epoch == broker.info.broker_epoch
 
     def is_roomless(self, partition: PartitionId, broker_id: int) -> bool:
-        """Whether the broker had no room, in its present life, to make this replica."""
+        """Whether the broker had no room, in its present life, to make this replica, or for the cut it has to make before it leads."""
         broker = self.brokers.get(broker_id)
         epoch = self._roomless.get(partition, {}).get(broker_id)
         return epoch is not None and broker is not None and epoch == broker.info.broker_epoch

@@ -142,12 +142,17 @@ class FileLogDirectory(LogDirectory):
             self.fs.unlink(f"{self.path}/{_CLEAN}")
             self.fs.fsync_dir(self.path)
         self._life = life
+        is_lower = False
         for identity, (high_watermark, _, _) in known.items():
             log = self._logs.get(identity)
             if log is not None and high_watermark >= 0:
-                self.high_watermarks[identity] = min(max(high_watermark, log.start_offset), log.end_offset)
+                self.high_watermarks[identity] = left = log.left_of(high_watermark)
+                is_lower = is_lower or left < high_watermark
         if any(one.corrupt for one in self.recovered.values()):
             self._lower_recovery_points()
+        elif is_lower:  # before others are appended in the place of what was cut
+            with suppress(LogFull):
+                self.checkpoint()
 
     def _lower_recovery_points(self) -> None:
         """Records that the checkpoint calls flushed are gone, which is reported and noted by now: what takes their place is not flushed."""
@@ -331,14 +336,14 @@ class FileLogDirectory(LogDirectory):
         self._check_open()
         marks = self.high_watermarks
         logs = [log for identity, log in self._logs.items() if identity in marks or not log.is_fresh]
-        flushed = [log.flushed_end for log in logs]
-        entries = [[*log.identity, marks.get(log.identity, -1), log.start_offset, end] for log, end in zip(logs, flushed, strict=True)]
+        flushed = [(log.flushed_end, marks.get(log.identity, -1)) for log in logs]
+        entries = [[*log.identity, mark, log.start_offset, end] for log, (end, mark) in zip(logs, flushed, strict=True)]
 
         def write() -> None:
             write_plain(self.fs, self.path, _CHECKPOINT, entries)
             self._checkpointed = frozenset(log.identity for log in logs)
-            for log, end in zip(logs, flushed, strict=True):
-                log.recorded(end)
+            for log, (end, mark) in zip(logs, flushed, strict=True):
+                log.recorded(end, mark)
 
         self._on_disk(write)
 

@@ -17,11 +17,13 @@ class EpochTable:
     Epoch 0 is an epoch like any other (KAFKA-10432 skipped it).
     """
 
-    __slots__ = ("_epochs", "_starts")
+    __slots__ = ("_epochs", "_starts", "below")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: tuple[int, ...] = ()
         self._starts: tuple[int, ...] = ()
+        self.below = -1
+        """The epoch of the record in front of the log's start, which was trimmed; -1 if there is none, or if nobody knows."""
         for epoch, start in entries:
             self.assign(epoch, start)
 
@@ -45,20 +47,44 @@ class EpochTable:
         keep = min(bisect_left(epochs, epoch), bisect_left(starts, start))
         self._epochs, self._starts = (*epochs[:keep], epoch), (*starts[:keep], start)
 
-    def truncate(self, offset: int) -> None:
-        """The log ends at `offset` now. Also when it did before: two epochs without records would conflict (KAFKA-10706)."""
+    def truncate(self, offset: int, *, cut: bool = True) -> None:
+        """The log ends at `offset` now. Also when it did before: two epochs without records would conflict (KAFKA-10706).
+
+        A log of which nothing is left is still of the epoch of what was trimmed; but not if nothing was `cut` and that was its latest
+        already: then it is what the leader does not know.
+        """
         keep = bisect_left(self._starts, offset)
+        if not keep and self._epochs and self.below >= 0:
+            if cut or self._epochs[0] != self.below:
+                self._epochs, self._starts = (self.below,), (offset,)
+                return
+            self.below = -1
         self._epochs, self._starts = self._epochs[:keep], self._starts[:keep]
 
     def trim(self, offset: int) -> None:
         """The log starts at `offset` now: the entry in force there stays, as if it began there."""
+        below = bisect_left(self._starts, offset) - 1
+        if below >= 0:
+            self.below = self._epochs[below]
         drop = bisect_right(self._starts, offset) - 1
         if drop >= 0:
             self._epochs, self._starts = self._epochs[drop:], (offset, *self._starts[drop + 1 :])
 
+    def begin(self, epoch: int, start: int) -> None:
+        """The log starts at `start`, and the record in front of that, which was trimmed, was of `epoch`; -1 if nobody knows."""
+        self.below = epoch
+        if epoch >= 0 and not self._epochs:
+            self.assign(epoch, start)
+
+    def of_records(self, end_offset: int) -> list[EpochStart]:
+        """What another life may know of a log that ends at `end_offset`: an epoch that left no record never was."""
+        left = [entry for entry in self.entries() if entry.start < end_offset]
+        return left or ([EpochStart(self.below, end_offset)] if self.below >= 0 else [])
+
     def clear(self) -> None:
         """Forget every entry."""
         self._epochs = self._starts = ()
+        self.below = -1
 
     def end_offset_for(self, epoch: int, end_offset: int) -> EpochEnd | None:
         """Where `epoch` ends in a log that ends at `end_offset`; None if that cannot be known.

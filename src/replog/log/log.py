@@ -244,10 +244,10 @@ class FileLog(SegmentedLog):
             self._cut_epochs(offset)  # at once: looking back may fail
             self._look_back(header.base_offset)
         else:
-            self._cut_epochs(offset)
+            self._cut_epochs(offset, cut=False)
 
-    def _cut_epochs(self, offset: int) -> None:
-        self.epochs.truncate(offset)
+    def _cut_epochs(self, offset: int, *, cut: bool = True) -> None:
+        self.epochs.truncate(offset, cut=cut)
         self.last_epoch = self.epochs.latest.epoch if self.epochs.latest else -1
 
     def _look_back(self, end: int) -> None:

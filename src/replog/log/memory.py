@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EIO
+from typing import Final
 
 from attrs import define, evolve
 
@@ -29,6 +30,7 @@ from replog.ports import FlushToken, Log, LogDirectory, LogStart, LossKind, Loss
 from replog.records import GROUP_OPEN_BIT, BatchHeader, RecordBatch, read_header
 
 _LIMITS = BrokerConfig()
+_NEVER_CUT: Final = 1 << 63
 
 __all__ = ["MemoryLog", "MemoryLogDirectory", "MemorySegment"]
 
@@ -47,7 +49,7 @@ class MemorySegment:
 class MemoryLog(StoredLog):
     """A log in memory. Its flushes run like those of a file, so that a simulated power cut can lose what was not flushed."""
 
-    __slots__ = ("_bases", "_fail_directory", "_frames", "_limits", "_segments", "_times", "flushes_fail", "full")
+    __slots__ = ("_bases", "_fail_directory", "_frames", "_limits", "_segments", "_times", "flushes_fail", "full", "shortest")
 
     def __init__(
         self,
@@ -66,6 +68,8 @@ class MemoryLog(StoredLog):
         self._times: list[int] = []  # newest record of each batch
         self._segments: list[MemorySegment] = []
         self._fail_directory = fail_directory or self.fail
+        self.shortest = _NEVER_CUT
+        """The lowest end of this log since the last checkpoint of its directory, if records were taken away since."""
         self.full = False
         """Set it to have appends refused with LogFull, as on a disk without space."""
         self.flushes_fail = False
@@ -143,15 +147,17 @@ class MemoryLog(StoredLog):
         if offset < self.start_offset:
             self.reset_to(offset)
             return
-        if offset < self.end_offset:
+        cut = offset < self.end_offset
+        if cut:
             keep = self._find(offset)
             self.generation += 1
             self.end_offset = self._bases[keep]
+            self.shortest = min(self.shortest, self.end_offset)
             self.flushed_end = min(self.flushed_end, self.end_offset)
             self._drop_from(keep)
             scanned_from = self._bases[0] if self._bases else self.end_offset
             self.producers.restore(self.producers.truncate(self.end_offset), scanned_from, self._headers())
-        self.epochs.truncate(offset)
+        self.epochs.truncate(offset, cut=cut)
         self.last_epoch = self.epochs.latest.epoch if self.epochs.latest else -1
 
     def trim_to(self, offset: int) -> int:
@@ -170,6 +176,7 @@ class MemoryLog(StoredLog):
         self._drop_from(0)
         self._segments.clear()
         self.start_offset = self.end_offset = self.flushed_end = offset
+        self.shortest = min(self.shortest, offset)
         self.epochs.clear()
         self.last_epoch = -1
         self.producers.clear()
@@ -230,8 +237,11 @@ class MemoryLog(StoredLog):
                 log.producers.record(header)
         log.producers.forgetful = self.start_offset > 0
         log.epochs.trim(log.start_offset)
+        log.epochs.begin(self.epochs.below, log.start_offset)
+        log.last_epoch = log.epochs.latest.epoch if log.epochs.latest else -1
         log.flushed_end = min(self.flushed_end, log.end_offset)
-        log.truncate_to(min(max(end_offset, log.start_offset), log.end_offset))
+        if end_offset < log.end_offset:
+            log.truncate_to(max(end_offset, log.start_offset))
         return log
 
     # ----------------------------------------------------------------------------------------------------------- inside
@@ -352,6 +362,8 @@ class MemoryLogDirectory(LogDirectory):
     def checkpoint(self) -> None:
         self._check_open()
         self._saved = {identity: self.high_watermarks[identity] for identity in self._logs if identity in self.high_watermarks}
+        for log in self._logs.values():
+            log.shortest = _NEVER_CUT
 
     def close(self, *, clean: bool) -> None:
         if self._end is not None:
@@ -391,6 +403,7 @@ class MemoryLogDirectory(LogDirectory):
         for identity, high_watermark in self._saved.items():
             if identity in next_life._logs:
                 log = next_life._logs[identity]
+                high_watermark = min(high_watermark, self._logs[identity].shortest)
                 next_life.high_watermarks[identity] = min(max(high_watermark, log.start_offset), log.end_offset)
         next_life._saved = dict(next_life.high_watermarks)
         return next_life

@@ -22,7 +22,7 @@ from replog.log.epochs import EpochTable
 from replog.log.producers import ProducerTable
 from replog.log.rewriting import write_again
 from replog.log.scan import headers, valid_batch_follows
-from replog.log.segment import LOG_SUFFIX, START_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex, segment_base, segment_name
+from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex, StartNote, segment_base, segment_name, start_note
 from replog.log.storage import Marker, Storage, place_marker, read_marker, read_summary, remove_summary
 from replog.log.verify import Stop, Verifier
 from replog.model import PartitionId
@@ -67,7 +67,7 @@ class LogState:
 def to_plain(state: LogState) -> list[Any]:
     """A log that was flushed and is closed, as plain values for `restore`."""
     segments = [[s.base_offset, s.end_offset, s.size, s.first_timestamp_ms, s.max_timestamp_ms] for s in state.segments]
-    epochs = [list(entry) for entry in state.epochs.entries() if entry.start < state.end_offset]
+    epochs = [list(entry) for entry in state.epochs.of_records(state.end_offset)]
     return [state.start_offset, state.end_offset, segments, epochs, state.producers.snapshot()]
 
 
@@ -77,6 +77,8 @@ def restore(storage: Storage, identity: PartitionId, saved: list[Any]) -> LogSta
     state = LogState(ProducerTable(storage.limits.producers_max), EpochTable(map(tuple, epochs)))
     state.producers.load(producers)
     state.start_offset, state.end_offset, state.flushed_end = start_offset, end_offset, end_offset
+    if epochs and start_offset == end_offset:
+        state.epochs.begin(epochs[0][0], start_offset)
     folder = storage.folder_of(identity)
     for base, end, size, first_ms, newest_ms in segments:
         segment = Segment(f"{folder}/{segment_name(base)}", base)
@@ -119,6 +121,7 @@ class _Recovery:
         # Killing a process loses no file: what is missing in front was trimmed, whatever became of the checkpoint.
         self.starts_with_files = not power or start is None
         self.state.hole = power and start is None
+        self.note: StartNote | None = None
         self.recovery_point = flushed_end if marker is None else min(flushed_end, marker.recovery_max)
 
     def run(self) -> LogState:
@@ -141,6 +144,8 @@ class _Recovery:
         state.start_offset, state.end_offset = self.start, end
         state.flushed_end = min(max(self.recovery_point, self.start), end)
         state.epochs.trim(self.start)
+        if self.note is not None and self.note.start == self.start and self.note.epoch >= 0:
+            state.epochs.begin(self.note.epoch, self.start)
         state.producers.forgetful = state.producers.forgetful or self.start > 0
         if state.segments:
             state.segments[-1].sealed = False
@@ -173,19 +178,20 @@ class _Recovery:
         """Finish what a crash interrupted; returns the base offsets of the segments."""
         names = self.fs.listdir(self.folder)
         bases = sorted(base for name in names if (base := segment_base(name)) is not None)
-        starts = sorted(base for name in names if (base := segment_base(name, START_SUFFIX)) is not None)
+        starts = sorted(note for name in names if (note := start_note(name)) is not None)
         if self.state.marker is not None and self.state.marker.resetting:
             self._remove([self._segment(base) for base in bases], self.start)
             for one in starts:
-                self.fs.unlink(f"{self.folder}/{segment_name(one, START_SUFFIX)}")
+                self.fs.unlink(f"{self.folder}/{one.name}")
             self.fs.fsync_dir(self.folder)
             bases, starts = [], []
             self.state.marker = self.state.marker._replace(resetting=False)
             place_marker(self.fs, self.folder, self.state.marker)
             self.fs.fsync_dir(self.folder)
         if starts:
-            self.start = max(self.start, starts[-1])
-            self._empty_note(starts[-1])  # earlier ones are empty, and go with the next trim
+            self.note = starts[-1]
+            self.start = max(self.start, self.note.start)
+            self._empty_note(self.note)  # earlier ones are empty, and go with the next trim
         for name in names:
             orphan = name.endswith(SUMMARY_SUFFIX) and segment_base(name.removesuffix(SUMMARY_SUFFIX) + LOG_SUFFIX) not in bases
             if orphan or name.endswith(".new"):
@@ -193,9 +199,9 @@ class _Recovery:
                     self.fs.unlink(f"{self.folder}/{name}")
         return bases
 
-    def _empty_note(self, start: int) -> None:
+    def _empty_note(self, note: StartNote) -> None:
         """A note of where the log begins was a segment once; its bytes are not needed."""
-        path = f"{self.folder}/{segment_name(start, START_SUFFIX)}"
+        path = f"{self.folder}/{note.name}"
         if self.fs.size(path):
             self._sync(None)  # a power cut must not give it its old name back, and it is empty
             fd = self.fs.open(path)

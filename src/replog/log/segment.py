@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["LOG_SUFFIX", "START_SUFFIX", "SUMMARY_SUFFIX", "Segment", "SparseIndex", "segment_base", "segment_name"]
+__all__ = ["LOG_SUFFIX", "SUMMARY_SUFFIX", "Segment", "SparseIndex", "StartNote", "segment_base", "segment_name", "start_note"]
 
 LOG_SUFFIX: Final = ".log"
 SUMMARY_SUFFIX: Final = ".index"
-START_SUFFIX: Final = ".start"
+_START_SUFFIX: Final = ".start"
 _RESUME_MAX: Final = 32
 
 
@@ -27,6 +27,27 @@ def segment_base(name: str, suffix: str = LOG_SUFFIX) -> int | None:
     """The offset in a file's name, None if it is another kind of file."""
     digits = name.removesuffix(suffix)
     return int(digits) if name.endswith(suffix) and len(digits) == 20 and digits.isdecimal() else None
+
+
+class StartNote(NamedTuple):
+    """What is left of a segment that was trimmed: only its name counts."""
+
+    start: int
+    """The log begins here."""
+    epoch: int
+    """Leader epoch of the record in front of that; -1 if nobody knows."""
+
+    @property
+    def name(self) -> str:
+        return segment_name(self.start, f"-{self.epoch}{_START_SUFFIX}" if self.epoch >= 0 else _START_SUFFIX)
+
+
+def start_note(name: str) -> StartNote | None:
+    """The note that a file is by its name, None if it is another kind of file. Notes of earlier versions know no epoch."""
+    offset, _, epoch = name.removesuffix(_START_SUFFIX).partition("-")
+    start = segment_base(f"{offset}{_START_SUFFIX}", _START_SUFFIX)
+    note = None if start is None else StartNote(start, int(epoch) if epoch.isdecimal() else -1)
+    return note if note is not None and note.name == name else None
 
 
 class SparseIndex:

@@ -4,10 +4,10 @@
   is removed before the removal in front of it is durable. A power cut can then not leave a hole (P-14).
 * A truncation is durable before anything is written behind it. Else a power cut can keep the new end and lose what
   came between, and the old records there join what is before and behind them: a log that nobody ever had.
-* A truncation to or below what the checkpoint calls flushed leaves a marker first, so that recovery does not miss what was
-  dropped on purpose (KAFKA-10101), and makes an interrupted one durable before anything is appended. A reset leaves one
-  before and after, because its new start is in no file's name. Both markers are written before anything goes: on a full
-  disk nothing has happened yet.
+* A truncation to or below what the checkpoint calls flushed, or below its high watermark, leaves a marker first, so that recovery does
+  not miss what was dropped on purpose (KAFKA-10101), nor takes for committed what came in its place; and it makes an interrupted one
+  durable before anything is appended. A reset leaves one before and after, because its new start is in no file's name. Both markers
+  are written before anything goes: on a full disk nothing has happened yet.
 * Trimming takes no space, because on a full disk it is what makes room. The oldest segment is not removed but renamed, to
   the offset at which the log begins now, and emptied: after a power cut the others must not look lost.
 """
@@ -24,7 +24,7 @@ from replog.errors import LogClosed, LogFull
 from replog.log.base import StoredLog
 from replog.log.flushing import FlushRun
 from replog.log.recovery import LogState, to_plain
-from replog.log.segment import START_SUFFIX, Segment, SparseIndex, segment_base, segment_name
+from replog.log.segment import Segment, SparseIndex, StartNote, segment_name, start_note
 from replog.log.storage import Marker, Storage, place_marker, remove_marker, remove_summary, stage_marker, write_summary
 from replog.model import PartitionId
 from replog.ports import FlushToken
@@ -38,7 +38,17 @@ PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE})
 class SegmentedLog(StoredLog):
     """What a FileLog has on disk, and how that grows and shrinks."""
 
-    __slots__ = ("_active", "_marker", "_names", "_names_synced", "_recorded_flush", "_segments", "_storage", "_unlinked")
+    __slots__ = (
+        "_active",
+        "_marker",
+        "_names",
+        "_names_synced",
+        "_recorded_flush",
+        "_recorded_watermark",
+        "_segments",
+        "_storage",
+        "_unlinked",
+    )
 
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None) -> None:
         super().__init__(identity, config, storage.limits.producers_max)
@@ -47,6 +57,7 @@ class SegmentedLog(StoredLog):
         self._names = self._names_synced = 0  # how many segments were begun, and how many of their names are durable
         self._unlinked = False  # a name was removed, and that is not durable yet
         self._recorded_flush = 0  # the flushed end that the directory's checkpoint knows
+        self._recorded_watermark = -1  # likewise
         self._marker: Marker | None = None
         if state is not None:
             self._segments, self._marker = state.segments, state.marker
@@ -128,7 +139,7 @@ class SegmentedLog(StoredLog):
         if position == 0 and segment is not self._segments[0]:  # it goes whole: the one before it takes the next append
             segment = self._segments[self._segments.index(segment) - 1]
             position = segment.size
-        if base <= self._recorded_flush:
+        if base <= self._recorded_flush or base < self._recorded_watermark:
             self._leave_marker((self._marker or Marker(-1, base))._replace(recovery_max=base))
         end = self.end_offset
         try:
@@ -204,7 +215,8 @@ class SegmentedLog(StoredLog):
         Then whatever a power cut leaves of the log ends there at least, so that what is below counts as flushed; no sooner.
         """
         fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
-        oldest, path = self._segments[0], f"{folder}/{segment_name(offset, START_SUFFIX)}"
+        note = StartNote(offset, self.epochs.below if offset == self.start_offset else -1)
+        oldest, path = self._segments[0], f"{folder}/{note.name}"
         earlier = self._start_notes()
         self._remove_segment(oldest, path)
         self._sync(lambda: fs.fsync_dir(folder))
@@ -226,7 +238,7 @@ class SegmentedLog(StoredLog):
         """Paths of what `_note_start` has left."""
         folder = self._storage.folder_of(self.identity)
         names = self._storage.fs.listdir(folder)
-        return [f"{folder}/{name}" for name in names if segment_base(name, START_SUFFIX) is not None]
+        return [f"{folder}/{name}" for name in names if start_note(name) is not None]
 
     def reset_to(self, offset: int) -> None:
         self._check_open()
@@ -283,6 +295,7 @@ class SegmentedLog(StoredLog):
             self._damaged(str(error), error)
         self._marker = marker
         self._recorded_flush = min(self._recorded_flush, marker.recovery_max)
+        self._recorded_watermark = min(self._recorded_watermark, marker.recovery_max)
 
     # --------------------------------------------------------------------------------------------------- flushing, closing
 
@@ -335,12 +348,20 @@ class SegmentedLog(StoredLog):
         """Nothing is on disk: the log never had a record."""
         return not self._segments and self._marker is None and not self.start_offset
 
-    def recorded(self, flushed_end: int) -> None:
-        """The directory's checkpoint says now that all below `flushed_end` is flushed, and where the log starts: no marker is needed."""
-        self._recorded_flush = flushed_end
+    def recorded(self, flushed_end: int, high_watermark: int) -> None:
+        """The directory's checkpoint says now that all below `flushed_end` is flushed, where the log starts, and its high watermark (-1
+        without one): no marker is needed."""
+        self._recorded_flush, self._recorded_watermark = flushed_end, high_watermark
         if self._marker is not None:
             remove_marker(self._storage.fs, self._storage.folder_of(self.identity))
             self._marker = None
+
+    def left_of(self, high_watermark: int) -> int:
+        """What a high watermark of the checkpoint is worth now: it says nothing of what is in the place of records that were cut since."""
+        if self._marker is not None:
+            high_watermark = min(high_watermark, self._marker.recovery_max)
+        self._recorded_watermark = high_watermark
+        return min(max(high_watermark, self.start_offset), self.end_offset)
 
     def saved(self) -> list[Any]:
         """Everything that the next open needs to know of this log, which is flushed, so that it need not look at its files."""

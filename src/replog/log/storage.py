@@ -4,7 +4,8 @@ One folder per log, made with its first batch. In it::
 
     00000000000000000000.log      batches; the name is the offset of the first
     00000000000000000000.index    what is known of a segment that is complete: never needed, only quicker than reading it
-    00000000000000000500.start    the log begins at this offset: what is left of a segment that was trimmed, and empty
+    00000000000000000500-7.start  the log begins at this offset, behind a record of leader epoch 7 (left out where nobody knows): what
+                                  is left of a segment that was trimmed, and empty
     marker                        a truncation or reset that the directory's checkpoint does not know of yet
 """
 
@@ -65,7 +66,7 @@ class Marker(NamedTuple):
     start: int
     """Where the log begins since it was reset, whatever the checkpoint says. -1 if it was not."""
     recovery_max: int
-    """Nothing at or above this may be taken for flushed, whatever the checkpoint says."""
+    """Nothing at or above this may be taken for flushed or for committed, whatever the checkpoint says."""
     resetting: bool = False
     """A reset has begun: every segment goes."""
 

@@ -44,6 +44,7 @@ class Leading:
         "counted",
         "durable",
         "effective_min_isr",
+        "eligible",
         "epoch_start",
         "group_open",
         "has_enough_replicas",
@@ -109,6 +110,7 @@ class Leading:
         """The store has moved on within this leader epoch: whatever was proposed is decided now."""
         self._configure(state, assignment, config)
         self.partition_epoch = state.partition_epoch
+        self.eligible = state.elr
         self.recovering = state.recovering
         self._settle(Committed(state.isr))
 
@@ -204,6 +206,8 @@ class Leading:
         leader_end = log.end_offset
         if offset < log.start_offset or (offset > leader_end and entry.last_epoch < 0):
             return Code.OFFSET_OUT_OF_RANGE, None
+        if entry.last_epoch < 0 and offset > log.start_offset and not self._is_complete(replica_id):
+            return Code.NONE, EpochEnd(self.leader_epoch, log.start_offset)  # it held records once, and nobody can say which
         if entry.last_epoch >= 0 and (entry.last_epoch != log.last_epoch or offset > leader_end):
             parted = log.epochs.end_offset_for(entry.last_epoch, leader_end)
             if parted is None:
@@ -219,6 +223,10 @@ class Leading:
         if not self.durable:
             replica.reached(offset, leader_end, now_ms)
         return Code.NONE, None
+
+    def _is_complete(self, broker_id: int) -> bool:
+        """In sync or eligible: it has everything that is committed. What it has trimmed is part of that; it must not fall back below."""
+        return broker_id in self.isr.maximal_isr or broker_id in self.eligible
 
     def acknowledge_flush(self, replica_id: int, broker_epoch: int, flushed_end: int, now_ms: int) -> bool:
         """A follower has flushed up to here (flush="ack"). False if that says nothing about this leadership."""

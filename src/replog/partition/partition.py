@@ -74,6 +74,7 @@ class Partition:
         "limits",
         "log",
         "partition_epoch",
+        "roomless",
         "sessions",
         "topic",
         "waiting",
@@ -108,6 +109,8 @@ class Partition:
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.failed: str | None = None
+        self.roomless = False
+        """A full disk keeps this copy from what it has to cut before it leads: idle until there is room, or until another copy leads."""
         """Why this copy takes no part any more (an I/O error); None while it does."""
         self.sessions: Any = ()
         """Fetch sessions that wait for news of this partition; kept by the broker."""
@@ -120,7 +123,8 @@ class Partition:
         """Take the state the controller has stored. Returns an error code; an older state changes nothing (M06, P-62).
 
         Roles follow from epochs, not from what this copy believes it is: a grown leader epoch always starts a new
-        leadership or followership, even under the same leader (S15, S16, KAFKA-7164).
+        leadership or followership, even under the same leader (S15, S16, KAFKA-7164). Raises what `Log.truncate_to` raises; after LogFull
+        this copy is idle, and the same state again is another try.
         """
         state = notice.state
         if self.failed is not None:
@@ -142,6 +146,9 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         if not leads:
             self.leading = None
+            if self.roomless and state.leader is None:
+                self._cut_unfinished()  # first: it may be the only one to elect, and would have no room again, and again
+            self.roomless = False
             if grew or self.following is None or self.following.leader != state.leader:
                 self.following = Following(state.leader, state.leader_epoch, self.log, self.limits)
         elif grew or self.leading is None:
@@ -159,14 +166,8 @@ class Partition:
         return self.log.last_epoch < state.leader_epoch
 
     def _lead(self, state: PartitionState, notice: PartitionNotice, now_ms: int) -> None:
-        self.following = None
-        # What a publication left unfinished has not been committed, and nobody will finish it: cut before the epoch begins, for within
-        # an epoch a leader never cuts.
-        whole = self.log.group_floor(self.log.end_offset)
-        if whole < self.high_watermark:
-            raise LogCorrupt(f"{self!r}: a group that begins at {whole}, below the high watermark")
-        if whole < self.log.end_offset:
-            self.log.truncate_to(whole)
+        self.leading = self.following = None
+        self._cut_unfinished()
         self.leading = Leading(
             self.broker_id,
             self.log,
@@ -179,6 +180,17 @@ class Partition:
             now_ms=now_ms,
         )
         self._advance(now_ms)
+
+    def _cut_unfinished(self) -> None:
+        """What a publication left unfinished has not been committed, and nobody will finish it: cut before the epoch begins, for within an
+        epoch a leader never cuts."""
+        whole = self.log.group_floor(self.log.end_offset)
+        if whole < self.high_watermark:
+            raise LogCorrupt(f"{self!r}: a group that begins at {whole}, below the high watermark")
+        if whole < self.log.end_offset:
+            self.roomless = True
+            self.log.truncate_to(whole)
+        self.roomless = False
 
     def fail(self, reason: str) -> None:
         """An I/O error ended this copy: it leads and follows nothing until its broker is started again (P-54)."""

@@ -163,7 +163,8 @@ class Log(ABC):
     """Everything below is known to be on disk."""
     epochs: EpochTable
     last_epoch: int
-    """The epoch of the newest entry of `epochs`, at hand for every append and fetch; -1 without one."""
+    """The epoch of the newest entry of `epochs`, at hand for every append and fetch; -1 without one. A log of which everything was trimmed
+    keeps that of its last record, in its next life too: two logs are compared by it (KIP-101)."""
     producers: ProducerTable
     config: TopicConfig
     """May be replaced at any time; takes effect at the next append or `retain`."""
@@ -307,7 +308,8 @@ class LogDirectory(ABC):
     """Made once, when the directory is; 32 hex digits."""
     loss: LossReport
     high_watermarks: dict[PartitionId, int]
-    """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]."""
+    """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]. In the next life
+    none is above where its log was cut since that checkpoint."""
     staging: Staging
 
     @abstractmethod

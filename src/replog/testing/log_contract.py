@@ -364,6 +364,38 @@ class LogContract(LogDirectoryContract):
         log.truncate_to(20)
         assert (log.start_offset, log.end_offset) == (20, 20)
 
+    @pytest.mark.parametrize("how", ["clean", "process", "power"])
+    def test_a_log_of_which_all_has_expired_knows_the_epoch_of_its_last_record(
+        self, lives: Lives, directory: LogDirectory, log: Log, how: Ending
+    ) -> None:
+        for number in range(10):
+            append(log, 3, epoch=number // 3, at_ms=number)
+        flush(log)
+        log.config = TopicConfig(retention_ms=100)
+        assert log.retain(1_000, 30) == 30
+        log.enter_epoch(7)
+        for _ in range(2):
+            lives.end(how)
+            found = lives.open().get(FIRST)
+            assert found is not None
+            assert (found.start_offset, found.end_offset, found.last_epoch) == (30, 30, 3)
+            assert entries_of(found) == [(3, 30)]
+            append(found, 2, epoch=8)
+            assert entries_of(found) == [(8, 30)]
+            found.truncate_to(30)
+            assert (entries_of(found), found.last_epoch) == ([(3, 30)], 3)
+
+    def test_an_empty_log_forgets_one_epoch_at_a_time(self, log: Log) -> None:
+        """Its leader has said that the logs part there: to ask with the same epoch again would never end."""
+        append(log, 2, epoch=2)
+        log.trim_to(2)
+        log.enter_epoch(7)
+        for entries, last in (([(2, 2)], 2), ([], -1), ([], -1)):
+            log.truncate_to(2)
+            assert (entries_of(log), log.last_epoch) == (entries, last)
+        append(log, 1, epoch=1)
+        assert entries_of(log) == [(1, 2)]
+
     def test_retention_by_size(self, log: Log) -> None:
         for _ in range(40):
             append(log, 2)

@@ -142,6 +142,33 @@ class LogDirectoryContract:
         lives.end("process")
         assert lives.open().high_watermarks == {FIRST: 12}
 
+    @pytest.mark.parametrize("how", ["process", "power"])
+    @pytest.mark.parametrize("flushed", [False, True])
+    @pytest.mark.parametrize(("cut", "end"), [("truncate_to", 3), ("truncate_to", 0), ("reset_to", 2)])
+    def test_a_high_watermark_does_not_outlive_what_it_was_of(
+        self, lives: Lives, directory: LogDirectory, log: Log, cut: str, end: int, flushed: bool, how: Ending
+    ) -> None:
+        """Other records are in the place of those that were cut, and nobody has called them committed."""
+        for _ in range(4):
+            append(log, 3)
+        if flushed:
+            flush(log)
+        directory.high_watermarks[FIRST] = 12
+        directory.checkpoint()
+        getattr(log, cut)(end)
+        for _ in range(5):
+            append(log, 3, epoch=1)
+        flush(log)
+        for _ in range(2):
+            lives.end(how)
+            directory = lives.open()
+            assert directory.high_watermarks == {FIRST: end}
+            found = directory.get(FIRST)
+            assert found is not None
+            assert found.end_offset == end + 15
+            append(found, 3, epoch=2)
+            found.truncate_to(end + 15)
+
     @pytest.mark.parametrize("how", ["clean", "process", "power"])
     def test_trimming_and_resetting_last(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:
         (other,) = directory.create([LogStart(SECOND, "orders", SMALL)])

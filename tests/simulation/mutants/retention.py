@@ -57,6 +57,7 @@ def forgets_that_it_was_emptied(patch: Patch) -> None:
         state = recover(*given, **named)
         if state.start_offset == state.end_offset:
             state.start_offset = state.end_offset = state.flushed_end = 0
+            state.epochs.clear()
         return state
 
     patch.setattr(MemoryLog, "revived", revive)

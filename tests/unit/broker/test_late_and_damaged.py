@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 from replog.broker.broker import Broker
 from replog.broker.sessions import Sessions
 from replog.broker.waiting import WaitingAppend, WaitingAppends
@@ -10,12 +13,14 @@ from replog.errors import Code
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.log.memory import MemoryLog, MemoryLogDirectory
+from replog.marks import WriterMark, marked
 from replog.messages import (
     Fetch,
     Fetched,
     FetchedEntry,
     FetchEntry,
     LeaderAndIsr,
+    LeaderAndIsrAnswer,
     PartitionNotice,
     Produce,
     Produced,
@@ -24,10 +29,12 @@ from replog.messages import (
 )
 from replog.model import ACKS_ALL, ACKS_LEADER, Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.ports import MemorySlice, Outbox
+from replog.ports import LogStart, MemorySlice, Outbox
 from replog.records import Record, RecordBatch, encode_records
 from replog.testing.clock import SeededIds
+from replog.testing.disk import SimulatedDisk
 from replog.testing.disk.memory import MemoryFs
+from replog.testing.log_samples import append, batch_of, flush
 
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
@@ -216,3 +223,105 @@ def test_whoever_waits_for_records_is_answered_when_its_time_is_over() -> None:
     assert [(e.partition, e.error, e.slices) for e in answer.entries] == [(P, 0, [])]
     due = broker.deadline_ms()
     assert due is None or due > 80
+
+
+class Elected:
+    """Broker 1, whose copy ends with half of a group that its leader has not finished, and which is elected while its disk is full."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(random.Random(1))
+        self.directory = FileLogDirectory("/d", fs=self.disk)
+        self.broker = Broker(1, self.directory, config=BrokerConfig(), ids=SeededIds(1))
+        self.broker.receive("m", Registered(1, 5), 0)
+        self.notices = 0
+        assert self.told(2, 1, complete=True) == ([], "follower", 0)
+        log = self.directory.get(P)
+        assert log is not None
+        for body in (encode_records(["plain"], now_ms=0), marked(encode_records(["half"], now_ms=0), WriterMark("w", 1, 0), is_last=False)):
+            batch = RecordBatch(body)
+            batch.stamp(P, log.end_offset, 1)
+            log.append(batch)
+        flush(log)
+        self.directory.checkpoint()
+        self.disk.arm("no_space")
+
+    def told(self, leader: int | None, epoch: int, *, complete: bool = False, again: bool = False) -> tuple[list[Any], str, int]:
+        """What the broker answers to this state, which role it has then, and up to where notices count."""
+        self.notices += not (again or complete)
+        state = PartitionState(leader, epoch, (1, 2), partition_epoch=epoch)
+        entry = PartitionNotice(P, "t", state, Assignment((1, 2)), TopicConfig(min_isr=1, flush="ack"))
+        self.broker.outbox.messages.clear()
+        self.broker.receive(("controller", 9), LeaderAndIsr(9, 1, 5, self.notices, complete, 1_000, [entry]), epoch)
+        (answer,) = [said for _, said in self.broker.outbox.messages if isinstance(said, LeaderAndIsrAnswer)]
+        return answer.errors, self.broker.partitions[P].role, self.broker._commands.notice
+
+    def events(self) -> list[str]:
+        return [event.name for event in self.broker.outbox.events]
+
+
+FULL = [(P, Code.LOG_DIRECTORY_FULL)]
+
+
+def test_a_copy_that_is_elected_on_a_full_disk_leads_once_there_is_room() -> None:
+    desk = Elected()
+    assert desk.told(1, 2) == (FULL, "idle", 0)
+    assert desk.told(1, 2, again=True) == (FULL, "idle", 0)
+    assert desk.events() == ["log_full", "log_full"]
+    assert desk.broker.partitions[P].append(batch_of(1), ACKS_LEADER, 0).error == Code.NOT_LEADER_OR_FOLLOWER
+    desk.disk.disarm()
+    assert desk.told(1, 2, again=True) == ([], "leader", 1)
+    log = desk.broker.partitions[P].log
+    assert (log.end_offset, log.last_epoch, desk.broker.partitions[P].failed) == (1, 2, None)
+
+
+def test_without_a_leader_it_says_that_there_is_room_only_when_there_is() -> None:
+    """Else it is elected again, and refuses again, for as long as the disk is full."""
+    desk = Elected()
+    assert desk.told(1, 2) == (FULL, "idle", 0)
+    assert desk.told(None, 3) == (FULL, "idle", 0)
+    desk.disk.disarm()
+    assert desk.told(None, 3, again=True)[:2] == ([], "follower")
+    assert desk.told(1, 4)[:2] == ([], "leader")
+    assert desk.broker.partitions[P].log.end_offset == 1
+
+
+def test_a_copy_without_room_to_lead_follows_another() -> None:
+    desk = Elected()
+    assert desk.told(1, 2) == (FULL, "idle", 0)
+    assert desk.told(2, 3)[:2] == ([], "follower")
+    assert desk.broker.partitions[P].log.end_offset == 2
+    assert desk.told(None, 4)[:2] == ([], "follower")
+
+
+def test_a_leader_that_finds_no_room_in_its_next_epoch_leads_no_longer() -> None:
+    """Not in the old epoch either, of which everybody knows that it is over."""
+    desk = Elected()
+    desk.disk.disarm()
+    assert desk.told(1, 2)[:2] == ([], "leader")
+    partition = desk.broker.partitions[P]
+    partition.publish([RecordBatch(marked(encode_records(["half"], now_ms=0), WriterMark("w", 1, 0), is_last=False))], 0)
+    flush(partition.log)
+    desk.directory.checkpoint()
+    desk.disk.arm("no_space")
+    assert desk.told(1, 3)[:2] == (FULL, "idle")
+    partition.check()
+    desk.disk.disarm()
+    assert desk.told(1, 3, again=True)[:2] == ([], "leader")
+    assert partition.log.end_offset == 1
+
+
+def test_a_high_watermark_that_was_cut_is_in_no_checkpoint_any_more() -> None:
+    """Whoever writes one: the next that the broker writes because it has moved may come too late."""
+    directory = MemoryLogDirectory(directory_id="d" * 32)
+    broker = Broker(1, directory, config=BrokerConfig(), ids=SeededIds(1))
+    broker.receive("m", Registered(1, 5), 0)
+    (log,) = directory.create([LogStart(P, "t", TopicConfig())])
+    for _ in range(3):
+        append(log, 1, epoch=3)
+    directory.high_watermarks[P] = 3
+    state = PartitionState(2, 5, (2,))
+    notice = PartitionNotice(P, "t", state, Assignment((1, 2)), TopicConfig(min_isr=1))
+    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice]), 0)
+    partition = broker.partitions[P]
+    broker._take(partition, FetchedEntry(P, 5, 3, diverging_epoch=3, diverging_end=1), 0)
+    assert (partition.high_watermark, log.end_offset, directory.high_watermarks) == (1, 1, {P: 1})

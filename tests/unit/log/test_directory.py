@@ -268,6 +268,27 @@ def test_high_watermarks_are_clamped_to_the_log() -> None:
         assert directory.high_watermarks == {IDENTITY: found}
 
 
+def test_a_high_watermark_is_lowered_before_others_take_the_place_of_what_a_power_cut_took() -> None:
+    disk = MemoryFs()
+    directory, log = open_log(disk)
+    append(log, 2)
+    flush(log)
+    append(log, 2)
+    directory.high_watermarks[IDENTITY] = 4
+    directory.checkpoint()
+    disk.cut_power(keep_none)
+    directory = open_directory(disk)
+    assert directory.high_watermarks == {IDENTITY: 2}
+    log = directory.get(IDENTITY)
+    assert log is not None
+    append(log, 2, epoch=1)
+    append(log, 2, epoch=1)
+    kill(disk, directory)
+    directory = open_directory(disk)
+    assert directory.get(IDENTITY).end_offset == 6  # type: ignore[union-attr]
+    assert directory.high_watermarks == {IDENTITY: 2}
+
+
 def test_the_clean_marker_goes_before_the_first_append() -> None:
     fs = MemoryFs()
     directory, log = open_log(fs)

@@ -53,6 +53,15 @@ def test_trimming_keeps_the_epoch_in_force(offset: int, after: Entries) -> None:
     assert list(table.entries()) == after
 
 
+@pytest.mark.parametrize(("offset", "below"), [(0, -1), (1, 0), (5, 0), (7, 2), (9, 2), (10, 3), (20, 3)])
+def test_trimming_remembers_the_epoch_of_what_is_in_front(offset: int, below: int) -> None:
+    table = EpochTable([(0, 0), (2, 5), (3, 9)])
+    table.trim(offset)
+    assert table.below == below
+    table.trim(offset)
+    assert table.below == below
+
+
 def test_trimming_below_the_first_entry_changes_nothing() -> None:
     table = EpochTable([(2, 5)])
     table.trim(3)

@@ -8,6 +8,7 @@ from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, crash_everywhere, kill
 from replog.config import TopicConfig
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
+from replog.log.segment import start_note
 from replog.ports import LogStart
 from replog.records import BODY_HEADER, FRONT_BYTES, HEADER_BYTES, encode_values, read_header, sealed, stamp
 from replog.testing.disk import FaultyFs, MemoryFs, keep_all, keep_none, some
@@ -359,6 +360,28 @@ def test_a_log_that_was_trimmed_to_its_end_has_nothing_below_it_in_its_next_life
     log = open_directory(disk).get(IDENTITY)
     assert log is not None
     assert (log.start_offset, log.end_offset) == (3, 5)
+
+
+@pytest.mark.parametrize(("name", "epoch"), [("00000000000000000002.start", -1), ("00000000000000000002-6.start", 6)])
+def test_the_note_of_where_a_log_begins_may_know_the_epoch_in_front(name: str, epoch: int) -> None:
+    disk = MemoryFs()
+    directory, log = open_log(disk, TopicConfig())
+    append(log, 2, epoch=6)
+    log.trim_to(2)
+    kill(disk, directory)
+    disk.rename(f"{FOLDER}/00000000000000000002-6.start", f"{FOLDER}/{name}")
+    directory = open_directory(disk)
+    log = directory.get(IDENTITY)
+    assert log is not None
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (2, 2, epoch)
+    append(log, 2, epoch=7)
+    log.trim_to(4)
+    assert [path for path in disk.paths(FOLDER) if path.endswith(".start")] == [f"{FOLDER[1:]}/00000000000000000004-7.start"]
+
+
+@pytest.mark.parametrize("name", ["2.start", f"{2:020}-.start", f"{2:020}-06.start", f"{2:020}--1.start", f"{2:020}-6.log"])
+def test_what_is_no_note(name: str) -> None:
+    assert start_note(name) is None
 
 
 def checkpointed(count: int) -> MemoryFs:

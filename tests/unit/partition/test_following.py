@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetched, log_of
+from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetch, fetched, leading, log_of
 
 from replog.errors import Code, LogCorrupt
 from replog.log.memory import MemoryLog
@@ -105,6 +105,35 @@ def test_what_the_leader_has_trimmed_cannot_be_compared_and_goes(end: int, water
     assert (log.start_offset, log.end_offset, log.last_epoch, to.agrees) == (2, 2, -1, False)
     assert to.take(fetched(5, 2, ("kept", 4), start_offset=2, high_watermark=3), 2) == (Followed.APPENDED, 3)
     assert (log.start_offset, log.end_offset) == (2, 3)
+
+
+@pytest.mark.parametrize("trimmed", range(7))
+@pytest.mark.parametrize("leaders", [(1,) * 6, (1, 1, 1, 3, 3, 3), (1, 1, 1, 1, 3, 3), (1, 1, 2, 2, 2, 3), (3,) * 6, (1, 1)])
+@pytest.mark.parametrize("mine", [(1,) * 4, (1, 1, 2, 2), (1, 1, 1, 4)])
+def test_a_copy_of_which_all_has_expired_finds_where_the_logs_part(mine: tuple[int, ...], leaders: tuple[int, ...], trimmed: int) -> None:
+    """Every question gets further: in the end it has what the leader has, and nothing from in front of where they part."""
+    leader = leading(log_of(*[("x", epoch) for epoch in leaders]), (1,), epoch=5)
+    leader.log.trim_to(trimmed)
+    log = log_of(*[("x", epoch) for epoch in mine])
+    log.trim_to(len(mine))
+    follower, is_prefix = Following(1, 5, log, LIMITS), mine == leaders[: len(mine)]
+    for _ in range(8):
+        error, diverging = fetch(leader, 2, log.end_offset, log.last_epoch)
+        more = {} if diverging is None else {"diverging_epoch": diverging.epoch, "diverging_end": diverging.end}
+        slices = [] if error or diverging else leader.read_as_leader(log.end_offset, 1 << 20)
+        ends = {"start_offset": leader.log.start_offset, "end_offset": leader.log.end_offset}
+        follower.take(FetchedEntry(IDENTITY, 5, log.end_offset, error, 0, slices=slices, **ends, **more), 0)
+    assert follower.agrees
+    assert log.end_offset == leader.log.end_offset
+    assert log.start_offset <= max(leader.log.start_offset, len(mine) if is_prefix else 0)
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_an_empty_copy_that_cannot_be_compared_begins_where_the_leader_does(start: int) -> None:
+    log = log_of(start=5)
+    to = following(log)
+    assert to.take(fetched(5, 5, diverging_epoch=5, diverging_end=start, start_offset=start), 5) == (Followed.TRUNCATED, start)
+    assert (log.start_offset, log.end_offset, to.agrees) == (start, start, False)
 
 
 def test_the_leaders_start_goes_before_anything_is_appended() -> None:

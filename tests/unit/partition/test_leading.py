@@ -117,6 +117,28 @@ def test_what_can_no_longer_be_compared_does_not_count(offset: int, last: int, p
     assert led(partition).replicas[2].position == (UNKNOWN if parted else offset)
 
 
+@pytest.mark.parametrize(("start", "offset"), [(0, 1), (0, 3), (2, 3)])
+def test_an_empty_copy_above_the_start_that_knows_no_epoch_begins_at_the_start(start: int, offset: int) -> None:
+    """All that it held has expired, and nobody knows of which epoch that was: the records below its offset may never have been there."""
+    log = log_of(("a", 2), ("b", 2), ("c", 3))
+    log.trim_to(start)
+    partition = leading(log, (1, 3))
+    assert fetch(partition, 2, offset, -1) == (0, EpochEnd(5, start))
+    assert led(partition).replicas[2].position == UNKNOWN
+    assert fetch(partition, 2, start, -1) == (0, None)
+    assert led(partition).replicas[2].position == start
+
+
+@pytest.mark.parametrize(("isr", "elr"), [((1, 2), ()), ((1,), (2,))])
+def test_a_complete_copy_does_not_begin_anew(isr: tuple[int, ...], elr: tuple[int, ...]) -> None:
+    """It would be elected with less than is committed: what it has trimmed was committed."""
+    partition = partition_of(log_of(("a", 2), ("b", 2)))
+    state = PartitionState(1, 5, isr, elr=elr)
+    partition.become(evolve(notice(1, 5, isr), state=state), 0)
+    assert fetch(partition, 2, 1, -1) == (0, None)
+    assert led(partition).replicas[2].position == 1
+
+
 def test_whoever_holds_nothing_agrees_with_everyone() -> None:
     """An epoch without records is no reason to ask twice: ten thousand empty logs change their leader with one fetch each."""
     assert fetch(leading(log_of(), epoch=5), 2, 0, 3) == (0, None)

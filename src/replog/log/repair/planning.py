@@ -24,7 +24,7 @@ from replog.log.checkpoint import read_file
 from replog.log.files import Fs
 from replog.log.repair.facts import CHECKPOINT, CLEAN, LIFE, Facts, facts_of, value_of
 from replog.log.scan import intact_batches, valid_batch_follows
-from replog.log.segment import LOG_SUFFIX, START_SUFFIX, SUMMARY_SUFFIX, Segment, segment_base, segment_name
+from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, segment_base, segment_name, start_note
 from replog.log.shapes import MARKER
 from replog.log.storage import Marker, folder_name
 from replog.log.verify import Stop, Verifier
@@ -221,7 +221,7 @@ class _Look:
         if marker is not None and marker.resetting:
             return None  # every segment goes with the next start anyway
         bases = sorted(base for name in names if (base := segment_base(name)) is not None)
-        starts = [base for name in names if (base := segment_base(name, START_SUFFIX)) is not None]
+        starts = [note.start for name in names if (note := start_note(name)) is not None]
         start = claims.start_offsets.get(self.identity, 0)
         start = max([marker.start if marker is not None and marker.start >= 0 else start, *starts])
         flushed_end = claims.flushed_ends.get(self.identity, 0)
