@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
+from attrs import evolve
+
 from replog.config import BrokerConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
 from replog.log import shapes
@@ -27,6 +29,7 @@ from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack,
 from replog.log.files import OS, Fs, kill_in_child
 from replog.log.log import FileLog
 from replog.log.loss import Life, judge, lives
+from replog.log.recorded import is_flushed, recordable
 from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
 from replog.log.staging import FileStaging
@@ -83,6 +86,7 @@ class FileLogDirectory(LogDirectory):
         self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, self._fail)
         self._logs: dict[PartitionId, FileLog] = {}
         self._checkpointed: frozenset[PartitionId] = frozenset()
+        self._unrecorded: dict[PartitionId, int] = {}  # flushed before each answer, and not yet recorded so: their ends at that change
         self._lock = self._take_lock()
         try:
             self._open()
@@ -246,9 +250,12 @@ class FileLogDirectory(LogDirectory):
         self._check_open()
         starts = list(starts)
         live = self._catalogue.live
-        changed = [
-            start for start in starts if (old := live.get(start[0])) is None or old.topic != start[1] or old.config != start[2]
-        ]
+        changed: list[LogStart] = []
+        for identity, topic, config in starts:
+            old = live.get(identity)
+            held = recordable(self._logs.get(identity), None if old is None else old.config, config)
+            if old is None or old.topic != topic or old.config != held:
+                changed.append(LogStart(identity, topic, held))
         if any(start[0] in self._checkpointed and start[0] not in live for start in changed):
             self.checkpoint()  # the last one speaks of a deleted log of the same identity: its flushed end is not that of a new one
         # A new log must not find the files of one that a full disk kept from being renamed.
@@ -263,8 +270,22 @@ class FileLogDirectory(LogDirectory):
             if log is None:
                 log = self._logs[identity] = FileLog(identity, config, self._storage)
             log.config = config
+            if config.flush == live[identity].config.flush:
+                self._unrecorded.pop(identity, None)
+            else:
+                self._unrecorded.setdefault(identity, log.end_offset)
             logs.append(log)
         return logs
+
+    def record_flushes(self) -> None:
+        self._check_open()
+        live = self._catalogue.live
+        flushed = [one for one, end in self._unrecorded.items() if is_flushed(self._logs[one], end)]
+        if flushed:
+            changes = [(one, live[one].topic, evolve(live[one].config, flush="ack")) for one in flushed]
+            self._on_disk(lambda: self._catalogue.add(changes))
+        for one in flushed:
+            del self._unrecorded[one]
 
     def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:
         self._check_open()
@@ -272,6 +293,7 @@ class FileLogDirectory(LogDirectory):
         self._on_disk(lambda: self._catalogue.quarantine(here, wall_ms))
         for identity in here:
             self.high_watermarks.pop(identity, None)
+            self._unrecorded.pop(identity, None)
             self._logs.pop(identity).close()
         self._on_disk(lambda: self._move_away({identity: wall_ms for identity in here}))
 
