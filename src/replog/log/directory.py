@@ -219,21 +219,24 @@ class FileLogDirectory(LogDirectory):
             self._logs[identity] = FileLog(identity, entry.config, self._storage, state)
         if folders:
             raise LogCorrupt(f"{self._storage.folder}/{min(folders)} is in no catalogue entry: the catalogue is damaged")
-        if clean is None and states:
-            self._sync_folders()
+        if clean is None and states:  # what a killed process made may not be on the disk: a log must not lose its folder unnoticed
+            self._sync_folder(self._storage.folder)
         return states
 
-    def _sync_folders(self) -> None:
-        """What a killed process made may not be on the disk: a log that begins somewhere must not lose its folder unnoticed."""
+    def _sync_folder(self, folder: str) -> None:
+        """While it is opened. The system tells of a failure once: the next open must not trust what the cache shows."""
         try:
-            self.fs.fsync_dir(self._storage.folder)
+            self.fs.fsync_dir(folder)
         except OSError as error:
             self._fail(f"log directory {self.path}: a flush failed: {error}")
             raise
 
     def _finish_quarantines(self) -> None:
         """A crash may have come between the entry of a quarantine and the renaming of its folder."""
-        self._move_away({identity: ms for identity, ms in self._catalogue.quarantined.items() if identity not in self._catalogue.live})
+        gone = {identity: ms for identity, ms in self._catalogue.quarantined.items() if identity not in self._catalogue.live}
+        if self._rename_away(gone):
+            self._sync_folder(f"{self.path}/{_QUARANTINE}")
+            self._sync_folder(self._storage.folder)
 
     # ------------------------------------------------------------------------------------------------------- the logs
 
@@ -307,7 +310,12 @@ class FileLogDirectory(LogDirectory):
             self._on_disk(lambda: self._delete_quarantined(here))
 
     def _move_away(self, since_ms: Mapping[PartitionId, int]) -> None:
-        """Rename the folders of logs, where they have one, into quarantine."""
+        """Rename the folders of logs, where they have one, into quarantine, durably."""
+        if self._rename_away(since_ms):
+            self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
+            self.fs.fsync_dir(self._storage.folder)
+
+    def _rename_away(self, since_ms: Mapping[PartitionId, int]) -> bool:
         moved = False
         for identity, wall_ms in since_ms.items():
             source, target = self._storage.folder_of(identity), f"{self.path}/{_QUARANTINE}/{folder_name(identity)}.{wall_ms}"
@@ -316,9 +324,7 @@ class FileLogDirectory(LogDirectory):
                     target += "x"
                 self.fs.rename(source, target)
                 moved = True
-        if moved:
-            self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
-            self.fs.fsync_dir(self._storage.folder)
+        return moved
 
     def _delete_quarantined(self, identities: Sequence[PartitionId]) -> None:
         """Nothing here needs space: a full disk may have come between the entry of a quarantine and the renaming of its folder."""

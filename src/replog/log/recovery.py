@@ -178,11 +178,11 @@ class _Recovery:
             self._remove([self._segment(base) for base in bases], self.start)
             for one in starts:
                 self.fs.unlink(f"{self.folder}/{segment_name(one, START_SUFFIX)}")
-            self.fs.fsync_dir(self.folder)
+            self._sync(None)
             bases, starts = [], []
             self.state.marker = self.state.marker._replace(resetting=False)
             place_marker(self.fs, self.folder, self.state.marker)
-            self.fs.fsync_dir(self.folder)
+            self._sync(None)
         if starts:
             self.start = max(self.start, starts[-1])
             self._empty_note(starts[-1])  # earlier ones are empty, and go with the next trim
@@ -216,9 +216,10 @@ class _Recovery:
         trimmed = [base for base, next_base in zip_longest(bases, bases[1:]) if next_base is not None and next_base <= self.start]
         for number, base in enumerate(trimmed):
             try:
-                self._remove([self._segment(base)], base)
+                self._unlink(self._segment(base))
             except OSError:
                 return bases[number:]  # for now it stays a part of the log; the next trim removes it
+            self._sync(None)
         return bases[len(trimmed) :]
 
     def _segment(self, base: int) -> Segment:
@@ -358,9 +359,12 @@ class _Recovery:
     def _remove(self, segments: list[Segment], end: int) -> None:
         """Remove segments, newest first, so that a crash in between leaves no hole."""
         for segment in reversed(segments[:]):
-            self.storage.files.close(segment)
-            remove_summary(self.fs, segment)
-            self.fs.unlink(segment.path)
-            self.fs.fsync_dir(self.folder)
+            self._unlink(segment)
+            self._sync(None)
         if segments is self.state.segments:
             segments.clear()
+
+    def _unlink(self, segment: Segment) -> None:
+        self.storage.files.close(segment)
+        remove_summary(self.fs, segment)
+        self.fs.unlink(segment.path)
