@@ -285,7 +285,7 @@ class Broker:
 
     def on_leader_and_isr(self, sender: Address, message: LeaderAndIsr, now_ms: int) -> None:
         """The controller's word on who leads and who follows."""
-        reply = self._commands.on_leader_and_isr(message, lambda notice: self._become(notice, now_ms))
+        reply = self._commands.on_leader_and_isr(message, lambda notice: self._become(notice, now_ms), self._refusal)
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
@@ -299,6 +299,10 @@ class Broker:
             for identity in reply.strays:
                 self._idle(identity)
         self.outbox.messages.append((sender, reply))
+
+    def _refusal(self, notice: PartitionNotice) -> int:
+        partition = self.partitions.get(notice.partition)
+        return Code.NONE if partition is None else partition.refusal(notice)
 
     def _become(self, notice: PartitionNotice, now_ms: int) -> int:
         identity = notice.partition

@@ -95,8 +95,12 @@ class Commands:
                 del self._stopped[identity]
         self._aging, self._age_ms = dict(self._stopped), now_ms + _STOPS_KEPT_MS
 
-    def on_leader_and_isr(self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int]) -> LeaderAndIsrAnswer:
-        """Apply a notice: logs that are missing are made first, all with one write; then each partition takes its state.
+    def on_leader_and_isr(
+        self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int], refusal: Callable[[PartitionNotice], int] = lambda _: 0
+    ) -> LeaderAndIsrAnswer:
+        """Apply a notice: logs that are missing are made first, all with one write, and so is another `flush` of logs that are here taken
+        over by the directory, which answers for it after a power cut; then each partition takes its state. `refusal` says why one would
+        not, 0 if it would.
 
         Without room for those logs, or for what one has to do first, the others go on, and the notice does not count as applied: it
         is to come again. A complete one counts all the same, because what is here can be served; the controller says the rest with
@@ -111,10 +115,11 @@ class Commands:
         # A copy of an older notice may come later: it must not bring back an older configuration under the same partition epoch.
         entries = [entry for entry in message.entries if self._named.get(entry.partition, mark) <= mark]
         entries = [entry for entry in entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
-        missing = [LogStart(e.partition, e.topic, e.config) for e in entries if self._directory.get(e.partition) is None]
-        why = self._create(missing) if missing else Code.NONE
+        altered = self._create([entry for entry in entries if self._alters_flush(entry) and not refusal(entry)])
+        failed = altered | self._create([entry for entry in entries if self._directory.get(entry.partition) is None])
         for entry in entries:
-            if self._directory.get(entry.partition) is None:
+            why = failed.get(entry.partition, Code.NONE)
+            if why:
                 answer.errors.append((entry.partition, why))
                 if why == Code.STORAGE_ERROR:
                     self.unmade[entry.partition] = max(mark, self.unmade.get(entry.partition, mark))
@@ -137,17 +142,24 @@ class Commands:
             self._applied.note(message.notice, complete=message.complete)
         return answer
 
-    def _create(self, missing: list[LogStart]) -> int:
-        """Make logs; why it could not be done, if it could not."""
-        try:
-            self._directory.create(missing)
-        except LogFull:
-            return Code.LOG_DIRECTORY_FULL
-        except LogDamaged as problem:
-            self.problem = str(problem)
-            self._directory_failed(self.problem)
-            return Code.STORAGE_ERROR
-        return Code.NONE
+    def _alters_flush(self, entry: PartitionNotice) -> bool:
+        """Whether a copy that is here is to be flushed before each answer from now on, or no longer."""
+        log = self._directory.get(entry.partition)
+        return log is not None and (log.config.flush == "ack") != (entry.config.flush == "ack")
+
+    def _create(self, entries: list[PartitionNotice]) -> dict[PartitionId, int]:
+        """Make logs, or give them another configuration; if that could not be done, why not, for each of them."""
+        why: int = Code.NONE
+        if entries:
+            try:
+                self._directory.create([LogStart(entry.partition, entry.topic, entry.config) for entry in entries])
+            except LogFull:
+                why = Code.LOG_DIRECTORY_FULL
+            except LogDamaged as problem:
+                self.problem = str(problem)
+                self._directory_failed(self.problem)
+                why = Code.STORAGE_ERROR
+        return {entry.partition: why for entry in entries} if why else {}
 
     def _wanted_no_more(self, identity: PartitionId, mark: tuple[int, int]) -> None:
         """By a command: unless a newer one has asked for this copy."""

@@ -38,6 +38,8 @@ class Upkeep:
         self._flushing: dict[PartitionId, Log] = {}
         """Logs with a flush under way; kept until it has run, whatever becomes of the copy."""
         self._flush_due: dict[PartitionId, int] = {}
+        self._record_ms = 0
+        """When flushes that logs have had since they were altered may be recorded next."""
         self._unequal: dict[PartitionId, Partition] = {}
         """Led here, with a follower that is not at the end: only these can lag."""
         self._outsiders: dict[PartitionId, Partition] = {}
@@ -173,6 +175,8 @@ class Upkeep:
         if now_ms >= self._retention_ms:
             self._retention_ms = now_ms + config.retention_check_ms
             work += (partial(self._retain, partition, now_ms) for partition in self._partitions.values())
+        if now_ms >= self._record_ms:
+            work.append(self._record_flushes)
         is_checkpoint = now_ms >= self._checkpoint_ms
         if is_checkpoint and not self._purging:
             self._purging = self._purgeable()
@@ -199,6 +203,13 @@ class Upkeep:
         """A disk is full: retention is due with the next timers."""
         if self._retention_ms is not None:
             self._retention_ms = min(self._retention_ms, self.next_ms)
+
+    def _record_flushes(self) -> None:
+        try:
+            self._directory.record_flushes()
+        except LogFull:
+            self._record_ms = self._checkpoint_ms or 0
+            raise
 
     def register(self, broker_epoch: int) -> None:
         """The controller has dealt with what was lost here. Raises LogDamaged, or LogFull: then it is noted at the next checkpoint."""

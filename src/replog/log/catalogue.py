@@ -47,6 +47,7 @@ class Entry:
 
     topic: str
     config: TopicConfig
+    """As of when the log was made, or last had another `flush`: a power cut is judged by it (`replog.log.recorded`)."""
 
 
 @define

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
+from attrs import evolve
+
 from replog.config import BrokerConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
 from replog.log import shapes
@@ -27,6 +29,7 @@ from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack,
 from replog.log.files import OS, Fs, kill_in_child
 from replog.log.log import FileLog
 from replog.log.loss import Life, judge, lives
+from replog.log.recorded import is_flushed, recordable
 from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
 from replog.log.staging import FileStaging
@@ -83,6 +86,7 @@ class FileLogDirectory(LogDirectory):
         self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, self._fail)
         self._logs: dict[PartitionId, FileLog] = {}
         self._checkpointed: frozenset[PartitionId] = frozenset()
+        self._unrecorded: dict[PartitionId, int] = {}  # flushed before each answer, and not yet recorded so: their ends at that change
         self._lock = self._take_lock()
         try:
             self._open()
@@ -220,21 +224,24 @@ class FileLogDirectory(LogDirectory):
             self._logs[identity] = FileLog(identity, entry.config, self._storage, state)
         if folders:
             raise LogCorrupt(f"{self._storage.folder}/{min(folders)} is in no catalogue entry: the catalogue is damaged")
-        if clean is None and states:
-            self._sync_folders()
+        if clean is None and states:  # what a killed process made may not be on the disk: a log must not lose its folder unnoticed
+            self._sync_folder(self._storage.folder)
         return states
 
-    def _sync_folders(self) -> None:
-        """What a killed process made may not be on the disk: a log that begins somewhere must not lose its folder unnoticed."""
+    def _sync_folder(self, folder: str) -> None:
+        """While it is opened. The system tells of a failure once: the next open must not trust what the cache shows."""
         try:
-            self.fs.fsync_dir(self._storage.folder)
+            self.fs.fsync_dir(folder)
         except OSError as error:
             self._fail(f"log directory {self.path}: a flush failed: {error}")
             raise
 
     def _finish_quarantines(self) -> None:
         """A crash may have come between the entry of a quarantine and the renaming of its folder."""
-        self._move_away({identity: ms for identity, ms in self._catalogue.quarantined.items() if identity not in self._catalogue.live})
+        gone = {identity: ms for identity, ms in self._catalogue.quarantined.items() if identity not in self._catalogue.live}
+        if self._rename_away(gone):
+            self._sync_folder(f"{self.path}/{_QUARANTINE}")
+            self._sync_folder(self._storage.folder)
 
     # ------------------------------------------------------------------------------------------------------- the logs
 
@@ -251,9 +258,12 @@ class FileLogDirectory(LogDirectory):
         self._check_open()
         starts = list(starts)
         live = self._catalogue.live
-        changed = [
-            start for start in starts if (old := live.get(start[0])) is None or old.topic != start[1] or old.config != start[2]
-        ]
+        changed: list[LogStart] = []
+        for identity, topic, config in starts:
+            old = live.get(identity)
+            held = recordable(self._logs.get(identity), None if old is None else old.config, config)
+            if old is None or old.topic != topic or old.config != held:
+                changed.append(LogStart(identity, topic, held))
         if any(start[0] in self._checkpointed and start[0] not in live for start in changed):
             self.checkpoint()  # the last one speaks of a deleted log of the same identity: its flushed end is not that of a new one
         # A new log must not find the files of one that a full disk kept from being renamed.
@@ -268,8 +278,22 @@ class FileLogDirectory(LogDirectory):
             if log is None:
                 log = self._logs[identity] = FileLog(identity, config, self._storage)
             log.config = config
+            if config.flush == live[identity].config.flush:
+                self._unrecorded.pop(identity, None)
+            else:
+                self._unrecorded.setdefault(identity, log.end_offset)
             logs.append(log)
         return logs
+
+    def record_flushes(self) -> None:
+        self._check_open()
+        live = self._catalogue.live
+        flushed = [one for one, end in self._unrecorded.items() if is_flushed(self._logs[one], end)]
+        if flushed:
+            changes = [(one, live[one].topic, evolve(live[one].config, flush="ack")) for one in flushed]
+            self._on_disk(lambda: self._catalogue.add(changes))
+        for one in flushed:
+            del self._unrecorded[one]
 
     def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:
         self._check_open()
@@ -277,6 +301,7 @@ class FileLogDirectory(LogDirectory):
         self._on_disk(lambda: self._catalogue.quarantine(here, wall_ms))
         for identity in here:
             self.high_watermarks.pop(identity, None)
+            self._unrecorded.pop(identity, None)
             self._logs.pop(identity).close()
         self._on_disk(lambda: self._move_away({identity: wall_ms for identity in here}))
 
@@ -290,7 +315,12 @@ class FileLogDirectory(LogDirectory):
             self._on_disk(lambda: self._delete_quarantined(here))
 
     def _move_away(self, since_ms: Mapping[PartitionId, int]) -> None:
-        """Rename the folders of logs, where they have one, into quarantine."""
+        """Rename the folders of logs, where they have one, into quarantine, durably."""
+        if self._rename_away(since_ms):
+            self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
+            self.fs.fsync_dir(self._storage.folder)
+
+    def _rename_away(self, since_ms: Mapping[PartitionId, int]) -> bool:
         moved = False
         for identity, wall_ms in since_ms.items():
             source, target = self._storage.folder_of(identity), f"{self.path}/{_QUARANTINE}/{folder_name(identity)}.{wall_ms}"
@@ -299,9 +329,7 @@ class FileLogDirectory(LogDirectory):
                     target += "x"
                 self.fs.rename(source, target)
                 moved = True
-        if moved:
-            self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
-            self.fs.fsync_dir(self._storage.folder)
+        return moved
 
     def _delete_quarantined(self, identities: Sequence[PartitionId]) -> None:
         """Nothing here needs space: a full disk may have come between the entry of a quarantine and the renaming of its folder."""

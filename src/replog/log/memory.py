@@ -23,6 +23,7 @@ from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
 from replog.log.loss import lives, report
 from replog.log.producers import ProducerTable
+from replog.log.recorded import is_flushed, recordable
 from replog.log.retention import expired, is_full
 from replog.log.staging import MemoryStaging
 from replog.model import PartitionId
@@ -306,6 +307,8 @@ class MemoryLogDirectory(LogDirectory):
         self._limits = limits or BrokerConfig()
         self._logs: dict[PartitionId, MemoryLog] = {}
         self._topics: dict[PartitionId, str] = {}
+        self._recorded: dict[PartitionId, TopicConfig] = {}
+        self._unrecorded: dict[PartitionId, int] = {}  # as in FileLogDirectory
         self._quarantined: dict[PartitionId, int] = {}
         self._saved: dict[PartitionId, int] = {}  # high watermarks as of the last checkpoint
         self._unreported = self.loss.lossy
@@ -328,12 +331,23 @@ class MemoryLogDirectory(LogDirectory):
         logs: list[Log] = []
         for identity, topic, config in starts:
             log = self._logs.get(identity)
+            held = self._recorded[identity] = recordable(log, self._recorded.get(identity), config)
             if log is None:
                 log = self._logs[identity] = MemoryLog(identity, config, limits=self._limits, fail_directory=self.fail)
             log.config = config
+            if config.flush == held.flush:
+                self._unrecorded.pop(identity, None)
+            else:
+                self._unrecorded.setdefault(identity, log.end_offset)
             self._topics[identity] = topic
             logs.append(log)
         return logs
+
+    def record_flushes(self) -> None:
+        self._check_open()
+        for identity in [one for one, end in self._unrecorded.items() if is_flushed(self._logs[one], end)]:
+            self._recorded[identity] = evolve(self._recorded[identity], flush="ack")
+            del self._unrecorded[identity]
 
     def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:
         self._check_open()
@@ -341,6 +355,8 @@ class MemoryLogDirectory(LogDirectory):
             log = self._logs.pop(identity, None)
             if log is not None:
                 log.close()
+                del self._recorded[identity]
+                self._unrecorded.pop(identity, None)
                 self._quarantined[identity] = wall_ms
                 self.high_watermarks.pop(identity, None)
 
@@ -393,12 +409,14 @@ class MemoryLogDirectory(LogDirectory):
         if self._failed:
             lossy.update(self._logs)
         if power:
-            lossy.update(identity for identity, log in self._logs.items() if log.config.flush != "ack")
+            lossy.update(identity for identity in self._logs if self._recorded[identity].flush != "ack")
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
         loss = report(kind, lossy, self._epochs, clean_epoch=self._broker_epoch if self._end == "none" else None)
         next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
         for identity, log in self._logs.items():
-            next_life._logs[identity] = log.revived(log.flushed_end if power else log.end_offset, next_life.fail)
+            revived = next_life._logs[identity] = log.revived(log.flushed_end if power else log.end_offset, next_life.fail)
+            revived.config = self._recorded[identity]
+        next_life._recorded = dict(self._recorded)
         next_life._topics, next_life._quarantined = dict(self._topics), dict(self._quarantined)
         for identity, high_watermark in self._saved.items():
             if identity in next_life._logs:

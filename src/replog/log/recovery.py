@@ -183,11 +183,11 @@ class _Recovery:
             self._remove([self._segment(base) for base in bases], self.start)
             for one in starts:
                 self.fs.unlink(f"{self.folder}/{one.name}")
-            self.fs.fsync_dir(self.folder)
+            self._sync(None)
             bases, starts = [], []
             self.state.marker = self.state.marker._replace(resetting=False)
             place_marker(self.fs, self.folder, self.state.marker)
-            self.fs.fsync_dir(self.folder)
+            self._sync(None)
         if starts:
             self.note = starts[-1]
             self.start = max(self.start, self.note.start)
@@ -222,9 +222,10 @@ class _Recovery:
         trimmed = [base for base, next_base in zip_longest(bases, bases[1:]) if next_base is not None and next_base <= self.start]
         for number, base in enumerate(trimmed):
             try:
-                self._remove([self._segment(base)], base)
+                self._unlink(self._segment(base))
             except OSError:
                 return bases[number:]  # for now it stays a part of the log; the next trim removes it
+            self._sync(None)
         return bases[len(trimmed) :]
 
     def _segment(self, base: int) -> Segment:
@@ -364,9 +365,12 @@ class _Recovery:
     def _remove(self, segments: list[Segment], end: int) -> None:
         """Remove segments, newest first, so that a crash in between leaves no hole."""
         for segment in reversed(segments[:]):
-            self.storage.files.close(segment)
-            remove_summary(self.fs, segment)
-            self.fs.unlink(segment.path)
-            self.fs.fsync_dir(self.folder)
+            self._unlink(segment)
+            self._sync(None)
         if segments is self.state.segments:
             segments.clear()
+
+    def _unlink(self, segment: Segment) -> None:
+        self.storage.files.close(segment)
+        remove_summary(self.fs, segment)
+        self.fs.unlink(segment.path)

@@ -266,7 +266,7 @@ class SegmentedLog(StoredLog):
             self._refuse("cannot be reset", error)
         self._leave_marker(begun)
         try:
-            fs.fsync_dir(self._storage.folder)  # the log may never have been flushed
+            self._sync(lambda: fs.fsync_dir(self._storage.folder))  # the log may never have been flushed
             while len(self._segments) > 1:
                 self._remove_segment(self._segments[-1])
             for only in self._segments[:]:
@@ -274,10 +274,10 @@ class SegmentedLog(StoredLog):
                 only.cut(offset, 0)
             for note in self._start_notes():
                 fs.unlink(note)
-            fs.fsync_dir(folder)
+            self._sync(lambda: fs.fsync_dir(folder))
             self._unlinked = False
             finish()
-            fs.fsync_dir(folder)
+            self._sync(lambda: fs.fsync_dir(folder))
         except OSError as error:
             self._damaged(str(error), error)
         self._marker = done
@@ -290,7 +290,7 @@ class SegmentedLog(StoredLog):
         except OSError as error:
             self._refuse("cannot be cut", error)
         try:
-            fs.fsync_dir(folder)
+            self._sync(lambda: fs.fsync_dir(folder))
         except OSError as error:
             self._damaged(str(error), error)
         self._marker = marker

@@ -126,17 +126,11 @@ class Partition:
         leadership or followership, even under the same leader (S15, S16, KAFKA-7164). Raises what `Log.truncate_to` raises; after LogFull
         this copy is idle, and the same state again is another try.
         """
+        error = self.refusal(notice)
+        if error:
+            return error
         state = notice.state
-        if self.failed is not None:
-            return Code.STORAGE_ERROR
-        if state.leader_epoch < self.leader_epoch:
-            return Code.FENCED_LEADER_EPOCH
         grew = state.leader_epoch > self.leader_epoch
-        if state.partition_epoch < self.partition_epoch and not grew:  # it counts anew in a node that was removed and put back by hand
-            return Code.INVALID_UPDATE_VERSION
-        leads = state.leader == self.broker_id and self.broker_id in notice.assignment.replicas
-        if leads and self.leading is None and not self._may_lead(state):
-            return Code.FENCED_LEADER_EPOCH
         self.config = self.log.config = notice.config
         self.assignment = notice.assignment
         self.leader = state.leader
@@ -144,7 +138,7 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         newer = state.partition_epoch > self.partition_epoch
         self.partition_epoch = state.partition_epoch
-        if not leads:
+        if not self._is_leader(notice):
             self.leading = None
             if self.roomless and state.leader is None:
                 self._cut_unfinished()  # first: it may be the only one to elect, and would have no room again, and again
@@ -160,6 +154,23 @@ class Partition:
             self.leading.reconfigure(state, notice.assignment, notice.config)
             self._advance(now_ms)
         return Code.NONE
+
+    def refusal(self, notice: PartitionNotice) -> int:
+        """Why `become` would refuse this notice; 0 if it would not."""
+        state = notice.state
+        if self.failed is not None:
+            return Code.STORAGE_ERROR
+        if state.leader_epoch < self.leader_epoch:
+            return Code.FENCED_LEADER_EPOCH
+        grew = state.leader_epoch > self.leader_epoch
+        if state.partition_epoch < self.partition_epoch and not grew:  # it counts anew in a node that was removed and put back by hand
+            return Code.INVALID_UPDATE_VERSION
+        if self._is_leader(notice) and self.leading is None and not self._may_lead(state):
+            return Code.FENCED_LEADER_EPOCH
+        return Code.NONE
+
+    def _is_leader(self, notice: PartitionNotice) -> bool:
+        return notice.state.leader == self.broker_id and self.broker_id in notice.assignment.replicas
 
     def _may_lead(self, state: PartitionState) -> bool:
         """A restart must cost a leader epoch: a log that already has records of this epoch led it in an earlier life (M13)."""

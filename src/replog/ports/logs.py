@@ -324,7 +324,18 @@ class LogDirectory(ABC):
 
     @abstractmethod
     def create(self, starts: Iterable[LogStart]) -> list[Log]:
-        """Make (or return) these logs; their topic ids are durable before this returns (KIP-516). One write for all of them."""
+        """Make these logs, or give them another configuration; their topic ids are durable before this returns (KIP-516). One write for all
+        of them. Raises LogFull, and nothing has changed; LogDamaged; LogClosed.
+
+        So is the configuration, except for a `flush` of "ack" that a log did not have before: that holds at once, and is recorded only when
+        all that the log holds now has been flushed; until then a power cut makes the log lossy. See `record_flushes`.
+        """
+
+    @abstractmethod
+    def record_flushes(self) -> None:
+        """Record `flush` "ack" of those logs of which it can be recorded by now. One write for all of them; nothing to do: none.
+        Raises LogFull, and the next call tries again; LogDamaged; LogClosed.
+        """
 
     @abstractmethod
     def quarantine_each(self, identities: Iterable[PartitionId], wall_ms: int) -> None:

@@ -98,6 +98,83 @@ class LogDirectoryContract:
         assert found is not None
         assert found.end_offset == 3
 
+    def test_what_is_no_longer_flushed_before_each_answer_is_lossy(self, lives: Lives, directory: LogDirectory) -> None:
+        (log,) = directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])
+        append(log, 3)
+        flush(log)
+        directory.create([LogStart(FIRST, "orders", TopicConfig(flush="os"))])
+        append(log, 3)  # acknowledged as it is
+        lives.end("power")
+        assert lives.open().loss.lossy == (FIRST,)
+
+    def test_what_is_flushed_before_each_answer_from_now_on_is_not_lossy_once_all_of_it_is(
+        self, lives: Lives, directory: LogDirectory
+    ) -> None:
+        started = [LogStart(one, "orders", TopicConfig(flush="os")) for one in (FIRST, SECOND)]
+        first, second = directory.create(started)
+        for log in (first, second):
+            append(log, 3)
+        altered = [start._replace(config=TopicConfig(flush="ack")) for start in started]
+        early = second.flush()
+        append(second, 2)
+        directory.create(altered)
+        assert first.config.flush == "ack"
+        directory.record_flushes()
+        flush(first)
+        append(first, 2)  # never flushed, hence never acknowledged
+        assert early is not None
+        second.flushed(early.run())  # this much is on the disk, and what came before the change is more
+        directory.record_flushes()
+        directory.create(altered)  # nothing new
+        lives.end("power")
+        next_life = lives.open()
+        assert next_life.loss.lossy == (SECOND,)
+        configs = {one: found.config.flush for one in (FIRST, SECOND) if (found := next_life.get(one)) is not None}
+        assert configs == {FIRST: "ack", SECOND: "os"}
+
+    @pytest.mark.parametrize("is_flushed", [False, True])
+    def test_a_change_that_was_not_recorded_yet_begins_anew_in_the_next_life(
+        self, lives: Lives, directory: LogDirectory, is_flushed: bool
+    ) -> None:
+        start = LogStart(FIRST, "orders", TopicConfig(flush="os"))
+        (log,) = directory.create([start])
+        append(log, 3)
+        directory.create([start._replace(config=TopicConfig(flush="ack"))])
+        lives.end("process")
+        directory = lives.open()
+        (log,) = directory.create([start._replace(config=TopicConfig(flush="ack"))])
+        if is_flushed:
+            flush(log)
+            append(log, 3)
+        directory.record_flushes()
+        directory.registered(1)
+        lives.end("power")
+        assert lives.open().loss.lossy == (() if is_flushed else (FIRST,))
+
+    def test_a_change_that_is_taken_back_is_never_recorded(self, lives: Lives, directory: LogDirectory) -> None:
+        weak = LogStart(FIRST, "orders", TopicConfig(flush="os"))
+        (log,) = directory.create([weak])
+        append(log, 3)
+        directory.create([weak._replace(config=TopicConfig(flush="ack"))])
+        directory.create([weak])
+        flush(log)
+        directory.record_flushes()
+        append(log, 3)
+        lives.end("power")
+        assert lives.open().loss.lossy == (FIRST,)
+
+    def test_a_log_that_was_cut_is_flushed_when_what_is_left_of_it_is(self, lives: Lives, directory: LogDirectory) -> None:
+        start = LogStart(FIRST, "orders", TopicConfig(flush="os"))
+        (log,) = directory.create([start])
+        for _ in range(3):
+            append(log)
+        directory.create([start._replace(config=TopicConfig(flush="ack"))])
+        log.truncate_to(1)
+        flush(log)
+        directory.record_flushes()
+        lives.end("power")
+        assert lives.open().loss.lossy == ()
+
     def test_a_loss_stays_until_it_was_reported(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         append(log)
         lives.end("power")

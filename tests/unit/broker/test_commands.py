@@ -14,7 +14,7 @@ from replog.broker.commands import TOPIC_DELETED, Commands
 from replog.config import TopicConfig
 from replog.errors import Code, LogDamaged, LogFull
 from replog.log.memory import MemoryLogDirectory
-from replog.messages import LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
+from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica
 from replog.model import PartitionId
 from replog.ports import Log, LogStart
 
@@ -195,6 +195,47 @@ def test_on_a_damaged_directory_a_copy_fails_for_good() -> None:
     apply(to, told(0, complete=True))
     answer = to.on_leader_and_isr(told(1, entries=[notice(1, 0, (1,))]), lambda _: pytest.fail("it has no log"))
     assert (answer.errors, to.notice) == ([(IDENTITY, Code.STORAGE_ERROR)], 1)
+
+
+def with_an_altered_flush(directory: MemoryLogDirectory, before: str, after: str, refused: int = 0) -> tuple[LeaderAndIsrAnswer, list[str]]:
+    """A copy that is here has had flush `before`, the notice says `after`; the answer, and what the log had when the copy was told."""
+    (log,) = MemoryLogDirectory.create(directory, [LogStart(IDENTITY, "t", TopicConfig.from_mapping({"flush": before}))])
+    to = Commands(directory)
+    to.registered(3)
+    apply(to, told(0, complete=True))
+    found: list[str] = []
+
+    def become(entry: PartitionNotice) -> int:
+        found.append(log.config.flush)
+        return refused
+
+    return to.on_leader_and_isr(told(1, entries=[notice(1, 0, (1,), flush=after)]), become, lambda entry: refused), found
+
+
+@pytest.mark.parametrize(("before", "after"), [("ack", "os"), ("ack", "interval"), ("interval", "ack"), ("os", "ack")])
+def test_another_flush_is_taken_over_by_the_directory_before_the_copy_is_told(before: str, after: str) -> None:
+    """What is recorded of it decides what a power cut costs: it must not stay as it was when the log was made."""
+    directory = MemoryLogDirectory(directory_id="d")
+    answer, found = with_an_altered_flush(directory, before, after)
+    assert (answer.errors, found) == ([], [after])
+    directory.crash(power=True)
+    assert directory.reopened().loss.lossy == (() if after == "ack" else (IDENTITY,))
+
+
+def test_a_notice_that_a_copy_refuses_alters_nothing() -> None:
+    directory = MemoryLogDirectory(directory_id="d")
+    _, found = with_an_altered_flush(directory, "os", "ack", refused=Code.INVALID_UPDATE_VERSION)
+    assert found == ["os"]
+    directory.crash(power=True)
+    assert directory.reopened().loss.lossy == (IDENTITY,)
+
+
+@pytest.mark.parametrize(("problem", "code"), [(LogFull, Code.LOG_DIRECTORY_FULL), (LogDamaged, Code.STORAGE_ERROR)])
+def test_a_flush_that_cannot_be_recorded_does_not_hold(problem: type[Exception], code: int) -> None:
+    directory = FullDirectory(directory_id="d")
+    directory.problem = problem
+    answer, found = with_an_altered_flush(directory, "ack", "os")
+    assert (answer.errors, found) == ([(IDENTITY, code)], []), "records would count that a power cut takes"
 
 
 def test_a_copy_that_there_was_no_room_for_does_not_let_an_older_command_in() -> None:

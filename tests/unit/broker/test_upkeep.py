@@ -207,3 +207,32 @@ def test_a_shorter_interval_counts_at_once() -> None:
     assert upkeep.flushes(1_000) == []
     assert upkeep.flushes(1_099) == []
     assert len(upkeep.flushes(1_100)) == 1
+
+
+def test_a_flush_that_holds_since_a_while_is_recorded_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk with the next checkpoint: not with every run."""
+    directory = MemoryLogDirectory(limits=LIMITS)
+    start = LogStart(A, "t", TopicConfig())
+    (log,) = directory.create([start])
+    append(log)
+    directory.create([start._replace(config=TopicConfig(flush="ack"))])
+    upkeep = upkeep_of(directory, {})
+    flush(log)
+    calls: list[int] = []
+    record = MemoryLogDirectory.record_flushes
+
+    def recorded(directory: MemoryLogDirectory) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise LogFull("no room")
+        record(directory)
+
+    monkeypatch.setattr(MemoryLogDirectory, "record_flushes", recorded)
+    with pytest.raises(LogFull):
+        upkeep.run(100)
+    for now_ms in (200, 300):
+        upkeep.run(now_ms)
+    assert len(calls) == 1
+    upkeep.run(1_000)
+    directory.crash(power=True)
+    assert directory.reopened().loss.lossy == ()

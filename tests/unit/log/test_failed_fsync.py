@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 
 import pytest
-from tests.unit.log.lives import FOLDER, IDENTITY, failing_fsync, kill, open_directory, open_log, reopened, segments
+from tests.unit.log.lives import FOLDER, IDENTITY, abandon, failing_fsync, kill, open_directory, open_log, reopened, segments
 
 from replog.config import TopicConfig
 from replog.errors import LogDamaged, LogFull
+from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
 from replog.ports import LogStart
-from replog.testing.disk import FaultyFs, SimulatedDisk, keep_none
+from replog.testing.disk import CrashedError, FaultyFs, SimulatedDisk, keep_none
 from replog.testing.log_contract import append, flush, shown
 
 OTHER = IDENTITY._replace(partition=1)
@@ -128,6 +131,56 @@ def test_an_fsync_that_fails_while_recovery_cuts_is_remembered() -> None:
     directory, log = reopened(disk)
     assert directory.loss.lossy == (IDENTITY,)
     assert log.end_offset == 2
+
+
+def interrupted_at(disk: SimulatedDisk, kind: str, path: str, work: Callable[[FileLogDirectory, FileLog], object]) -> None:
+    """A life with several segments that is killed before the first operation of this kind on such a path in `work`."""
+
+    def crash(operation: str, at: str) -> int | None:
+        if is_armed and operation == kind and path in at:
+            raise CrashedError
+        return None
+
+    is_armed = False
+    directory, log = open_log(FaultyFs(disk, crash))
+    for _ in range(9):
+        append(log, 2)
+    flush(log)
+    directory.checkpoint()
+    is_armed = True
+    with pytest.raises(CrashedError):
+        work(directory, log)
+    abandon(directory)
+    disk.kill()
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_folder_that_cannot_be_synced_while_a_reset_is_finished_is_remembered(after: int) -> None:
+    disk = SimulatedDisk(random.Random(1))
+    interrupted_at(disk, "unlink", ".log", lambda _, log: log.reset_to(40))
+    assert len(segments(disk)) == 3, "each of them goes durably; then the notes of earlier starts, and the note that it is done"
+    disk.arm("fsync_error", paths=lambda path: path == FOLDER, after=after, times=1)
+    with pytest.raises(OSError, match="error"):
+        open_directory(disk)
+    disk.kill()
+    directory, log = reopened(disk)
+    assert directory.loss.lossy == (IDENTITY,)
+    assert log.start_offset == 40
+
+
+@pytest.mark.parametrize("folder", ["/d/quarantine", "/d/logs"])
+def test_a_folder_that_cannot_be_synced_while_a_quarantine_is_finished_is_remembered(folder: str) -> None:
+    disk = SimulatedDisk(random.Random(1))
+
+    def put_away(directory: FileLogDirectory, log: FileLog) -> None:
+        directory.create([LogStart(OTHER, "u", TopicConfig())])
+        directory.quarantine(IDENTITY, 5)
+
+    interrupted_at(disk, "rename", "/quarantine/", put_away)
+    with failing_fsync(disk, OSError, folder):
+        open_directory(disk)
+    disk.kill()
+    assert open_directory(disk).loss.lossy == (OTHER,)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

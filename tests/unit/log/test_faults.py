@@ -16,7 +16,7 @@ from replog.log.log import FileLog
 from replog.log.memory import MemoryLogDirectory
 from replog.log.storage import folder_name
 from replog.ports import LogStart
-from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk
+from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk, keep_none
 from replog.testing.log_contract import append, batch_of, flush, shown, stored_batches
 
 OTHER = IDENTITY._replace(partition=1)
@@ -233,12 +233,32 @@ def test_a_failing_truncation_leaves_a_log_that_opens(kind: str, action: str) ->
     trouble.kind = ""
     kill(disk, directory)
     directory = open_directory(disk)
-    flushed_in_vain = kind == "fsync_dir" and action != "reset_to"  # that one only failed to note what it is about to do
-    assert directory.loss.kind == ("power" if flushed_in_vain else "process")
+    # Also where only the note failed of what was about to be done: the same fsync was to make names of segments durable.
+    assert directory.loss.kind == ("power" if kind == "fsync_dir" else "process")
     found = directory.get(IDENTITY)
     assert found is not None
     assert shown(found) == before[found.start_offset : found.end_offset]
     append(found)
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_folder_that_cannot_be_synced_during_a_reset_ends_the_whole_directory(after: int) -> None:
+    """It may be the folder of all logs: another one's files would be lost, and its next flush succeed without them (R14)."""
+    disk = SimulatedDisk(random.Random(1))
+    directory, log = open_log(disk, TopicConfig(flush="ack"))
+    (other,) = directory.create([LogStart(OTHER, "u", TopicConfig(flush="ack"))])
+    append(log)
+    flush(log)
+    append(other)
+    disk.arm("fsync_error", paths=lambda path: path in (FOLDER, "/d/logs"), after=after, times=1)
+    with pytest.raises(LogDamaged):
+        log.reset_to(7)
+    with pytest.raises(LogDamaged):
+        flush(other)
+    disk.disarm()
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert open_directory(disk).loss.lossy == (IDENTITY, OTHER)
 
 
 def test_space_runs_out_for_the_directory_itself() -> None:

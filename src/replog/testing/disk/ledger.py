@@ -46,6 +46,8 @@ class Known:
     promised: tuple[Stored, ...]
     flushed_end: int
     """Whatever happens, it ends here at least."""
+    counted_end: int
+    """So much has counted, flushed or not: a log that ends below says so."""
     starts_max: int
     """Nobody has asked for anything at or above this to be trimmed."""
     may_exist: bool
@@ -61,6 +63,7 @@ class LogLedger:
     contents: list[Content] = field(factory=lambda: [Content(0, ())])
     promised: dict[int, Stored] = field(factory=dict)
     flushed_end: int = 0
+    counted_end: int = 0
     starts_max: int = 0
     trimmed_to: int = 0
     may_exist: bool = False
@@ -79,6 +82,7 @@ class LogLedger:
         """Everything from the batch that holds `offset` is about to go."""
         self.contents.append(Content(self.now.start, tuple(batch for batch in self.now.batches if batch.end <= offset)))
         self.flushed_end = min(self.flushed_end, self.now.end)
+        self.counted_end = min(self.counted_end, self.now.end)
         self.promised = {base: batch for base, batch in self.promised.items() if batch.end <= offset}
 
     def trims(self, offset: int) -> None:
@@ -92,7 +96,7 @@ class LogLedger:
         """Everything is about to go, and the log to begin at `offset`."""
         self.contents.append(Content(offset, ()))
         self.promised = {}
-        self.flushed_end = 0
+        self.flushed_end = self.counted_end = 0
         self.starts_max = max(self.starts_max, offset)
         self.trimmed_to = 0
 
@@ -101,6 +105,10 @@ class LogLedger:
         self.flushed_end = end
         self.promised = {batch.base: batch for batch in self.now.batches if batch.end <= end and batch.base >= self.trimmed_to}
 
+    def counts(self, end: int) -> None:
+        """Whoever has appended below `end` is answered."""
+        self.counted_end = max(self.counted_end, end)
+
     def known(self) -> Known:
         """All of this, frozen."""
         return Known(
@@ -108,6 +116,7 @@ class LogLedger:
             self.now.end,
             tuple(self.promised.values()),
             self.flushed_end,
+            self.counted_end,
             self.starts_max,
             self.may_exist,
             self.must_exist,

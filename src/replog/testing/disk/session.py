@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from attrs import evolve
+
 from replog.config import BrokerConfig, TopicConfig
 from replog.log.directory import FileLogDirectory
 from replog.log.files import Fs
@@ -113,12 +115,14 @@ class Session:
     def _acknowledge(self) -> None:
         if self.config.flush == "ack":
             self._do_flush([])
+        self.book.counts(self.log.end_offset)
 
     def _do_flush(self, _: list[int]) -> None:
         token = self.log.flush()
         if token is not None:
             self.log.flushed(token.run())
         self.book.flushed(self.log.flushed_end)
+        self.directory.record_flushes()
 
     def _do_epoch(self, _: list[int]) -> None:
         self._epoch += 1
@@ -161,9 +165,16 @@ class Session:
         self.directory.create([LogStart(self.chosen, "t", self.config)])
         book.must_exist = True
 
+    def _do_alter(self, arguments: list[int]) -> None:
+        self.config = evolve(self.config, flush="ack" if arguments[0] else "os")
+        self._do_create([])
+        if self.config.flush == "ack":
+            self._acknowledge()
+        self.book.counts(self.log.end_offset)
+
     def _do_delete(self, _: list[int]) -> None:
         self.book.must_exist = False
-        self.book.promised, self.book.flushed_end = {}, 0
+        self.book.promised, self.book.flushed_end, self.book.counted_end = {}, 0, 0
         self.directory.quarantine(self.chosen, 5)
         self.book.may_exist = False
 

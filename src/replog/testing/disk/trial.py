@@ -236,6 +236,8 @@ def _open_and_judge(
         _judge(log, content, known)
         if loss.kind == "none" and content.end != known.end:
             raise Broken(f"nothing was lost, it is said, and {_shape(content)} is there, not all up to {known.end}")
+        if content.end < known.counted_end and identity not in loss.lossy:
+            raise Broken(f"{identity!r} ends at {content.end}, {known.counted_end} has counted, and that is not reported: {loss}")
         if loss.kind == "power" and log.config.flush != "ack" and identity not in loss.lossy:
             raise Broken(f"{identity!r} may have lost its unflushed end, and is not reported: {loss}")
     directory.close(clean=False)

@@ -2,7 +2,8 @@
 
 Steps, as words: `append BYTES...` one batch of that many stored bytes each (512 bytes is a sector); `many BYTES...` the same
 with one call; `again BYTES...` batches whose records are those that were at these offsets before; `flush`; `checkpoint`;
-`truncate N`, `trim N`, `reset N` with an offset; `retain` by age; `epoch`; `create`, `delete`, `purge`; `close`, `open`;
+`truncate N`, `trim N`, `reset N` with an offset; `retain` by age; `epoch`; `create`, `delete`, `purge`; `alter 1` to flush="ack",
+`alter 0` to "os"; `close`, `open`;
 `log N` chooses the log that the steps after it concern.
 """
 
@@ -81,6 +82,10 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("delete with unflushed records", ("append 300",), ("append 300", "delete", "purge")),
     Workload("delete and create the next", _THREE, ("delete", "log 1", "create", "append 300")),
     Workload("delete and create the same", _THREE, ("delete", "create", "append 300", "flush")),
+    Workload("alter to os", _THREE, ("alter 0", "append 400", "append 700")),
+    Workload("alter to ack", _THREE, ("append 700", "alter 1", "append 400")),
+    Workload("alter to ack and back", _THREE, ("append 400", "alter 1", "alter 0", "append 700")),
+    Workload("alter to ack between two lives", _THREE, ("append 400", "alter 1", "close", "open")),
     # From here on much is unsynced at once: thousands of states at each moment.
     Workload("four large appends", (), ("append 1500", "append 1500", "append 1500", "append 1500"), 8_192),
     Workload("large appends behind what is flushed", _THREE, ("append 2000", "append 1300", "append 1800"), 8_192),
