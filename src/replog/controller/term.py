@@ -174,6 +174,8 @@ class Term:
             if self._reader.is_blind(self.cluster) and self.controller.decide(seen).steps:
                 yield from self._look_closer()
             decision = self.controller.decide(seen)
+            if decision.steps:
+                yield from self._confirm()  # a new life obeys whoever comes first, and forgets what it has lost
         elif what == "topics":
             seen = yield from self._reader.topics(self.cluster)
             decision = self.controller.decide(seen)
