@@ -8,12 +8,12 @@ from replog.broker.offsets import Offsets
 from replog.broker.routing import Routing
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, ReplogError
-from replog.log.memory import MemoryLog
+from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.messages import ListOffsets, ListOffsetsEntry, PartitionNotice
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
 
-P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
+P, Q, GONE = (PartitionId(bytes(16), number, 0) for number in range(3))
 
 
 class Unreadable(MemoryLog):
@@ -42,3 +42,12 @@ def test_a_copy_that_cannot_be_searched_leads_no_longer_and_the_broker_goes_on(p
     answer = offsets.list(ListOffsets(1, [ListOffsetsEntry(P, 5, 1_000), ListOffsetsEntry(Q, 5, 1_000)]))
     assert [(entry.partition, entry.error, entry.offset) for entry in answer.entries] == [(P, Code.STORAGE_ERROR, -1), (Q, Code.NONE, -1)]
     assert failed == [(P, str(problem))]
+
+
+def test_a_copy_that_has_failed_is_not_said_to_be_empty() -> None:
+    """X-13: an election among the last that were complete would pass over what is in it."""
+    has, directory = MemoryLog(P), MemoryLogDirectory()
+    partitions = {P: led(P, has), Q: led(Q, MemoryLog(Q))}
+    partitions[P].fail("Input/output error")
+    states = Offsets(partitions, Routing(), failed=lambda partition, why: None).states([P, Q, GONE], directory)
+    assert [(state.partition, state.end_offset) for state in states] == [(Q, 0), (GONE, 0)]

@@ -11,7 +11,7 @@ from tests.unit.controller.harness import World, pid
 from replog.controller.changes import StateSet, TopicSet
 from replog.controller.events import LastKnownAnswered
 from replog.errors import Code
-from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, ReplicasFailed, ReplicaStates, UpdateMetadata
+from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, ReplicasFailed, ReplicaStates, ReplicaStatesAnswer, UpdateMetadata
 from replog.metadata import judgements
 from replog.model import PartitionId
 from replog.ports import LossReport
@@ -287,6 +287,43 @@ def test_questions_to_a_last_known_set_are_repeated_until_answered():
     assert facts(world)[0] == 3
     assert world.told("records_may_be_lost")[0]["candidates"] == ((3, -1, 0),)
     assert topic
+
+
+@pytest.mark.parametrize("then", ["reports the failure", "restarts", "goes away"])
+def test_a_question_of_which_somebody_says_nothing_is_asked_again_at_leisure_until_its_copy_is_known_to_have_failed(then):
+    """X-13: a broker does not answer for a copy that has failed, and its report may come later than the question."""
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
+    for node in (2, 3):
+        world.kill(node)
+    world.disks[2][pid(topic)] = (0, 7)
+    silent = [2]
+    world.drop = lambda sender, to, message: sender in silent and isinstance(message, ReplicaStatesAnswer)
+    for node in (2, 3):
+        world.start(node, loss=power(topic, 0), settle=True)
+    before = len(world.sent)
+    says_nothing = ReplicaStatesAnswer(2, world.nodes[2].membership.broker_epoch, 2**40, [])
+    for _ in range(3):
+        world.send(2, ("controller", 1), says_nothing)
+        world.advance(10_000)
+    asked = [to for _, to, m in world.sent[before:] if isinstance(m, ReplicaStates)]
+    assert set(asked) == {2}  # the other has answered
+    assert len(asked) == 30_000 // world.config.ack_timeout_ms
+    assert (facts(world)[0], world.leader.questions) == (None, 1)
+    if then == "reports the failure":
+        world.send(2, ("controller", 1), ReplicasFailed(2, world.nodes[2].membership.broker_epoch, "EIO", [pid(topic)]))
+        world.settle()
+        sentences = " ".join(world.admin("explain", name="t", partition=0).result["sentences"])
+        assert "waits until all are live" in sentences
+        assert "its disk has failed under this copy" in sentences
+    elif then == "goes away":
+        world.kill(2)
+    if then != "restarts":
+        assert (facts(world)[0], world.leader.questions) == (None, 0)
+    silent.clear()
+    world.nodes.pop(2, None)
+    world.start(2, loss=power(topic, 0), settle=True)
+    assert (world.state().leader, world.leader.questions) == (2, 0)
 
 
 def test_a_question_ends_when_one_of_the_asked_dies():
