@@ -11,7 +11,15 @@ from tests.unit.controller.harness import World, pid
 from replog.controller.changes import StateSet, TopicSet
 from replog.controller.events import LastKnownAnswered
 from replog.errors import Code
-from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, ReplicasFailed, ReplicaStates, ReplicaStatesAnswer, UpdateMetadata
+from replog.messages import (
+    LeaderAndIsr,
+    LeaderAndIsrAnswer,
+    ReplicasFailed,
+    ReplicaStates,
+    ReplicaStatesAnswer,
+    StopReplica,
+    UpdateMetadata,
+)
 from replog.metadata import judgements
 from replog.model import PartitionId
 from replog.ports import LossReport
@@ -385,6 +393,72 @@ def test_a_failed_disk_hands_leadership_over_and_is_not_trusted_again_in_this_li
     world.send(3, ("controller", 1), ReplicasFailed(3, epoch, "fsync", []))
     world.settle()
     assert facts(world, 1)[0] == 2
+
+
+def a_failed_copy_that_was_made_anew(world: World) -> tuple[PartitionId, ReplicasFailed]:
+    """Of the copies on brokers 2 and 3 that on 3 fails, moves to 4, and is to come back. Returns the report of the failure as well."""
+    partition = pid(world.create(assignment={0: [2, 3]}, config={"min_isr": 1}))
+    report = ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [partition])
+    world.send(3, ("controller", 1), report)
+    world.settle()
+    assert world.propose(2, partition, [2, 3]).error == Code.INELIGIBLE_REPLICA
+    assert world.admin("reassign", partitions=[["t", 0, [2, 4]]]).error == Code.NONE
+    assert world.propose(2, partition, [2, 4]).error == Code.NONE
+    assert partition not in world.nodes[3].broker.copies
+    assert world.admin("reassign", partitions=[["t", 0, [2, 3]]]).error == Code.NONE
+    return partition, report
+
+
+def test_a_failed_copy_that_was_moved_away_and_made_anew_may_be_let_in():
+    world = World(4)
+    partition, _ = a_failed_copy_that_was_made_anew(world)
+    assert world.propose(2, partition, [2, 4, 3]).error == Code.NONE
+    assert world.state().isr == (2, 3)
+    assert world.told("replicas_made_anew") == [{"broker": 3, "partitions": 1}]
+
+
+@pytest.mark.parametrize("late", ["before the new copy has taken its notice", "after it"])
+def test_a_late_report_of_the_copy_that_was_put_away_does_not_keep_the_new_one_out(late):
+    world = World(4)
+    if late == "after it":
+        partition, report = a_failed_copy_that_was_made_anew(world)
+    else:
+        world.drop = lambda sender, to, message: sender == 3 and isinstance(message, LeaderAndIsrAnswer)
+        partition, report = a_failed_copy_that_was_made_anew(world)
+        world.drop = lambda sender, to, message: False
+    world.send(3, ("controller", 1), report)
+    world.nodes[3].broker.failed.clear()  # what it says now is true of the copy that was put away
+    world.settle()
+    assert world.propose(2, partition, [2, 4, 3]).error == Code.INELIGIBLE_REPLICA
+    world.advance(world.config.reconcile_ms + 1_000)
+    assert world.propose(2, partition, [2, 4, 3]).error == Code.NONE
+
+
+def test_a_failed_copy_that_was_not_put_away_stays_out():
+    """The order to put it away is withdrawn when the copy is wanted again before it was heard."""
+    world = World(4)
+    world.drop = lambda sender, to, message: to == 3 and isinstance(message, StopReplica)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [pid(topic)]))
+    world.settle()
+    for target, isr in ([2, 4], [2, 4]), ([2, 3], None):
+        assert world.admin("reassign", partitions=[["t", 0, target]]).error == Code.NONE
+        if isr:
+            assert world.propose(2, pid(topic), isr).error == Code.NONE
+    world.drop = lambda sender, to, message: False
+    for _ in range(3):
+        world.advance(world.config.reconcile_ms)
+        assert world.propose(2, pid(topic), [2, 4, 3]).error == Code.INELIGIBLE_REPLICA
+
+
+def test_nobody_leads_until_a_copy_that_was_taken_for_failed_has_taken_a_notice():
+    """A report of a copy that was put away arrives when the new one is the last that was complete: it is asked how far it reaches."""
+    world = World(3)
+    partition = pid(world.create(assignment={0: [3]}))
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [partition]))
+    world.nodes[3].broker.failed.clear()
+    world.settle()
+    assert (world.state().leader, world.state().isr) == (3, (3,))
 
 
 def test_a_failure_that_is_reported_again_is_no_news():
