@@ -26,6 +26,7 @@ __all__ = [
     "ClientConfig",
     "TopicConfig",
     "check_partition_number",
+    "check_rack",
     "check_topic_name",
     "default_min_isr",
 ]
@@ -70,6 +71,19 @@ def check_partition_number(partition: object) -> int:
     if not 0 <= partition < 2**31:
         raise UsageError(f"partition {partition} is out of range; partitions are numbered from 0 to {2**31 - 1}")
     return partition
+
+
+def check_rack(rack: object) -> str | None:
+    """The rack if a broker may stand there, else UsageError: None, or a str that UTF-8 can encode, as every message that names it."""
+    if rack is None:
+        return None
+    if not isinstance(rack, str):
+        raise UsageError(f"a rack is a str, or None, not {rack!r:.120}")
+    try:
+        rack.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"rack {rack!r:.120} cannot be written in UTF-8") from None
+    return rack
 
 
 def default_min_isr(replication_factor: int) -> int:

@@ -37,6 +37,9 @@ def cluster() -> Iterator[replog.Cluster]:
     [
         (lambda c: c.append("orders", 0, [b"x" * (9 << 20)]), Rejected, "a record of 9437184 bytes is too large; max_record_bytes is 83"),
         (lambda c: c.append("orders", 0, []), UsageError, "records is empty"),
+        (lambda c: c.add_broker("r\udcff"), UsageError, "rack 'r.udcff' cannot be written in UTF-8"),
+        (lambda c: c.add_broker(7), UsageError, "a rack is a str, or None, not 7"),
+        (lambda c: replog.Broker(1, listen="tcp://127.0.0.1:0", data=None, store="memory://", rack="\udcff"), UsageError, "rack '.udcff'"),
         (lambda c: c.append("orders", 0, "abc"), UsageError, "a list of values or Records, not one str"),
         (lambda c: c.append("orders", 0, [7]), UsageError, "not int"),
         (lambda c: c.append("orders", -1, ["x"]), UsageError, "partition -1 is out of range"),

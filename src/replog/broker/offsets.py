@@ -88,12 +88,17 @@ class Offsets:
         return EpochsResult(entry.partition) if found is None else EpochsResult(entry.partition, Code.NONE, found.epoch, found.end)
 
     def states(self, identities: builtins.list[PartitionId], directory: LogDirectory) -> builtins.list[ReplicaState]:
-        """How far copies here reach, served or not; -1 and 0 for one that is missing or failed (KIP-966)."""
+        """How far copies here reach, served or not; -1 and 0 for one that is missing (KIP-966).
+
+        Nothing of one that has failed: it is not empty. The question waits until the controller hears of that, or the broker restarts.
+        """
         states: builtins.list[ReplicaState] = []
         for identity in identities:
             partition = self._partitions.get(identity)
             log = partition.log if partition is not None else directory.get(identity)
-            if log is None or (partition is not None and partition.failed):
+            if partition is not None and partition.failed:
+                continue
+            if log is None:
                 states.append(ReplicaState(identity, -1, 0))
                 continue
             watermark = partition.high_watermark if partition is not None else -1

@@ -47,5 +47,6 @@ class Reports:
     def _send(self, partitions: list[PartitionId], reason: str) -> None:
         commands = self._commands
         if commands.controller is not None:
-            message = ReplicasFailed(self._broker_id, commands.broker_epoch, reason, partitions)
+            sayable = reason.encode("utf-8", "backslashreplace").decode()  # it may name a folder, whose name need not be UTF-8
+            message = ReplicasFailed(self._broker_id, commands.broker_epoch, sayable, partitions)
             self._outbox.messages.append((("controller", commands.controller), message))

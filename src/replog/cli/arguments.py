@@ -9,10 +9,25 @@ from datetime import datetime
 from typing import Any, Final
 
 from replog.client.arguments import Acks, Position
+from replog.config import check_rack
 from replog.errors import UsageError
 from replog.transport.tcp.endpoint import SCHEME, Endpoint, parse_endpoint
 
-__all__ = ["acks", "broker_id", "count", "filled", "http", "interval", "number", "position", "seconds", "setting", "settings", "store"]
+__all__ = [
+    "acks",
+    "broker_id",
+    "count",
+    "filled",
+    "http",
+    "interval",
+    "number",
+    "position",
+    "rack",
+    "seconds",
+    "setting",
+    "settings",
+    "store",
+]
 
 _BROKER_ID_MAX: Final = 2**31 - 1
 _INTERVAL_S_MIN: Final = 0.1
@@ -24,6 +39,15 @@ def filled(text: str) -> str:
     """Any text but none."""
     if not text:
         raise argparse.ArgumentTypeError("'' is empty: at least one character")
+    return text
+
+
+def rack(text: str) -> str:
+    """Any text but none, in UTF-8."""
+    try:
+        check_rack(filled(text))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
 

@@ -134,7 +134,7 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add("--advertise", type=parse.filled, metavar="URL", help="where others reach it, if not where it listens; port 0 is that of --listen")
     add("--data", type=parse.filled, metavar="DIR", help="where its logs live; memory:// keeps them in memory")
     add("--store", type=parse.store, metavar="URL", help="the metadata store: file://PATH or zookeeper://HOSTS/CHROOT")
-    add("--rack", type=parse.filled, help="where it stands: replicas of a partition are spread over racks")
+    add("--rack", type=parse.rack, help="where it stands: replicas of a partition are spread over racks")
     add("--config", action="append", type=parse.setting, metavar="KEY=VALUE", help="a key of BrokerConfig; repeat it for more")
     alive = "after this long without a sign of life others take it for dead (100 to 86400000; default: 9000)"
     add("--session-ms", type=parse.count, metavar="MS", help=alive)

@@ -268,7 +268,10 @@ class NodesFreed:
 
 @frozen
 class ReplicaBroken:
-    """The disk under one replica failed; it counts as dead for that partition until its broker comes back with another epoch."""
+    """The disk under one replica failed; it counts as dead for that partition until its broker comes back with another epoch.
+
+    Epoch -1: it is so no more, because the copy was put away and made anew.
+    """
 
     partition: PartitionId
     broker_id: int

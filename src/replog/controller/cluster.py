@@ -176,6 +176,10 @@ class Cluster:
         epoch = self._broken.get(partition, {}).get(broker_id)
         return epoch is not None and broker is not None and epoch == broker.info.broker_epoch
 
+    def broken(self) -> list[tuple[PartitionId, int]]:
+        """Replicas whose disk has failed, as (partition, broker)."""
+        return [(p, b) for p, brokers in self._broken.items() for b in brokers if self.is_broken(p, b) and b in self.replicas(p)]
+
     def is_roomless(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the broker had no room, in its present life, to make this replica, or for the cut it has to make before it leads."""
         broker = self.brokers.get(broker_id)

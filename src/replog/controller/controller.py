@@ -47,6 +47,7 @@ from replog.controller.events import (
     Recheck,
     RejectionsSeen,
     ReplicasLost,
+    ReplicasServed,
     RoomChanged,
     ShutdownAsked,
     SilenceChanged,
@@ -96,6 +97,8 @@ class Controller:
                 return self._broker_acknowledged(event)
             case ReplicasLost():
                 return self._replicas_lost(event)
+            case ReplicasServed():
+                return self._replicas_served(event)
             case RoomChanged():
                 return self._room_changed(event)
             case LastKnownAnswered():
@@ -432,6 +435,19 @@ class Controller:
         due = Due(tuple(p for p in held if self.concerns(p, event.broker_id)))
         told = Told("replicas_failed", {"broker": event.broker_id, "reason": event.reason, "partitions": len(held)})
         return Decision((Step(changes=(*broken, due), told=(told,)),))
+
+    def _replicas_served(self, event: ReplicasServed) -> Decision:
+        """A failed copy refuses every notice (P-54): what has failed was put away, and what is there now may be let in."""
+        cluster, broker_id = self.cluster, event.broker_id
+        broker = cluster.brokers.get(broker_id)
+        if broker is None or broker.info.broker_epoch != event.broker_epoch:
+            return Decision()
+        anew = [p for p in event.partitions if cluster.is_broken(p, broker_id)]
+        if not anew:
+            return Decision()
+        due = Due(tuple(p for p in anew if self.leaderless(p)))
+        told = Told("replicas_made_anew", {"broker": broker_id, "partitions": len(anew)})
+        return Decision((Step(changes=(*(ReplicaBroken(p, broker_id, -1) for p in anew), due), told=(told,)),))
 
     def _room_changed(self, event: RoomChanged) -> Decision:
         """A full disk heals (R14): meanwhile others lead what this broker could not make, and it is let in again afterwards."""

@@ -31,6 +31,7 @@ __all__ = [
     "Recheck",
     "RejectionsSeen",
     "ReplicasLost",
+    "ReplicasServed",
     "RoomChanged",
     "ShutdownAsked",
     "SilenceChanged",
@@ -100,6 +101,15 @@ class ReplicasLost:
     broker_epoch: int
     reason: str
     partitions: tuple[PartitionId, ...] = ()
+
+
+@frozen
+class ReplicasServed:
+    """A broker has applied a notice of copies whose disk has failed, as far as the controller knows: those were put away since."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[PartitionId, ...]
 
 
 @frozen
@@ -233,6 +243,7 @@ Event = (
     | IsrProposed
     | LaterStateClaimed
     | ReplicasLost
+    | ReplicasServed
     | RoomChanged
     | LastKnownAnswered
     | BrokerAcknowledged

@@ -2,6 +2,9 @@
 
 Only what was asked since the question began is an answer to it: an older one, of this term or of one before it on the same broker,
 may be from before the partition was led, and written to, again.
+
+A broker says nothing of a copy that has failed. It is asked again, an ack timeout later, until its report of the failure is here: with that
+the partition is decided otherwise, and waits for the broker to come back with what it has (X-13).
 """
 
 from __future__ import annotations

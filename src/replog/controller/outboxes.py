@@ -154,6 +154,11 @@ class BrokerOutbox:
         """The notice under a number; None once it is acknowledged."""
         return self._notices.get(number)
 
+    def named(self, number: int) -> list[PartitionId]:
+        """The partitions of which this notice is the newest: an answer to it says how their copies are now."""
+        notice = self._notices.get(number)
+        return [] if notice is None else [key for key in notice.keys if self._newest.get(key) == number and key not in self._news]
+
     def answered(self, number: int, roomless: tuple[PartitionId, ...] = (), now_ms: int = 0) -> bool:
         """The broker has applied a notice. True if it was the complete one, for the first time.
 

@@ -15,6 +15,7 @@ from replog.controller.lastknown import LastKnown
 from replog.controller.outboxes import Outboxes
 from replog.controller.views import Views
 from replog.messages import ClusterView, ReplicaStates, UpdateMetadata
+from replog.model import PartitionId
 from replog.ports import Outbox
 
 __all__ = ["Publisher"]
@@ -106,6 +107,11 @@ class Publisher:
         """To everybody who has heard of the cluster: which delta was the last."""
         silent = self.outboxes.silent()
         self._send_view(self._views.still(), [b for b in sorted(self._cluster.brokers) if b not in silent])
+
+    def name_again(self, broken: Iterable[tuple[PartitionId, int]]) -> None:
+        """(partition, broker) of failed copies: an answer that said otherwise may be lost, or an old report may have come after it."""
+        for partition, broker_id in broken:
+            self.outboxes.note(partition, (broker_id,))
 
     def _send_view(self, view: ClusterView, brokers: list[int]) -> None:
         for broker_id in brokers:

@@ -25,6 +25,7 @@ from replog.controller.events import (
     Recheck,
     RejectionsSeen,
     ReplicasLost,
+    ReplicasServed,
     RoomChanged,
     ShutdownAsked,
     WishesSeen,
@@ -174,6 +175,8 @@ class Term:
             if self._reader.is_blind(self.cluster) and self.controller.decide(seen).steps:
                 yield from self._look_closer()
             decision = self.controller.decide(seen)
+            if decision.steps:
+                yield from self._confirm()  # a new life obeys whoever comes first, and forgets what it has lost (X-12)
         elif what == "topics":
             seen = yield from self._reader.topics(self.cluster)
             decision = self.controller.decide(seen)
@@ -361,6 +364,7 @@ class Term:
         box = self.publisher.outboxes.get(message.broker_id, message.broker_epoch)
         if self._refused(message.error, message.controller_epoch) or box is None:
             return
+        self._served(box, message)
         roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
         if box.answered(message.notice, roomless, self._now_ms):
             self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, tuple(message.strays), box.take_removals()))
@@ -368,6 +372,13 @@ class Term:
             self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
         self._room_changed(message.broker_id, message.broker_epoch)
         self._listen(box)
+
+    def _served(self, box: BrokerOutbox, message: LeaderAndIsrAnswer) -> None:
+        """A report of a failed copy may be older than the copy that is there now: it is over once that one has taken a notice."""
+        refused = {partition for partition, _ in message.errors}
+        named = (p for p in box.named(message.notice) if p not in refused)
+        if served := tuple(p for p in named if self.cluster.is_broken(p, message.broker_id)):
+            self.ask(ReplicasServed(message.broker_id, message.broker_epoch, served))
 
     def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
         """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""
@@ -442,6 +453,7 @@ class Term:
             self._unsure[layout.CLUSTER] = None  # nobody may raise the level until it is mended
         if self.loaded:
             self.publisher.send_still()
+            self.publisher.name_again(self.cluster.broken())
 
     def run_timers(self) -> None:
         """Send again what was not acknowledged or answered in time."""

@@ -23,7 +23,7 @@ from replog.log.recovery import LogState
 from replog.model import PartitionId
 from replog.ports import LossKind, LossReport
 
-__all__ = ["Life", "judge", "lives", "report"]
+__all__ = ["Life", "gravest", "judge", "lives", "report"]
 
 LIVES_KEPT: Final = 8
 """Broker epochs that a directory remembers: so often its broker may be stopped before a controller has let it in."""
@@ -87,7 +87,12 @@ def judge(
     kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
     if last.lossy:
         kinds.append(last.kind)
-    return report(max(kinds, key=_GRAVITY.index), lossy, last.epochs, clean_epoch=clean_epoch)
+    return report(gravest(kinds), lossy, last.epochs, clean_epoch=clean_epoch)
+
+
+def gravest(kinds: Iterable[LossKind]) -> LossKind:
+    """What is reported of lives of which no controller has been told."""
+    return max(kinds, key=_GRAVITY.index)
 
 
 def report(kind: LossKind, lossy: Iterable[PartitionId], epochs: Iterable[int], *, clean_epoch: int | None) -> LossReport:

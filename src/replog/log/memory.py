@@ -21,7 +21,7 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
 from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
-from replog.log.loss import lives, report
+from replog.log.loss import gravest, lives, report
 from replog.log.producers import ProducerTable
 from replog.log.recorded import is_flushed, recordable
 from replog.log.retention import expired, is_full
@@ -411,6 +411,8 @@ class MemoryLogDirectory(LogDirectory):
         if power:
             lossy.update(identity for identity in self._logs if self._recorded[identity].flush != "ack")
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
+        if self._unreported:
+            kind = gravest((kind, self.loss.kind))
         loss = report(kind, lossy, self._epochs, clean_epoch=self._broker_epoch if self._end == "none" else None)
         next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
         for identity, log in self._logs.items():

@@ -297,6 +297,8 @@ class ReplicaState:
 
 @define
 class ReplicaStatesAnswer:
+    """What a broker says to that: of those asked about, nothing of a copy that has failed (it is reported, with ReplicasFailed)."""
+
     broker_id: int
     broker_epoch: int
     request: int

@@ -493,8 +493,5 @@ def encode_rejection(rejection: Rejection) -> bytes:
 def decode_rejection(path: str, value: bytes) -> Rejection:
     """Reads `encode_rejection`."""
     fields = Fields.of(path, value)
-    try:
-        wish = fields.text("wish").encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError as error:
-        raise StoreCorrupt(path, f"wish is not an escaped text: {error}") from error
+    wish = fields.escaped("wish")
     return Rejection(wish, fields.number("code", low=-NUMBER_MAX), fields.text("message"), fields.number("wall_ms", wide=True))

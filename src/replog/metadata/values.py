@@ -96,11 +96,19 @@ class Fields:
         return numbers[0], numbers[1]
 
     def text(self, name: str) -> str:
-        """A string."""
+        """A string that UTF-8 can encode: JSON can name half of a surrogate pair, which no message carries."""
         value = self._get(name)
-        if not isinstance(value, str):
-            raise self._bad(name, f"is {_short(value)}, not a string")
-        return value
+        if not _is_text(value):
+            raise self._bad(name, f"is {_short(value)}, not a string of UTF-8")
+        return str(value)
+
+    def escaped(self, name: str) -> bytes:
+        """The bytes of a string in UTF-8, where each byte that is none of it is escaped (PEP 383)."""
+        value = self._get(name)
+        try:
+            return str.encode(value, "utf-8", "surrogateescape")
+        except (TypeError, UnicodeEncodeError):
+            raise self._bad(name, f"is {_short(value)}, not an escaped string") from None
 
     def text_or_none(self, name: str) -> str | None:
         """A string or null."""
@@ -109,8 +117,8 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
         items = self.items(name)
-        if not all(isinstance(item, str) for item in items):
-            raise self._bad(name, f"is {_short(items)}, not a list of strings")
+        if not all(map(_is_text, items)):
+            raise self._bad(name, f"is {_short(items)}, not a list of strings of UTF-8")
         return tuple(items)
 
     def items(self, name: str) -> list[Any]:
@@ -152,6 +160,13 @@ def _finite(text: str) -> float:
     if not isfinite(number):
         raise ValueError(f"{text:.20} is no number of JSON")
     return number
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _short(value: object) -> str:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from replog.client.arguments import check_broker_id, check_timeout
-from replog.config import BrokerConfig
+from replog.config import BrokerConfig, check_rack
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log.files import check_path, kill_in_child
 from replog.security.settings import VARIABLE
@@ -62,6 +62,7 @@ class BrokerProcess:
     ) -> None:
         """Check the arguments; UsageError names what is wrong."""
         check_broker_id(broker_id)
+        check_rack(rack)
         if not isinstance(store, str) or store.lower().startswith(_IN_MEMORY):
             raise UsageError(f"store is {store!r}; another process can only open a URL, such as file:///PATH/TO/store.db")
         BrokerConfig.from_mapping(config or {})

@@ -121,7 +121,10 @@ class Cluster(Client, Measured):
         self._embedded.start_again(broker_id, check_timeout(timeout_s))
 
     def add_broker(self, rack: str | None = None, *, timeout_s: float | None = 30.0) -> int:
-        """Start one more broker and return its id. It holds nothing until topics are created on it."""
+        """Start one more broker and return its id. It holds nothing until topics are created on it.
+
+        UsageError names a rack that cannot be written in UTF-8.
+        """
         return self._embedded.add(rack, check_timeout(timeout_s))
 
     def remove_broker(self, broker_id: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.core import ClientCore
 from replog.client.delivery import run_callbacks
-from replog.config import BrokerConfig, ClientConfig
+from replog.config import BrokerConfig, ClientConfig, check_rack
 from replog.errors import ReplogError, Unavailable, UsageError
 from replog.log.files import Fs, kill_in_child
 from replog.log.memory import MemoryLogDirectory
@@ -386,6 +386,7 @@ class EmbeddedBrokers:
 
     def add(self, rack: str | None, timeout_s: float | None) -> int:
         """Start one more broker; returns its id."""
+        check_rack(rack)
         with self.lock:
             self.ensure_started()
             broker_id = max([*self.running, *self.stopped]) + 1

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from replog.client.arguments import check_broker_id, check_timeout
-from replog.config import BrokerConfig
+from replog.config import BrokerConfig, check_rack
 from replog.errors import LogDamaged, LogFull, ReplogError, TimedOut, UsageError
 from replog.log.files import check_path, kill_in_child
 from replog.log.memory import MemoryLogDirectory
@@ -94,7 +94,7 @@ class Broker(Measured):
         self._advertise = None if advertise is None else str(parse_endpoint(advertise))
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
         self._store = store
-        self._rack = rack
+        self._rack = check_rack(rack)
         self._security = security_of(security)
         if self._security is not None:
             self._security.check_broker()

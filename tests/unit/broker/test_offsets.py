@@ -8,13 +8,13 @@ from replog.broker.offsets import Offsets
 from replog.broker.routing import Routing
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code, LogCorrupt, LogDamaged, ReplogError
-from replog.log.memory import MemoryLog
+from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.messages import ListOffsets, ListOffsetsEntry, PartitionNotice
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.records import Record, RecordBatch, encode_records
 
-P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
+P, Q, GONE = (PartitionId(bytes(16), number, 0) for number in range(3))
 
 
 class Unreadable(MemoryLog):
@@ -57,3 +57,12 @@ def test_the_entries_of_one_partition_are_answered_in_order_and_of_one_moment() 
         entries = [ListOffsetsEntry(P, 5, at), ListOffsetsEntry(P, 5, -1), ListOffsetsEntry(P, 5, -2)]
         answer = offsets.list(ListOffsets(1, entries))
         assert [(entry.offset, entry.timestamp_ms) for entry in answer.entries] == [found, (4, -1), (0, -1)]
+
+
+def test_a_copy_that_has_failed_is_not_said_to_be_empty() -> None:
+    """X-13: an election among the last that were complete would pass over what is in it."""
+    has, directory = MemoryLog(P), MemoryLogDirectory()
+    partitions = {P: led(P, has), Q: led(Q, MemoryLog(Q))}
+    partitions[P].fail("Input/output error")
+    states = Offsets(partitions, Routing(), failed=lambda partition, why: None).states([P, Q, GONE], directory)
+    assert [(state.partition, state.end_offset) for state in states] == [(Q, 0), (GONE, 0)]

@@ -147,3 +147,10 @@ def test_a_failed_directory_is_told_once_to_people_with_or_without_copies(there:
     told = [event.name for event in desk.broker.outbox.events]
     assert told.count("directory_failed") == 1
     assert told.count("replica_failed") == len(there)
+
+
+def test_a_reason_that_names_a_folder_which_is_no_utf_8_can_be_sent() -> None:
+    desk = Desk(A)
+    desk.command(1, B)
+    desk.broker._commands.problem = "log directory /srv/\udcff: a flush failed"
+    assert desk.reported() == [(1, "log directory /srv/\\udcff: a flush failed", [A, B])]

@@ -131,6 +131,7 @@ def test_defaults() -> None:
         (["broker", "--id", "1", "--data", ""], "--data: '' is empty"),
         (["broker", "--id", "1", "--listen", ""], "--listen: '' is empty"),
         (["broker", "--id", "1", "--rack", ""], "--rack: '' is empty"),
+        (["broker", "--id", "1", "--rack", "r\udcff"], "--rack: rack 'r\\udcff' cannot be written in UTF-8"),
         (["topic", "create", ""], "topic: '' is empty"),
         (["topic", "describe", ""], "topic: '' is empty"),
         (["topic", "delete", ""], "topic: '' is empty"),

@@ -21,6 +21,7 @@ from replog.messages import (
     LeaderAndIsrAnswer,
     PartitionNotice,
     Registered,
+    ReplicasFailed,
     ReplicaState,
     ReplicaStates,
     ReplicaStatesAnswer,
@@ -54,6 +55,8 @@ class FakeBroker:
         self.mute = False
         self.full = False
         """No room for another copy."""
+        self.failed: set[PartitionId] = set()
+        """Copies that this life has reported as failed, and not put away since."""
 
     def receive(self, message: Any) -> Any:
         self.received.append(message)
@@ -79,6 +82,7 @@ class FakeBroker:
         if isinstance(message, LeaderAndIsr):
             missing = [e.partition for e in message.entries if self.full and not error and e.partition not in self.copies]
             errors = [(p, Code.LOG_DIRECTORY_FULL) for p in missing]
+            errors += [(e.partition, Code.STORAGE_ERROR) for e in message.entries if not error and e.partition in self.failed]
             strays = [] if error else self._become(message, missing)
             return LeaderAndIsrAnswer(*head, self.controller_epoch, message.notice, error, errors, strays)
         if isinstance(message, StopReplica):
@@ -86,6 +90,7 @@ class FakeBroker:
                 self.states.pop(entry.partition, None)
                 if entry.delete:
                     self.copies.pop(entry.partition, None)
+                    self.failed.discard(entry.partition)
             return StopReplicaAnswer(*head, self.controller_epoch, message.notice, error)
         if isinstance(message, ReplicaStates) and not error:
             found = [ReplicaState(p, *self.copies.get(p, (-1, 0))) for p in message.partitions]
@@ -238,6 +243,8 @@ class World:
             self.queue.append(lambda call=call: self._store_call(node, address, actor, call))
 
     def send(self, sender: Any, to: Any, message: Any) -> None:
+        if isinstance(message, ReplicasFailed) and message.broker_epoch == self.nodes[sender].broker.broker_epoch:
+            self.nodes[sender].broker.failed.update(message.partitions or self.nodes[sender].broker.copies)
         self.sent.append((sender, to, message))
         if not self.drop(sender, to, message):
             self.queue.append(lambda: self._deliver(sender, to, message))

@@ -11,7 +11,15 @@ from tests.unit.controller.harness import World, pid
 from replog.controller.changes import StateSet, TopicSet
 from replog.controller.events import LastKnownAnswered
 from replog.errors import Code
-from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, ReplicasFailed, ReplicaStates, UpdateMetadata
+from replog.messages import (
+    LeaderAndIsr,
+    LeaderAndIsrAnswer,
+    ReplicasFailed,
+    ReplicaStates,
+    ReplicaStatesAnswer,
+    StopReplica,
+    UpdateMetadata,
+)
 from replog.metadata import judgements
 from replog.model import PartitionId
 from replog.ports import LossReport
@@ -289,6 +297,43 @@ def test_questions_to_a_last_known_set_are_repeated_until_answered():
     assert topic
 
 
+@pytest.mark.parametrize("then", ["reports the failure", "restarts", "goes away"])
+def test_a_question_of_which_somebody_says_nothing_is_asked_again_at_leisure_until_its_copy_is_known_to_have_failed(then):
+    """X-13: a broker does not answer for a copy that has failed, and its report may come later than the question."""
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
+    for node in (2, 3):
+        world.kill(node)
+    world.disks[2][pid(topic)] = (0, 7)
+    silent = [2]
+    world.drop = lambda sender, to, message: sender in silent and isinstance(message, ReplicaStatesAnswer)
+    for node in (2, 3):
+        world.start(node, loss=power(topic, 0), settle=True)
+    before = len(world.sent)
+    says_nothing = ReplicaStatesAnswer(2, world.nodes[2].membership.broker_epoch, 2**40, [])
+    for _ in range(3):
+        world.send(2, ("controller", 1), says_nothing)
+        world.advance(10_000)
+    asked = [to for _, to, m in world.sent[before:] if isinstance(m, ReplicaStates)]
+    assert set(asked) == {2}  # the other has answered
+    assert len(asked) == 30_000 // world.config.ack_timeout_ms
+    assert (facts(world)[0], world.leader.questions) == (None, 1)
+    if then == "reports the failure":
+        world.send(2, ("controller", 1), ReplicasFailed(2, world.nodes[2].membership.broker_epoch, "EIO", [pid(topic)]))
+        world.settle()
+        sentences = " ".join(world.admin("explain", name="t", partition=0).result["sentences"])
+        assert "waits until all are live" in sentences
+        assert "its disk has failed under this copy" in sentences
+    elif then == "goes away":
+        world.kill(2)
+    if then != "restarts":
+        assert (facts(world)[0], world.leader.questions) == (None, 0)
+    silent.clear()
+    world.nodes.pop(2, None)
+    world.start(2, loss=power(topic, 0), settle=True)
+    assert (world.state().leader, world.leader.questions) == (2, 0)
+
+
 def test_a_question_ends_when_one_of_the_asked_dies():
     world = World(3)
     topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
@@ -348,6 +393,72 @@ def test_a_failed_disk_hands_leadership_over_and_is_not_trusted_again_in_this_li
     world.send(3, ("controller", 1), ReplicasFailed(3, epoch, "fsync", []))
     world.settle()
     assert facts(world, 1)[0] == 2
+
+
+def a_failed_copy_that_was_made_anew(world: World) -> tuple[PartitionId, ReplicasFailed]:
+    """Of the copies on brokers 2 and 3 that on 3 fails, moves to 4, and is to come back. Returns the report of the failure as well."""
+    partition = pid(world.create(assignment={0: [2, 3]}, config={"min_isr": 1}))
+    report = ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [partition])
+    world.send(3, ("controller", 1), report)
+    world.settle()
+    assert world.propose(2, partition, [2, 3]).error == Code.INELIGIBLE_REPLICA
+    assert world.admin("reassign", partitions=[["t", 0, [2, 4]]]).error == Code.NONE
+    assert world.propose(2, partition, [2, 4]).error == Code.NONE
+    assert partition not in world.nodes[3].broker.copies
+    assert world.admin("reassign", partitions=[["t", 0, [2, 3]]]).error == Code.NONE
+    return partition, report
+
+
+def test_a_failed_copy_that_was_moved_away_and_made_anew_may_be_let_in():
+    world = World(4)
+    partition, _ = a_failed_copy_that_was_made_anew(world)
+    assert world.propose(2, partition, [2, 4, 3]).error == Code.NONE
+    assert world.state().isr == (2, 3)
+    assert world.told("replicas_made_anew") == [{"broker": 3, "partitions": 1}]
+
+
+@pytest.mark.parametrize("late", ["before the new copy has taken its notice", "after it"])
+def test_a_late_report_of_the_copy_that_was_put_away_does_not_keep_the_new_one_out(late):
+    world = World(4)
+    if late == "after it":
+        partition, report = a_failed_copy_that_was_made_anew(world)
+    else:
+        world.drop = lambda sender, to, message: sender == 3 and isinstance(message, LeaderAndIsrAnswer)
+        partition, report = a_failed_copy_that_was_made_anew(world)
+        world.drop = lambda sender, to, message: False
+    world.send(3, ("controller", 1), report)
+    world.nodes[3].broker.failed.clear()  # what it says now is true of the copy that was put away
+    world.settle()
+    assert world.propose(2, partition, [2, 4, 3]).error == Code.INELIGIBLE_REPLICA
+    world.advance(world.config.reconcile_ms + 1_000)
+    assert world.propose(2, partition, [2, 4, 3]).error == Code.NONE
+
+
+def test_a_failed_copy_that_was_not_put_away_stays_out():
+    """The order to put it away is withdrawn when the copy is wanted again before it was heard."""
+    world = World(4)
+    world.drop = lambda sender, to, message: to == 3 and isinstance(message, StopReplica)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [pid(topic)]))
+    world.settle()
+    for target, isr in ([2, 4], [2, 4]), ([2, 3], None):
+        assert world.admin("reassign", partitions=[["t", 0, target]]).error == Code.NONE
+        if isr:
+            assert world.propose(2, pid(topic), isr).error == Code.NONE
+    world.drop = lambda sender, to, message: False
+    for _ in range(3):
+        world.advance(world.config.reconcile_ms)
+        assert world.propose(2, pid(topic), [2, 4, 3]).error == Code.INELIGIBLE_REPLICA
+
+
+def test_nobody_leads_until_a_copy_that_was_taken_for_failed_has_taken_a_notice():
+    """A report of a copy that was put away arrives when the new one is the last that was complete: it is asked how far it reaches."""
+    world = World(3)
+    partition = pid(world.create(assignment={0: [3]}))
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [partition]))
+    world.nodes[3].broker.failed.clear()
+    world.settle()
+    assert (world.state().leader, world.state().isr) == (3, (3,))
 
 
 def test_a_failure_that_is_reported_again_is_no_news():

@@ -10,7 +10,7 @@ from tests.unit.controller import harness
 from tests.unit.controller.harness import World, pid
 
 from replog.errors import Code, ReplogError, StoreFull
-from replog.messages import AlterIsr, AlterIsrEntry, ControlledShutdown, ControlledShutdownAnswer
+from replog.messages import AlterIsr, AlterIsrEntry, ControlledShutdown, ControlledShutdownAnswer, UpdateMetadata
 from replog.metadata import layout
 from replog.metadata.wishes import encode_replicas
 from replog.model import Assignment, PartitionId
@@ -393,3 +393,15 @@ def test_wishes_wait_until_their_topic_can_be_read_again() -> None:
     mend(world, path, good)
     listed = world.admin("list_reassignments").result["reassignments"]
     assert [(one["partition"], one["target"]) for one in listed] == [(0, [5, 4]), (1, [4, 5])]
+
+
+def test_a_broker_whose_rack_no_message_can_carry_keeps_nobody_else_out() -> None:
+    """A broker of an earlier version, or somebody by hand, has registered it."""
+    world = World(2)
+    world.start(3, rack="r\udcff", settle=True)
+    world.start(4, settle=True)
+    world.advance(5_000)
+    assert sorted(world.leader._term.cluster.live_brokers()) == [1, 2, 4]
+    assert "rack" in world.told("store_value_unreadable")[0]["error"]
+    views = [m.view for _, _, m in world.sent if isinstance(m, UpdateMetadata)]
+    assert {broker.broker_id for view in views for broker in view.brokers} == {1, 2, 4}

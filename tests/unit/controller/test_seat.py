@@ -11,7 +11,7 @@ from replog.errors import Code
 from replog.messages import AlterIsr, AlterIsrAnswer, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
-from replog.ports import Conflict, Delete, Put, WatchFired
+from replog.ports import Conflict, Delete, LossReport, Put, WatchFired
 
 
 def test_one_of_them_becomes_the_controller_and_tells_everyone_everything():
@@ -81,6 +81,36 @@ def test_what_a_successor_has_written_is_not_told_by_its_predecessor():
     world.settle()
     assert [m for sender, _, m in world.sent[before:] if sender == ("controller", 1) and isinstance(m, LeaderAndIsr) and m.entries] == []
     assert not zombie.controller.is_controller
+
+
+def test_a_new_life_hears_nothing_of_a_controller_that_was_deposed_before_it_looked():
+    """X-12: it obeys whoever comes first, and takes the complete notice for a sign that what it lost has been dealt with."""
+    world = World(3)
+    world.create(config={"min_isr": 2})
+    world.kill(3)  # as far as the first controller knows it is complete nowhere: nothing is to be stored when it comes back
+    zombie = world.nodes[1]
+    zombie.paused = True
+    world.store.session().commit([Delete(layout.CONTROLLER, 0)])  # its session lives
+    world.settle()
+    assert world.controller_id == 2
+    world.drop = lambda sender, to, message: sender == ("controller", 2) and to == 3
+    world.start(3, loss=LossReport("power"), settle=True)
+    zombie.paused = False
+    world.give(zombie, ("controller", 1), None, WatchFired(layout.BROKER_IDS))
+    world.settle()
+    assert [m for m in world.nodes[3].broker.received if isinstance(m, LeaderAndIsr)] == []
+    assert not zombie.controller.is_controller
+
+
+def test_a_look_at_the_brokers_that_finds_nothing_new_does_not_ask_for_the_seat():
+    world = World(3)
+    world.create()
+    asked = []
+    world.before_store = lambda address, call: asked.append((call.verb, call.argument)) if address == ("controller", 1) else None
+    world.give(world.nodes[1], ("controller", 1), None, WatchFired(layout.BROKER_IDS))
+    world.settle()
+    assert asked
+    assert [one for one in asked if layout.CONTROLLER in one[1]] == []
 
 
 @pytest.mark.parametrize("moment", ["while it loads", "after a commit of which it did not hear"])

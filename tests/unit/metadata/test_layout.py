@@ -346,6 +346,11 @@ def test_every_field_is_needed_and_of_its_type(kind: str, name: str) -> None:
         ("state", {"isr": [1, 1]}, "isr has a number twice"),
         ("state", {"recovering": 1}, "recovering"),
         ("rejection", {"wish": "\ud800"}, "wish"),
+        ("rejection", {"wish": 1}, "wish"),
+        ("rejection", {"message": "\udcff"}, "message"),
+        ("registration", {"rack": "\udcff"}, "rack is .*, not a string of UTF-8"),
+        ("registration", {"endpoints": ["tcp://a:1", "tcp://\udcff:1"]}, "endpoints"),
+        ("registration", {"incarnation": "\ud83d"}, "incarnation"),
     ],
 )
 def test_fields_are_judged_where_they_are(kind: str, change: dict[str, Any], named: str) -> None:

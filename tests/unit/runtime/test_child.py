@@ -18,6 +18,7 @@ from replog.errors import UsageError
         ({"store": object()}, "URL"),
         ({"store": "memory://"}, "another process can only open a URL"),
         ({"data": ""}, "data is ''"),
+        ({"rack": "r\udcff"}, "rack 'r\\udcff' cannot be written in UTF-8"),
         ({"config": {"sesion_ms": 1}}, "did you mean 'session_ms'"),
         ({"config": {"session_ms": 1}}, "session_ms is 1"),
         ({"http": 8101}, "http is 8101; name a host and a port"),

@@ -31,6 +31,7 @@ def test_an_endpoint_is_read_and_written_alike(text: str, host: str, port: int) 
     [
         "", "localhost:1", "http://a:1", "tcp://", "tcp://a", "tcp://:1", "tcp://a:", "tcp://a:x", "tcp://a:65536", "tcp://a:-1",
         "tcp://a:1/x", "tcp://::1:5", "tcp://[a]:5", "tcp://[::1]", "tcp://a b:1", "tcp://u@h:1", "tcp://a:²", "tcp://a:000001",
+        "tcp://\udcff:1", "tcp://[:\udcff]:1",
     ],
 )
 def test_what_is_none_is_refused_with_its_name(text: str) -> None:

@@ -69,6 +69,10 @@ def parse_endpoint(text: str) -> Endpoint:
         raise UsageError(f"an endpoint is written tcp://host:port, with an IPv6 address in brackets, not {text!r:.120}")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65_535):
         raise UsageError(f"the port of {text!r:.120} is {port!r:.20}; allowed are 0 to 65535")
+    try:
+        host.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the host of {text!r:.120} cannot be written in UTF-8") from None
     return Endpoint(host, int(port))
 
 
