@@ -17,7 +17,7 @@ from replog.controller.election import choose
 from replog.controller.events import BrokerAcknowledged, IsrProposed, ReplicasLost, RoomChanged
 from replog.controller.lastknown import LastKnown
 from replog.controller.topics import strays
-from replog.errors import Code, StoreFull
+from replog.errors import Code, StoreFull, UsageError
 from replog.messages import (
     AlterIsr,
     AlterIsrAnswer,
@@ -247,6 +247,7 @@ def test_a_state_that_somebody_else_changed_is_read_again_and_decided_again():
     ("refusal", "says"),
     [
         (StoreFull("no space"), r"^the metadata store's disk is full: create_topic was not done \(no space\)$"),
+        (UsageError("too large"), "^the metadata store refused create_topic, which was not done: too large$"),
         (Conflict("/brokers/topics/t"), "^the store kept changing under create_topic; try again$"),
         (UnknownOutcome("gone"), "^the store failed under create_topic, which may have been done: gone$"),
     ],
