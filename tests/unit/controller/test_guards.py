@@ -261,6 +261,22 @@ def test_a_wish_that_is_given_up_says_what_the_store_said_last(monkeypatch, refu
     assert re.search(says, answer.message), answer.message
     (told,) = [event for event in world.events if event.name == "decision_given_up"]
     assert told.fields["event"] == "AdminAsked"
+
+
+def test_a_store_that_fails_a_whole_call_for_what_it_does_not_take_holds_nobody_up(monkeypatch):
+    world = World(3)
+    session = type(world.nodes[1].session)
+    stored = session.commit_each
+
+    def commit_each(self, batches):
+        if any(op.path == layout.topic_path("t") for ops in batches for op in ops):
+            raise UsageError("too large")
+        return stored(self, batches)
+
+    monkeypatch.setattr(session, "commit_each", commit_each)
+    answer = world.admin("create_topic", name="t")
+    assert (answer.error, "was not done: too large" in answer.message) == (Code.UNKNOWN_SERVER_ERROR, True)
+    assert world.admin("create_topic", name="u").error == Code.NONE
     monkeypatch.undo()
     world.create("t")
 
