@@ -142,6 +142,23 @@ def test_what_an_earlier_life_of_a_broker_said_decides_nothing():
     assert controller.decide(ReplicasLost(3, 11, "disk")) == Decision()
 
 
+class Listed(tuple):
+    """What is asked for each partition: nobody may go through it each time."""
+
+    __slots__ = ()
+
+    def __contains__(self, item: object) -> bool:
+        raise AssertionError("it may be a hundred thousand copies")
+
+
+def test_a_copy_is_looked_up_among_those_that_are_lossy():
+    cluster = a_controller().cluster
+    many = Listed(PartitionId(T, number, 3) for number in range(1_000))
+    cluster.brokers[2] = Broker(BrokerInfo(2, 13, fenced=True), LossReport("power", lossy=many))
+    assert cluster.lossy(P) == [2]
+    assert cluster.lossy(PartitionId(T, 0, 4)) == []
+
+
 def test_a_disk_that_failed_in_an_earlier_life_works_again():
     cluster = a_controller().cluster
     cluster.apply(ReplicaBroken(P, 2, 12))
