@@ -9,11 +9,14 @@ import pytest
 
 from replog.metadata.file import FileStore
 from replog.metadata.memory import MemoryStore
+from replog.metadata.paths import VALUE_BYTES_MAX
 from replog.ports import MetadataStore
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
 
 class TestMemoryStore(MetadataStoreContract):
+    large_bytes = VALUE_BYTES_MAX + 1
+
     @pytest.fixture
     def open_session(self) -> OpenSession:
         return MemoryStore().session
@@ -24,6 +27,8 @@ class TestMemoryStore(MetadataStoreContract):
 
 
 class _FileContract(MetadataStoreContract):
+    large_bytes = VALUE_BYTES_MAX + 1
+
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         for store in stores:
             if isinstance(store, FileStore) and repr(store).endswith("open>"):  # the path may say "open" as well

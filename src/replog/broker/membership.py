@@ -219,6 +219,9 @@ class Membership:
             return
         self._unreadable = ""
         yield from self._check_level(found if epoch >= 0 else None)
+        if epoch > self._ended_epoch:
+            self._registered(epoch)
+            return
         # With the registration: nobody raises the level between the look at it and that.
         is_fit = Check(layout.CLUSTER, version)
         value = layout.encode_registration(self._registration)
@@ -227,9 +230,6 @@ class Membership:
             _, created = yield "commit", [is_fit, Create(self._path, value, ephemeral=True)]
             self._registered(created)
             yield from self._look_around()
-            return
-        if epoch > self._ended_epoch:
-            self._registered(epoch)
             return
         assert there is not None
         if there.directory_id != self._registration.directory_id:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from replog.config import TopicConfig
 from replog.features import FIRST, Levels
@@ -74,6 +74,8 @@ class Broker:
     incarnation: str = ""
     supports: Levels = FIRST
     """Feature levels, as its registration says."""
+    lossy: frozenset[PartitionId] = field(default=Factory(lambda self: frozenset(self.loss.lossy), takes_self=True), eq=False, repr=False)
+    """Those of `loss`: they may be very many, and each partition is looked up."""
 
 
 @frozen

@@ -164,7 +164,7 @@ class Cluster:
         if admitted is not None and admitted.directory_id != broker.info.directory_id:
             return True
         loss = broker.loss
-        if loss.kind == "replaced" or partition in loss.lossy:
+        if loss.kind == "replaced" or partition in broker.lossy:
             return True
         # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found; or of a later
         # one, of which the directory itself says that nothing was lost in between: nobody came to let it in.

@@ -12,15 +12,16 @@ from replog.controller.events import AdminAsked, Event
 from replog.errors import Code
 from replog.messages import AdminAnswer, StopEntry
 from replog.model import Address, PartitionId
+from replog.ports import Delete, MetadataStore, Op
 from replog.ports import Event as Told
-from replog.ports import MetadataStore, Op
 
-__all__ = ["OPS_MAX", "Ask", "Decision", "Piece", "Step", "answered", "pack"]
+__all__ = ["BYTES_MAX", "OPS_MAX", "Ask", "Decision", "Piece", "Step", "answered", "fitting_beside", "pack", "weight"]
 
 OPS_MAX = MetadataStore.commit_ops_max - 1
 """Operations of a step besides its guard."""
 BYTES_MAX = 700_000
-"""Paths and values of a step of several pieces: ZooKeeper takes no request of a MiB (`jute.maxbuffer`)."""
+"""Most that a step of several pieces weighs: ZooKeeper takes no request of a MiB (`jute.maxbuffer`). The rest is room for its chroot,
+which is before every path there and is not known here."""
 
 
 @frozen
@@ -80,13 +81,34 @@ def answered(event: AdminAsked, result: dict[str, Any]) -> Decision:
     return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
 
 
+def weight(ops: Iterable[Op]) -> int:
+    """Bytes of these operations in a request of ZooKeeper, rather more: each with a parent that is made, or goes, with it.
+
+    A node that is created has its access list beside it.
+    """
+    return sum(2 * len(op.path.encode()) + (50 if isinstance(op, Delete) else 200 + len(getattr(op, "value", b""))) for op in ops)
+
+
+def fitting_beside(ops: Sequence[Op], pieces: Iterable[Piece]) -> list[Piece]:
+    """The first of these pieces, as many as one transaction takes together with these operations."""
+    taken: list[Piece] = []
+    size, room = OPS_MAX - len(ops), BYTES_MAX - weight(ops)
+    for piece in pieces:
+        size -= len(piece.ops)
+        room -= weight(piece.ops)
+        if size < 0 or room < 0:
+            break
+        taken.append(piece)
+    return taken
+
+
 def pack(guard: Op, pieces: Iterable[Piece], ops_max: int = OPS_MAX) -> tuple[Step, ...]:
     """Pieces in as few steps as their number of operations, and their bytes, allow."""
     steps: list[Step] = []
     batch: list[Piece] = []
     size = room = 0
     for piece in pieces:
-        length = sum(len(op.path) + len(getattr(op, "value", b"")) for op in piece.ops)
+        length = weight(piece.ops)
         if batch and (size + len(piece.ops) > ops_max or length > room):
             steps.append(_step(guard, batch))
             batch = []

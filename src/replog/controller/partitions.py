@@ -15,7 +15,7 @@ from replog.controller import topics
 from replog.controller.assignment import check_replicas, spread
 from replog.controller.changes import Due, StateSet, Topic, TopicSet
 from replog.controller.cluster import Cluster
-from replog.controller.decision import OPS_MAX, Decision, Piece, pack
+from replog.controller.decision import BYTES_MAX, OPS_MAX, Decision, Piece, fitting_beside, pack, weight
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.finding import check_meant
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
@@ -112,16 +112,17 @@ def _grown(topic: Topic, added: Mapping[int, tuple[int, ...]]) -> Topic:
 
 
 def _stored(controller: Controller, grown: Topic, added: Iterable[int], ops: Sequence[Op] = ()) -> Piece:
-    """Store the topic, with the first states of what is added if there is room for them; `ops` go in the same transaction."""
+    """Store the topic, with the first states of what is added as far as there is room for them; `ops` go in the same transaction."""
     identities = [grown.identity(number) for number in added]
+    node = topics.put(grown)
     states: list[Piece] = []
     if 1 + len(identities) + len(ops) <= OPS_MAX and len(identities) <= controller.config.slice_partitions_max:
-        states = topics.first_states(controller, grown, identities)
+        states = fitting_beside((node, *ops), topics.first_states(controller, grown, identities))
     first = tuple(op for piece in states for op in piece.ops)
     stated = [change for piece in states for change in piece.changes]
     known = {change.partition for change in stated if isinstance(change, StateSet)}
     due = Due(tuple(identity for identity in identities if identity not in known))
-    return Piece((topics.put(grown), *first, *ops), (TopicSet(grown), *stated, due))
+    return Piece((node, *first, *ops), (TopicSet(grown), *stated, due))
 
 
 def additions_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:
@@ -141,8 +142,11 @@ def additions_wished(controller: Controller, name: str, found: Sequence[Wish]) -
             else:
                 added[number] = (replicas, wish)
     numbers = sorted(added)
-    for at in range(0, len(numbers), OPS_MAX - 1):  # a transaction each: the topic, and the end of so many wishes
-        slice_ = numbers[at : at + OPS_MAX - 1]
+    # A transaction each: the topic, and the end of so many wishes.
+    room = (BYTES_MAX - topics.node_bytes(topic)) // weight([granted(added[numbers[-1]][1])]) if numbers else 0
+    slice_max = max(1, min(OPS_MAX - 1, room))
+    for at in range(0, len(numbers), slice_max):
+        slice_ = numbers[at : at + slice_max]
         grown = _grown(topic, {number: added[number][0] for number in slice_})
         try:
             topics.fitting(controller, grown)

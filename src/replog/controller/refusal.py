@@ -86,6 +86,8 @@ def why_given_up(error: ReplogError | None, asked: str, unreadable: Mapping[str,
     if isinstance(error, Conflict) and error.path in unreadable:
         wrong = unreadable[error.path].removeprefix(f"{error.path}: ")
         return f"{asked} was not done, because what the store has at {error.path} cannot be read: {wrong}"
+    if isinstance(error, UsageError):  # too large, or not allowed
+        return f"the metadata store refused {asked}, which was not done: {error}"
     if error is None or isinstance(error, Conflict):
         return f"the store kept changing under {asked}; try again"
     return f"the store failed under {asked}, which may have been done: {error}"

@@ -15,7 +15,7 @@ from attrs import evolve
 from replog.controller import topics
 from replog.controller.changes import Change, StateGone, Topic, TopicSet, WishNoted
 from replog.controller.clearing import clearing
-from replog.controller.decision import OPS_MAX, Decision, Piece, answered, pack
+from replog.controller.decision import BYTES_MAX, OPS_MAX, Decision, Piece, answered, pack, weight
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
@@ -52,7 +52,7 @@ def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
     if "creations" not in request.arguments:
         said = {**request.arguments, "topic_id": topic.topic_id.hex(), "creations": [p.creation for p in meant]}
         return Decision(after=(evolve(event, request=evolve(request, arguments=said)),))
-    slice_max = _slice_max(controller)
+    slice_max = _slice_max(controller, topic)
     wished = controller.cluster.wished
     unwished = [p for p in left if layout.partition_remove_path(topic.topic, p.partition) not in wished]
     if len(left) > slice_max and unwished:
@@ -109,9 +109,11 @@ def _check_highest(topic: Topic, numbers: Sequence[int]) -> None:
             raise Refusal(Code.INVALID_PARTITIONS, text)
 
 
-def _slice_max(controller: Controller) -> int:
+def _slice_max(controller: Controller, topic: Topic) -> int:
     """Most partitions that one transaction removes: a state, a wish to remove it, one to move it, a loss each, and the topic."""
-    return min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 4)
+    longest = Delete(layout.partition_state_path(topic.topic, max(topic.assignments)))
+    room = (BYTES_MAX - topics.node_bytes(topic)) // (4 * weight([longest]))
+    return max(1, min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 4, room))
 
 
 def _wish(topic: Topic, partition: PartitionId) -> Piece:
@@ -176,7 +178,7 @@ def removals_wished(controller: Controller, name: str, found: Sequence[Wish]) ->
             gone.append(partition)
             ops.append(granted(wish))
     yield from (Piece((op,), (WishNoted(op.path, -1),)) for op in done)
-    slice_max = _slice_max(controller)
+    slice_max = _slice_max(controller, topic) if gone else 1
     for at in range(0, len(gone), slice_max):
         yield from _below(controller, topic, gone[at : at + slice_max])
         topic, piece = _shrunk(controller, topic, gone[at : at + slice_max], ops[at : at + slice_max])

@@ -40,7 +40,7 @@ from replog.controller.refusal import failed, resigned, why_given_up
 from replog.controller.rows import noted
 from replog.controller.silence import silences
 from replog.controller.stuck import let_be
-from replog.errors import Code, ReplogError
+from replog.errors import Code, ReplogError, UsageError
 from replog.messages import (
     AlterIsrAnswer,
     Heartbeat,
@@ -264,7 +264,7 @@ class Term:
         stored = [step for step in steps if step.ops]
         try:
             results = (yield "commit_each", [step.ops for step in stored]) if stored else []
-        except UnknownOutcome as error:
+        except (UnknownOutcome, UsageError) as error:  # whoever only waited would try the same for ever
             results = [error] * len(stored)
         outcome = dict(zip(map(id, stored), results, strict=True))
         self._failed = []

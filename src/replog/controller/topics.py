@@ -31,7 +31,7 @@ from replog.controller.changes import (
 )
 from replog.controller.clearing import clearing
 from replog.controller.cluster import Cluster
-from replog.controller.decision import OPS_MAX, Decision, Piece, Step, answered, pack
+from replog.controller.decision import OPS_MAX, Decision, Piece, Step, answered, fitting_beside, pack
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
 from replog.controller.losses import ends_of_losses
@@ -103,7 +103,7 @@ def create_topic(controller: Controller, event: AdminAsked) -> Decision:
     ops: list[Any] = [Create(layout.topic_path(name), _value(topic))]
     changes: list[Change] = [TopicSet(topic)]
     if len(topic.assignments) < min(OPS_MAX, controller.config.slice_partitions_max):
-        for piece in first_states(controller, topic, list(topic.identities())):
+        for piece in fitting_beside(ops, first_states(controller, topic, list(topic.identities()))):
             ops += piece.ops
             changes += piece.changes
     return Decision(pack(controller.guard, [Piece(tuple(ops), tuple(changes))]), after=(evolve(event, progress=topic.topic_id),))

@@ -1,5 +1,5 @@
-"""Where things are in the metadata store, and what is written there: the only files that spell a path or a value are this one
-and `judgements`.
+"""Where things are in the metadata store, and what is written there: the only files that spell a path or a value are this one,
+`judgements`, and `loss_reports` for a part of a registration.
 
 ::
 
@@ -28,16 +28,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from attrs import field, frozen
 
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import StoreCorrupt, UsageError
 from replog.features import FEATURE_LEVEL_MIN, FIRST, Levels
+from replog.metadata.loss_reports import loss_fields, loss_in
 from replog.metadata.values import NUMBER_MAX, Fields, encode
-from replog.model import Assignment, PartitionId, PartitionState, TopicPartition
-from replog.ports import LossKind, LossReport, Versioned
+from replog.model import Assignment, PartitionState, TopicPartition
+from replog.ports import LossReport, Versioned
 
 __all__ = [
     "BROKER_IDS",
@@ -346,18 +347,12 @@ def decode_controller_epoch(path: str, value: bytes) -> int:
 
 def encode_registration(registration: Registration) -> bytes:
     """The value at `broker_path`."""
-    loss = registration.loss
     return encode({
         "endpoints": registration.endpoints,
         "rack": registration.rack,
         "directory_id": registration.directory_id,
         "incarnation": registration.incarnation,
-        "loss": {
-            "kind": loss.kind,
-            "broker_epoch": loss.broker_epoch,
-            "lossy": [[lost.topic_id.hex(), lost.partition, lost.creation] for lost in loss.lossy],
-            **({"earlier": loss.earlier} if loss.earlier else {}),
-        },
+        "loss": loss_fields(registration.loss),
         "features": registration.features,
     })
 
@@ -365,22 +360,9 @@ def encode_registration(registration: Registration) -> bytes:
 def decode_registration(path: str, value: bytes) -> Registration:
     """Reads `encode_registration`."""
     fields = Fields.of(path, value)
-    loss = fields.part("loss")
-    kind = loss.text("kind")
-    if kind not in get_args(LossKind):
-        raise StoreCorrupt(path, f"loss.kind is {kind!r}; known are {', '.join(get_args(LossKind))}")
-    lossy = tuple(_lost(path, lost) for lost in loss.items("lossy"))
-    earlier = loss.numbers("earlier", missing=(), wide=True)
-    report = LossReport(kind, loss.number("broker_epoch", low=-1, wide=True), lossy, earlier)  # type: ignore[arg-type]  # checked above
+    report = loss_in(path, fields.part("loss"))
     names = fields.texts("endpoints"), fields.text_or_none("rack"), fields.text("directory_id")
     return Registration(*names, report, fields.text("incarnation"), Levels(*fields.span("features", missing=FIRST)))
-
-
-def _lost(path: str, item: object) -> PartitionId:
-    if not isinstance(item, list) or len(item) != 3:
-        raise StoreCorrupt(path, f"loss.lossy has {item!r}, not a list of topic id, partition and creation number")
-    fields = Fields(path, {"topic_id": item[0], "partition": item[1], "creation": item[2]}, "loss.lossy: ")
-    return PartitionId(fields.hexadecimal("topic_id", _TOPIC_ID_BYTES), fields.number("partition"), fields.number("creation"))
 
 
 def encode_draining(broker_epoch: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from replog.errors import UsageError
 from replog.ports import Check, Create, Delete, Op, Put
 
-__all__ = ["PATH_CHARACTERS_MAX", "ROOT", "VALUE_BYTES_MAX", "check_ops", "check_path", "name_of", "parent_of"]
+__all__ = ["PATH_CHARACTERS_MAX", "ROOT", "VALUE_BYTES_MAX", "check_ops", "check_path", "name_of", "parent_of", "too_large"]
 
 ROOT: Final = "/"
 PATH_CHARACTERS_MAX: Final = 1_024
@@ -61,12 +61,17 @@ def check_ops(ops: Sequence[Op], ops_max: int) -> None:
         if not isinstance(op, Create | Put | Delete | Check):
             raise UsageError(f"not an operation of a transaction: {op!r}")
         check_path(op.path)
-        if isinstance(op, Create | Put):
-            if not isinstance(op.value, bytes):
-                raise UsageError(f"{op.path}: a value is bytes, not {type(op.value).__name__}")
-            if len(op.value) > VALUE_BYTES_MAX:
-                raise UsageError(f"{op.path}: a value of {len(op.value)} bytes; allowed are {VALUE_BYTES_MAX}")
+        if isinstance(op, Create | Put) and not isinstance(op.value, bytes):
+            raise UsageError(f"{op.path}: a value is bytes, not {type(op.value).__name__}")
         if isinstance(op, Put | Delete):
             _check_version(op, 0)
         elif isinstance(op, Check):
             _check_version(op, -1)
+
+
+def too_large(ops: Sequence[Op]) -> UsageError | None:
+    """Why no store takes these well-formed operations; None if their values are not too large."""
+    for op in ops:
+        if isinstance(op, Create | Put) and len(op.value) > VALUE_BYTES_MAX:
+            return UsageError(f"{op.path}: a value of {len(op.value)} bytes; allowed are {VALUE_BYTES_MAX}")
+    return None

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, Self
 
 from replog.errors import ReplogError, UsageError
 from replog.metadata.forks import ForkGuard
-from replog.metadata.paths import check_ops, check_path
+from replog.metadata.paths import check_ops, check_path, too_large
 from replog.metadata.watches import Watches
 from replog.ports import MetadataStore, Op, SessionLost, SessionState, Versioned
 
@@ -78,17 +78,22 @@ class TreeSession(MetadataStore):
         """One transaction, as `MetadataStore.commit` says."""
         self._alive()
         check_ops(ops, self.commit_ops_max)
+        if (why := too_large(ops)) is not None:
+            raise why
         result = self._backend.transact(self._session_id, [ops])[0]
         if isinstance(result, ReplogError):
             raise result
         return result
 
     def commit_each(self, batches: Sequence[Sequence[Op]]) -> Results:
-        """Independent transactions. UsageError, with nothing applied, if any of them is malformed."""
+        """Independent transactions. UsageError, with nothing applied, if any of them is malformed; too large is a result of its own."""
         self._alive()
         for ops in batches:
             check_ops(ops, self.commit_ops_max)
-        return self._backend.transact(self._session_id, batches) if batches else []
+        refused = [too_large(ops) for ops in batches]
+        fitting = [ops for ops, why in zip(batches, refused, strict=True) if why is None]
+        results = iter(self._backend.transact(self._session_id, fitting) if fitting else [])
+        return [next(results) if why is None else why for why in refused]
 
     def watch(self, path: str, changed: Callable[[str], None]) -> None:
         """Call `changed(path)` once after the node or its set of children changes (a child that is replaced counts)."""

@@ -267,7 +267,8 @@ class LossReport:
     broker_epoch: int = -1
     """Of the life that stopped cleanly; -1 if it did not."""
     lossy: tuple[PartitionId, ...] = ()
-    """Logs that may have lost acknowledged records; empty with kind "replaced" means every one."""
+    """Logs that may have lost acknowledged records; empty with kind "replaced" means every one: the store says no more where there are too
+    many to be named (`metadata/loss_reports.py`)."""
     earlier: tuple[int, ...] = ()
     """Broker epochs of lives before that one, newest first, since which nothing was lost either: a controller may not have come to
     let the later ones in."""

@@ -122,11 +122,18 @@ class MetadataStore(ABC):
 
     @abstractmethod
     def commit(self, ops: Sequence[Op]) -> builtins.list[int]:
-        """Apply all or raise Conflict (nothing applied) or UnknownOutcome. Per op: Create -> creation, Put -> new version, else 0."""
+        """Apply all or raise Conflict (nothing applied) or UnknownOutcome. Per op: Create -> creation, Put -> new version, else 0.
+
+        UsageError, with nothing applied, if it is malformed, or larger than the store takes.
+        """
 
     @abstractmethod
     def commit_each(self, batches: Sequence[Sequence[Op]]) -> builtins.list[builtins.list[int] | ReplogError]:
-        """Independent transactions, a result each, in order; a backend may pipeline them."""
+        """Independent transactions, a result each, in order; a backend may pipeline them.
+
+        UsageError, with nothing applied, if one is malformed. What is only larger than the store takes is refused alone: a UsageError is
+        its result, and the others go on.
+        """
 
     @abstractmethod
     def watch(self, path: str, changed: Callable[[str], None]) -> None:

@@ -28,6 +28,8 @@ MALFORMED_PATHS = ("", "/", "a", "a/b", "//", "//a", "/a//b", "/a/", "/..", "/a/
 class MetadataStoreContract:
     """The contract of `MetadataStore`. Override `settle` where watches come late, and `end` where sessions end otherwise."""
 
+    large_bytes = 2 * 1024 * 1024  # a value too large for one transaction: set it to one that is where a store takes more than this
+
     @pytest.fixture
     def open_session(self) -> OpenSession:
         """A function that opens another session on one store, which is empty for each test."""
@@ -261,6 +263,18 @@ class MetadataStoreContract:
             store.commit_each([[Create("/b", b"")], ops])
         assert store.read_each(["/a0", "/b"]) == [None, None]
         assert len(store.commit(ops[:-1])) == store.commit_ops_max
+
+    def test_what_is_too_large_is_refused_alone(self, store: MetadataStore) -> None:
+        """A store need not have a limit; one that has tells of it as the result of that transaction."""
+        value = bytes(self.large_bytes)
+        results = store.commit_each([[Create("/a", b"")], [Create("/large", value), Create("/with", b"")], [Create("/b/c", b"")]])
+        assert [type(result) for result in results] == [list, type(results[1]), list]
+        if isinstance(results[1], list):
+            assert _value(store, "/large") == value
+        else:
+            assert (type(results[1]), store.list("/")) == (UsageError, ["a", "b"])
+            with pytest.raises(UsageError):
+                store.commit([Create("/large", value)])
 
     @pytest.mark.parametrize("path", MALFORMED_PATHS)
     def test_a_malformed_path_is_refused(self, store: MetadataStore, path: str) -> None:

@@ -145,14 +145,23 @@ def test_a_transaction_as_large_as_the_server_takes_and_one_byte_more(store: Zoo
     with pytest.raises(UsageError, match=r"transaction of \d+ bytes, with /a first; ZooKeeper takes 1048575") as caught:
         store.commit([Create("/a", b"x" * REQUEST_BYTES_MAX)])
     excess = int(str(caught.value).split()[3]) - REQUEST_BYTES_MAX
-    with pytest.raises(UsageError, match="transaction of 1048576 bytes"):
-        store.commit_each([[Create("/b", b"")], [Create("/a", b"x" * (REQUEST_BYTES_MAX - excess + 1))]])
-    assert store.list("/") == []
+    good, refused = store.commit_each([[Create("/b", b"")], [Create("/a", b"x" * (REQUEST_BYTES_MAX - excess + 1))]])
+    assert isinstance(good, list)
+    assert "transaction of 1048576 bytes" in str(refused)
+    assert store.list("/") == ["b"]
     store.commit([Create("/a", b"x" * (REQUEST_BYTES_MAX - excess))])
     found = store.read("/a")
     assert found is not None
     assert len(found.value) == REQUEST_BYTES_MAX - excess
     assert store.session_id == session
+
+
+def test_what_follows_a_transaction_that_is_too_large_does_not_count_on_its_parents(store: ZooKeeperStore) -> None:
+    refused, *good = store.commit_each([
+        [Create("/p/large", b"x" * REQUEST_BYTES_MAX)], [Create("/p/a", b"")], [Create("/q", b"")], [Create("/p/b", b"")]
+    ])
+    assert [type(result) for result in (refused, *good)] == [UsageError, list, list, list]
+    assert (store.list("/"), store.list("/p")) == (["p", "q"], ["a", "b"])
 
 
 @pytest.mark.parametrize("auth", [None, AUTH])

@@ -106,6 +106,18 @@ def test_the_broker_epoch_is_the_creation_number_and_both_neighbours_hear_it():
     assert store.read(PATH) is None
 
 
+@pytest.mark.parametrize("topics", [4, 60_000], ids=["of few topics", "of many"])
+def test_a_broker_registers_however_many_copies_a_power_cut_may_have_cost(topics):
+    """A node of ZooKeeper, with the transaction around it, is below 1 MiB."""
+    store = MemoryStore()
+    lossy = tuple(PartitionId(topic.to_bytes(16), n, 0) for topic in range(topics) for n in range(60_000 // topics))
+    loss = LossReport("power", 7, lossy)
+    stepper = Stepper(store, loss=loss).run()
+    assert stepper.epoch == created(store) > 0
+    assert len(store.read(PATH).value) < 1_000_000
+    assert layout.decode_registration("", store.read(PATH).value).loss in (loss, LossReport("replaced", 7))
+
+
 def test_the_first_broker_names_the_cluster_and_the_others_join_it():
     store = MemoryStore()
     first, second = Stepper(store).run(), Stepper(store, broker_id=2, seed=2).run()

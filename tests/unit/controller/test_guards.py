@@ -17,7 +17,7 @@ from replog.controller.election import choose
 from replog.controller.events import BrokerAcknowledged, IsrProposed, ReplicasLost, RoomChanged
 from replog.controller.lastknown import LastKnown
 from replog.controller.topics import strays
-from replog.errors import Code, StoreFull
+from replog.errors import Code, StoreFull, UsageError
 from replog.messages import (
     AlterIsr,
     AlterIsrAnswer,
@@ -142,6 +142,23 @@ def test_what_an_earlier_life_of_a_broker_said_decides_nothing():
     assert controller.decide(ReplicasLost(3, 11, "disk")) == Decision()
 
 
+class Listed(tuple):
+    """What is asked for each partition: nobody may go through it each time."""
+
+    __slots__ = ()
+
+    def __contains__(self, item: object) -> bool:
+        raise AssertionError("it may be a hundred thousand copies")
+
+
+def test_a_copy_is_looked_up_among_those_that_are_lossy():
+    cluster = a_controller().cluster
+    many = Listed(PartitionId(T, number, 3) for number in range(1_000))
+    cluster.brokers[2] = Broker(BrokerInfo(2, 13, fenced=True), LossReport("power", lossy=many))
+    assert cluster.lossy(P) == [2]
+    assert cluster.lossy(PartitionId(T, 0, 4)) == []
+
+
 def test_a_disk_that_failed_in_an_earlier_life_works_again():
     cluster = a_controller().cluster
     cluster.apply(ReplicaBroken(P, 2, 12))
@@ -247,6 +264,7 @@ def test_a_state_that_somebody_else_changed_is_read_again_and_decided_again():
     ("refusal", "says"),
     [
         (StoreFull("no space"), r"^the metadata store's disk is full: create_topic was not done \(no space\)$"),
+        (UsageError("too large"), "^the metadata store refused create_topic, which was not done: too large$"),
         (Conflict("/brokers/topics/t"), "^the store kept changing under create_topic; try again$"),
         (UnknownOutcome("gone"), "^the store failed under create_topic, which may have been done: gone$"),
     ],
@@ -260,6 +278,22 @@ def test_a_wish_that_is_given_up_says_what_the_store_said_last(monkeypatch, refu
     assert re.search(says, answer.message), answer.message
     (told,) = [event for event in world.events if event.name == "decision_given_up"]
     assert told.fields["event"] == "AdminAsked"
+
+
+def test_a_store_that_fails_a_whole_call_for_what_it_does_not_take_holds_nobody_up(monkeypatch):
+    world = World(3)
+    session = type(world.nodes[1].session)
+    stored = session.commit_each
+
+    def commit_each(self, batches):
+        if any(op.path == layout.topic_path("t") for ops in batches for op in ops):
+            raise UsageError("too large")
+        return stored(self, batches)
+
+    monkeypatch.setattr(session, "commit_each", commit_each)
+    answer = world.admin("create_topic", name="t")
+    assert (answer.error, "was not done: too large" in answer.message) == (Code.UNKNOWN_SERVER_ERROR, True)
+    assert world.admin("create_topic", name="u").error == Code.NONE
     monkeypatch.undo()
     world.create("t")
 

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+from kazoo.security import OPEN_ACL_UNSAFE
 from tests.unit.controller.harness import World, pid
 
 from replog.config import BATCH_BYTES_MAX
 from replog.errors import Code
 from replog.messages import AdminAnswer, LeaderAndIsr, Unsent
 from replog.metadata import layout
+from replog.metadata.wishes import encode_partition_remove, encode_replicas
+from replog.metadata.zookeeper.nodes import _request, request_bytes
+from replog.metadata.zookeeper.plan import Known, Parent, Planner, ancestors
+from replog.metadata.zookeeper.store import REQUEST_BYTES_MAX
 from replog.model import Assignment
-from replog.ports import Create
+from replog.ports import Create, Delete, Op
+
+LONG = "t" * 249
+CHROOT = "/" + "c" * 199
+
+
+def at_zookeeper(ops: Sequence[Op]) -> int:
+    """Bytes of a transaction at ZooKeeper if every parent of a node has to be made, or goes, with it."""
+    known: Known = {}
+    for op in ops:
+        known.update((path, Parent(0, 1, implied=True) if isinstance(op, Delete) else None) for path in ancestors(op.path))
+    return request_bytes([_request(step, CHROOT + step.path, OPEN_ACL_UNSAFE) for step in Planner(known).plan(ops)])
 
 
 def test_a_topic_of_a_time_when_larger_batches_were_allowed_is_led() -> None:
@@ -29,3 +48,36 @@ def test_whoever_asked_hears_that_the_answer_is_too_large() -> None:
     controller.receive(2, Unsent(2, AdminAnswer(7, 0, result={"a": 1}, origin=5), "too large"), world.now_ms)
     controller.receive(2, Unsent(2, LeaderAndIsr(1, 1, 1, 1, False, 1, []), "too large"), world.now_ms)
     assert controller.outbox.messages == [(2, AdminAnswer(7, Code.MESSAGE_TOO_LARGE, "too large", origin=5))]
+
+
+def test_the_states_of_a_new_topic_fit_beside_it() -> None:
+    world = World(3)
+    world.create(LONG, partitions=999)
+    assert max(map(at_zookeeper, world.commits)) <= REQUEST_BYTES_MAX
+    assert len(world.store.list(layout.topic_path(LONG))) == 999
+
+
+@pytest.mark.parametrize("by", ["request", "path"])
+def test_the_largest_topics_are_reshaped_in_transactions_that_zookeeper_takes(by: str) -> None:
+    """The topic's node, which takes up to `topic_bytes_max`, goes with first states, with wishes that end, and with states that go."""
+    world = World(3)
+    world.create(LONG, partitions=13_000, replication_factor=3)
+    stored = world.store.read(layout.topic_path(LONG))
+    assert stored is not None
+    assert len(stored.value) > 500_000
+    world.commits.clear()
+    new = range(13_000, 13_960)
+    if by == "request":
+        assert world.admin("add_partitions", name=LONG, total=new[-1] + 1).result == {"partitions": new[-1] + 1}
+    else:
+        world.store.commit([Create(layout.partition_add_path(LONG, number), encode_replicas(None)) for number in new])
+        world.settle()
+    assert len(world.store.list(layout.topic_path(LONG))) == new[-1] + 1
+    if by == "request":
+        assert world.admin("remove_partitions", name=LONG, partitions=list(new)).error == Code.NONE
+    else:
+        world.store.commit([Create(layout.partition_remove_path(LONG, number), encode_partition_remove(None)) for number in new])
+        world.settle()
+    assert len(world.store.list(layout.topic_path(LONG))) == 13_000
+    assert max(map(at_zookeeper, world.commits)) <= REQUEST_BYTES_MAX
+    assert world.told("decision_given_up") == []

@@ -363,3 +363,62 @@ def test_fields_are_judged_where_they_are(kind: str, change: dict[str, Any], nam
 def test_unknown_fields_are_ignored(kind: str) -> None:
     good, decode = DECODERS[kind]
     assert decode("/p", json.dumps({**json.loads(good), "later": [1]}).encode()) == decode("/p", good)
+
+
+# ------------------------------------------------------------------------------------------------- losses of many copies
+
+
+def told(loss: LossReport) -> tuple[LossReport, bytes]:
+    """What is read of a registration with this loss, and how it is stored."""
+    value = layout.encode_registration(Registration(loss=loss))
+    return layout.decode_registration("/p", value).loss, value
+
+
+def copies(count: int, *, topics: int = 1, step: int = 1) -> tuple[PartitionId, ...]:
+    each = range(0, count // topics * step, step)
+    return tuple(PartitionId(number.to_bytes(16), partition, number % 3) for number in range(topics) for partition in each)
+
+
+@pytest.mark.parametrize("lossy", [copies(100_000), copies(100_000, topics=100, step=2), copies(5_001, topics=3), copies(5_000)])
+def test_a_registration_fits_however_many_copies_are_lossy(lossy: tuple[PartitionId, ...]) -> None:
+    loss = LossReport("power", 7, lossy, (5, 3))
+    read, value = told(loss)
+    assert read == loss
+    assert len(value) < 700_000  # ZooKeeper takes 1 MiB
+
+
+@pytest.mark.parametrize("lossy", [copies(100_000, topics=100_000), copies(200_001)])
+def test_losses_that_cannot_be_named_are_of_every_copy(lossy: tuple[PartitionId, ...]) -> None:
+    read, value = told(LossReport("power", 7, lossy, (5, 3)))
+    assert read == LossReport("replaced", 7, (), (5, 3))
+    assert len(value) < 1_000
+
+
+def test_a_version_that_knows_lists_alone_takes_every_copy_for_lossy() -> None:
+    """It ignores the field that it does not know."""
+    _, value = told(LossReport("power", 7, copies(5_001)))
+    loss = json.loads(value)["loss"]
+    assert loss.pop("exact") == {"kind": "power", "lossy": [["00" * 16, 0, "0-5000"]]}
+    assert loss == {"kind": "replaced", "broker_epoch": 7, "lossy": []}
+
+
+@pytest.mark.parametrize(
+    ("exact", "named"),
+    [
+        ({"kind": "odd", "lossy": []}, "loss.exact.kind"),
+        ({"kind": "power"}, "loss.exact.lossy is missing"),
+        ([], "loss.exact"),
+        *(({"kind": "power", "lossy": [[HEX, 0, text]]}, "loss.exact.lossy") for text in ("", "x", "1,", "3-1", "1-2-3", "-1", 1)),
+        *(({"kind": "power", "lossy": [[HEX, 0, text]]}, "more than 200000") for text in ("0-200000", "0-2147483647", "2147483648")),
+        ({"kind": "power", "lossy": [[HEX, 0, "0-100000"], [HEX, 1, "0-100000"]]}, "more than 200000"),
+        ({"kind": "power", "lossy": [["zz", 0, "1"]]}, "loss.exact.lossy: topic_id"),
+        ({"kind": "power", "lossy": [[HEX, -1, "1"]]}, "loss.exact.lossy: creation"),
+        ({"kind": "power", "lossy": [[HEX, 0]]}, "loss.exact.lossy"),
+    ],
+)
+def test_a_damaged_account_of_many_losses_is_refused(exact: object, named: str) -> None:
+    """Nor does it cost more than it says."""
+    value = json.loads(layout.encode_registration(Registration()))
+    value["loss"] |= {"kind": "replaced", "exact": exact}
+    with pytest.raises(StoreCorrupt, match=named):
+        layout.decode_registration("/p", json.dumps(value).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kazoo.exceptions import (
@@ -20,6 +21,7 @@ from kazoo.exceptions import (
 
 from replog.errors import UsageError
 from replog.metadata.zookeeper.connection import meaning
+from replog.metadata.zookeeper.nodes import Nodes
 from replog.metadata.zookeeper.plan import Known, Parent, Planner, Stale, Step, outcome_of, parents_of
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, UnknownOutcome
 
@@ -176,3 +178,31 @@ def test_errors_of_kazoo_are_told_in_words() -> None:
     refused = outcome_of([PUT], [Step("put", "/z", b"", op=0)], [APIError("what")])
     assert str(refused).startswith("/z: ZooKeeper refused it (")
     assert "Error" not in str(refused)
+
+
+class Server:
+    """As much of a `Connection` as transactions need: nothing is there, and whatever is created can be."""
+
+    watches = acl = ()
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+
+    def read(self, calls: list[Any]) -> list[Any]:
+        return [NoNodeError() for _ in calls]
+
+    def send(self, call: Any) -> Any:
+        return call(SimpleNamespace(transaction=lambda: SimpleNamespace(operations=(ops := []), commit_async=lambda: ops)))
+
+    def answer(self, operations: list[Any]) -> list[Any]:
+        self.sent.append([operation.path for operation in operations])
+        return [SimpleNamespace(mzxid=7, version=0) for _ in operations]
+
+
+def test_a_transaction_that_is_too_large_is_refused_alone():
+    server = Server()
+    nodes = Nodes(server, "/chroot", request_bytes_max=1_000)  # type: ignore[arg-type]
+    results = nodes.transact("me", [[Create("/a", b"")], [Create("/large", bytes(1_000))], [Create("/b", b"")]])
+    assert [type(result) for result in results] == [list, UsageError, list]
+    assert "a transaction of 1" in str(results[1])
+    assert [set(paths) for paths in server.sent] == [{"/chroot/a"}, {"/chroot/b"}]

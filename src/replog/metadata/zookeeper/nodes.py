@@ -108,15 +108,22 @@ class Nodes:
     def transact(self, session: str, batches: Sequence[Sequence[Op]]) -> Results:
         """Plan all, send all, then plan and send again those that others came between: these come after the rest.
 
-        UsageError, and nothing sent, if one is malformed or too large.
+        UsageError, and nothing sent, if one is malformed. One that is too large is refused alone: its result is a UsageError.
         """
         for ops in batches:
             for op in ops:
                 self._check(op.path)
         named = named_nodes(batches)
         planner = Planner(known := self._known([*parents_of(batches), *named], synced=bool(named)))
-        refused = [replaced(ops, known) for ops in batches] if named else [None] * len(batches)
-        plans = [([], []) if why else self._planned(planner, ops) for ops, why in zip(batches, refused, strict=True)]
+        refused: list[ReplogError | None] = [replaced(ops, known) for ops in batches] if named else [None] * len(batches)
+        plans = []
+        for number, ops in enumerate(batches):
+            plan: tuple[Steps, Requests] = [], []
+            try:
+                plan = plan if refused[number] else self._planned(planner, ops)
+            except UsageError as too_large:  # what was planned after it as if it were applied turns out to be stale
+                refused[number] = too_large
+            plans.append(plan)
         sending = Pipeline(self._connection, [Transaction(ops, *plan) for ops, plan in zip(batches, plans, strict=True)])
         sending.run()
         for transaction, why in zip(sending.transactions, refused, strict=True):

@@ -35,7 +35,7 @@ class ZooKeeperStore(TreeSession):
     makes every node accessible to that user alone, the chroot included if it is made here; nodes that exist keep their
     access lists. With `secure=True` it needs such credentials, and refuses a root that anybody may change. `tls`: the files for
     encrypted connections; the servers' certificates must name the hosts that are given here. `request_bytes_max` is the
-    servers' jute.maxbuffer: a larger transaction is a UsageError.
+    servers' jute.maxbuffer: a larger transaction is a UsageError, of `commit_each` as its own result.
 
     Calls may come from any thread. Reads see everything that was committed before them, by anybody. While no server can
     be reached the session is suspended (listeners hear so, and "connected" once it is over, when every watch fires);
