@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from replog.client.batches import Batch
 from replog.client.view import Place
-from replog.messages import Produce, ProduceEntry
+from replog.messages import Produce, ProduceEntry, Stage
 from replog.model import ACKS_NONE, Address
 
 __all__ = ["GROUP_BATCHES", "GROUP_BYTES", "Produces", "numbers_of"]
@@ -49,4 +49,10 @@ class Produces:
 
 def numbers_of(message: Any) -> list[int]:
     """The client's own numbers of what a message asks: those that answers would bear."""
-    return [entry.request for entry in message.entries] if isinstance(message, Produce) else [message.request]
+    match message:
+        case Produce():
+            return [entry.request for entry in message.entries]
+        case Stage():
+            return [message.entry.request]
+        case _:
+            return [message.request]

@@ -76,7 +76,7 @@ class Staging:
         published already: then nothing need be staged.
 
         Nobody reads them before they are published. They are kept for `stage_expiry_ms`, in one place only: if the leader changes they
-        are gone, and `publish` raises UnknownStage.
+        are gone, and `publish` raises UnknownStage. Raises MessageTooLarge if they do not fit into one batch: they take two pieces then.
         """
         check_topic_name(topic)
         check_partition_number(partition)

@@ -15,7 +15,7 @@ from replog.client.view import Place
 from replog.codec import HEADER, encode_parts
 from replog.config import BATCH_BYTES_MAX, FRAME_BYTES_MAX
 from replog.errors import MessageTooLarge
-from replog.messages import Admin, AdminAnswer, Disconnected, ListOffsets, Produce, Unsent
+from replog.messages import Admin, AdminAnswer, Disconnected, ListOffsets, Produce, ProduceEntry, Stage, Unsent
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, PartitionId
 from replog.transport.tcp import TcpLimits
 
@@ -185,6 +185,25 @@ def test_a_wish_that_no_frame_carries_fails_at_once() -> None:
     assert not driver.core._requests
 
 
+def test_a_piece_that_no_frame_carries_fails_at_once_and_costs_a_producer_nothing() -> None:
+    cluster, driver, client = make({"t": 1})
+    waiting = client.producer(linger_ms=60_000).send("t", b"kept", partition=0)
+    reason = "a frame of 70000000 bytes; allowed are 67108864"
+
+    def too_large(to: Any, message: Any) -> bool:
+        if isinstance(message, Stage):
+            driver._post(CLIENT, CLIENT, Unsent(to, message, reason))
+        return isinstance(message, Stage)
+
+    driver.filter = too_large
+    with pytest.raises(MessageTooLarge, match=reason):
+        client.stage("t", 0, [b"large"], writer="w", version=1, attempt="a", number=0)
+    driver.pass_time(60_000)
+    assert waiting.exception() is None
+    assert cluster.partition("t").values() == [b"kept"]
+    assert not driver.core._requests
+
+
 def test_the_numbers_that_a_message_bears() -> None:
     core = make()[1].core
     produces = Produces(1_000)
@@ -194,3 +213,4 @@ def test_the_numbers_that_a_message_bears() -> None:
     assert numbers_of(message) == [4, 7]
     assert numbers_of(ListOffsets(3, [])) == [3]
     assert numbers_of(AdminAnswer(9, 0)) == [9]
+    assert numbers_of(Stage("w", 1, "a", 0, ProduceEntry(5, message.entries[0].partition, b""))) == [5]
