@@ -73,7 +73,7 @@ def messages() -> dict[str, Any]:
     listed: list[Any] = [
         m.Produce(-1, 30_000, [m.ProduceEntry(1, P0, body), m.ProduceEntry(2, P1, body)]),
         m.Produced([m.ProducedEntry(1, 6, 5, 4, 3, 2)]),
-        m.Fetch(7, 2, 2**40, 99, 3, 500, 1, 2**23, [m.FetchEntry(P0, 4, 2**62, 3, 2**20)], [P1], True, True),
+        m.Fetch(7, 2, 2**40, 99, 3, 500, 1, 2**23, [m.FetchEntry(P0, 4, 2**62, 3, 2**20, True)], [P1], True, True),
         m.Fetched(7, 99, 3, 70, [m.FetchedEntry(P0, 4, 100, 1, 90, 10, 110, 2, 80, slices, 3), m.FetchedEntry(P1, 0, 0)], True),
         m.Flushed(2, 2**40, [m.FlushedEntry(P0, 4, 100)]),
         m.ListOffsets(8, [m.ListOffsetsEntry(P0, 4, -2)]),

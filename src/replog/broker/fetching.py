@@ -169,6 +169,7 @@ class Fetching:
                     partition.log.end_offset,
                     partition.log.last_epoch,
                     config.fetch_partition_bytes_max,
+                    partition.config.flush == "ack",
                 )
             )
         self._requests += 1

@@ -54,7 +54,7 @@ def _write_fetch(message: m.Fetch, parts: list[bytes | Part]) -> Any:
         message.max_wait_ms,
         message.min_bytes,
         message.max_bytes,
-        [(e.partition, e.leader_epoch, e.offset, e.last_epoch, e.max_bytes) for e in message.entries],
+        [(e.partition, e.leader_epoch, e.offset, e.last_epoch, e.max_bytes, e.flushes) for e in message.entries],
         message.forgotten,
         message.catch_up,
         message.verify,
@@ -191,16 +191,17 @@ def _read_fetch(row: Any, frame: bytes | memoryview, at: int) -> tuple[m.Fetch, 
     for each in rows:
         if type(each) is not tuple:
             _doubt()
-        partition, leader_epoch, offset, last_epoch, bytes_max = each
+        partition, leader_epoch, offset, last_epoch, bytes_max, flushes = each
         if not (
             type(leader_epoch) is type(offset) is type(last_epoch) is type(bytes_max) is int
             and -2 <= leader_epoch <= INT32_MAX
             and offset <= INT64_MAX
             and -1 <= last_epoch <= INT32_MAX
             and bytes_max <= INT64_MAX
+            and type(flushes) is bool
         ):
             _doubt()
-        entries.append(m.FetchEntry(_partition(partition), leader_epoch, offset, last_epoch, bytes_max))
+        entries.append(m.FetchEntry(_partition(partition), leader_epoch, offset, last_epoch, bytes_max, flushes))
     gone = [_partition(each) for each in forgotten] if forgotten else []
     message = m.Fetch(
         request, replica, broker_epoch, session, session_epoch, max_wait_ms, min_bytes, max_bytes, entries, gone, catch_up, verify

@@ -87,6 +87,9 @@ class FetchEntry:
     last_epoch: int
     """Epoch of the reader's record before `offset`; -1 for an empty log or a client that does not check."""
     max_bytes: int
+    flushes: bool = False
+    """A follower under flush="ack", as far as it has heard: after a power cut it will answer for what it has said with Flushed, and for
+    nothing else. So no fetch of it counts as stored, whatever the leader has heard of the topic."""
 
 
 @define

@@ -136,8 +136,9 @@ class Leading:
         self.config = config
         was_durable, self.durable = self.durable, config.flush == "ack"
         if self.durable != was_durable:
-            for replica in self.replicas.values():  # it fetched so far, and has yet to say how far its disk has come; or need not say it
-                replica.position = UNKNOWN if self.durable else replica.end_offset
+            for replica in self.replicas.values():
+                if not replica.flushes:  # it fetched so far, and has yet to say how far its disk has come; or need not say it
+                    replica.position = UNKNOWN if self.durable else replica.end_offset
         assert config.min_isr is not None, "min_isr is resolved when a topic is created"
         self.effective_min_isr = state.min_isr or min(config.min_isr, len(assignment.replicas))
 
@@ -220,7 +221,10 @@ class Leading:
             replica.restarted(broker_epoch)
         replica.contact = contact
         replica.end_offset = offset
-        if not self.durable:
+        if entry.flushes and not (replica.flushes or self.durable):
+            replica.position = UNKNOWN  # from now on what it has stored counts for nothing after a power cut
+        replica.flushes = entry.flushes
+        if not (entry.flushes or self.durable):
             replica.reached(offset, leader_end, now_ms)
         return Code.NONE, None
 
@@ -235,7 +239,7 @@ class Leading:
             return False
         # Never beyond what it acknowledged by fetching in this epoch: only that is known to be a prefix of this log.
         position = max(replica.position, min(flushed_end, replica.end_offset))
-        if self.durable:
+        if self.durable or replica.flushes:
             replica.flushed(position, self.log.end_offset, now_ms)
         return True
 

@@ -31,13 +31,15 @@ NOBODY: Final = Contact()
 class Replica:
     """A follower's progress. `position` is what counts for the high watermark: the end of its log, or of what it has flushed."""
 
-    __slots__ = ("broker_epoch", "broker_id", "caught_up_ms", "contact", "end_offset", "position", "told_end", "told_ms")
+    __slots__ = ("broker_epoch", "broker_id", "caught_up_ms", "contact", "end_offset", "flushes", "position", "told_end", "told_ms")
 
     def __init__(self, broker_id: int, caught_up_ms: int) -> None:
         self.broker_id = broker_id
         self.broker_epoch = -1
         """Of the life that fetched; -1 before the first fetch (KIP-903)."""
         self.end_offset = UNKNOWN
+        self.flushes = False
+        """Whether it flushes before it may count, as it said last: it has perhaps yet to hear how the topic was altered."""
         self.position = UNKNOWN
         self.caught_up_ms = caught_up_ms
         self.told_ms = 0
@@ -92,6 +94,7 @@ class Replica:
         """A new life of the broker: nothing its earlier life stored is known to be there any more (KIP-903)."""
         self.broker_epoch = broker_epoch
         self.end_offset = self.position = self.told_end = UNKNOWN
+        self.flushes = False
         self.caught_up_ms = NEVER
         self.told_ms = 0
 

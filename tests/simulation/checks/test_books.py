@@ -32,8 +32,13 @@ def create(world: World, topic_id: bytes, **config: object) -> PartitionId:
     return PartitionId(topic_id, 0, 7)
 
 
+def test_a_topic_that_was_altered_to_flush_before_answers_holds_what_was_not() -> None:
+    world = booted(flush="os")
+    assert not world.checks.ledger(create(world, b"1" * 16, min_isr=3, flush="ack")).durable
+
+
 def test_a_topic_that_is_made_again_has_another_ledger() -> None:
-    world = booted()
+    world = booted(flush="ack")
     first = create(world, b"1" * 16, min_isr=3, flush="ack")
     book = world.checks.ledger(first)
     assert (book.topic, book.min_isr, book.durable, book.closed) == ("other", 3, True, False)

@@ -61,10 +61,18 @@ def leading(log: MemoryLog, isr: tuple[int, ...] = (1, 2, 3), *, epoch: int = 5,
 
 
 def fetch(
-    partition: Partition, replica: int, offset: int, last: int, now_ms: int = 0, *, epoch: int = 5, life: int | None = None
+    partition: Partition,
+    replica: int,
+    offset: int,
+    last: int,
+    now_ms: int = 0,
+    *,
+    epoch: int = 5,
+    life: int | None = None,
+    flushes: bool = False,
 ) -> tuple[int, EpochEnd | None]:
     """A follower's fetch."""
-    entry = FetchEntry(IDENTITY, epoch, offset, last, 1 << 20)
+    entry = FetchEntry(IDENTITY, epoch, offset, last, 1 << 20, flushes)
     return partition.acknowledge(replica, replica if life is None else life, entry, Contact(), now_ms)
 
 

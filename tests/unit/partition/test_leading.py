@@ -286,6 +286,36 @@ def test_from_the_moment_that_flushes_count_only_what_is_flushed_counts() -> Non
     assert partition.high_watermark == 5
 
 
+def test_a_follower_that_says_that_it_flushes_counts_for_what_it_has_flushed() -> None:
+    """Whatever the leader has heard of the topic: after a power cut it would answer for all that it was counted for (X-14)."""
+    partition = leading(log_of(), (1, 2))
+    append(partition)
+    fetch(partition, 2, 1, 5)
+    assert partition.high_watermark == 1
+    append(partition)
+    fetch(partition, 2, 2, 5, flushes=True)
+    assert (led(partition).replicas[2].position, partition.high_watermark) == (-1, 1)
+    partition.acknowledge_flush(2, 2, 5, 2, 0)
+    assert partition.high_watermark == 2
+    append(partition)
+    fetch(partition, 2, 3, 5, flushes=True)
+    assert partition.high_watermark == 2
+    assert partition.become(notice(1, 5, (1, 2), flush="ack"), 0) == 0
+    assert led(partition).replicas[2].position == 2  # that was flushed
+    assert partition.become(notice(1, 5, (1, 2), flush="os"), 0) == 0
+    assert partition.high_watermark == 2
+    fetch(partition, 2, 3, 5)
+    assert partition.high_watermark == 3
+
+
+def test_another_life_says_anew_whether_it_flushes() -> None:
+    partition = leading(log_of(), (1, 2))
+    append(partition)
+    fetch(partition, 2, 0, -1, flushes=True)
+    led(partition).forget_life(2, 7)
+    assert not led(partition).replicas[2].flushes
+
+
 def test_a_position_that_was_only_fetched_is_forgotten_when_flushes_count() -> None:
     partition = leading(log_of(), (1, 2))
     append(partition)

@@ -297,6 +297,11 @@ class ClusterStage(CommonCommands):
             arguments |= {"partitions": command.number("partitions", 1), "replication_factor": rf}
         self._wish(f"create {topic}", "create_topic", arguments, command)
 
+    def do_alter(self, command: Command) -> None:
+        """`alter t flush=ack [via=B]`."""
+        topic, flush = command.word("the topic"), command.take("flush", "os")
+        self._wish(f"alter {topic}", "alter_topic", {"name": topic, "config": {"flush": flush}}, command)
+
     def do_delete(self, command: Command) -> None:
         """`delete t [via=B]`."""
         topic = command.word("the topic")

@@ -30,8 +30,10 @@ class Witness(Protocol):
 class Books:
     """Ledgers and mirrors by partition, and the epochs that the store gave. `read` gives what the store has at a path now."""
 
-    def __init__(self, read: Callable[[str], Versioned | None], witness: Witness) -> None:
+    def __init__(self, read: Callable[[str], Versioned | None], witness: Witness, *, durable: bool) -> None:
         self._read = read
+        self._durable = durable
+        """Whether flush="ack" has been promised from the beginning: a topic that is altered to it holds what was committed without."""
         self._witness = witness
         self.ledgers: dict[PartitionId, Ledger] = {}
         """Partitions that the store knows, or that somebody has a copy of although it has never known them."""
@@ -174,7 +176,7 @@ class Books:
         ledger.topic, ledger.replicas = name, assignment.replicas
         ledger.assigned_before, ledger.assignment = ledger.assignment, assignment
         config = _config(topic.config)
-        ledger.durable = config.flush == "ack"
+        ledger.durable = self._durable and config.flush == "ack"
         ledger.retention_bytes, ledger.retention_ms = config.retention_bytes, config.retention_ms
         replicas = len(assignment.original or assignment.replicas)
         ledger.min_isr = ledger.state.min_isr or min(config.min_isr or default_min_isr(replicas), replicas)

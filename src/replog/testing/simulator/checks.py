@@ -36,7 +36,7 @@ class Checks:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._books = Books(world.root.read, self)
+        self._books = Books(world.root.read, self, durable=world.plan.shape.flush == "ack")
         self.ledgers: dict[PartitionId, Ledger] = self._books.ledgers
         """Of the partitions that there are. Those that were deleted are in `closed`."""
         self.closed: dict[PartitionId, Ledger] = self._books.closed

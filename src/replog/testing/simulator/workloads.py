@@ -348,7 +348,9 @@ class Reshape(Workload):
             return {"partitions": going, "topic_id": known.topic_id.hex(), "creations": creations}
         if chance.random() < 0.7:  # never below what faults spare: see `power_some`
             return {"config": {"min_isr": chance.randint(shape.min_isr, max(shape.min_isr, shape.replicas - shape.absent))}}
-        return {"config": {"segment_bytes": chance.choice((256, 1_024, 65_536)), "flush_interval_ms": chance.choice((None, 100, 300))}}
+        before = shape.flush  # where that is "ack", power fails everywhere at once, and nothing less would do
+        flushes = ({"flush_interval_ms": None}, {"flush_interval_ms": 100, "flush": "ack"}, {"flush_interval_ms": 300, "flush": before})
+        return {"config": {"segment_bytes": chance.choice((256, 1_024, 65_536)), **chance.choice(flushes)}}
 
     async def _ask(self, client: SimulatedClient, verb: str, arguments: dict[str, Any]) -> None:
         marks, code = client.world.marks, {"create_topic": Code.TOPIC_ALREADY_EXISTS}
