@@ -7,6 +7,7 @@ left out, and why that is right:
   refused proposal is over, because nobody says how long the next step takes;
 - `Log.generation` and the batches that a log keeps in memory for its followers: a copy that is rebuilt reads its records
   from where they are stored, and every flush token is gone;
+- how short a log has been since a checkpoint: nobody writes one here;
 - the segments of the log, which retention alone looks at, and its producers, of which there are none;
 - what a follower was told of the high watermark, which decides when it tells of a flush: nobody flushes here;
 - groups of batches: nobody publishes here;
@@ -132,6 +133,7 @@ def slice_of(offset: int, entries: Frozen) -> Any:
 def freeze_log(log: MemoryLog) -> Frozen:
     """(entries, (epoch, start) of its epochs, last epoch, flushed end)."""
     assert log.start_offset == 0, "nothing is trimmed here"
+    assert log.epochs.below < 0, "so nothing is known of what was in front of it"
     assert not len(log.producers), "nobody has a producer id here"
     entries = tuple(entry for piece in log.read(0, log.end_offset, 1 << 20) for entry in entries_of(piece.view()))
     return entries, tuple(map(tuple, log.epochs.entries())), log.last_epoch, log.flushed_end
@@ -204,6 +206,7 @@ def _freeze_leading(leading: Leading, now_ms: int) -> Frozen:
         _freeze_isr(leading.isr),
         tuple(_freeze_replica(leading.replicas[b], now_ms) for b in sorted(leading.replicas)),
         tuple(leading.refused.items()),
+        leading.eligible,
     )
 
 
@@ -258,7 +261,7 @@ def thaw(frozen: Frozen, broker_id: int, brokers: dict[int, BrokerInfo], setting
 
 
 def _thaw_leading(frozen: Frozen, partition: Partition, setting: Setting) -> Leading:
-    leader_epoch, partition_epoch, epoch_start, high_watermark, recovering, effective_min_isr, isr, replicas, refused = frozen
+    leader_epoch, partition_epoch, epoch_start, high_watermark, recovering, effective_min_isr, isr, replicas, refused, eligible = frozen
     leading = Leading.__new__(Leading)  # its constructor begins a leadership: it writes to the log
     leading.leader_id = partition.broker_id
     leading.log = partition.log
@@ -268,6 +271,7 @@ def _thaw_leading(frozen: Frozen, partition: Partition, setting: Setting) -> Lea
     leading.retry_at_ms = 0
     leading.leader_epoch = leader_epoch
     leading.partition_epoch = partition_epoch
+    leading.eligible = eligible
     leading.epoch_start = epoch_start
     leading.group_open = False
     leading.slices = ()
