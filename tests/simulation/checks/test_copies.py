@@ -9,9 +9,9 @@ from replog.errors import LogCorrupt
 from replog.log.memory import MemoryLog
 from replog.model import PartitionId
 from replog.ports import Slice
-from replog.records import BadBatch, RecordBatch
+from replog.records import FRONT_BYTES, BadBatch, RecordBatch, read_header
 from replog.testing.simulator.invariants import EpochTablesFollow, FollowersBelieveCommitted, LogsAreDense, LogsMatch, OffsetsAreInOrder
-from replog.testing.simulator.ledger import Copy, Ledger
+from replog.testing.simulator.ledger import Copy, Ledger, header_at
 
 
 def test_s7_offsets_out_of_order() -> None:
@@ -222,3 +222,11 @@ def test_a_suspect_copy_is_believed_only_as_far_as_its_checksums_match() -> None
         copy.take(memoryview(bad))
     with pytest.raises(BadBatch):
         copy.take(frame(1, 3))
+
+
+def test_a_count_of_records_that_a_turned_bit_has_made_huge_is_not_believed() -> None:
+    turned = bytearray(frame(0, 3))
+    turned[FRONT_BYTES + 11] ^= 0x40  # of the count, which the checksum of the payload covers
+    assert read_header(turned).count == 3 + (1 << 30)
+    with pytest.raises(BadBatch, match="a bit of it was turned over"):
+        header_at(memoryview(turned), 0)

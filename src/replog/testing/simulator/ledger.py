@@ -15,6 +15,9 @@ from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, HEAD_BYTES, HEADER_BYTES
 
 __all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation", "header_at"]
 
+_RECORDS_MAX: Final = 10_000
+"""More than any batch of a run has."""
+
 
 class Violation(AssertionError):
     """An invariant does not hold. `invariant` is its short name, as in S1."""
@@ -107,7 +110,9 @@ def _mirrored(front: bytes) -> tuple[BatchHeader, int, list[Entry]]:
 
 
 def _entries(header: BatchHeader, into: int) -> list[Entry]:
-    """What stands for the records of a batch; `into` is -1 for one that no writer has marked."""
+    """What stands for the records of a batch; `into` is -1 for one that no writer has marked. Raises BadBatch."""
+    if header.count > _RECORDS_MAX:  # its checksum does not cover that
+        raise BadBatch(f"a batch of {header.count} records; no run makes more than {_RECORDS_MAX}: a bit of it was turned over")
     what = header.leader_epoch, header.header_crc, header.payload_crc, header.producer_id, header.producer_epoch
     first = header.base_sequence
     if into < 0:
