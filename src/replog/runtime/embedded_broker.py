@@ -125,6 +125,6 @@ class EmbeddedBroker:
                 self.store.close(timeout_s)
             else:
                 self.store.close()
-        except ReplogError as problem:  # the session is gone for this process, and ends at the latest with the next opening
+        except ReplogError as problem:  # the store ends it when it can, at the latest with the next opening
             _log.warning("broker %d could not end its session: %s", self.broker_id, problem)
         return time.monotonic() - began_s
