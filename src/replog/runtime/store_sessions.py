@@ -122,8 +122,10 @@ class StoreSessions:
                 self._closing.wait(pause_ms * (0.5 + self._ids.jitter() / 2) / 1_000)
             else:
                 self._failures = 0
-                self.last_error = None
-                self._tell("connected")
+                with self._lock:
+                    if self._store is store:  # else it is lost already, and that was told
+                        self.last_error = None
+                        self._tell("connected")
                 return
 
     def _take(self, store: MetadataStore) -> bool:
@@ -150,13 +152,15 @@ class StoreSessions:
             if state == "lost":
                 self._store = None
                 self._workers.submit(_OPENING, lambda: self._replace(store))
-        self._tell(state)
+            self._tell(state)
 
     def _replace(self, store: MetadataStore) -> None:
         _close(store)
-        self._open()
+        if self._store is None:  # else it was lost while it was being opened, and another one has come since
+            self._open()
 
     def _tell(self, state: SessionState) -> None:
+        """Under the lock: members hear of states in the order in which they came about. `post` only queues."""
         for member in self._members:
             self._post(member, SessionChanged(state))
 
