@@ -174,7 +174,7 @@ class StoreSessions:
         """
         with self._lock:
             self._closing.set()
-            store, self._store = self._store, None
+            store = self._store
         if store is None:
             return
         limit_s = min(getattr(store, "session_ms", _CLOSE_S_MAX * 1_000) / 1_000, _CLOSE_S_MAX) if timeout_s is None else timeout_s
@@ -183,6 +183,7 @@ class StoreSessions:
             threading.Thread(target=_end, args=(store, ended), name="replog store close", daemon=True).start()
         except RuntimeError:  # no thread can be started any more: the interpreter ends, or there are too many
             _end(store, ended)
+        self._store = None  # only now: what an interrupt has kept from ending is ended by the next call
         if not ended.wait(limit_s):
             _log.warning("the store has not ended the session within %g s; it ends by its time at the latest", limit_s)
 
