@@ -71,6 +71,8 @@ class Broker(Measured):
 
     _own: tuple[Address, ...] = ()
     """Addresses of its actors, once they have their seats."""
+    _ending: EmbeddedBroker | None = None
+    """A life whose end has begun: after an interrupt the rest is left to do."""
 
     def __init__(
         self,
@@ -119,8 +121,6 @@ class Broker(Measured):
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
         self._workers = Workers(f"replog broker {broker_id}")
         self._life: EmbeddedBroker | None = None
-        self._ending: EmbeddedBroker | None = None
-        """A life whose end has begun: after an interrupt the rest is left to do."""
         self._sessions: StoreSessions | None = None
         self._kept: MemoryLogDirectory | None = None
         self._owner: Owner | None = None
