@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 
 import replog
 from replog.errors import BrokerIdNotRegistered
+from replog.metadata.file import FileStore
+from replog.runtime.folder import ClusterFolder
 from replog.testing.eventually import eventually
 
 
@@ -102,3 +106,26 @@ def test_what_nobody_else_can_lead_is_named() -> None:
         assert cluster.drain_broker(2) == [("t", 0)]
         assert cluster.leader("t", 0) == 2
         cluster.append("t", 0, ["x"])
+
+
+@pytest.mark.parametrize("how", ["kill_broker", "stop_broker"])
+def test_a_controller_that_ends_while_the_store_is_held_is_replaced(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its session cannot be ended then, and does not run out by itself."""
+    monkeypatch.setattr(ClusterFolder, "open_store", lambda self: FileStore(tmp_path / "metadata.db", private=True, session_ms=300))
+    with replog.Cluster(tmp_path, brokers=3, config={"shutdown_timeout_ms": 0}) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        gone = cluster.controller_id
+        assert gone is not None
+        other = sqlite3.connect(tmp_path / "metadata.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        getattr(cluster, how)(gone)
+        other.close()
+
+        def replaced() -> bool:
+            cluster.leader("t", 0)  # whatever calls runs the brokers
+            return cluster.controller_id not in (None, gone)
+
+        eventually(replaced)
+        cluster.append("t", 0, ["x"], timeout_s=30)
+        cluster.start_broker(gone)
+        cluster.wait_until_in_sync()

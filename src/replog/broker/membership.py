@@ -57,7 +57,8 @@ class Membership:
     It follows the cluster's feature level, too: a broker is a member only while that is among those that it supports.
 
     `directory_id` and `loss` come from the opened data directory: whoever holds its lock may take over a registration that a
-    former holder left (design, section 6, "A starting broker"). `cluster_id` is the cluster the directory belongs to, None
+    former holder left (design, section 6, "A starting broker"). One that is taken over while it lives has been copied, with its
+    directory: it is refused. `cluster_id` is the cluster the directory belongs to, None
     for a new one. After a refusal `refused` says why, and nothing is tried any more until the session changes.
     """
 
@@ -104,6 +105,8 @@ class Membership:
         self._retry_ms: int | None = None
         self._look_ms: int | None = None
         """When to look whether the registration is still there, in case a watch was lost."""
+        self._last_epoch = -1
+        """Broker epoch of the last registration of this life, in whatever session."""
         self._ended_epoch = -1
         """Broker epoch of the last session that was lost: a node up to it goes with that session."""
 
@@ -237,8 +240,14 @@ class Membership:
                 f"broker id {self._broker_id} is registered by a live broker with directory {there.directory_id or '?'}; "
                 f"this one has directory {self._registration.directory_id}"
             )
+        if 0 <= self._last_epoch < found.created:  # whoever came before us is dead, but this one came after us
+            raise _Occupied(
+                f"broker id {self._broker_id} has been registered by another process, which has a copy of this data directory "
+                f"({there.directory_id}): only one of them may run"
+            )
         self._event("registration_taken_over", broker_epoch=found.created)
-        ops = [is_fit, Delete(self._path, found.version), Create(self._path, value, ephemeral=True)]
+        # `created`: what a former life still had on its way replaces the same node, and not ours.
+        ops = [is_fit, Delete(self._path, found.version, found.created), Create(self._path, value, ephemeral=True)]
         *_, created = yield "commit", ops
         self._registered(created)
         yield from self._look_around()
@@ -295,6 +304,7 @@ class Membership:
     def _registered(self, broker_epoch: int) -> None:
         if broker_epoch != self.broker_epoch:
             self._event("broker_registers", broker_epoch=broker_epoch)
+        self._last_epoch = max(self._last_epoch, broker_epoch)
         self._tell(broker_epoch)
         self._look_ms = self._now_ms + self._config.reconcile_ms
 

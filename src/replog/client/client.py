@@ -181,9 +181,15 @@ class Client(Administration, Staging):
         """
         known = self._topic(topic, timeout_s)
         deadline_ms = self._deadline(timeout_s)
-        asked = {number: OffsetOp(topic, number, AT_LATEST, deadline_ms) for number, p in known.partitions.items() if p.leader is not None}
+        numbers = known.numbers()  # another thread may hear of further ones, and of some that are gone
+        asked = {
+            number: OffsetOp(topic, number, AT_LATEST, deadline_ms)
+            for number in numbers
+            if (p := known.partitions.get(number)) is not None and p.leader is not None
+        }
         self._do_all(asked.values())
-        rows = tuple(_described(known.partitions[number], asked.get(number)) for number in known.numbers())
+        found = [(number, known.partitions.get(number)) for number in numbers]
+        rows = tuple(_described(p, asked.get(number)) for number, p in found if p is not None)
         return TopicDescription(topic, known.topic_id.hex(), known.config.to_mapping(), rows)
 
     def describe_cluster(self, *, timeout_s: float | None = 30) -> ClusterDescription:

@@ -411,7 +411,7 @@ class Producer:
         with self._lock:
             now_ms = self._driver.now_ms()
             batches = list(self._writer.unsettled())
-            for queue in self._writer.queues.values():
+            for queue in list(self._writer.queues.values()):  # one whose topic is found to be gone is forgotten on the way
                 if queue.open is not None:
                     queue.seal()
                     self._core.kick(queue, now_ms)

@@ -65,7 +65,7 @@ class Writer:
 
     def crash(self, error: BaseException) -> None:
         """The core was interrupted: nothing that was under way can be relied on."""
-        for queue in self.queues.values():
+        for queue in list(self.queues.values()):
             queue.crash(error)
         self.buffered = 0
 
@@ -78,7 +78,7 @@ class Writer:
 
     def unsettled(self) -> Iterator[Batch]:
         """Every batch without an outcome, open ones included."""
-        for queue in self.queues.values():
-            yield from queue.batches
-            if queue.open is not None:
-                yield queue.open
+        for queue in list(self.queues.values()):  # whoever drops a producer looks at it without the lock
+            yield from list(queue.batches)
+            if (lingering := queue.open) is not None:
+                yield lingering

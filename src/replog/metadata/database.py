@@ -138,11 +138,14 @@ class Database:
     # ------------------------------------------------------------------------------------------------- transactions
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """One transaction: on disk when the block ends, or nothing of it if the block or the commit raises."""
+    def writing(self, *, waits: bool = True) -> Iterator[None]:
+        """One transaction: on disk when the block ends, or nothing of it if the block or the commit raises.
+
+        Not `waits`: it asks for its turn only once.
+        """
         with self.lock, self._errors():
             self._roll_back()  # what an interrupt left open
-            self._begin()
+            self._begin(self._timeout_s if waits else 0.0)
             try:
                 self.check_place()
                 self._cache.clear()
@@ -170,9 +173,9 @@ class Database:
                 self._cache.clear()
                 self._roll_back()
 
-    def _begin(self) -> None:
+    def _begin(self, timeout_s: float) -> None:
         """Wait for our turn to write. Nothing was written if it does not come."""
-        give_up = time.monotonic() + self._timeout_s
+        give_up = time.monotonic() + timeout_s
         self._set_patience(TURN_MS)
         try:
             while True:

@@ -65,6 +65,7 @@ class _SharedFile:
         self._version: int | None = None
         """Of the file when we looked last; None: look again whatever it is."""
         self._leases_seen: Sequence[Lease] = ()
+        self._left: dict[str, None] = {}  # sessions that were closed while the file could not be written: they have yet to end
         self._database = Database(path, timeout_s=min(TIMEOUT_S_MAX, session_ms / 3_000), private=private)
         try:
             with self._database.reading():
@@ -97,6 +98,7 @@ class _SharedFile:
                 raise
 
     def transact(self, session: str, batches: Sequence[Sequence[Op]]) -> Results:
+        self._end_left()
         results: Results = []
         for group in _groups(batches):
             try:
@@ -125,13 +127,13 @@ class _SharedFile:
         work.changed.update(dict.fromkeys(transaction.changed()))
 
     @contextmanager
-    def _writing(self) -> Iterator[_Work]:
+    def _writing(self, *, waits: bool = True) -> Iterator[_Work]:
         """One write transaction; once it is on disk, its watches are ready and the sessions it ended know."""
         work = _Work()
         with self._using():
             looked, self._version = self._version, None
             try:
-                with self._database.writing():
+                with self._database.writing(waits=waits):
                     work.now_ns = self.clock_ns()
                     yield work
                     missed, seen = self._remember(list(work.changed))
@@ -230,14 +232,13 @@ class _SharedFile:
         self._suspend_silent()
         with suppress(ReplogError):  # a renewal fails for the same reason, and says so
             self.poll()
+        self._end_left()
         with self._database.lock:
             now_ns = self.clock_ns()
             kept = self.sessions.values()
             alive = {store.session_id: ns for store in kept if (ns := store.alive_ns) is not None and ns > store.recorded_ns}
-            due = any(
-                is_due(ns, recorded_ns=self.sessions[session].recorded_ns, now_ns=now_ns, session_ms=self.session_ms)
-                for session, ns in alive.items()
-            )
+            last_ns = {session: self.sessions[session].recorded_ns for session in alive}
+            due = any(is_due(ns, recorded_ns=last_ns[x], now_ns=now_ns, session_ms=self.session_ms) for x, ns in alive.items())
             if alive and not due:
                 due = any(self._may_end(lease, now_ns) for lease in self._leases_seen if lease.session not in alive)
         if due:
@@ -292,12 +293,26 @@ class _SharedFile:
         now_ns, own = self.clock_ns(), self.sessions
         return any(has_run_out(x, boot_id=self._boot_id, now_ns=now_ns) for x in self._leases_seen if x.session not in own)
 
-    def leave(self, session: str) -> None:
+    def leave(self, session: str, *, waits: bool = True) -> None:
         """End a session now. Nothing happens if it is over."""
-        with self._writing() as work:
+        with self._writing(waits=waits) as work:
             if self._recorded(session):
                 self._end(session, work)
+        self._left.pop(session, None)
         self.watches.deliver()
+
+    def leave_later(self, session: str) -> None:
+        """End a session as soon as the file can be written again, unless it is closed before: a private one would never run out."""
+        with self._database.lock:
+            if self._users > 0:
+                self._left[session] = None
+                self.upkeep.start()
+
+    def _end_left(self) -> None:
+        """Before the next write and, where none comes, from the thread."""
+        for session in list(self._left):
+            with suppress(ReplogError):  # it is tried again
+                self.leave(session, waits=False)
 
     def release(self) -> None:
         """One store object less; the last one closes the file."""
@@ -370,6 +385,7 @@ class FileStore(TreeSession):
     the constructor, raise StoreFull when the disk is full (nothing was applied), and UnknownOutcome for other errors of the
     file, also if other processes kept it for too long. If the file is removed or replaced while it is open, the next call
     raises StoreCorrupt and every session on it is lost; this process makes no new one in its place (a private one may).
+    After a `close` that raised StoreFull or UnknownOutcome a thread ends the session, as long as others here have the file open.
 
     `clock_ns` and `boot_id` must be the same for every process that opens the file.
     """
@@ -476,7 +492,9 @@ class FileStore(TreeSession):
         try:
             with suppress(StoreGone):  # and the session with it
                 super()._leave(lost=lost)
-        except Exception:
+        except Exception as problem:
             self._file.release()
+            if isinstance(problem, StoreFull | UnknownOutcome):
+                self._file.leave_later(self._session_id)
             raise
         self._file.release()  # not after an interrupt: then `close` is repeated

@@ -69,6 +69,8 @@ class EmbeddedBroker:
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self._pump = pump
         self._addresses = addresses_of(broker_id)
+        self._released = False
+        """Whether the directory is closed."""
 
     def take_seats(self, died: Callable[[BaseException], None]) -> None:
         """Let the actors take part; `died` is told what killed one of them."""
@@ -106,25 +108,32 @@ class EmbeddedBroker:
 
         A store that may block has `timeout_s` to end the session (None: the session time); returns how much of it was taken.
 
-        Idempotent. A stop that cannot be clean, because the disk is full or broken, is one that is not: the log says so, and
-        the next start finds out what is missing. Nor is it while a copy has failed: after a clean stop nobody would read it.
+        Idempotent, and to be repeated after an interrupt. A stop that cannot be clean, because the disk is full or broken, is one
+        that is not: the log says so, and the next start finds out what is missing. Nor is it while a copy has failed: after a
+        clean stop nobody would read it.
         """
         clean = clean and not any(partition.failed for partition in self.broker.partitions.values())
         for address in self._addresses:
             self._pump.unseat(address)
-        try:
-            if clean:
-                self.broker.save()
-            self.directory.close(clean=clean)
-        except ReplogError as problem:
-            _log.warning("broker %d could not be stopped cleanly: %s", self.broker_id, problem)
-            self.directory.close(clean=False)
+        if not self._released:
+            self._release(clean)
         began_s = time.monotonic()
         try:
             if isinstance(self.store, StoreSessions):
                 self.store.close(timeout_s)
             else:
                 self.store.close()
-        except ReplogError as problem:  # the session is gone for this process, and ends at the latest with the next opening
+        except ReplogError as problem:  # the store ends it when it can, at the latest with the next opening
             _log.warning("broker %d could not end its session: %s", self.broker_id, problem)
         return time.monotonic() - began_s
+
+    def _release(self, clean: bool) -> None:
+        try:
+            if clean:
+                self.broker.save()
+            self.directory.close(clean=clean)
+        except ReplogError as problem:
+            _log.warning("broker %d could not be stopped cleanly: %s", self.broker_id, problem)
+        finally:  # after an interrupt, too: nobody may ever repeat the stop, and the folder would be locked as long as the process lives
+            self.directory.close(clean=False)
+            self._released = True

@@ -71,6 +71,8 @@ class Broker(Measured):
 
     _own: tuple[Address, ...] = ()
     """Addresses of its actors, once they have their seats."""
+    _ending: EmbeddedBroker | None = None
+    """A life whose end has begun: after an interrupt the rest is left to do."""
 
     def __init__(
         self,
@@ -207,7 +209,7 @@ class Broker(Measured):
 
     def _died(self, life: EmbeddedBroker, problem: BaseException) -> None:
         """An exception has left one of its actors: its memory is discarded, and it is opened again from its logs, uncleanly."""
-        if self._life is life:
+        if life in (self._life, self._ending):
             _log.warning("broker %d is restarted after %s", self.broker_id, type(problem).__name__)
             self._end_life(clean=False)
             try:
@@ -218,8 +220,9 @@ class Broker(Measured):
 
     def _end_life(self, *, clean: bool, timeout_s: float | None = None) -> None:
         self._note_cluster()
-        life, self._life = self._life, None
-        self._sessions = None
+        if self._life is not None:
+            self._ending, self._life = self._life, None
+        life, self._sessions = self._ending, None
         for address in (self.broker_id, ("controller", self.broker_id)):
             self._transport.unlisten(address)
         self._transport.unserve(self.broker_id)  # whoever waits for an answer of this life must hear that none will come
@@ -227,6 +230,7 @@ class Broker(Measured):
             life.stop(clean=clean, timeout_s=timeout_s)
             if isinstance(life.directory, MemoryLogDirectory):
                 self._kept = life.directory
+            self._ending = None
 
     def start(self) -> Self:
         """Run on a thread of its own, from now on. Raises what `open` does; RuntimeError if no thread can be had: it may be tried again."""
@@ -239,7 +243,7 @@ class Broker(Measured):
         flushed and marked, so that the next start need not look at them. Else as SIGKILL would: leaders are elected afterwards.
 
         Its session ends either way. A store that is silent is waited for `timeout_s` (None: the session time, at most 10 s); the
-        session then ends by its time. Idempotent. UsageError for a bad `timeout_s`.
+        session then ends by its time. Idempotent, and to be repeated after an interrupt. UsageError for a bad `timeout_s`.
         """
         limit_s = check_timeout(timeout_s)
         if self._state in ("stopped", "forked"):
@@ -254,10 +258,10 @@ class Broker(Measured):
                     with contextlib.suppress(ReplogError):
                         self._pump.run()
                 self._end_life(clean=controlled, timeout_s=limit_s)
-            self._state = "stopped"
             self._pump.clear()
             self._transport.close()
             self._pump.wake()
+            self._state = "stopped"
         self._workers.close(_WORKERS_S)
 
     def _take_leave(self) -> None:

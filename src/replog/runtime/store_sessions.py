@@ -122,8 +122,10 @@ class StoreSessions:
                 self._closing.wait(pause_ms * (0.5 + self._ids.jitter() / 2) / 1_000)
             else:
                 self._failures = 0
-                self.last_error = None
-                self._tell("connected")
+                with self._lock:
+                    if self._store is store:  # else it is lost already, and that was told
+                        self.last_error = None
+                        self._tell("connected")
                 return
 
     def _take(self, store: MetadataStore) -> bool:
@@ -150,13 +152,15 @@ class StoreSessions:
             if state == "lost":
                 self._store = None
                 self._workers.submit(_OPENING, lambda: self._replace(store))
-        self._tell(state)
+            self._tell(state)
 
     def _replace(self, store: MetadataStore) -> None:
         _close(store)
-        self._open()
+        if self._store is None:  # else it was lost while it was being opened, and another one has come since
+            self._open()
 
     def _tell(self, state: SessionState) -> None:
+        """Under the lock: members hear of states in the order in which they came about. `post` only queues."""
         for member in self._members:
             self._post(member, SessionChanged(state))
 
@@ -170,7 +174,7 @@ class StoreSessions:
         """
         with self._lock:
             self._closing.set()
-            store, self._store = self._store, None
+            store = self._store
         if store is None:
             return
         limit_s = min(getattr(store, "session_ms", _CLOSE_S_MAX * 1_000) / 1_000, _CLOSE_S_MAX) if timeout_s is None else timeout_s
@@ -179,6 +183,7 @@ class StoreSessions:
             threading.Thread(target=_end, args=(store, ended), name="replog store close", daemon=True).start()
         except RuntimeError:  # no thread can be started any more: the interpreter ends, or there are too many
             _end(store, ended)
+        self._store = None  # only now: what an interrupt has kept from ending is ended by the next call
         if not ended.wait(limit_s):
             _log.warning("the store has not ended the session within %g s; it ends by its time at the latest", limit_s)
 

@@ -17,7 +17,7 @@ from replog.messages import Registered
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
-from replog.ports import Create, Delete, LossReport, Put, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
+from replog.ports import Conflict, Create, Delete, LossReport, Put, SessionChanged, StoreResult, UnknownOutcome, Versioned, WatchFired
 from replog.testing.clock import SeededIds
 
 DIRECTORY = "d" * 32
@@ -189,6 +189,54 @@ def test_the_same_directory_takes_a_live_registration_over_with_a_new_epoch():
     assert second.epoch == created(store) > first.epoch
     first.session.expire()
     assert created(store) == second.epoch
+
+
+@pytest.mark.parametrize("session", ["the same session", "a new session"])
+def test_who_is_taken_over_while_it_lives_has_been_copied_and_does_not_take_back(session):
+    """Two processes with copies of one directory would take the registration from each other for ever."""
+    store = MemoryStore()
+    first = Stepper(store).run()
+    if session == "a new session":
+        first.session.expire()
+        first.member.receive(None, SessionChanged("lost"), 10)
+    copy = Stepper(store, seed=2).run()
+    for _ in range(3):
+        if session == "a new session":
+            first.session = store.session()
+            first.member.receive(None, SessionChanged("connected"), 20)
+            first.go_on()
+        first.hear_watches()
+        copy.hear_watches()
+        assert (first.epoch, copy.epoch) == (-1, created(store))
+    assert "another process, which has a copy of this data directory" in first.member.refused
+    assert first.member.is_occupied
+    assert copy.member.refused is None
+    copy.session.expire()
+    first.member.receive(None, SessionChanged("connected"), 30)
+    assert first.go_on().epoch == created(store) > copy.epoch
+
+
+@pytest.mark.parametrize("heard", ["unknown", "known"])
+def test_what_a_former_life_had_on_its_way_does_not_replace_a_registration_it_has_not_seen(heard):
+    """Both found the node of the life before them, and theirs have the same version."""
+    store = MemoryStore()
+    Stepper(store).run()
+    former = Stepper(store, seed=2)
+    held = []
+    commit = former.session.commit
+    former.session.commit = lambda ops: held.append(ops) or [0] * len(ops)
+    former.run()
+    assert len(held) == 1
+    present = Stepper(store, seed=3)
+    if heard == "unknown":
+        present.fault = lambda verb: "applied" if verb == "commit" else None
+    present.run()
+    registered = created(store)
+    with pytest.raises(Conflict):
+        commit(held[0])
+    present.fault = lambda verb: None
+    present.hear_watches()
+    assert present.advance(100).epoch == created(store) == registered
 
 
 @pytest.mark.parametrize("outcome", ["lost", "applied"])

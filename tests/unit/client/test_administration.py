@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from tests.unit.client.fake import FakeCluster, make
 
+from replog.client import client as client_module
 from replog.client.client import Client
 from replog.client.results import FeatureLevels
 from replog.errors import (
@@ -298,3 +300,22 @@ def test_a_topic_that_somebody_else_deletes_meanwhile_is_unknown() -> None:
     cluster.override = answer
     with pytest.raises(UnknownTopicOrPartition):
         client.delete_topic("t")
+
+
+@pytest.mark.parametrize(("change", "left"), [("a partition comes", [0, 1]), ("a partition goes", [0])])
+def test_a_topic_that_changes_while_it_is_described(change: str, left: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread of the application hears of it."""
+    _, driver, client = make({"t": 2})
+    client.topics()
+    topic = driver.core.view.topics["t"]
+    real = client_module.OffsetOp
+
+    def asked(*arguments: Any) -> Any:
+        if change == "a partition comes":
+            topic.take(attrs.evolve(topic.partitions[0], partition=2))
+        else:
+            topic.cut(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(client_module, "OffsetOp", asked)
+    assert [row.partition for row in client.describe("t").partitions] == left

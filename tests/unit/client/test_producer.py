@@ -17,7 +17,7 @@ from tests.unit.client.fake import make
 from replog.client.delivery import Delivery
 from replog.client.partitioner import crc32_partition, murmur2_partition
 from replog.errors import InvalidRecord, MessageTooLarge, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
-from replog.messages import Produce, Produced, ProducedEntry
+from replog.messages import Metadata, Produce, Produced, ProducedEntry
 
 
 def everything(cluster: Any, topic: str = "t") -> list[bytes]:
@@ -715,3 +715,51 @@ def test_an_interrupt_in_the_block_is_not_held_up_at_all() -> None:
     assert "1 records had no outcome yet and were not waited for" in caught.value.__notes__[0]
     with pytest.raises(UsageError, match="this Producer is closed"):
         producer.send("t", "later")
+
+
+def test_a_flush_that_finds_a_topic_gone_goes_on_with_the_others() -> None:
+    """The queue is forgotten while all of them are gone through, as somebody else has found out what became of the topic."""
+    cluster, driver, client = make({"t": 1, "u": 1})
+    producer = client.producer(linger_ms=60_000, batch_bytes=64)
+    producer.send("t", f"{0:040}")
+    producer.send("u", "warm")
+    producer.flush()  # from now on five may be under way
+    cluster.paused = {1}
+    sent = [producer.send("t", f"{n:040}") for n in range(1, 8)]  # one sealed and one open behind them
+    held, driver.held = driver.held, []
+    cluster.paused = set()
+    client.topics()
+    entries = [entry for item in held if isinstance(item[4], Produce) for entry in item[4].entries]
+    stored = cluster._produced(1, -1, entries[0])
+    cluster.delete("t")
+    client.topics()
+    driver.filter = lambda to, message: isinstance(message, Metadata)
+    core = driver.core
+    core.receive(1, Produced([stored]), driver.now_ms())  # there is room: the sealed one is looked up, nobody knows the topic
+    asked = next(message for _, message in core.outbox.messages if isinstance(message, Metadata))
+    core.outbox.messages.clear()
+    core.receive(1, Produced([cluster._produced(1, -1, entries[1])]), driver.now_ms())
+    core.receive(2, cluster.view(asked.request), driver.now_ms())
+    driver.filter = None
+    driver.clock.advance(500)
+    other = producer.send("u", "other")
+    with pytest.raises(ReplogError):
+        producer.flush(5)
+    assert other.done()
+    assert all(one.done() for one in sent)
+    assert cluster.partition("u").values()[-1] == b"other"
+
+
+def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
+    """As when a producer is dropped on one thread and its client is driven on another."""
+    _, _, client = make({"t": 2})
+    producer = client.producer(linger_ms=60_000)
+    for partition in (0, 1):
+        producer.send("t", "x", partition=partition)
+    writer = producer._writer
+    seen = writer.unsettled()
+    assert next(seen) is not None
+    writer.queues["t", 1].seal()
+    writer.forget(writer.queues["t", 0])
+    assert len(list(seen)) == 1
+    client.close()

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from replog.metadata import file as file_store
 from replog.metadata.file import FileStore
 from replog.ports import Create, Delete, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.clock import ManualClock
+from replog.testing.eventually import eventually
 
 Open = Callable[..., FileStore]
 
@@ -412,6 +414,69 @@ def test_another_process_that_holds_the_file_for_too_long_leaves_the_outcome_ope
         blocker.execute("ROLLBACK")
         blocker.close()
         store.commit([Create("/a", b"")])
+
+
+@contextmanager
+def _held(path: Path, store: FileStore) -> Iterator[None]:
+    """Another process is at it."""
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    yield
+    blocker.close()
+
+
+@contextmanager
+def _full(path: Path, store: FileStore) -> Iterator[None]:
+    """Nothing can be written to the disk."""
+    begin = store._file._database._begin
+
+    def refuse(timeout_s: float) -> None:
+        raise StoreFull("the disk is full")
+
+    store._file._database._begin = refuse  # type: ignore[method-assign]
+    yield
+    store._file._database._begin = begin  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("trouble", [_held, _full])
+@pytest.mark.parametrize("private", [True, False])
+def test_a_session_that_could_not_be_ended_ends_as_soon_as_the_file_can_be_written(
+    path: Path, trouble: Callable[[Path, FileStore], AbstractContextManager[None]], private: bool
+) -> None:
+    """Nobody else writes, and one of a private store would never run out."""
+    with FileStore(path, session_ms=300, private=private) as store:
+        left = store.session()
+        left.commit([Create("/seat", b"", ephemeral=True)])
+        fired: list[str] = []
+        store.watch("/seat", fired.append)
+        with trouble(path, store):
+            with pytest.raises((UnknownOutcome, StoreFull)):
+                left.close()
+            left.close()
+            assert store.read("/seat") is not None
+        eventually(lambda: fired)
+        assert store.read("/seat") is None
+        assert _count(str(path), "sessions") == 1
+
+
+def test_where_no_thread_can_be_had_the_next_write_ends_what_was_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FileStore(path, session_ms=300, private=True) as store:
+        monkeypatch.setattr(store._file.upkeep, "start", lambda: None)
+        left = store.session()
+        left.commit([Create("/seat", b"", ephemeral=True)])
+        with _full(path, store), pytest.raises(StoreFull):
+            left.close()
+        store.commit([Create("/seat", b"another's")])
+        assert _count(str(path), "sessions") == 1
+
+
+def test_a_session_left_by_the_last_user_of_a_file_is_nobodys_work(path: Path) -> None:
+    store = FileStore(path, session_ms=300, private=True)
+    with _full(path, store), pytest.raises(StoreFull):
+        store.close()
+    assert store._file._left == {}
+    FileStore(path, private=True).close()
+    assert _count(str(path), "sessions") == 0
 
 
 def test_an_interrupted_commit_applies_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 import replog
 from replog.errors import UsageError
 from replog.metadata.memory import MemoryStore
+from replog.ports import SessionChanged, SessionLost, SessionState, StoreCall
 from replog.runtime.ids import RandomIds
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.workers import Workers
@@ -81,6 +82,92 @@ def test_a_silent_store_is_left_behind(silent: Silent, timeout_s: float | None, 
     assert silent.closing[0].is_alive()
     silent.answers.set()
     eventually(lambda: not silent.closing[0].is_alive())
+
+
+class Fragile(MemoryStore):
+    """The first one is lost as soon as somebody listens to it."""
+
+    opened: list[Fragile]
+    lose: Callable[[Fragile, Callable[[], None]], None]
+
+    def session(self) -> Fragile:
+        another = super().session()
+        another.__class__ = Fragile
+        assert isinstance(another, Fragile)
+        another.opened, another.lose = self.opened, self.lose
+        self.opened.append(another)
+        return another
+
+    def on_session(self, changed: Callable[[SessionState], None]) -> None:
+        def listen() -> None:
+            super(Fragile, self).on_session(changed)
+
+        if len(self.opened) == 1:
+            self.lose(self, listen)
+        else:
+            listen()
+
+
+def states_told(lose: Callable[[StoreSessions, Fragile, Callable[[], None]], None]) -> tuple[list[str], int]:
+    """What members hear, and how many sessions are opened, where the first one is lost by `lose`."""
+    store, told, workers = Fragile(), [], Workers("test")
+    store.opened = []
+    sessions = StoreSessions(
+        store.session, members=[MEMBER], post=lambda to, message: told.append(message.state), workers=workers, ids=RandomIds()
+    )
+    store.lose = lambda session, listen: lose(sessions, session, listen)
+    sessions.start()
+    eventually(lambda: len(store.opened) > 1 and "connected" in told)
+    workers.close()  # and whatever was begun ends
+    assert sessions.is_open
+    opened = len(store.opened)
+    sessions.close()
+    return told, opened
+
+
+def test_a_session_that_is_lost_before_it_was_told_is_not_told_afterwards() -> None:
+    def lose(sessions: StoreSessions, session: Fragile, listen: Callable[[], None]) -> None:
+        listen()
+        session.expire()
+
+    assert states_told(lose) == (["lost", "connected"], 2)
+
+
+def test_a_session_whose_loss_is_found_twice_while_it_is_opened_is_replaced_once() -> None:
+    """By a caller, and by whoever listens to it."""
+
+    def lose(sessions: StoreSessions, session: Fragile, listen: Callable[[], None]) -> None:
+        session.expire()
+        assert isinstance(sessions._run(MEMBER, StoreCall(1, "read", "/a")).error, SessionLost)
+        listen()
+
+    assert states_told(lose) == (["lost", "connected"], 2)
+
+
+def test_members_hear_that_a_session_is_lost_before_they_hear_of_the_next() -> None:
+    """However long it takes whoever tells them."""
+    store, opened = MemoryStore(), []
+    told: list[str] = []
+    another = threading.Event()
+
+    def open_session() -> MemoryStore:
+        opened.append(store.session())
+        return opened[-1]
+
+    def post(to: Any, message: SessionChanged) -> None:
+        if message.state == "lost":
+            another.wait(0.2)  # long enough for another one, if it can come in between
+        told.append(message.state)
+        if len(opened) > 1:
+            another.set()
+
+    sessions = StoreSessions(open_session, members=[MEMBER], post=post, workers=Workers("test"), ids=RandomIds())
+    sessions.start()
+    eventually(lambda: told)
+    opened[0].expire()
+    eventually(lambda: len(told) == 3)
+    assert told == ["connected", "lost", "connected"]
+    sessions.close()
 
 
 def test_where_no_thread_can_start_the_session_is_ended_here(monkeypatch: pytest.MonkeyPatch) -> None:
