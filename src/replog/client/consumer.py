@@ -70,6 +70,7 @@ class _Partition:
         self.offset = self.fetch_offset = listed.offset if listed.offset >= 0 else asked.latest
         self.wanted = None
         self.identity = listed.partition
+        self.known_epoch = listed.leader_epoch  # who led before may not know of what is there (KIP-320)
 
     def fetched(self, result: Fetch) -> None:
         """Records have come, or only control batches to be passed over."""

@@ -63,6 +63,8 @@ class Decision:
     """To be decided again with the next `reconcile`, or once a partition that was parked is so no more."""
     doubt: tuple[PartitionId, ...] = ()
     """A leader knows newer states of these than this controller: it must look again, at its own epoch too (P-66)."""
+    as_controller: bool = False
+    """Its answers count only if this is still the controller: a successor may have decided otherwise (P-61)."""
 
 
 @frozen
@@ -75,10 +77,11 @@ class Piece:
     stops: tuple[tuple[int, StopEntry], ...] = ()
 
 
-def answered(event: AdminAsked, result: dict[str, Any]) -> Decision:
+def answered(event: AdminAsked, result: dict[str, Any], *, as_controller: bool = False) -> Decision:
     """A request that is granted, or was before, with nothing to store: its answer."""
     request = event.request
-    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
+    answer = AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)
+    return Decision(answers=((event.sender, answer),), as_controller=as_controller)
 
 
 def weight(ops: Iterable[Op]) -> int:

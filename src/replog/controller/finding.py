@@ -5,9 +5,11 @@ A broker may not have heard of the topic yet, or know the one before; the contro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from replog.controller.changes import Topic
+from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, answered
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing
@@ -21,13 +23,30 @@ __all__ = ["check_meant", "find_topic"]
 
 
 def find_topic(controller: Controller, event: AdminAsked) -> Decision:
-    """The id of topic `name`, how many partitions it has, and the creation number that more of them would get. It may be being deleted."""
+    """The id of topic `name`, how many partitions it has, and the creation number that more of them would get. It may be being deleted.
+
+    `leaders`: a list of partition numbers; the answer says for each that has a leader epoch [number, creation number, leader epoch, leader
+    or None]. A controller that was deposed and does not know it yet does not say so: what leaders say is held against it (KIP-320).
+    """
     cluster, request = controller.cluster, event.request
     name = named(request.arguments)
     topic_id = cluster.names.get(name)
     topic = cluster.topics[topic_id] if topic_id is not None and topic_id in cluster.deletions else standing(cluster, name)
-    result = {"topic_id": topic.topic_id.hex(), "partitions": len(topic.assignments), "next_creation": topic.next_creation}
-    return answered(event, result)
+    result: dict[str, Any] = {"topic_id": topic.topic_id.hex(), "partitions": len(topic.assignments), "next_creation": topic.next_creation}
+    wanted = request.arguments.get("leaders")
+    if wanted is None:
+        return answered(event, result)
+    if not isinstance(wanted, list | tuple) or not all(type(number) is int for number in wanted):
+        raise Refusal(Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
+    result["leaders"] = list(_leaders(cluster, topic, dict.fromkeys(wanted)))
+    return answered(event, result, as_controller=True)
+
+
+def _leaders(cluster: Cluster, topic: Topic, numbers: Iterable[int]) -> Iterator[list[Any]]:
+    for number in numbers:
+        state = cluster.states.get(topic.identity(number)) if number in topic.assignments else None
+        if state is not None:
+            yield [number, topic.assignments[number].creation, state.leader_epoch, state.leader]
 
 
 def check_meant(topic: Topic, request: Admin) -> None:

@@ -232,6 +232,8 @@ class Term:
         queued = self._queues.next()
         assert queued is not None
         decision = self.controller.decide(queued.event)
+        if decision.as_controller:
+            yield from self._confirm()
         tries = self._queues.tries(queued)
         found = self.cluster.found
         steps = decision.steps if tries < TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())

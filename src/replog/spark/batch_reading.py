@@ -14,7 +14,7 @@ from replog.spark.losses import Losses
 from replog.spark.offsets import Positions
 from replog.spark.options import ReadOptions
 from replog.spark.planning import OffsetRange, split
-from replog.spark.positions import Held, Lookup
+from replog.spark.positions import Held, Lookup, check_led
 from replog.spark.sentences import in_a_sentence
 from replog.spark.shipping import Shipped
 
@@ -45,7 +45,10 @@ class BatchReading(Shipped, DataSourceReader):
         places = lookup.places(must_exist=True)
         options.start.check_named(places)
         options.end.check_named(places)
-        held = lookup.held(places)
+        bounds = [options.start.of(place) + options.end.of(place) for place in places]
+        wanted = {place: max(first or 0, last or 0) for place, (first, _, last, _) in zip(places, bounds, strict=True)}
+        held, deposed = lookup.confirmed(lookup.held(places), wanted)
+        check_led(deposed)
         start, stop = lookup.resolved(options.start, held), lookup.resolved(options.end, held)
         return tasks(options, held, start, stop, Losses(fail=options.fail_on_data_loss))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from replog.client.client import Client
 from replog.client.offsets import OffsetOp
@@ -18,7 +18,7 @@ from replog.spark.offsets import Bound, Positions
 from replog.spark.options import ReadOptions
 from replog.spark.planning import OffsetRange
 
-__all__ = ["Held", "Lookup"]
+__all__ = ["Held", "Lookup", "check_led"]
 
 T = TypeVar("T")
 
@@ -121,18 +121,64 @@ class Lookup:
     def unheard(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Of partitions that nobody knew, those that the controller has: the broker that was asked is late, or they are being deleted.
         Raises Unavailable if no controller answers."""
-        topics = {place.topic for place in places}
+        found = self._found({place.topic: {} for place in places})
+        return {place for place in places if place.topic in found and place.partition < found[place.topic]["partitions"]}
+
+    def _found(self, topics: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """What the controller says of each topic, and of what else is asked about it; those that do not exist are left out."""
         if not topics:
-            return set()
+            return {}
         with self._options.connection.explained() as client:
             deadline_ms = client._deadline(self._timeout_s)
-            ops = {topic: AdminOp("find_topic", {"name": topic}, deadline_ms) for topic in sorted(topics)}
+            ops = {topic: AdminOp("find_topic", {"name": topic, **more}, deadline_ms) for topic, more in sorted(topics.items())}
             client._do_all(ops.values())
         for op in ops.values():
             if op.error is not None and not isinstance(op.error, UnknownTopicOrPartition):
                 raise op.error
-        counts = {topic: op.result["partitions"] for topic, op in ops.items() if op.error is None}
-        return {place for place in places if place.partition < counts.get(place.topic, 0)}
+        return {topic: op.result for topic, op in ops.items() if op.error is None}
+
+    def confirmed(
+        self, held: Mapping[TopicPartition, Held], wanted: Positions
+    ) -> tuple[dict[TopicPartition, Held], set[TopicPartition]]:
+        """The same, and those of them that are not to be believed: less is there than wanted, and whoever said so leads no longer.
+
+        A leader that was replaced and does not know it yet answers as before (KIP-320), and a client that is new knows no better. The
+        controller does: then the leader of now is asked, as often as a refusal is asked about again. Raises Unavailable if no controller
+        answers. One of a version that does not say who leads leaves whoever has answered believed.
+        """
+        found, doubted = dict(held), self._deposed(held, wanted)
+        for _ in range(self._options.offset_retries):
+            if not doubted:
+                break
+            self._pause()
+            again = self.held(doubted)
+            found.update(again)
+            doubted = (doubted - again.keys()) | self._deposed(again, wanted)
+        return found, doubted
+
+    def _deposed(self, held: Mapping[TopicPartition, Held], wanted: Positions) -> set[TopicPartition]:
+        behind: dict[str, list[int]] = {}
+        for (topic, number), has in held.items():
+            if has.latest < wanted.get(TopicPartition(topic, number), 0):
+                behind.setdefault(topic, []).append(number)
+        said = self._found({topic: {"leaders": numbers} for topic, numbers in behind.items()})
+        deposed = set()
+        for topic, numbers in behind.items():
+            if topic in said and "leaders" not in said[topic]:
+                continue
+            leading = _leading(said[topic]) if topic in said else {}
+            for place in (TopicPartition(topic, number) for number in numbers):
+                identity, epoch, leader = leading.get(place.partition, (None, -1, None))
+                if (identity, epoch) != (held[place].identity, held[place].leader_epoch):
+                    deposed.add(place)
+                    self._hint(identity, leader, epoch)
+        return deposed
+
+    def _hint(self, identity: PartitionId | None, leader: int | None, leader_epoch: int) -> None:
+        """So that this client asks the leader of now, whatever the next broker says that it asks who leads."""
+        if identity is not None and leader is not None:
+            with self._options.connection.explained() as client, client._driver.lock:
+                client._core.view.hint(identity, leader, leader_epoch)
 
     def resolved(self, bound: Bound, held: Mapping[TopicPartition, Held]) -> Positions:
         """Where a bound is in each of these partitions. An offset is taken as given: it may lie outside of what is held.
@@ -173,7 +219,8 @@ class Lookup:
 
     def reaching(self, held: Mapping[TopicPartition, Held], wanted: Positions) -> dict[TopicPartition, Held]:
         """The same, where what is wanted was committed before and a leader says that less is: a new one may not know yet how much is. Its
-        log tells: as far as that reaches, nothing is gone. One that cannot say is believed to have it all; who reads it waits."""
+        log tells: as far as that reaches, nothing is gone. One that cannot say is believed to have it all; who reads it waits. That it
+        leads is `confirmed` before."""
         behind = {place: (has.identity, has.leader_epoch) for place, has in held.items() if has.latest < wanted.get(place, 0)}
         ends = self.epoch_ends(behind)
         found = dict(held)
@@ -217,8 +264,23 @@ class Lookup:
             except Rejected as refusal:
                 if not (left and refusal.retriable):
                     raise
-            threading.Event().wait(self._options.offset_retry_ms / 1000)
+            self._pause()
         raise AssertionError("unreachable")
+
+    def _pause(self) -> None:
+        threading.Event().wait(self._options.offset_retry_ms / 1000)
+
+
+def check_led(doubted: Iterable[TopicPartition]) -> None:
+    """Raise LeaderNotAvailable if the leader of any of these is not to be believed (see `Lookup.confirmed`)."""
+    for place in sorted(doubted):
+        text = f"{place} has another leader than the broker that answered, which was replaced and holds less than was asked for; try again"
+        raise rejection(Code.LEADER_NOT_AVAILABLE, text, topic=place.topic, partition=place.partition)
+
+
+def _leading(said: Mapping[str, Any]) -> dict[int, tuple[PartitionId, int, int | None]]:
+    topic_id = bytes.fromhex(said["topic_id"])
+    return {number: (PartitionId(topic_id, number, creation), epoch, leader) for number, creation, epoch, leader in said["leaders"]}
 
 
 def _sample(place: TopicPartition, has: Held, offset: int, deadline_ms: int) -> RangeFetchOp:

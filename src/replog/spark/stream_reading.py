@@ -25,7 +25,7 @@ from replog.spark.losses import Losses
 from replog.spark.offsets import Positions, from_offsets, to_offsets
 from replog.spark.options import ReadOptions
 from replog.spark.planning import by_bytes, by_records
-from replog.spark.positions import Held, Lookup
+from replog.spark.positions import Held, Lookup, check_led
 from replog.spark.sentences import in_a_sentence
 from replog.spark.shipping import Shipped
 
@@ -112,19 +112,21 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         if self._begins_empty(begin):
             return start
         held = self._held()
-        self._reported = {place: has.latest for place, has in held.items()}
+        held, deposed = Lookup(self._options).confirmed(held, begin)
+        self._heard(begin, held, deposed)
         missing = self._named(begin, begin.keys() - held.keys())
         unheard = Lookup(self._options).unheard(missing)
         for place in sorted(missing - unheard):
             self._found(place, begin[place], begin[place], _GONE)
-        held = Lookup(self._options).reaching(held, begin)
+        kept = unheard | deposed  # nobody who can be believed has said anything of these: they stay as they are
+        held = Lookup(self._options).reaching({place: has for place, has in held.items() if place not in deposed}, begin)
         back, doubted = self._replaced(begin, held)
         self._see({place: has for place, has in held.items() if place not in doubted})
         if back:
-            return to_offsets({place: back.get(place, begin[place]) for place in begin if place in held or place in unheard})
+            return to_offsets({place: back.get(place, begin[place]) for place in begin if place in held or place in kept})
         latest = self._latest(begin, held) | {place: begin[place] for place in doubted}
         first = {place: max(begin.get(place, 0), held[place].start) for place in latest}
-        return to_offsets(self._limited(first, latest, limit, held) | {place: begin[place] for place in unheard})
+        return to_offsets(self._limited(first, latest, limit, held) | {place: begin[place] for place in kept})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What a micro-batch is limited to. Spark takes one limit; with both options, `latestOffset` keeps to the second by itself."""
@@ -153,8 +155,10 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._check_back(begin, stop)
         lookup = Lookup(self._options)
         held = lookup.held(sorted(stop))
-        kept = {}
+        kept: dict[TopicPartition, Held] = {}
         stop = {place: offset for place, offset in stop.items() if begin.get(place, offset) < offset}  # a new one: see `_latest`
+        held, deposed = lookup.confirmed(held, stop)
+        check_led(deposed)
         held = lookup.reaching(held, stop)
         if unheard := lookup.unheard(stop.keys() - held.keys()):
             text = f"the broker that was asked does not know {min(unheard)}, which is there, or is being deleted; start the query again"
@@ -180,6 +184,15 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _held(self) -> dict[TopicPartition, Held]:
         lookup = Lookup(self._options)
         return lookup.held(lookup.places(must_exist=False))
+
+    def _heard(self, begin: Positions, held: Mapping[TopicPartition, Held], deposed: set[TopicPartition]) -> None:
+        """What there is, for the report, and for a run that ends with it: a deposed leader may have said where. Raises LeaderNotAvailable
+        where nobody else has said it yet, and there may be no next time."""
+        self._reported = {place: begin[place] if place in deposed else has.latest for place, has in held.items()}
+        if self._target is not None:
+            check_led(deposed)
+            behind = [place for place in begin.keys() & held.keys() if self._target.get(place, begin[place]) < begin[place]]
+            self._target.update({place: held[place].latest for place in behind})
 
     def _see(self, held: Mapping[TopicPartition, Held]) -> None:
         self._seen.update({place: _Seen(has.identity, has.leader_epoch) for place, has in held.items()})

@@ -245,7 +245,11 @@ class FakeCluster:
         if message.verb == "find_topic":
             topic_id = self.topics[name][0]
             count = sum(i.topic_id == topic_id for i in self.partitions)
-            return AdminAnswer(message.request, 0, result={"topic_id": topic_id.hex(), "partitions": count, "next_creation": 0})
+            result: dict[str, Any] = {"topic_id": topic_id.hex(), "partitions": count, "next_creation": 0}
+            if "leaders" in message.arguments:
+                asked = [p for i, p in self.partitions.items() if i.topic_id == topic_id and i.partition in message.arguments["leaders"]]
+                result["leaders"] = [[p.identity.partition, p.identity.creation, p.epoch, p.leader] for p in asked]
+            return AdminAnswer(message.request, 0, result=result)
         self.delete(name)
         return AdminAnswer(message.request, 0)
 

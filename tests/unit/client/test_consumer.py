@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from attrs import evolve
 from tests.unit.client.fake import make
 
-from replog.errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
-from replog.messages import Fetch, ListedOffsets, ListOffsets
+from replog.errors import Code, OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
+from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffsets, ListOffsets, Metadata
 from replog.records import RecordBatch, encode_records
 
 
@@ -278,6 +279,33 @@ def test_an_unavailable_leader_is_waited_out() -> None:
     driver.filter = lambda to, message: isinstance(message, ListOffsets)
     consumer.seek_to_end()
     assert consumer.poll(timeout_s=30) == []
+
+
+def test_a_deposed_leader_is_not_asked_for_what_its_successor_has_told() -> None:
+    """KIP-320: nothing was fetched yet, and what the client knew of the cluster is gone; a late broker tells it who led before."""
+    cluster, driver, client = make({"t": 1})
+    before = cluster.view()
+    cluster.move("t", 0, 2)
+    client.append("t", 0, ["a"])
+    consumer = client.consumer("t")
+    assert consumer.position("t", 0) == 1
+
+    def late(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Metadata):
+            return [evolve(before, request=message.request)]
+        if isinstance(message, Fetch) and broker == 1:
+            (entry,) = message.entries
+            answer = FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, Code.OFFSET_OUT_OF_RANGE, 0, 0)
+            return [Fetched(message.request, 0, -1, 0, [answer])]
+        return None
+
+    with driver.lock:
+        client._core.crash(KeyboardInterrupt())
+    cluster.override = late
+    assert consumer.poll(timeout_s=1) == []
+    cluster.override = None
+    client.append("t", 0, ["b"])
+    assert [record.text() for record in consumer.poll(timeout_s=5)] == ["b"]
 
 
 def test_another_thread_is_refused() -> None:

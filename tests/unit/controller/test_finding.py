@@ -9,6 +9,7 @@ from tests.unit.controller.harness import World
 
 from replog.errors import Code
 from replog.metadata import layout
+from replog.ports import Delete
 
 
 def count(world: World) -> int:
@@ -52,6 +53,45 @@ def test_a_topic_that_is_being_deleted_is_found_too():
     world.after_store = after
     world.admin("delete_topic", name="t")
     assert [answer.result["topic_id"] for answer in world.client[-2:]] == [topic.hex()] * 2
+
+
+def test_who_asks_is_told_who_leads_and_nothing_is_stored():
+    world = World(3)
+    topic = world.create(partitions=3, assignment={0: [1, 2], 1: [2, 3], 2: [3, 1]})
+    world.commits.clear()
+    before = world.admin("find_topic", name="t", leaders=[2, 0, 0, 7, -1])
+    assert before.result["leaders"] == [[2, 0, 0, 3], [0, 0, 0, 1]]
+    assert world.commits == []
+    world.kill(3)
+    answer = world.admin("find_topic", name="t", leaders=(2,))
+    assert answer.result == {"topic_id": topic.hex(), "partitions": 3, "next_creation": 0, "leaders": [[2, 0, 1, 1]]}
+
+
+@pytest.mark.parametrize("wanted", [True, 3, "all", [True], ["0"], {"0": 1}])
+def test_whose_leaders_are_asked_for_is_a_list_of_numbers(wanted: object):
+    world = World(1)
+    world.create()
+    answer = world.admin("find_topic", name="t", leaders=wanted)
+    assert (answer.error, answer.message) == (Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
+
+
+def test_who_leads_is_not_told_by_a_controller_that_was_deposed():
+    """It does not know it yet, and what it says of a leader that was deposed too would make that one believed (P-61)."""
+    world = World(3)
+    world.create(assignment={0: [3, 2]})
+    zombie = world.nodes[1]
+    zombie.paused = True
+    world.store.session().commit([Delete(layout.CONTROLLER, 0)])  # its session lives
+    world.settle()
+    assert world.controller_id == 2
+    world.kill(3)
+    assert (world.state().leader, world.state().leader_epoch) == (2, 1)
+    zombie.paused = False
+    assert zombie.controller.is_controller
+    answer = world.admin("find_topic", at=1, name="t", leaders=[0])
+    assert (answer.error, answer.result) == (Code.REQUEST_TIMED_OUT, {})
+    assert not zombie.controller.is_controller
+    assert world.admin("find_topic", name="t", leaders=[0]).result["leaders"] == [[0, 0, 1, 2]]
 
 
 @pytest.mark.parametrize(

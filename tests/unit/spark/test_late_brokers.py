@@ -1,4 +1,5 @@
-"""A query is started again, and the broker that its new client asks first has not heard of the newest topic yet."""
+"""A query is started again, and the broker that its new client asks first is late: it has not heard of the newest topic yet, or not that
+it leads no longer."""
 
 from __future__ import annotations
 
@@ -9,8 +10,20 @@ from attrs import evolve
 from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
-from replog.errors import LeaderNotAvailable
-from replog.messages import ClusterView, Metadata
+from replog.errors import LeaderNotAvailable, TimedOut
+from replog.messages import (
+    Admin,
+    AdminAnswer,
+    ClusterView,
+    Epochs,
+    EpochsResult,
+    ListedOffset,
+    ListedOffsets,
+    ListOffsets,
+    Metadata,
+    OffsetsForLeaderEpoch,
+)
+from replog.spark.batch_reading import BatchReading
 from replog.spark.columns import read_schema
 from replog.spark.connections import Connection
 from replog.spark.losses import DataLost
@@ -121,3 +134,145 @@ def test_a_micro_batch_that_was_planned_before_is_replayed_whole(monkeypatch: py
     assert (task.value.place.topic, task.value.start, task.value.stop) == ("u", 0, 3)
     with pytest.raises(LeaderNotAvailable, match="the broker that was asked does not know u-0"):
         reader(cluster, monkeypatch, [before] * 3, **options).partitions(start, END)
+
+
+# ------------------------------------------------------------------------------------------------------- deposed leaders
+
+DONE = {"t": {"0": 10}}
+"""Up to here the query has read: all of it committed, the last four records under a leader that its new client does not hear of."""
+ONCE = {"fetchOffset.numRetries": 0}
+
+
+class Deposed:
+    """Broker 1 led epoch 0 up to offset 6 and still believes that it does; broker 2 leads epoch 1. Whoever asks who leads is told of 1."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, log_end: int = 6) -> None:
+        self.cluster, _, self.writer = make({"t": 1})
+        self.append(6)
+        self._before = self.cluster.view()
+        self._identity = self.cluster.partition("t").identity
+        self._log_end = log_end
+        self.cluster.move("t", 0, 2)
+        self.append(4)
+        self.says: dict[str, Any] | None = None
+        """What the controller says of the topic instead of what is so; empty: nothing at all."""
+        self._patch = patch
+
+    def append(self, count: int) -> None:
+        for n in range(count):
+            self.writer.append("t", 0, [str(n)])
+
+    def _answer(self, message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Metadata):
+            return [evolve(self._before, request=message.request)]
+        if isinstance(message, Admin) and self.says is not None:
+            return [AdminAnswer(message.request, 0, result=self.says)] if self.says else []
+        if broker != 1 or not isinstance(message, ListOffsets | OffsetsForLeaderEpoch) or message.entries[0].partition != self._identity:
+            return None
+        if isinstance(message, ListOffsets):
+            return [ListedOffsets(message.request, [ListedOffset(self._identity, 0, 6, -1, 0, self._log_end, 0)])]
+        return [Epochs(message.request, [EpochsResult(self._identity, 0, 0, self._log_end)])]
+
+    def options(self, *, streaming: bool = True, **options: Any) -> ReadOptions:
+        """Of a reader whose client is new."""
+        client = Client(FakeDriver(self.cluster, seed=1))
+        self.cluster.override = self._answer
+        self._patch.setattr(Connection, "client", lambda _: client)
+        given = {"replog.bootstrap.servers": "nobody:1", "subscribe": "t", "startingOffsets": "earliest", **options}
+        return ReadOptions.parse(given, streaming=streaming)
+
+    def reader(self, **options: Any) -> StreamReading:
+        return StreamReading(self.options(**options), read_schema(headers=False))
+
+
+def latest(stream: StreamReading, begin: dict[str, Any] = DONE) -> dict[str, Any]:
+    return stream.latestOffset(begin, stream.getDefaultReadLimit())
+
+
+@pytest.fixture
+def deposed(monkeypatch: pytest.MonkeyPatch) -> Deposed:
+    return Deposed(monkeypatch)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_deposed_leader_does_not_take_an_offset_back(deposed: Deposed, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The controller knows who leads: that one is asked, and has it all."""
+    stream = deposed.reader(failOnDataLoss=fails)
+    deposed.append(2)
+    assert latest(stream) == stream.reportLatestOffset() == {"t": {"0": 12}}
+    (task,) = stream.partitions(DONE, {"t": {"0": 12}})
+    assert (task.value.start, task.value.stop, task.value.leader_epoch) == (10, 12, 1)
+    assert (stream._noted, caplog.records) == ({}, [])
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_where_only_a_deposed_leader_has_answered_an_offset_stays(deposed: Deposed, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    deposed.cluster.create("u", 1)
+    deposed._before = evolve(deposed.cluster.view(), topics=[*deposed._before.topics, deposed.cluster.view().topics[1]])
+    stream = deposed.reader(failOnDataLoss=fails, subscribe="t,u", **ONCE)
+    done = {**DONE, "u": {"0": 0}}
+    deposed.writer.append("u", 0, ["a"])
+    assert latest(stream, done) == stream.reportLatestOffset() == {**DONE, "u": {"0": 1}}
+    assert (stream._noted, caplog.records) == ({}, [])
+    deposed.append(2)
+    assert latest(stream, done) == {"t": {"0": 12}, "u": {"0": 1}}
+
+
+@pytest.mark.parametrize("log_end", [6, 10])
+def test_a_plan_is_not_cut_to_what_a_deposed_leader_has(monkeypatch: pytest.MonkeyPatch, log_end: int) -> None:
+    """Nor is it made for its log, whose end nobody else may have."""
+    deposed = Deposed(monkeypatch, log_end=log_end)
+    for fails in (True, False):
+        (task,) = deposed.reader(failOnDataLoss=fails).partitions({"t": {"0": 4}}, DONE)
+        assert (task.value.start, task.value.stop, task.value.leader_epoch) == (4, 10, 1)
+    with pytest.raises(LeaderNotAvailable, match="t-0 has another leader than the broker that answered, which was replaced and holds less"):
+        deposed.reader(failOnDataLoss=False, **ONCE).partitions({"t": {"0": 4}}, DONE)
+
+
+def test_a_run_that_ends_with_what_is_there_asks_the_leader_of_now(deposed: Deposed) -> None:
+    deposed.append(2)
+    stream = deposed.reader()
+    stream.prepareForTriggerAvailableNow()
+    assert latest(stream) == {"t": {"0": 12}}
+    deposed.append(1)
+    assert latest(stream) == {"t": {"0": 12}}
+    stream = deposed.reader(**ONCE)
+    stream.prepareForTriggerAvailableNow()
+    with pytest.raises(LeaderNotAvailable, match="t-0 has another leader"):
+        latest(stream)
+
+
+@pytest.mark.parametrize("bounds", [{"startingOffsets": '{"t": {"0": 8}}'}, {"endingOffsets": '{"t": {"0": 10}}'}])
+def test_a_batch_is_not_cut_to_what_a_deposed_leader_has(deposed: Deposed, bounds: dict[str, str]) -> None:
+    batch = BatchReading(deposed.options(streaming=False, **bounds), read_schema(headers=False))
+    (task,) = batch.partitions()
+    assert (task.value.start, task.value.stop) == (8 if "startingOffsets" in bounds else 0, 10)
+    with pytest.raises(LeaderNotAvailable, match="t-0 has another leader"):
+        BatchReading(deposed.options(streaming=False, **bounds, **ONCE), read_schema(headers=False)).partitions()
+
+
+def test_an_offset_goes_back_where_the_controller_agrees_with_the_leader(deposed: Deposed) -> None:
+    del deposed.cluster.partition("t").log[8:]
+    stream = deposed.reader()
+    assert latest(stream) == {"t": {"0": 8}}
+    with pytest.raises(DataLost, match="t-0: offsets 8 to 9 cannot be read any more: the partition ends before offset 8"):
+        stream.partitions(DONE, {"t": {"0": 8}})
+
+
+def test_a_leader_of_a_topic_that_the_controller_does_not_have_any_more_is_not_believed(deposed: Deposed) -> None:
+    other = {"topic_id": "09" * 16, "partitions": 1, "next_creation": 0}
+    for leaders in ([], [[0, 0, 0, 1]]):
+        deposed.says = {**other, "leaders": leaders}
+        assert latest(deposed.reader()) == DONE
+
+
+def test_without_an_answer_of_the_controller_nothing_goes_back(deposed: Deposed) -> None:
+    deposed.says = {}
+    with pytest.raises(TimedOut, match="find_topic"):
+        latest(deposed.reader())
+
+
+def test_a_controller_that_does_not_say_who_leads_leaves_a_leader_believed(deposed: Deposed) -> None:
+    """It is of an earlier version."""
+    deposed.says = {"topic_id": deposed._identity.topic_id.hex(), "partitions": 1, "next_creation": 0}
+    assert latest(deposed.reader()) == {"t": {"0": 6}}
