@@ -78,5 +78,5 @@ def test_a_slice_is_one_transaction_and_one_request_to_each_survivor(open_store:
         assert all(isinstance(op, Put) for op in ops[1:])
     survivors = {1, 2, 3} - {dead}
     assert costs.requests == dict.fromkeys(sorted(survivors), expected)
-    # Nothing is read for it but who is registered: a list, and the values there.
-    assert costs.verbs["read_each"] == 1
+    # Nothing is read for it but who is registered, a list and the values there; and before anybody is told, that the seat is kept.
+    assert costs.verbs["read_each"] == 2
