@@ -25,11 +25,11 @@ def applies_stale_notices(patch: Patch) -> None:
         self.partition_epoch = min(self.partition_epoch, notice.state.partition_epoch)
         return become(self, notice, now_ms)
 
-    def late(self: Commands, message: Any, become: Any) -> Any:
+    def late(self: Commands, message: Any, *how: Any) -> Any:
         mark = (message.controller_epoch, message.notice)
         for entry in message.entries:
             self._named[entry.partition] = min(mark, self._named.get(entry.partition, mark))
-        return obey(self, message, become)
+        return obey(self, message, *how)
 
     patch.setattr(Partition, "become", mutant)
     patch.setattr(Commands, "on_leader_and_isr", late)
