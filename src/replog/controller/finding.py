@@ -26,7 +26,7 @@ def find_topic(controller: Controller, event: AdminAsked) -> Decision:
     """The id of topic `name`, how many partitions it has, and the creation number that more of them would get. It may be being deleted.
 
     `leaders`: a list of partition numbers; the answer says for each that has a leader epoch [number, creation number, leader epoch, leader
-    or None]. A controller that was deposed and does not know it yet does not say so: what leaders say is held against it (KIP-320).
+    or None]; what leaders say is held against it (KIP-320).
     """
     cluster, request = controller.cluster, event.request
     name = named(request.arguments)
@@ -39,7 +39,7 @@ def find_topic(controller: Controller, event: AdminAsked) -> Decision:
     if not isinstance(wanted, list | tuple) or not all(type(number) is int for number in wanted):
         raise Refusal(Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
     result["leaders"] = list(_leaders(cluster, topic, dict.fromkeys(wanted)))
-    return answered(event, result, as_controller=True)
+    return answered(event, result)
 
 
 def _leaders(cluster: Cluster, topic: Topic, numbers: Iterable[int]) -> Iterator[list[Any]]:
