@@ -136,6 +136,25 @@ def test_a_micro_batch_that_was_planned_before_is_replayed_whole(monkeypatch: py
         reader(cluster, monkeypatch, [before] * 3, **options).partitions(start, END)
 
 
+def test_a_run_that_ends_with_what_is_there_reads_what_a_broker_has_not_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks again once it has ended."""
+    cluster, before = world()
+    start = {"t": {"0": 0}, "u": {"0": 0}}
+    again = reader(cluster, monkeypatch, [before])
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(start, again.getDefaultReadLimit()) == END
+    (task,) = again.partitions(start, END)
+    assert (task.value.place.topic, task.value.start, task.value.stop) == ("u", 0, 3)
+
+
+def test_a_run_that_ends_with_what_is_there_fails_while_a_broker_has_not_heard_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, before = world()
+    again = reader(cluster, monkeypatch, [before] * 3)
+    again.prepareForTriggerAvailableNow()
+    with pytest.raises(LeaderNotAvailable, match="the broker that was asked does not know u-0, which is there, or is being deleted"):
+        again.latestOffset({"t": {"0": 0}, "u": {"0": 0}}, again.getDefaultReadLimit())
+
+
 # ------------------------------------------------------------------------------------------------------- deposed leaders
 
 DONE = {"t": {"0": 10}}
