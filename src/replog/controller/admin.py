@@ -30,6 +30,7 @@ VERBS: Final[dict[str, Callable[[Controller, AdminAsked], Decision]]] = {
     "drain": shutdown.drain,
     "explain": explaining.explain,
     "find_topic": finding.find_topic,
+    "find_view": finding.find_view,
     "reassign": asking.reassign,
     "list_reassignments": asking.list_reassignments,
     "describe_features": features.describe_features,

@@ -1,6 +1,7 @@
 """Which topic has a name now: asked before a change, so that the request for it can say what is meant, and be repeated without harm.
 
-A broker may not have heard of the topic yet, or know the one before; the controller decides.
+A broker may not have heard of the topic yet, or know the one before; the controller decides. It also says how new a view of the cluster is
+that shows everything: whoever has one may be sure that nothing is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from replog.messages import Admin
 if TYPE_CHECKING:
     from replog.controller.controller import Controller
 
-__all__ = ["check_meant", "find_topic"]
+__all__ = ["check_meant", "find_topic", "find_view"]
 
 
 def find_topic(controller: Controller, event: AdminAsked) -> Decision:
@@ -40,6 +41,12 @@ def find_topic(controller: Controller, event: AdminAsked) -> Decision:
         raise Refusal(Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
     result["leaders"] = list(_leaders(cluster, topic, dict.fromkeys(wanted)))
     return answered(event, result)
+
+
+def find_view(controller: Controller, event: AdminAsked) -> Decision:
+    """Controller epoch and version of the newest view that brokers are told: in one at least as new is whatever was there before this was
+    asked, or that it is gone. Brokers show everybody what he may see of it, so that it is asked for without a topic."""
+    return answered(event, {"controller_epoch": controller.controller_epoch, "version": controller.view_version})
 
 
 def _leaders(cluster: Cluster, topic: Topic, numbers: Iterable[int]) -> Iterator[list[Any]]:

@@ -357,6 +357,7 @@ class Term:
         """Tell brokers what has become known."""
         if self.loaded:
             self.publisher.publish(self._now_ms, self.controller.is_to_wait)
+            self.controller.view_version = self.publisher.version
 
     # ---- what brokers say
 

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.controller.harness import Node, World
 
 from replog.errors import Code
+from replog.messages import UpdateMetadata
 from replog.metadata import layout
 from replog.ports import Delete
 
@@ -100,6 +101,22 @@ def test_who_leads_is_not_told_by_a_controller_that_was_deposed():
     assert world.admin("find_topic", name="t", leaders=[0]).result["leaders"] == [[0, 0, 1, 2]]
 
 
+def views(world: World) -> list[tuple[int, int]]:
+    """The newest that each broker was told: controller epoch and version."""
+    told = {n: [m.view for m in node.broker.received if isinstance(m, UpdateMetadata)] for n, node in world.nodes.items()}
+    return [max((view.controller_epoch, view.version) for view in told[n]) for n in sorted(told)]
+
+
+def test_a_view_as_new_as_is_said_shows_everything():
+    world = World(3)
+    for change in (lambda: world.create(), lambda: world.admin("add_partitions", name="t", total=2, count=1), lambda: world.bounce(1)):
+        change()
+        world.settle()
+        answer = world.admin("find_view")
+        assert answer.error == Code.NONE
+        assert set(views(world)) == {(answer.result["controller_epoch"], answer.result["version"])}
+
+
 FROM_MEMORY: dict[str, tuple[str, dict[str, Any]]] = {
     "a topic that was made meanwhile is not there": ("find_topic", {"name": "new"}),
     "a topic has as many partitions as before": ("find_topic", {"name": "t"}),
@@ -107,6 +124,7 @@ FROM_MEMORY: dict[str, tuple[str, dict[str, Any]]] = {
     "a topic that was deleted meanwhile exists": ("create_topic", {"name": "old"}),
     "as many partitions as wished are there": ("add_partitions", {"name": "old", "total": 2}),
     "those to be removed are not there": ("remove_partitions", {"name": "t", "partitions": [2]}),
+    "an earlier view is the newest": ("find_view", {}),
     "nothing moves": ("list_reassignments", {}),
     "a partition is where it is wished": ("reassign", {"partitions": [["t", 0, [1, 2]]]}),
     "a broker is not registered": ("drain", {"broker": 9}),
