@@ -243,12 +243,16 @@ class Publishing:
             self._acknowledge(partition, waits)
 
     def _give_up(self, partition: Partition, publication: _Publication, problem: Exception) -> None:
-        """What was put aside, or the log, cannot be read or written. What is there of the group, only another leader can take back."""
+        """What was put aside, or the log, cannot be read or written. What is there of the group, only another leader can take back.
+
+        A write that failed and was not taken back may have stored the group, whole even: nobody may be told that nothing was published.
+        """
         del self._under_way[partition.identity]
         self.stages.done(publication.work, publication.version)  # else the same pieces would be taken for those that are here
         is_open = partition.leading is not None and partition.leading.group_open  # also by a log that stored part of the first slice
-        self._refuse(partition.identity, publication, Code.STORAGE_ERROR if is_open else Code.UNKNOWN_STAGE)
-        if is_open or isinstance(problem, LogDamaged):
+        failed = is_open or isinstance(problem, LogDamaged)
+        self._refuse(partition.identity, publication, Code.STORAGE_ERROR if failed else Code.UNKNOWN_STAGE)
+        if failed:
             self._failed(partition, str(problem))
 
     def _slice(self, publication: _Publication) -> Iterator[RecordBatch]:

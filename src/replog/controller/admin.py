@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from attrs import evolve
+
 from replog.controller import alter, asking, elections, explaining, features, finding, missing, partitions, removal, shutdown, topics
 from replog.controller.decision import Decision
 from replog.controller.events import AdminAsked
@@ -28,6 +30,7 @@ VERBS: Final[dict[str, Callable[[Controller, AdminAsked], Decision]]] = {
     "drain": shutdown.drain,
     "explain": explaining.explain,
     "find_topic": finding.find_topic,
+    "find_view": finding.find_view,
     "reassign": asking.reassign,
     "list_reassignments": asking.list_reassignments,
     "describe_features": features.describe_features,
@@ -37,13 +40,15 @@ VERBS: Final[dict[str, Callable[[Controller, AdminAsked], Decision]]] = {
 
 
 def admin_asked(controller: Controller, event: AdminAsked) -> Decision:
-    """Grant or refuse a wish; the answer leaves after the commit."""
+    """Grant or refuse a wish; the answer leaves after the commit. Where nothing is stored, no commit shows that this is the controller:
+    one that was deposed and does not know it yet would refuse what there is, or say that something is there which is gone (P-61)."""
     request = event.request
     verb = VERBS.get(request.verb)
     try:
         if verb is None:
             raise Refusal(Code.INVALID_REQUEST, f"unknown verb {request.verb!r}; known are {', '.join(sorted(VERBS))}")
-        return verb(controller, event)
+        decision = verb(controller, event)
     except Refusal as refusal:
         answer = AdminAnswer(request.request, refusal.code, str(refusal), origin=request.origin)
-        return Decision(answers=((event.sender, answer),))
+        decision = Decision(answers=((event.sender, answer),))
+    return evolve(decision, as_controller=bool(decision.answers) and not any(step.ops for step in decision.steps))

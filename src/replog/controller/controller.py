@@ -81,6 +81,8 @@ class Controller:
         """Since when (wall clock) a partition has been in its leader epoch, where this term has seen it begin: for people."""
         self.wall_ms = 0
         """The time of day, for what people read; as of the last tick."""
+        self.view_version = 0
+        """Of the newest view of the cluster that brokers are told."""
 
     def decide(self, event: Event) -> Decision:
         """What to do about an event. Changes nothing of the cluster."""

@@ -64,7 +64,7 @@ class Decision:
     doubt: tuple[PartitionId, ...] = ()
     """A leader knows newer states of these than this controller: it must look again, at its own epoch too (P-66)."""
     as_controller: bool = False
-    """Its answers count only if this is still the controller: a successor may have decided otherwise (P-61)."""
+    """Its answers are from memory, and count only if this was the controller when it was asked: a successor may know better (P-61)."""
 
 
 @frozen
@@ -77,11 +77,10 @@ class Piece:
     stops: tuple[tuple[int, StopEntry], ...] = ()
 
 
-def answered(event: AdminAsked, result: dict[str, Any], *, as_controller: bool = False) -> Decision:
+def answered(event: AdminAsked, result: dict[str, Any]) -> Decision:
     """A request that is granted, or was before, with nothing to store: its answer."""
     request = event.request
-    answer = AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)
-    return Decision(answers=((event.sender, answer),), as_controller=as_controller)
+    return Decision(answers=((event.sender, AdminAnswer(request.request, Code.NONE, result=result, origin=request.origin)),))
 
 
 def weight(ops: Iterable[Op]) -> int:

@@ -1,6 +1,7 @@
 """Which topic has a name now: asked before a change, so that the request for it can say what is meant, and be repeated without harm.
 
-A broker may not have heard of the topic yet, or know the one before; the controller decides.
+A broker may not have heard of the topic yet, or know the one before; the controller decides. It also says how new a view of the cluster is
+that shows everything: whoever has one may be sure that nothing is left out.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from replog.messages import Admin
 if TYPE_CHECKING:
     from replog.controller.controller import Controller
 
-__all__ = ["check_meant", "find_topic"]
+__all__ = ["check_meant", "find_topic", "find_view"]
 
 
 def find_topic(controller: Controller, event: AdminAsked) -> Decision:
     """The id of topic `name`, how many partitions it has, and the creation number that more of them would get. It may be being deleted.
 
     `leaders`: a list of partition numbers; the answer says for each that has a leader epoch [number, creation number, leader epoch, leader
-    or None]. A controller that was deposed and does not know it yet does not say so: what leaders say is held against it (KIP-320).
+    or None]; what leaders say is held against it (KIP-320).
     """
     cluster, request = controller.cluster, event.request
     name = named(request.arguments)
@@ -39,7 +40,13 @@ def find_topic(controller: Controller, event: AdminAsked) -> Decision:
     if not isinstance(wanted, list | tuple) or not all(type(number) is int for number in wanted):
         raise Refusal(Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
     result["leaders"] = list(_leaders(cluster, topic, dict.fromkeys(wanted)))
-    return answered(event, result, as_controller=True)
+    return answered(event, result)
+
+
+def find_view(controller: Controller, event: AdminAsked) -> Decision:
+    """Controller epoch and version of the newest view that brokers are told: in one at least as new is whatever was there before this was
+    asked, or that it is gone. Brokers show everybody what he may see of it, so that it is asked for without a topic."""
+    return answered(event, {"controller_epoch": controller.controller_epoch, "version": controller.view_version})
 
 
 def _leaders(cluster: Cluster, topic: Topic, numbers: Iterable[int]) -> Iterator[list[Any]]:

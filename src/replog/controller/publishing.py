@@ -43,6 +43,11 @@ class Publisher:
         )
         self.last_known = LastKnown(controller_epoch)
 
+    @property
+    def version(self) -> int:
+        """Of the newest view that was told."""
+        return self._views.version
+
     # ---- what has become known
 
     def altered(self, step: Step) -> list[Topic]:

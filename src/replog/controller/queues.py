@@ -41,6 +41,8 @@ class Queued:
     tries: int = 0
     since: float = 0.0
     """The observer's."""
+    number: int = 0
+    """When it was asked, in the order of asking; of what follows from another one: when that was."""
 
 
 class Observer(Protocol):
@@ -80,9 +82,11 @@ class Queues:
     rechecking: bool = False
     """Whether a Recheck waits: in turn with other urgent events, so that neither waits for all of the other."""
     observer: Observer | None = None
+    asked: int = 0
+    """The number of the event that was asked last."""
 
-    def ask(self, event: Event) -> None:
-        """Put an event at the end of its class; of looks at one row only the newest stays."""
+    def ask(self, event: Event, after: Queued | None = None) -> None:
+        """Put an event at the end of its class; of looks at one row only the newest stays. `after`: what it follows from."""
         match event:
             case FinishDeletion(topic_id):
                 if topic_id in self._finishing:
@@ -107,7 +111,8 @@ class Queues:
                 self.rechecking = True
             case _:
                 pass
-        queued = Queued(event)
+        self.asked += 1
+        queued = Queued(event, number=self.asked if after is None else after.number)
         (self.urgent if is_urgent(event) else self.background).append(queued)
         if self.observer is not None:
             self.observer.asked(queued)

@@ -34,7 +34,7 @@ from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
 from replog.controller.outboxes import BrokerOutbox
 from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting, without
 from replog.controller.publishing import Publisher
-from replog.controller.queues import Observer, Queues, row_of
+from replog.controller.queues import Observer, Queued, Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import failed, resigned, why_given_up
 from replog.controller.rows import noted
@@ -91,6 +91,8 @@ class Term:
         """What the store said to the last step that it did not commit."""
         self._failed: list[tuple[Step, ReplogError]] = []
         """The steps of the last decision that were not stored."""
+        self._confirmed = 0
+        """What was asked up to this number was asked before the seat was seen to be ours, or a step was committed."""
         self.loaded = False
         self._now_ms = 0
         self._wall_ms = 0
@@ -218,8 +220,10 @@ class Term:
 
     def _confirm(self) -> Script:
         """What was read counts if the seat is still ours: else a successor may have written it, and told less than that before (P-61)."""
+        asked = self._queues.asked
         if not (yield from still_seated(self._reader, self._broker_id, self._won.controller_epoch)):
             raise Deposed
+        self._confirmed = asked
 
     # ---- one event
 
@@ -232,8 +236,8 @@ class Term:
         queued = self._queues.next()
         assert queued is not None
         decision = self.controller.decide(queued.event)
-        if decision.as_controller:
-            yield from self._confirm()
+        if decision.as_controller and queued.number > self._confirmed:
+            yield from self._confirm()  # for all that wait: many questions cost one look
         tries = self._queues.tries(queued)
         found = self.cluster.found
         steps = decision.steps if tries < TOGETHER_MAX else tuple(one for step in decision.steps for one in step.apart())
@@ -250,7 +254,7 @@ class Term:
             return
         self._queues.done(queued, stored=stored)
         if stored:
-            self._conclude(queued.event, decision)
+            self._conclude(queued, decision)
         elif isinstance(queued.event, _SEEN):
             # What was seen is true no more: look again; at what cannot be stored only so often before the next `reconcile`.
             what = row_of(queued.event)
@@ -263,7 +267,7 @@ class Term:
 
     def _store(self, steps: tuple[Step, ...]) -> Script:
         """Each step is a transaction of its own. True if all of them were committed; what was not is read again first."""
-        stored = [step for step in steps if step.ops]
+        stored, asked = [step for step in steps if step.ops], self._queues.asked
         try:
             results = (yield "commit_each", [step.ops for step in stored]) if stored else []
         except (UnknownOutcome, UsageError) as error:  # whoever only waited would try the same for ever
@@ -274,6 +278,7 @@ class Term:
         for step in steps:
             result = outcome.get(id(step), [])
             if isinstance(result, list):
+                self._confirmed = asked if step.ops else self._confirmed  # its guard has held
                 self._applied(step)
                 continue
             self._failure = result
@@ -312,9 +317,9 @@ class Term:
         publisher.note(step, altered)
         self._outbox.events.extend(step.told)
 
-    def _conclude(self, event: Event, decision: Decision) -> None:
+    def _conclude(self, queued: Queued, decision: Decision) -> None:
         """Every step is applied: answer, ask, and go on."""
-        answers = decision.answers
+        event, answers = queued.event, decision.answers
         if isinstance(event, ShutdownAsked) and answers:
             self.publish()  # what was moved is to be on its way, with its number, when the broker hears that it may leave
             answers = self.publisher.outboxes.let_go(answers)
@@ -324,7 +329,7 @@ class Term:
         if decision.asks:
             self.publisher.ask_replicas(decision.asks, self._now_ms)
         for following in decision.after:
-            self.ask(following)
+            self._queues.ask(following, queued)
         self._queues.put_off(decision.later)
         doubted = ((self.cluster.topics[p.topic_id].topic, p.partition) for p in decision.doubt)
         self._unsure.update(dict.fromkeys(layout.partition_state_path(*place) for place in doubted))
@@ -352,6 +357,7 @@ class Term:
         """Tell brokers what has become known."""
         if self.loaded:
             self.publisher.publish(self._now_ms, self.controller.is_to_wait)
+            self.controller.view_version = self.publisher.version
 
     # ---- what brokers say
 

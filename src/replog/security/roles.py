@@ -22,6 +22,7 @@ ACTIONS: Final = (READ, WRITE, DESCRIBE, CREATE, DELETE, ALTER)
 
 NAME: Final = "name"
 PARTITIONS: Final = "partitions"
+NOTHING: Final = ""
 
 
 class Wish(NamedTuple):
@@ -31,7 +32,8 @@ class Wish(NamedTuple):
     changes: bool
     """Whether it changes the cluster: then it needs an admin, and is written down."""
     about: str | None = NAME
-    """The argument that says which topics it is about, and no other: whatever else is sent is not looked at. None: the cluster."""
+    """The argument that says which topics it is about, and no other: whatever else is sent is not looked at. None: the cluster.
+    NOTHING: what everybody is told with every view of the cluster."""
 
 
 WISHES: Final[dict[str, Wish]] = {
@@ -46,6 +48,7 @@ WISHES: Final[dict[str, Wish]] = {
     "drain": Wish(ALTER, True, None),
     "explain": Wish(DESCRIBE, False),
     "find_topic": Wish(DESCRIBE, False),
+    "find_view": Wish(DESCRIBE, False, NOTHING),
     "followers": Wish(DESCRIBE, False, PARTITIONS),
     "list_reassignments": Wish(DESCRIBE, False, None),
     "describe_features": Wish(DESCRIBE, False, None),
@@ -71,6 +74,8 @@ def topics_of(verb: str, arguments: dict[str, Any]) -> Iterable[str | None]:
     `partitions` of `followers` has ids in place of names.
     """
     about = wish(verb).about
+    if about == NOTHING:
+        return ()
     if about == NAME:
         name = arguments.get(NAME)
         return (name if isinstance(name, str) else None,)

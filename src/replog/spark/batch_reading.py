@@ -42,6 +42,7 @@ class BatchReading(Shipped, DataSourceReader):
 
     def _planned(self, lookup: Lookup) -> list[InputPartition]:
         options = self._options
+        lookup.catch_up()
         places = lookup.places(must_exist=True)
         options.start.check_named(places)
         options.end.check_named(places)

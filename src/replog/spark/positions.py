@@ -9,8 +9,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from replog.client.client import Client
 from replog.client.offsets import OffsetOp
-from replog.client.operations import AT_EARLIEST, AT_LATEST, AdminOp, PartitionOp
-from replog.errors import Code, OffsetOutOfRange, Rejected, UnknownTopicOrPartition, rejection
+from replog.client.operations import AT_EARLIEST, AT_LATEST, AdminOp, MetadataOp, PartitionOp
+from replog.errors import (
+    ClusterAuthorizationFailed,
+    Code,
+    InvalidRequest,
+    OffsetOutOfRange,
+    Rejected,
+    UnknownTopicOrPartition,
+    rejection,
+)
 from replog.messages import Epochs, EpochsEntry, ListedOffset, OffsetsForLeaderEpoch
 from replog.model import PartitionId, TopicPartition
 from replog.spark.fetching import RangeFetchOp
@@ -69,6 +77,27 @@ class Lookup:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+
+    def catch_up(self) -> None:
+        """Know the cluster as the controller does, which has made sure that it is the controller: the broker that is asked may be late, and
+        whoever reads only once would leave out what that one has not heard of. Partitions that are named one by one need none of this.
+
+        Raises Unavailable if no controller answers, or no broker has heard of so much. One of a version that does not know this question
+        leaves whoever is asked believed.
+        """
+        if self._options.subscription.assigned:
+            return
+        with self._options.connection.explained() as client:
+            deadline_ms = client._deadline(self._timeout_s)
+            asked = AdminOp("find_view", {}, deadline_ms)
+            client._do_all([asked])
+            if isinstance(asked.error, InvalidRequest | ClusterAuthorizationFailed):
+                return
+            if asked.error is not None:
+                raise asked.error
+            newest = asked.result["controller_epoch"], asked.result["version"]
+            what = "the question for a view of the cluster as new as the controller's"
+            client._do(MetadataOp(deadline_ms, until=lambda view: (view.controller_epoch, view.version) >= newest, what=what))
 
     def places(self, *, must_exist: bool) -> list[TopicPartition]:
         """The partitions that are read and exist now, sorted.

@@ -116,6 +116,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._heard(begin, held, deposed)
         missing = self._named(begin, begin.keys() - held.keys())
         unheard = Lookup(self._options).unheard(missing)
+        if self._target is not None:
+            _check_heard(unheard)  # there may be no next time
         for place in sorted(missing - unheard):
             self._found(place, begin[place], begin[place], _GONE)
         kept = unheard | deposed  # nobody who can be believed has said anything of these: they stay as they are
@@ -160,9 +162,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         held, deposed = lookup.confirmed(held, stop)
         check_led(deposed)
         held = lookup.reaching(held, stop)
-        if unheard := lookup.unheard(stop.keys() - held.keys()):
-            text = f"the broker that was asked does not know {min(unheard)}, which is there, or is being deleted; start the query again"
-            raise rejection(Code.LEADER_NOT_AVAILABLE, text, topic=min(unheard).topic, partition=min(unheard).partition)
+        _check_heard(lookup.unheard(stop.keys() - held.keys()))
         for place in sorted(stop):
             has, seen, first = held.get(place), self._seen.get(place), begin[place]
             if has is None:
@@ -191,7 +191,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._reported = {place: begin[place] if place in deposed else has.latest for place, has in held.items()}
         if self._target is not None:
             check_led(deposed)
-            behind = [place for place in begin.keys() & held.keys() if self._target.get(place, begin[place]) < begin[place]]
+            there = begin.keys() & held.keys()  # one without a target was not heard of when the run began, and was there
+            behind = [place for place in there if place not in self._target or self._target[place] < begin[place]]
             self._target.update({place: held[place].latest for place in behind})
 
     def _see(self, held: Mapping[TopicPartition, Held]) -> None:
@@ -282,10 +283,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
                 latest[place] = has.start
             elif self._target is None:
                 latest[place] = has.latest
-            elif place in self._target:
-                latest[place] = max(min(has.latest, self._target[place]), begin[place])
             elif place in begin:
-                latest[place] = begin[place]
+                latest[place] = max(min(has.latest, self._target[place]), begin[place])
         return latest
 
     def _limited(self, begin: Positions, latest: Positions, limit: ReadLimit, held: Mapping[TopicPartition, Held]) -> Positions:
@@ -300,3 +299,10 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             behind = {place: (held[place], begin[place]) for place in ends if ends[place] > begin[place]}
             ends = by_bytes(begin, ends, max_bytes, Lookup(self._options).record_bytes(behind))
         return ends
+
+
+def _check_heard(unheard: set[TopicPartition]) -> None:
+    """Raise LeaderNotAvailable if there are partitions that only the controller has heard of (see `Lookup.unheard`)."""
+    if unheard:
+        text = f"the broker that was asked does not know {min(unheard)}, which is there, or is being deleted; start the query again"
+        raise rejection(Code.LEADER_NOT_AVAILABLE, text, topic=min(unheard).topic, partition=min(unheard).partition)

@@ -234,6 +234,8 @@ class FakeCluster:
         return EpochsResult(entry.partition, 0, known[-1].leader_epoch, known[-1].end_offset)
 
     def _admin(self, message: Admin) -> AdminAnswer:
+        if message.verb == "find_view":
+            return AdminAnswer(message.request, 0, result={"controller_epoch": self.controller_epoch, "version": self.version})
         name = message.arguments["name"]
         if message.verb == "create_topic":
             if name in self.topics:

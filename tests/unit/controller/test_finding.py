@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.controller.harness import World
+from tests.unit.controller.harness import Node, World
 
 from replog.errors import Code
+from replog.messages import UpdateMetadata
 from replog.metadata import layout
 from replog.ports import Delete
 
@@ -75,15 +76,21 @@ def test_whose_leaders_are_asked_for_is_a_list_of_numbers(wanted: object):
     assert (answer.error, answer.message) == (Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
 
 
+def deposed(world: World) -> Node:
+    """The controller, paused while another one is elected; its session lives."""
+    zombie = world.nodes[1]
+    zombie.paused = True
+    world.store.session().commit([Delete(layout.CONTROLLER, 0)])
+    world.settle()
+    assert world.controller_id == 2
+    return zombie
+
+
 def test_who_leads_is_not_told_by_a_controller_that_was_deposed():
     """It does not know it yet, and what it says of a leader that was deposed too would make that one believed (P-61)."""
     world = World(3)
     world.create(assignment={0: [3, 2]})
-    zombie = world.nodes[1]
-    zombie.paused = True
-    world.store.session().commit([Delete(layout.CONTROLLER, 0)])  # its session lives
-    world.settle()
-    assert world.controller_id == 2
+    zombie = deposed(world)
     world.kill(3)
     assert (world.state().leader, world.state().leader_epoch) == (2, 1)
     zombie.paused = False
@@ -92,6 +99,87 @@ def test_who_leads_is_not_told_by_a_controller_that_was_deposed():
     assert (answer.error, answer.result) == (Code.REQUEST_TIMED_OUT, {})
     assert not zombie.controller.is_controller
     assert world.admin("find_topic", name="t", leaders=[0]).result["leaders"] == [[0, 0, 1, 2]]
+
+
+def views(world: World) -> list[tuple[int, int]]:
+    """The newest that each broker was told: controller epoch and version."""
+    told = {n: [m.view for m in node.broker.received if isinstance(m, UpdateMetadata)] for n, node in world.nodes.items()}
+    return [max((view.controller_epoch, view.version) for view in told[n]) for n in sorted(told)]
+
+
+def test_a_view_as_new_as_is_said_shows_everything():
+    world = World(3)
+    for change in (lambda: world.create(), lambda: world.admin("add_partitions", name="t", total=2, count=1), lambda: world.bounce(1)):
+        change()
+        world.settle()
+        answer = world.admin("find_view")
+        assert answer.error == Code.NONE
+        assert set(views(world)) == {(answer.result["controller_epoch"], answer.result["version"])}
+
+
+FROM_MEMORY: dict[str, tuple[str, dict[str, Any]]] = {
+    "a topic that was made meanwhile is not there": ("find_topic", {"name": "new"}),
+    "a topic has as many partitions as before": ("find_topic", {"name": "t"}),
+    "a topic is gone, so that its deletion is done": ("delete_topic", {"name": "new"}),
+    "a topic that was deleted meanwhile exists": ("create_topic", {"name": "old"}),
+    "as many partitions as wished are there": ("add_partitions", {"name": "old", "total": 2}),
+    "those to be removed are not there": ("remove_partitions", {"name": "t", "partitions": [2]}),
+    "an earlier view is the newest": ("find_view", {}),
+    "nothing moves": ("list_reassignments", {}),
+    "a partition is where it is wished": ("reassign", {"partitions": [["t", 0, [1, 2]]]}),
+    "a broker is not registered": ("drain", {"broker": 9}),
+    "a partition is led as before": ("explain", {"name": "t", "partition": 0}),
+    "the level is as before": ("describe_features", {}),
+}
+
+
+@pytest.mark.parametrize("said", FROM_MEMORY)
+def test_a_controller_that_was_deposed_answers_nothing_from_memory(said: str):
+    """Also refusals: whoever asks takes them for certain."""
+    world = World(3)
+    world.create(assignment={0: [1, 2], 1: [2, 3]})
+    world.create("old", partitions=2)
+    zombie = deposed(world)
+    world.create("new")
+    world.admin("delete_topic", name="old")
+    world.admin("add_partitions", name="t", total=3, count=2)
+    zombie.paused = False
+    verb, arguments = FROM_MEMORY[said]
+    answer = world.admin(verb, at=1, **arguments)
+    assert (answer.error, answer.result) == (Code.REQUEST_TIMED_OUT, {}), answer
+    assert not zombie.controller.is_controller
+
+
+def looks_at_the_seat(world: World) -> list[Any]:
+    """Those that follow."""
+    looks: list[Any] = []
+
+    def note(_address: Any, call: Any) -> None:
+        if call.verb == "read_each" and layout.CONTROLLER in call.argument:
+            looks.append(call)
+
+    world.after_store = note
+    return looks
+
+
+def test_many_questions_cost_one_look_at_the_seat():
+    world = World(1)
+    world.create()
+    looks = looks_at_the_seat(world)
+    for name in ("t", "u", "t", "u", "t"):
+        world.admin("find_topic", name=name, settle=False)
+    world.settle()
+    assert [answer.error for answer in world.client[-5:]] == [0, 3, 0, 3, 0]
+    assert len(looks) == 2  # one at once, for the first; the others have come while it was under way
+
+
+def test_what_was_stored_for_a_wish_shows_that_this_is_the_controller():
+    """Its answer, which follows the last commit, costs no look."""
+    world = World(1)
+    looks = looks_at_the_seat(world)
+    world.create()
+    assert world.admin("delete_topic", name="t").error == Code.NONE
+    assert looks == []
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,8 @@ def test_a_change_needs_an_admin(verb: str) -> None:
         ("reassign", {"partitions": [["allowed", 0, [1]], 7]}, Code.CLUSTER_AUTHORIZATION_FAILED),
         ("explain", {"name": "denied", "partition": 0}, DENIED),
         ("list_reassignments", {}, Code.CLUSTER_AUTHORIZATION_FAILED),
+        ("find_view", {}, 0),
+        ("find_view", {"name": "denied"}, 0),
         ("followers", {"partitions": [["61" * 16, 0, 0]]}, 0),
         ("followers", {"partitions": [["61" * 16, 0, 0], ["64" * 16, 0, 0]]}, DENIED),
         ("followers", {"partitions": [["6e" * 16, 0, 0]]}, Code.CLUSTER_AUTHORIZATION_FAILED),

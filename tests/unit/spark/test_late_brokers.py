@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
-from replog.errors import LeaderNotAvailable, TimedOut
+from replog.errors import Code, LeaderNotAvailable, TimedOut
 from replog.messages import (
     Admin,
     AdminAnswer,
@@ -136,6 +136,103 @@ def test_a_micro_batch_that_was_planned_before_is_replayed_whole(monkeypatch: py
         reader(cluster, monkeypatch, [before] * 3, **options).partitions(start, END)
 
 
+def test_a_run_that_ends_with_what_is_there_reads_what_a_broker_has_not_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks again once it has ended."""
+    cluster, before = world()
+    start = {"t": {"0": 0}, "u": {"0": 0}}
+    again = reader(cluster, monkeypatch, [before])
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(start, again.getDefaultReadLimit()) == END
+    (task,) = again.partitions(start, END)
+    assert (task.value.place.topic, task.value.start, task.value.stop) == ("u", 0, 3)
+
+
+def test_a_run_that_ends_with_what_is_there_fails_while_a_broker_has_not_heard_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, before = world()
+    again = reader(cluster, monkeypatch, [before] * 3)
+    again.prepareForTriggerAvailableNow()
+    with pytest.raises(LeaderNotAvailable, match="the broker that was asked does not know u-0, which is there, or is being deleted"):
+        again.latestOffset({"t": {"0": 0}, "u": {"0": 0}}, again.getDefaultReadLimit())
+
+
+# --------------------------------------------------------------------------------------------------------------- batches
+
+
+class Asked:
+    """A batch whose client is new. The first answers show it the cluster of before; `says` is what the controller answers instead."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, cluster: FakeCluster, late: list[ClusterView], **options: Any) -> None:
+        self.verbs: list[str] = []
+        self.says: AdminAnswer | None = None
+        self._late = late
+        client = Client(FakeDriver(cluster, seed=1))
+        cluster.override = self._answer
+        patch.setattr(Connection, "client", lambda _: client)
+        given = {"replog.bootstrap.servers": "nobody:1", **options}
+        self._batch = BatchReading(ReadOptions.parse(given, streaming=False), read_schema(headers=False))
+
+    def _answer(self, message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Admin):
+            self.verbs.append(message.verb)
+            return None if self.says is None else [evolve(self.says, request=message.request)]
+        return [evolve(self._late.pop(), request=message.request)] if isinstance(message, Metadata) and self._late else None
+
+    def read(self) -> list[tuple[str, int, int]]:
+        """Topic, partition and end of each task."""
+        return [(one.value.place.topic, one.value.place.partition, one.value.stop) for one in self._batch.partitions()]
+
+
+@pytest.mark.parametrize("options", [{"subscribePattern": "t|u"}, {"subscribe": "t,u"}])
+@pytest.mark.parametrize("late", [1, 4])
+def test_a_batch_reads_topics_that_a_broker_has_not_heard_of(monkeypatch: pytest.MonkeyPatch, late: int, options: dict[str, str]) -> None:
+    """It looks only once, so that nobody would ever read what is left out."""
+    cluster, before = world()
+    batch = Asked(monkeypatch, cluster, [before] * late, **options)
+    assert batch.read() == [("u", 0, 3)]
+    assert batch.verbs == ["find_view"]
+
+
+def test_a_batch_reads_partitions_that_a_broker_has_not_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, _, client = make({"t": 1})
+    before = cluster.view()
+    cluster.add_partition("t", 1)
+    client.append("t", 1, ["a"])
+    assert Asked(monkeypatch, cluster, [before], subscribe="t").read() == [("t", 1, 1)]
+
+
+def test_a_batch_of_partitions_that_are_named_asks_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, _ = world()
+    batch = Asked(monkeypatch, cluster, [], assign='{"u": [0]}')
+    assert batch.read() == [("u", 0, 3)]
+    assert batch.verbs == []
+
+
+def test_a_batch_fails_while_nobody_has_heard_of_what_the_controller_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, _ = world()
+    batch = Asked(monkeypatch, cluster, [], subscribePattern="t|u")
+    batch.says = AdminAnswer(0, 0, result={"controller_epoch": cluster.controller_epoch, "version": cluster.version + 1})
+    with pytest.raises(TimedOut, match="the question for a view of the cluster as new as the controller's"):
+        batch.read()
+
+
+@pytest.mark.parametrize("code", [Code.INVALID_REQUEST, Code.CLUSTER_AUTHORIZATION_FAILED])
+def test_where_the_question_is_not_known_a_batch_is_as_it_was(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """The controller is of an earlier version, or the broker that is to pass it on."""
+    cluster, before = world()
+    batch = Asked(monkeypatch, cluster, [before] * 3, subscribePattern="t|u")
+    batch.says = AdminAnswer(0, code, "unknown verb 'find_view'")
+    assert batch.read() == []
+
+
+@pytest.mark.parametrize("code", [Code.NOT_CONTROLLER, Code.REQUEST_TIMED_OUT])
+def test_a_batch_without_an_answer_of_the_controller_fails(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    cluster, _ = world()
+    batch = Asked(monkeypatch, cluster, [], subscribePattern="t|u")
+    batch.says = AdminAnswer(0, code, "not now")
+    with pytest.raises(TimedOut, match="find_view"):
+        batch.read()
+
+
 # ------------------------------------------------------------------------------------------------------- deposed leaders
 
 DONE = {"t": {"0": 10}}
@@ -178,7 +275,8 @@ class Deposed:
         client = Client(FakeDriver(self.cluster, seed=1))
         self.cluster.override = self._answer
         self._patch.setattr(Connection, "client", lambda _: client)
-        given = {"replog.bootstrap.servers": "nobody:1", "subscribe": "t", "startingOffsets": "earliest", **options}
+        which = {} if "assign" in options else {"subscribe": "t"}
+        given = {"replog.bootstrap.servers": "nobody:1", **which, "startingOffsets": "earliest", **options}
         return ReadOptions.parse(given, streaming=streaming)
 
     def reader(self, **options: Any) -> StreamReading:
@@ -244,6 +342,7 @@ def test_a_run_that_ends_with_what_is_there_asks_the_leader_of_now(deposed: Depo
 
 @pytest.mark.parametrize("bounds", [{"startingOffsets": '{"t": {"0": 8}}'}, {"endingOffsets": '{"t": {"0": 10}}'}])
 def test_a_batch_is_not_cut_to_what_a_deposed_leader_has(deposed: Deposed, bounds: dict[str, str]) -> None:
+    bounds = {**bounds, "assign": '{"t": [0]}'}
     batch = BatchReading(deposed.options(streaming=False, **bounds), read_schema(headers=False))
     (task,) = batch.partitions()
     assert (task.value.start, task.value.stop) == (8 if "startingOffsets" in bounds else 0, 10)
