@@ -345,7 +345,8 @@ class Consumer:
         core = self._client._core
         if self._serial == core.view.serial and self._partitions:
             return
-        first = not self._partitions
+        serial, first = core.view.serial, not self._partitions
+        found: dict[tuple[str, int], _Partition] = {}
         for topic in self._topics:
             if first:
                 numbers = self._client.partitions_for(topic)
@@ -357,8 +358,9 @@ class Consumer:
             for number in self._wanted_numbers(topic, numbers):
                 if (topic, number) not in self._partitions:
                     start = self._start if first else (None, AT_EARLIEST)
-                    self._partitions[topic, number] = _Partition(topic, number, start)
-        self._serial = core.view.serial
+                    found[topic, number] = _Partition(topic, number, start)
+        self._partitions |= found  # all or none: a first call that was interrupted is the first again
+        self._serial = serial
 
     def _wanted_numbers(self, topic: str, numbers: list[int]) -> list[int]:
         if self._chosen is None:
