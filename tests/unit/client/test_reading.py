@@ -367,6 +367,31 @@ def test_trimmed_up_to_the_position_is_no_truncation() -> None:
     assert texts(consumer.poll()) == ["next"]
 
 
+def test_a_leader_that_knows_our_epoch_ends_the_doubt_that_the_one_before_has_left() -> None:
+    """The one before had trimmed everything that it could have known of our epoch; it was replaced before it could say so."""
+    cluster, _, client = make({"t": 1})
+    for n in range(4):
+        client.append("t", 0, [str(n)])
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 4
+    partition = cluster.partition("t")
+    log, partition.log, partition.start = partition.log, [], 4
+    cluster.move("t", 0, 2)
+    fetched: list[int] = []
+
+    def elect(message: Any, broker: int) -> None:
+        if isinstance(message, Fetch) and broker == 2:
+            fetched.append(broker)
+            partition.log, partition.start = log, 0
+            cluster.move("t", 0, 3)
+
+    cluster.override = elect
+    assert consumer.poll(timeout_s=1) == []
+    assert fetched == [2]
+    client.append("t", 0, ["next"], acks=1)
+    assert texts(consumer.poll(timeout_s=1)) == ["next"]
+
+
 def test_diverging_in_a_fetch_answer_is_truncation() -> None:
     cluster, _, client = make({"t": 1})
     client.append("t", 0, ["a"])
