@@ -28,7 +28,7 @@ from replog.client.delivery import run_callbacks
 from replog.client.driver import Driver
 from replog.client.fetching import FetchOp
 from replog.client.offsets import OffsetOp
-from replog.client.operations import AT_LATEST, AdminOp, MetadataOp, Operation
+from replog.client.operations import AT_LATEST, AdminOp, MetadataOp, Operation, unknown_outcome
 from replog.client.partitioner import PARTITIONERS
 from replog.client.producer import Producer
 from replog.client.reading import Reading
@@ -37,7 +37,7 @@ from replog.client.staging import Staging
 from replog.client.view import Topic, View
 from replog.client.writer import Writer
 from replog.config import ClientConfig, TopicConfig, check_partition_number, check_topic_name
-from replog.errors import Code, MessageTooLarge, TopicAlreadyExists, UnknownTopicOrPartition, UsageError, rejection
+from replog.errors import Code, MessageTooLarge, Rejected, TopicAlreadyExists, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset, PartitionView
 from replog.model import ACKS_NONE
 from replog.payload import as_bytes
@@ -100,23 +100,37 @@ class Client(Administration, Staging):
             self._do(AdminOp("create_topic", {**arguments, "validate_only": True}, deadline_ms))
             return ""
         with self._driver.lock:
-            existed = name in self._core.view.topics
-        op = AdminOp("create_topic", arguments, deadline_ms, granted_code=0 if existed else Code.TOPIC_ALREADY_EXISTS)
-        if existed:  # whatever became of a request before
+            known = self._core.view.topics.get(name)
+        before = known.topic_id if known is not None else b""
+        op = AdminOp("create_topic", arguments, deadline_ms, granted_code=0 if before else Code.TOPIC_ALREADY_EXISTS)
+        if before:  # that may be why; or it is gone, and a request before has made the next one
             op.certain = frozenset({Code.TOPIC_ALREADY_EXISTS})
         try:
             self._do(op)
         except TopicAlreadyExists as exists:
-            if not exist_ok:
+            if exist_ok:
+                before = b""
+            elif not (op.uncertain and before and self._is_another(name, before, op, exists)):
                 raise rejection(exists.code, f"a topic named {name!r} exists; exist_ok=True accepts it", topic=name) from None
         with self._driver.lock:
             now_ms = self._driver.now_ms()
             self._core.absent.created(name, now_ms + 5 * self._core.config.retry_backoff_ms_max, now_ms)
+        return self._until_usable(name, before, deadline_ms)
+
+    def _is_another(self, name: str, before: bytes, asked: AdminOp, exists: TopicAlreadyExists) -> bool:
+        """Whether the topic that exists is another one than before, as the controller knows. Raises Unavailable if that cannot be told."""
+        try:
+            return bool(self._found(name, asked.deadline_ms)["topic_id"] != before.hex())
+        except Rejected:  # nobody has the name any more, or who asks may not describe it
+            raise unknown_outcome(asked.what, exists) from exists
+
+    def _until_usable(self, name: str, before: bytes, deadline_ms: int) -> str:
+        """Wait for the topic of this name that is not the one before; its id."""
         found: list[Topic] = []
 
         def usable(view: View) -> bool:
             topic = view.topics.get(name)
-            found[:] = [topic] if topic is not None and _usable(topic) else []
+            found[:] = [topic] if topic is not None and topic.topic_id != before and _usable(topic) else []
             return bool(found)
 
         self._do(MetadataOp(deadline_ms, until=usable, what=f"the creation of topic {name!r}"))

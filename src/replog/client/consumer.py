@@ -35,13 +35,15 @@ class _Partition:
     """How far one partition has been read, what is buffered, and what is being asked."""
 
     __slots__ = (
-        "buffer", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "topic", "trouble", "wanted",
-        "watermark",
+        "buffer", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "seen", "topic", "trouble",
+        "wanted", "watermark",
     )  # fmt: skip
 
-    def __init__(self, topic: str, number: int, start: tuple[int | None, int | None]) -> None:
+    def __init__(self, topic: str, number: int, start: tuple[int | None, int | None], seen: PartitionId | None) -> None:
         self.topic = topic
         self.number = number
+        self.seen = seen
+        """The log that had this name when the position was given; None if none was known."""
         self.op: PartitionOp | None = None
         self.buffer: deque[Record] = deque()
         self.paused = False
@@ -62,6 +64,11 @@ class _Partition:
         """The log that the position belongs to; None until a leader has answered."""
         self.buffer.clear()
         self.op = None
+
+    @property
+    def log(self) -> PartitionId | None:
+        """The log that the position is meant for."""
+        return self.seen if self.identity is None else self.identity
 
     def located(self, asked: OffsetOp) -> None:
         """The leader has said where `wanted` is. Where no record is as young, that is "latest" of the moment in which it looked: asked
@@ -100,7 +107,7 @@ class Consumer:
     what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId. `seek` to go on.
     Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
     whole topics are followed; the next call goes on with the others. So it does for a topic that is deleted, if others are followed: one
-    that is made again under its name is read from its beginning.
+    that is made again under its name is read from its beginning; the same one, when it is seen again, from where this consumer was.
     """
 
     def __init__(self, client: Client, topics: list[str], partitions: list[int] | None, start: Position) -> None:
@@ -109,6 +116,8 @@ class Consumer:
         self._chosen = partitions
         self._start = parse_position(start, "start")
         self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._gone: dict[tuple[str, int], _Partition] = {}
+        """What is followed no longer because no broker knew it: with its position, should it be seen again (rules, a late broker)."""
         self._serial = -1
         self._turn = 0
         self._silence = Silence()
@@ -223,6 +232,7 @@ class Consumer:
             gone = [partition]
         for one in gone:
             self._drop(one)
+            self._gone[one.topic, one.number] = one
             del self._partitions[one.topic, one.number]
 
     def _take(self, max_records: int) -> list[Record]:
@@ -302,12 +312,17 @@ class Consumer:
     def _seek_all(self, wanted: int) -> None:
         self._enter()
         self._assign()
-        for partition in self._partitions.values():
+        for partition in [*self._partitions.values(), *self._gone.values()]:
             self._move(partition, (None, wanted))
 
     def _move(self, partition: _Partition, start: tuple[int | None, int | None]) -> None:
         self._drop(partition)
+        partition.seen = self._seen(partition.topic, partition.number) or partition.log
         partition.seek(*start)
+
+    def _seen(self, topic: str, number: int) -> PartitionId | None:
+        place = self._client._core.view.place(topic, number)
+        return None if place is None else place.identity
 
     def _drop(self, partition: _Partition) -> None:
         if partition.op is not None:
@@ -345,7 +360,8 @@ class Consumer:
         core = self._client._core
         if self._serial == core.view.serial and self._partitions:
             return
-        first = not self._partitions
+        serial, first = core.view.serial, not self._partitions
+        found: dict[tuple[str, int], _Partition] = {}
         for topic in self._topics:
             if first:
                 numbers = self._client.partitions_for(topic)
@@ -355,10 +371,17 @@ class Consumer:
                     continue  # deleted: whoever follows it is told when it is asked for
                 numbers = known.numbers()
             for number in self._wanted_numbers(topic, numbers):
-                if (topic, number) not in self._partitions:
-                    start = self._start if first else (None, AT_EARLIEST)
-                    self._partitions[topic, number] = _Partition(topic, number, start)
-        self._serial = core.view.serial
+                seen = self._seen(topic, number)
+                if (topic, number) in self._partitions or not (first or seen):
+                    continue
+                partition = self._gone.get((topic, number))
+                if partition is None or partition.log != seen:
+                    partition = _Partition(topic, number, self._start if first else (None, AT_EARLIEST), seen)
+                found[topic, number] = partition
+        self._partitions |= found  # all or none: a first call that was interrupted is the first again
+        for key in found:
+            self._gone.pop(key, None)
+        self._serial = serial
 
     def _wanted_numbers(self, topic: str, numbers: list[int]) -> list[int]:
         if self._chosen is None:

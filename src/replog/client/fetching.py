@@ -65,7 +65,8 @@ class FetchOp(PartitionOp):
         self.last_epoch = last_epoch
         self.known_epoch = known_epoch
         self.doubtful = False
-        """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below."""
+        """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below. Until it
+        has said which, or another leader has been asked."""
         self.damage = ""
         """What was wrong with the last answer that was damaged; empty: none was."""
 
@@ -118,9 +119,8 @@ class FetchOp(PartitionOp):
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
         if result.error:
             return result.error
-        if result.epoch < 0:
-            self.doubtful = True
-        elif result.epoch != self.last_epoch or result.end_offset < self.offset:
+        self.doubtful = result.epoch < 0
+        if not self.doubtful and (result.epoch != self.last_epoch or result.end_offset < self.offset):
             self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, result.end_offset)))
             return Code.NONE
         self.known_epoch = leader_epoch
@@ -141,6 +141,7 @@ class FetchOp(PartitionOp):
             if self.doubtful and entry.start_offset < self.offset:
                 self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
                 return Code.NONE
+            self.doubtful = False
             self._take(core, self._decode(entry, leader_epoch), now_ms)
         except BadBatch as bad:
             broker = self.place.leader if self.place is not None else None

@@ -188,7 +188,7 @@ class PartitionOp(Operation):
         if self.place is None:
             return None
         if self.expected is not None and self.place.identity != self.expected:
-            self.fail(recreated(self.topic, self.partition))
+            self.refuse(recreated(self.topic, self.partition))
             return None
         return self.place.leader
 
@@ -197,8 +197,8 @@ class PartitionOp(Operation):
         return self.place is not None and view.has_moved(self.topic, self.partition, self.place)
 
     def refuse_all(self, error: ReplogError) -> None:
-        """The partition does not exist."""
-        self.fail(error)
+        """The partition does not exist; it may have when an earlier request came."""
+        self.refuse(error)
 
     def lies_with(self, core: ClientCore) -> str:
         """The leader, if there is one."""

@@ -180,7 +180,7 @@ class PartitionQueue:
             return False
         limit = self.core.view.batch_limit(self.topic)
         length = FRONT_BYTES + len(batch.body or b"")
-        if fresh and length > limit:
+        if fresh and not batch.uncertain and length > limit:  # without sequences it is fresh each time, but may be stored
             batch.epoch = batch.sequence = -1
             self.settle(batch, error=batch_too_large(length, batch.count, limit, self.topic, self.partition))
             return False

@@ -32,8 +32,8 @@ class Reading:
         self._timeout_s = timeout_s
         self._ranges = self._resolve(partitions, start, stop)
 
-    def _resolve(self, partitions: Sequence[int], start: Bound, stop: Bound) -> list[tuple[PartitionId, int, int]]:
-        """(partition, first offset, offset after the last) for each; one round of questions to the leaders."""
+    def _resolve(self, partitions: Sequence[int], start: Bound, stop: Bound) -> list[tuple[PartitionId, int, int, int]]:
+        """(partition, first offset, offset after the last, leader epoch of who said so) for each; one round of questions to the leaders."""
         deadline_ms = self._client._deadline(self._timeout_s)
         asked: dict[tuple[int, int], OffsetOp] = {}
         for partition in partitions:
@@ -60,7 +60,8 @@ class Reading:
             if first > latest and start[0] is not None:  # a leader may have said where it begins after it said where records end
                 text = f"offset {first} of {self._topic}-{partition} is out of range: records end at {latest}"
                 raise rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self._topic, partition=partition)
-            ranges.append((self._identity(partition, asked), first, min(offset(partition, stop), latest)))
+            epoch = max(op.result.leader_epoch for (number, _), op in asked.items() if number == partition)
+            ranges.append((self._identity(partition, asked), first, min(offset(partition, stop), latest), epoch))
         return ranges
 
     def _identity(self, partition: int, asked: dict[tuple[int, int], OffsetOp]) -> PartitionId:
@@ -77,11 +78,12 @@ class Reading:
 
         Raises LogTruncated, OffsetOutOfRange (trimmed meanwhile), UnknownTopicId (deleted and created again) or TimedOut.
         """
-        for identity, first, stop in self._ranges:
-            yield from self._partition(identity, first, stop)
+        for identity, first, stop, epoch in self._ranges:
+            yield from self._partition(identity, first, stop, epoch)
 
-    def _partition(self, identity: PartitionId, offset: int, stop: int) -> Iterator[Record]:
-        last_epoch = known_epoch = -1
+    def _partition(self, identity: PartitionId, offset: int, stop: int, known_epoch: int) -> Iterator[Record]:
+        """`known_epoch`: whoever led before may not have all of it (KIP-320)."""
+        last_epoch = -1
         config = self._client._core.config
         waiting_since = -1
         while offset < stop:

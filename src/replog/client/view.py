@@ -16,7 +16,7 @@ __all__ = ["NEWS", "NOT_NEWER", "STALE", "Place", "Topic", "View"]
 NEWS = 2
 """Merged, and something changed."""
 NOT_NEWER = 1
-"""As new as what is known: a valid answer, without news."""
+"""As new as what is known, and about the same topics: a valid answer, without news."""
 STALE = 0
 """Older than what is known, from a broker that knows nothing yet, or a delta with a gap before it: no answer at all."""
 
@@ -60,7 +60,10 @@ class Topic:
 
 
 class View:
-    """What the client routes by. (controller epoch, version) only grows; `serial` counts changes of topics and partitions."""
+    """What the client routes by. (controller epoch, version) only grows; `serial` counts changes of topics and partitions.
+
+    They are those of the whole cluster, of which rules may hide topics: what is shown of one version may change, in complete views.
+    """
 
     __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "serial", "topics", "version")
 
@@ -79,7 +82,7 @@ class View:
         ours, theirs = (self.controller_epoch, self.version), (news.controller_epoch, news.version)
         if theirs < ours or (news.since < 0 and not news.brokers):
             return STALE
-        if theirs == ours:
+        if theirs == ours and (news.since >= 0 or {topic.topic_id for topic in news.topics} == self._names.keys()):
             return NOT_NEWER
         if news.since >= 0 and (news.controller_epoch != self.controller_epoch or news.since > self.version):
             return STALE

@@ -127,9 +127,8 @@ class RangeFetchOp(FetchOp):
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
         if result.error:
             return result.error
-        if result.epoch < 0:
-            self.doubtful = True
-        elif result.end_offset < self._stop:
+        self.doubtful = result.epoch < 0
+        if not self.doubtful and result.end_offset < self._stop:
             self.fail(LogTruncated(self.topic, self.partition, self.offset, result.end_offset))
             return Code.NONE
         self.known_epoch = leader_epoch

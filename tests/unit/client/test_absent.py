@@ -420,3 +420,31 @@ def test_who_makes_a_topic_that_nobody_waits_for_any_more_is_not_asked_everythin
     for _ in range(6):
         client.topics()
     assert set(asked) == {1, 2, 3}
+
+
+def test_a_topic_that_rules_begin_to_show_is_found_and_one_that_they_hide_for_a_moment_comes_back() -> None:
+    """The version of the cluster stays as it is; the door answers such a client in full each time."""
+    cluster, _, client = make({"t": 1, "u": 1})
+    hidden = {"t"}
+
+    def door(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Metadata):
+            return None
+        view = cluster.view(message.request)
+        return [evolve(view, topics=[topic for topic in view.topics if topic.topic not in hidden])]
+
+    cluster.override = door
+    producer = client.producer()
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'; known topics are u"):
+        client.append("t", 0, ["a"])
+    hidden.clear()
+    assert client.append("t", 0, ["a"]).base_offset == 0
+    assert producer.send("t", "b").result(5).offset == 1
+    hidden.add("t")
+    assert client.topics() == ["u"]
+    with pytest.raises(UnknownTopicOrPartition):
+        producer.send("t", "c")
+    hidden.clear()
+    assert client.topics() == ["t", "u"]
+    assert producer.send("t", "c").result(5).offset == 2
+    assert client.append("t", 0, ["d"]).base_offset == 3

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import CLIENT, make
 
+from replog.config import TopicConfig
 from replog.errors import (
     Code,
     LogDirectoryFull,
@@ -383,6 +384,34 @@ def test_too_large_is_refused_before_sending_and_names_size_and_limit() -> None:
         client.append("small", 0, [random.Random(7).randbytes(700)])
     assert "Produce" not in cluster.counts
     assert client.append("small", 0, ["fits"]).base_offset == 0
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_without_sequences_what_may_be_stored_is_not_refused_when_the_limit_is_lowered(stored: bool) -> None:
+    cluster, driver, client = make({"t": 1})
+    lost: list[Any] = []
+
+    def lower(to: Any, message: Any) -> bool:
+        if lost or not isinstance(message, Produced if stored else Produce):
+            return False
+        lost.append(message)
+        cluster.topics["t"] = (cluster.topics["t"][0], TopicConfig(max_batch_bytes=256))
+        cluster.move("t", 0, 2)
+        return True
+
+    def too_large(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Produce) or not lost:
+            return None
+        return [Produced([ProducedEntry(message.entries[0].request, Code.MESSAGE_TOO_LARGE)])]
+
+    driver.filter, cluster.override = lower, too_large
+    delivery = client.producer(idempotent=False, compression=None).send("t", "x" * 1000)
+    with pytest.raises(Unavailable, match="MessageTooLarge was the answer to a repetition; whether it was stored is unknown"):
+        delivery.result(100)
+    assert len(cluster.partition("t").log) == stored
+    fresh = client.producer(idempotent=False, compression=None).send("t", "x" * 1000)
+    with pytest.raises(MessageTooLarge, match="the topic allows 256"):
+        fresh.result(100)
 
 
 @pytest.mark.parametrize(

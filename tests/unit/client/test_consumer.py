@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from tests.unit.client.fake import make
 
-from replog.errors import Code, OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition, UsageError
+from replog.errors import Code, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition, UsageError
 from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffsets, ListOffsets, Metadata
 from replog.records import RecordBatch, encode_records
 
@@ -110,6 +110,47 @@ def test_added_partitions_are_read_from_their_beginning() -> None:
     assert consumer.poll() == []
     cluster.add_partition("t", 1)
     client.topics()
+    client.append("t", 1, ["first"])
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["first"]
+
+
+@pytest.mark.parametrize("problem", [TimedOut("nobody answers"), KeyboardInterrupt()])
+def test_a_first_call_that_fails_half_way_leaves_the_start_as_it_is(problem: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, client = make({"t": 1, "u": 1})
+    for topic in "tu":
+        client.append(topic, 0, ["before"])
+    real, failures = client._sought, [problem]
+
+    def sought(topic: str, timeout_s: float | None) -> Any:
+        if topic == "u" and failures:
+            raise failures.pop()
+        return real(topic, timeout_s)
+
+    monkeypatch.setattr(client, "_sought", sought)
+    consumer = client.consumer("t", "u", start="latest")
+    with pytest.raises(type(problem)):
+        consumer.poll()
+    assert consumer.poll(timeout_s=1) == []
+    for topic in "tu":
+        client.append(topic, 0, [f"{topic} after"])
+    assert sorted([*consumer.poll(timeout_s=1), *consumer.poll(timeout_s=1)], key=lambda r: r.topic) == [
+        *client.fetch("t", 0, 1),
+        *client.fetch("u", 0, 1),
+    ]
+
+
+def test_a_partition_that_comes_while_the_first_call_looks_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, _, client = make({"t": 1, "u": 1})
+    real = client._sought
+
+    def sought(topic: str, timeout_s: float | None) -> Any:
+        if topic == "u":
+            cluster.add_partition("t", 1)
+        return real(topic, timeout_s)
+
+    monkeypatch.setattr(client, "_sought", sought)
+    consumer = client.consumer("t", "u", start="latest")
+    assert consumer.poll() == []
     client.append("t", 1, ["first"])
     assert [r.text() for r in consumer.poll(timeout_s=5)] == ["first"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import CLIENT, make, metadata_asked
 
-from replog.errors import Code, TimedOut, TopicAlreadyExists, UnknownTopicOrPartition
+from replog.errors import Code, TimedOut, TopicAlreadyExists, Unavailable, UnknownTopicOrPartition
 from replog.messages import Admin, AdminAnswer, Disconnected, Fetch, ListOffsets, Metadata
 
 
@@ -263,7 +263,53 @@ def test_a_topic_that_existed_before_is_not_taken_for_ones_own() -> None:
     with pytest.raises(TopicAlreadyExists):
         client.create_topic("t", timeout_s=100)
     assert lost
-    assert cluster.counts["Admin"] == 3
+    assert cluster.counts["Admin"] == 4  # the last of them asks which topic has the name
+
+
+@pytest.mark.parametrize("then", ["made", "deleted", "hidden"])
+def test_a_topic_of_a_view_that_is_late_is_not_taken_for_the_one_that_was_made(then: str) -> None:
+    """Somebody else has deleted it; the answer to the first request is lost, and the repetition finds what that has made."""
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    before = cluster.view()
+    cluster.delete("t")
+    cluster.late_views = dict.fromkeys((1, 2, 3), before)
+    lost: list[Any] = []
+
+    def drop(to: Any, message: Any) -> bool:
+        if isinstance(message, AdminAnswer) and not lost:
+            lost.append(message)
+            return True
+        return False
+
+    def look(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Admin) or message.verb != "find_topic":
+            return None
+        cluster.late_views.clear()
+        if then == "hidden":
+            return [AdminAnswer(message.request, Code.TOPIC_AUTHORIZATION_FAILED, "you may not describe topic 't'")]
+        if then == "deleted":
+            cluster.delete("t")
+        return None
+
+    driver.filter, cluster.override = drop, look
+    if then == "made":
+        assert client.create_topic("t", partitions=7, timeout_s=100) == cluster.topics["t"][0].hex()
+        assert client.partitions_for("t") == list(range(7))
+    else:
+        with pytest.raises(Unavailable, match=r"'create_topic': TopicAlreadyExists .*whether it was carried out before is unknown"):
+            client.create_topic("t", timeout_s=100)
+    assert lost[0].error == Code.NONE
+
+
+def test_the_id_is_that_of_the_topic_that_was_made_although_brokers_still_show_the_one_before() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    cluster.late_views = dict.fromkeys((1, 2, 3), cluster.view())
+    cluster.delete("t")
+    driver.events = [*[lambda: None] * 6, cluster.late_views.clear]
+    assert client.create_topic("t") == cluster.topics["t"][0].hex()
+    assert not cluster.late_views
 
 
 def test_a_late_broker_is_forgiven_for_topics_this_client_created() -> None:

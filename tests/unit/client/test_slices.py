@@ -129,6 +129,19 @@ def test_who_checks_its_position_checks_it_between_slices_too() -> None:
     assert cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
 
 
+def test_what_a_leader_had_trimmed_up_to_the_position_is_no_truncation_in_a_later_slice() -> None:
+    waits = Waits()
+    partition = waits.cluster.partition("t")
+    partition.start = 1
+    waits.cluster.move("t", 0, 2)  # it knows nothing of epoch 0, and says so
+    passed_over = RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6))
+    waits.happens = {2: lambda: partition.append(passed_over), 4: waits.come}
+    now_ms = waits.driver.now_ms()
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=200_000, deadline_ms=now_ms + 300_000, last_epoch=0, known_epoch=0)
+    assert [record.value for record in waits.client._do(op).records] == [b"late"]
+    assert waits.cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
+
+
 def test_a_leader_from_before_the_position_is_not_asked() -> None:
     """Who has read under leader epoch 1 waits until it hears of that epoch: whoever led before may not have what was read (KIP-320)."""
     cluster, driver, client = make({"t": 1})

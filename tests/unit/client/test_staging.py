@@ -259,6 +259,30 @@ def test_a_refusal_of_a_repetition_does_not_say_that_nothing_was_stored(name: st
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("gone", ["topic", "partition"])
+def test_who_finds_the_partition_gone_when_it_repeats_may_have_been_served_before(name: str, gone: str) -> None:
+    desk, driver, client = leaders()
+    lost: list[Any] = []
+
+    def lose(to: Any, message: Any) -> bool:
+        if to != CLIENT or lost or not isinstance(message, Produced | Published):
+            return False
+        lost.append(message)
+        if gone == "topic":
+            desk.cluster.delete("t")
+        else:
+            del desk.cluster.partitions[desk.cluster.partition("t").identity]
+            desk.cluster.version += 1
+        return True
+
+    driver.filter = lose
+    with pytest.raises(Unavailable, match=r"UnknownTopicOrPartition.*whether it was carried out before is unknown") as caught:
+        called(name, desk, client)
+    assert isinstance(caught.value.__cause__, UnknownTopicOrPartition)
+    assert len(desk.asked) == len(lost) == 1
+
+
+@pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("first", [Code.NOT_ENOUGH_REPLICAS, Code.LOG_DIRECTORY_FULL, Code.CORRUPT_MESSAGE, Code.QUOTA_EXCEEDED])
 def test_a_refusal_after_one_that_stored_nothing_is_certain(name: str, first: int) -> None:
     desk, _, client = leaders()

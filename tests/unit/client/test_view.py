@@ -43,6 +43,27 @@ def test_the_same_view_again_is_an_answer_without_news() -> None:
     assert view.serial == serial
 
 
+def test_a_complete_view_of_the_same_version_may_show_other_topics() -> None:
+    """Rules say what is shown to whom (`security.door`): what a client may see changes while the cluster stands still."""
+    cluster, view = FakeCluster(), View()
+    cluster.create("a")
+    cluster.create("b", 2)
+    whole = cluster.view()
+    shown = evolve(whole, topics=whole.topics[:1])
+    assert view.merge(shown) == NEWS
+    serial = view.serial
+    assert view.merge(evolve(whole, since=whole.version, brokers=[], topics=[])) == NOT_NEWER
+    assert view.merge(shown) == NOT_NEWER
+    assert (sorted(view.topics), view.serial) == (["a"], serial)
+    assert view.merge(whole) == NEWS
+    assert (sorted(view.topics), view.serial) == (["a", "b"], serial + 1)
+    place = view.place("a", 0)
+    assert place is not None
+    assert view.hint(place.identity, 2, 5)
+    assert view.merge(shown) == NEWS
+    assert (sorted(view.topics), view.place("a", 0)) == (["a"], Place(place.identity, 2, 5))
+
+
 def test_deltas_apply_in_order_and_a_gap_is_no_answer() -> None:
     cluster, view = FakeCluster(), View()
     view.merge(cluster.view())

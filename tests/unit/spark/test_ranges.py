@@ -333,3 +333,21 @@ def test_a_new_leader_that_knows_no_epoch_as_old() -> None:
     client.topics()
     with pytest.raises(DataLost, match="t-0: offsets 0 to 5 cannot be read any more: an unclean election removed them"):
         values(client, one)
+
+
+def test_the_next_leader_ends_the_doubt_that_one_has_left_which_knows_no_epoch_as_old() -> None:
+    cluster, _, client, one = world()
+    moved(cluster, end=-1, epoch=-1)
+    client.topics()
+    doubted = cluster.override
+    assert doubted is not None
+
+    def elect(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Fetch) and broker == 2:
+            cluster.move("t", 0, 3)
+            cluster.override = None
+            return None
+        return doubted(message, broker)
+
+    cluster.override = elect
+    assert values(client, one) == list("012345")
