@@ -136,6 +136,7 @@ class ConnectedDriver:
         self.finisher: Finisher | None = None
         """Who sees to batches when nobody calls; it takes itself off under the lock."""
         self._closed = False
+        kill_in_child(self)  # open or not: children must not be the same producers
 
     @property
     def closed(self) -> bool:
@@ -387,7 +388,6 @@ class ConnectedDriver:
             transport.cluster_id = self._cluster_id
             transport.listen(_CLIENT, self._receive)
             self._transport = transport
-            kill_in_child(self)
         return transport
 
     def _endpoint_of(self, broker_id: int) -> str | None:

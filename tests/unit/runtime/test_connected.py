@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from tests.threads import in_thread
@@ -16,6 +17,7 @@ import replog
 from replog.client.offsets import OffsetOp
 from replog.config import ClientConfig
 from replog.errors import TimedOut, Unavailable, UsageError
+from replog.log import files
 from replog.messages import Disconnected, Fetch, ListOffsets, Produce
 from replog.runtime import connected
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
@@ -408,6 +410,39 @@ def test_whoever_was_kept_from_leaving_its_place_is_not_waited_for(client: replo
     driver._polling = connected._Waiter(lambda: True, driver.lock, background=False)  # as a second Ctrl-C leaves it
     assert client.append("t", 0, ["a"]).base_offset == 0
     assert driver._polling is None
+
+
+@pytest.fixture
+def fork(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What happens in a child right after the fork, to what was made since this fixture."""
+    monkeypatch.setattr(files, "_living", WeakSet())
+    return files._after_fork
+
+
+def test_a_child_is_another_producer_although_nothing_was_sent_before_the_fork(cluster: FakeCluster, fork: Callable[[], None]) -> None:
+    """As a server that forks its workers has it: made in the parent, used in the children."""
+    client = replog.connect("host:1")
+    producer = client.producer()
+    ids = {producer._writer.producer_id}
+    for _ in range(3):  # each of these is a child of the one before, which has done nothing
+        fork()
+        ids.add(producer._writer.producer_id)
+    assert len(ids) == 4
+    assert producer.send("t", "x").result().offset == 0
+    assert {batch.producer_id for batch in cluster.partition("t").log} == {producer._writer.producer_id}
+    client.close()
+
+
+def test_a_lock_that_another_thread_held_at_the_fork_is_free_in_the_child(cluster: FakeCluster, fork: Callable[[], None]) -> None:
+    client = replog.connect("host:1")
+    driver = driver_of(client)
+    thread, _ = in_thread(driver.lock.acquire)  # and is no more: as after a fork
+    thread.join(30)
+    fork()
+    asked, names = in_thread(client.topics)
+    asked.join(30)
+    assert names == [["t"]]
+    client.close()
 
 
 def test_nobody_reached(client: replog.Client, cluster: FakeCluster) -> None:
