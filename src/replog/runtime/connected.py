@@ -331,8 +331,11 @@ class ConnectedDriver:
                 self.finisher = finisher
 
     def has_left(self) -> bool:
-        """Whether a producer's batches have no outcome yet, or have not even left this process. Called with the lock held."""
-        return self.core.has_batches or self._has_unsent()
+        """Whether a producer's batches have no outcome yet, one that nobody was told of, or have not even left this process.
+
+        Called with the lock held.
+        """
+        return self.core.has_batches or bool(self.core.finished) or self._has_unsent()
 
     def drain(self, timeout_s: float | None) -> bool:
         """Wait until sockets have taken what was sent, or those it was for were not reached; False: not within `timeout_s`."""

@@ -26,7 +26,7 @@ _PAUSES_MAX: Final = 50
 
 
 class Finisher(threading.Thread):
-    """A daemon thread of one client. It ends when no batch is without an outcome, or the client is closed."""
+    """A daemon thread of one client. It ends when no batch is without an outcome, and every callback has been called."""
 
     def __init__(self, driver: ConnectedDriver) -> None:
         super().__init__(name="replog client", daemon=True)

@@ -506,6 +506,24 @@ def test_a_callback_that_fails_and_one_that_closes(client: replog.Client, caplog
     eventually(lambda: not [t for t in threading.enumerate() if t.name == "replog client"])
 
 
+def test_what_an_interrupted_call_has_settled_is_told_although_nobody_calls_again(client: replog.Client) -> None:
+    producer = client.producer(linger_ms=60_000)
+    future = producer.send("t", "lingers").future()
+    (transport,) = FakeTransport.made
+    interrupted, driver = threading.get_ident(), driver_of(client)
+    handle = transport.handle
+
+    def handle_until_interrupted(ready: list[Any], now_ms: int) -> int:
+        if threading.get_ident() == interrupted:
+            raise KeyboardInterrupt
+        return handle(ready, now_ms)
+
+    transport.handle = handle_until_interrupted  # type: ignore[method-assign]
+    with driver.lock, pytest.raises(KeyboardInterrupt):
+        driver._turn([])  # the interrupt fails the batch, and this thread calls nobody back
+    assert isinstance(future.exception(timeout=10), Unavailable)
+
+
 def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
     client.topics()
     (transport,) = FakeTransport.made
