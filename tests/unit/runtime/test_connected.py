@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -522,6 +524,46 @@ def test_what_an_interrupted_call_has_settled_is_told_although_nobody_calls_agai
     with driver.lock, pytest.raises(KeyboardInterrupt):
         driver._turn([])  # the interrupt fails the batch, and this thread calls nobody back
     assert isinstance(future.exception(timeout=10), Unavailable)
+
+
+def test_a_callback_that_raises_anything_costs_nobody_else_theirs(
+    client: replog.Client, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is there who could hear of it: what is under way in the background goes on, and so does what is sent later."""
+
+    def cancelled(_: Any) -> None:
+        raise asyncio.CancelledError("as Task.result() does")
+
+    producer = client.producer(linger_ms=20)
+    called: list[str] = []
+    first = producer.send("t", "a")
+    first.add_done_callback(cancelled)
+    first.add_done_callback(lambda _: sys.exit("a callback wants to leave"))
+    first.add_done_callback(lambda _: called.append("a"))
+    eventually(lambda: called == ["a"])
+    assert "as Task.result() does" in caplog.text
+    assert "a callback wants to leave" in caplog.text
+    producer.send("t", "b").add_done_callback(lambda _: called.append("b"))
+    eventually(lambda: called == ["a", "b"])
+    assert cluster.partition("t").values() == [b"a", b"b"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_another_thread_finishes_what_is_sent_after_one_has_died(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    driver = driver_of(client)
+    producer = client.producer(linger_ms=60_000)
+    producer.send("t", "a")
+    thread = driver.finisher
+    assert thread.is_alive()
+    FakeTransport.made[0].failing = SystemExit()
+    FakeTransport.made[0].wake()
+    thread.join(30)
+    assert driver.finisher is None
+    called = threading.Event()
+    client.producer(linger_ms=20).send("t", "b").add_done_callback(lambda _: called.set())
+    assert called.wait(10)
+    assert cluster.partition("t").values() == [b"b"]
 
 
 def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
