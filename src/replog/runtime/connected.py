@@ -335,14 +335,16 @@ class ConnectedDriver:
 
         Called with the lock held.
         """
-        return self.core.has_batches or bool(self.core.finished) or self._has_unsent()
+        return self.core.has_batches or bool(self.core.finished) or self.unsent_bytes > 0
 
     def drain(self, timeout_s: float | None) -> bool:
         """Wait until sockets have taken what was sent, or those it was for were not reached; False: not within `timeout_s`."""
-        return self.wait(lambda: not self._has_unsent(), timeout_s)
+        return self.wait(lambda: not self.unsent_bytes, timeout_s)
 
-    def _has_unsent(self) -> bool:
-        return self._transport is not None and self._transport.has_unsent
+    @property
+    def unsent_bytes(self) -> int:
+        """What sockets have not taken yet, or waits for its broker to be reached. Called with the lock held."""
+        return 0 if self._transport is None else self._transport.unsent_bytes
 
     # ------------------------------------------------------------------------------------------------------------ life
 

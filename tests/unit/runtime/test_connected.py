@@ -45,7 +45,7 @@ class FakeTransport:
         self.cut: set[Any] = set()
         """Connections that have ended, which `handle` is yet to find out."""
         self.failing: BaseException | None = None
-        self.has_unsent = False
+        self.unsent_bytes = 0
         self.flushed = self.waits = self.wakes = 0
         self.readers: list[int] = []
         """Threads that took in what had arrived."""
@@ -569,7 +569,7 @@ def test_another_thread_finishes_what_is_sent_after_one_has_died(client: replog.
 def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
     client.topics()
     (transport,) = FakeTransport.made
-    transport.has_unsent = True
+    transport.unsent_bytes = 10
     producer = client.producer(acks=0)
     producer.send("t", "a")
     with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
@@ -578,11 +578,37 @@ def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client
     driver = driver_of(client)
     eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
     assert thread.is_alive()
-    transport.has_unsent = False
+    transport.unsent_bytes = 0
     transport.wake()
     thread.join(30)
     assert isinstance(outcome[0], replog.Receipt)
     producer.close()
+
+
+def test_what_has_not_left_the_process_fills_the_buffer_without_acknowledgements(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    producer = client.producer(acks=0, buffer_bytes=2_000, max_block_ms=50)
+    acknowledged = client.producer(acks=1, buffer_bytes=2_000, max_block_ms=50)
+    value = b"x" * 900
+    producer.send("t", value)
+    transport.unsent_bytes = 1_900
+    producer.send("t", value)  # it had left when the one before was sent
+    for send in (lambda: producer.send("t", value), lambda: producer.send_many("t", [value])):
+        with pytest.raises(Unavailable, match=r"waited 0.05 s for room: 1900 bytes are buffered, buffer_bytes is 2000"):
+            send()
+    assert acknowledged.send("t", value).result(timeout_s=30).partition == 0  # what it holds is settled by answers
+    patient = client.producer(acks=0, buffer_bytes=2_000)
+    thread, sent = in_thread(lambda: patient.send_many("t", [value] * 2))
+    driver = driver_of(client)
+    eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
+    transport.unsent_bytes = 0
+    transport.wake()
+    thread.join(30)
+    assert len(sent[0]) == 2
+    producer.send("t", value)
+    client.topics()
+    assert len(cluster.partition("t").values()) == 6
 
 
 def test_while_a_callback_takes_its_time_another_rests_on_the_sockets(client: replog.Client) -> None:
