@@ -23,7 +23,7 @@ from replog.client.client import Client
 from replog.client.core import ClientCore
 from replog.client.delivery import may_call, run_callbacks
 from replog.config import ClientConfig
-from replog.errors import UsageError
+from replog.errors import Unavailable, UsageError
 from replog.log.files import kill_in_child
 from replog.messages import Disconnected
 from replog.model import Address
@@ -154,7 +154,10 @@ class ConnectedDriver:
     # --------------------------------------------------------------------------------------------------------- running
 
     def run(self) -> None:
-        """Take in what has arrived and send what can be sent, without waiting. UsageError once the client is closed."""
+        """Take in what has arrived and send what can be sent, without waiting. UsageError once the client is closed.
+
+        Unavailable if the process can open no connection.
+        """
         with self.lock:
             self._check_usable()
             self.calls += 1
@@ -387,9 +390,12 @@ class ConnectedDriver:
         transport = self._transport
         if transport is None:
             self._check_usable()
-            transport = TcpTransport(
-                role=_CLIENT, now_ms=self.now_ms, endpoint_of=self._endpoint_of, on_event=self._told, security=self._security
-            )
+            try:
+                transport = TcpTransport(
+                    role=_CLIENT, now_ms=self.now_ms, endpoint_of=self._endpoint_of, on_event=self._told, security=self._security
+                )
+            except OSError as problem:
+                raise Unavailable(f"no connection can be opened: {problem}") from problem
             transport.cluster_id = self._cluster_id
             transport.listen(_CLIENT, self._receive)
             self._transport = transport

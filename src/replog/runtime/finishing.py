@@ -21,6 +21,8 @@ _log = logging.getLogger("replog.client")
 
 _PAUSE_S: Final = 0.002
 """An application that has called within this time drives its client itself."""
+_REST_S: Final = 1.0
+"""After a mistake, which may come again."""
 _PAUSES_MAX: Final = 50
 """So many with nothing left to do, and the thread ends: a new one costs more than a pause."""
 
@@ -72,6 +74,7 @@ class Finisher(threading.Thread):
             if not driver.closed:
                 _log.exception("batches were interrupted in the background")
             self._call_back()
+            self._clock.wait(_REST_S)
 
     def _call_back(self) -> None:
         """Nobody is there who could hear what callbacks raise: whatever it is, the others are called all the same."""

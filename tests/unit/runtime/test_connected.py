@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
@@ -21,7 +23,7 @@ from replog.config import ClientConfig
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log import files
 from replog.messages import Disconnected, Fetch, ListOffsets, Produce
-from replog.runtime import connected
+from replog.runtime import connected, finishing
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
 from replog.testing.eventually import eventually
 
@@ -388,6 +390,89 @@ def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: rep
     assert len(FakeTransport.made) == 2
     assert FakeTransport.made[1].cluster_id == "fake"  # it still belongs to the same cluster
     assert driver_of(client).core.bootstrap == ["tcp://host:1", "tcp://host:2", "tcp://host:3", *(f"tcp://host{n}:1" for n in (1, 2, 3))]
+
+
+def no_descriptor(**_: Any) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_what_an_append_could_not_send_is_not_stored_later(
+    client: replog.Client, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process has no descriptor left: nothing was sent, and whoever repeats the append has one copy."""
+    with monkeypatch.context() as patched:
+        patched.setattr(connected, "TcpTransport", no_descriptor)
+        with pytest.raises(Unavailable, match=r"no connection can be opened: .*Too many open files") as caught:
+            client.append("t", 0, ["a"])
+        assert isinstance(caught.value.__cause__, OSError)
+    assert client.append("t", 0, ["again"]).base_offset == 0
+    assert cluster.partition("t").values() == [b"again"]
+
+
+def test_an_append_that_is_interrupted_while_it_waits_is_taken_back(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    cluster.move("t", 0, None)
+    appending = threading.get_ident()
+    wait = transport.wait
+
+    def wait_until_interrupted(timeout_s: float | None) -> list[Any]:
+        if timeout_s and threading.get_ident() == appending:
+            transport.wait = wait  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+        return wait(timeout_s)
+
+    transport.wait = wait_until_interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        client.append("t", 0, ["a"])
+    (writer,) = client._appenders.values()
+    assert (list(writer.unsettled()), writer.buffered, writer.failed) == ([], 0, {})
+    cluster.move("t", 0, 1)
+    assert client.append("t", 0, ["b"]).base_offset == 0
+    assert cluster.partition("t").values() == [b"b"]
+
+
+def test_who_waits_behind_an_interrupted_append_goes_on_at_once(client: replog.Client, cluster: FakeCluster) -> None:
+    client.append("t", 0, ["a"])
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Produce) and not transport.kept
+    driver = driver_of(client)
+    driver.core.breaks[1] += 1  # as after a lost connection: only the oldest is sent
+    interrupted, pressed = threading.Event(), threading.Event()
+    wait = transport.wait
+
+    def wait_until_interrupted(timeout_s: float | None) -> list[Any]:
+        if timeout_s and not pressed.is_set():
+            pressed.set()
+            interrupted.wait(30)
+            raise KeyboardInterrupt
+        return wait(timeout_s)
+
+    transport.wait = wait_until_interrupted  # type: ignore[method-assign]
+    first, outcome = in_thread(lambda: client.append("t", 0, ["b"]))
+    assert pressed.wait(30)
+    second, receipt = in_thread(lambda: client.append("t", 0, ["c"]))
+    eventually(lambda: driver._waiters)
+    assert len(transport.kept) == 1
+    interrupted.set()
+    first.join(30)
+    second.join(10)
+    assert isinstance(outcome[0], KeyboardInterrupt)
+    assert [one.base_offset for one in receipt] == [1]
+    assert cluster.partition("t").values() == [b"a", b"c"]
+
+
+def test_the_background_rests_after_a_mistake(
+    client: replog.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connected, "TcpTransport", no_descriptor)
+    driver = driver_of(client)
+    finisher = finishing.Finisher(driver)
+    rests: list[float] = []
+    monkeypatch.setattr(finisher, "_clock", SimpleNamespace(wait=rests.append))
+    finisher._finish(driver.calls)
+    assert rests == [finishing._REST_S]
+    assert "Too many open files" in caplog.text
 
 
 def test_a_connection_is_not_ended_under_the_thread_that_rests_on_it(client: replog.Client) -> None:
