@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -23,6 +24,7 @@ from replog.client.arguments import (
     parse_acks,
     parse_position,
 )
+from replog.client.batches import Batch
 from replog.client.consumer import Consumer
 from replog.client.delivery import run_callbacks
 from replog.client.driver import Driver
@@ -37,7 +39,7 @@ from replog.client.staging import Staging
 from replog.client.view import Topic, View
 from replog.client.writer import Writer
 from replog.config import ClientConfig, TopicConfig, check_partition_number, check_topic_name
-from replog.errors import Code, MessageTooLarge, Rejected, TopicAlreadyExists, UnknownTopicOrPartition, UsageError, rejection
+from replog.errors import Code, MessageTooLarge, Rejected, ReplogError, TopicAlreadyExists, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset, PartitionView
 from replog.model import ACKS_NONE
 from replog.payload import as_bytes
@@ -228,7 +230,8 @@ class Client(Administration, Staging):
     ) -> Receipt:
         """Append records as one batch, stored together or not at all, and wait for the acknowledgement.
 
-        Repeated without duplicates when an answer is lost. TimedOut: it may or may not be stored.
+        Repeated without duplicates when an answer is lost. TimedOut: it may or may not be stored. Whatever is raised, an interrupt too,
+        it is not tried again after that.
         """
         check_topic_name(topic)
         check_partition_number(partition)
@@ -238,36 +241,50 @@ class Client(Administration, Staging):
         size = self._check_sizes(topic, made)
         self._check_open()
         driver, core = self._driver, self._core
-        with driver.lock:
-            now_ms = driver.now_ms()
-            queue = self._appender(number).queue(topic, partition)
-            wait_ms = FOREVER_MS - now_ms if timeout_s is None else int(timeout_s * 1000)
-            batch = queue.begin(now_ms, driver.wall_ms(), wait_ms)
-            for record in made:
-                if isinstance(record, Record):
-                    batch.add(record.value, record.key, record._headers, record.timestamp_ms)
-                else:
-                    batch.add(record)
-            batch.size = size
-            queue.writer.buffered += size
-            queue.seal()
-            core.kick(queue, now_ms)
-            driver.run()
-        if not batch.done:
-            driver.wait(lambda: batch.done, timeout_s)
-        if number == ACKS_NONE:
-            driver.drain(timeout_s)
-        if core.finished:
-            run_callbacks(core)
-        if not batch.done or batch.error is not None:
+        begun: Batch | None = None
+        try:
             with driver.lock:
-                if not batch.done:
-                    queue.expire(max(batch.deadline_ms, driver.now_ms()))
-                queue.writer.failed.pop(batch, None)
-            if batch.error is not None:
-                raise batch.error
+                now_ms = driver.now_ms()
+                queue = self._appender(number).queue(topic, partition)
+                wait_ms = FOREVER_MS - now_ms if timeout_s is None else int(timeout_s * 1000)
+                begun = batch = queue.begin(now_ms, driver.wall_ms(), wait_ms)
+                for record in made:
+                    if isinstance(record, Record):
+                        batch.add(record.value, record.key, record._headers, record.timestamp_ms)
+                    else:
+                        batch.add(record)
+                batch.size = size
+                queue.writer.buffered += size
+                queue.seal()
+                core.kick(queue, now_ms)
+                driver.run()
+            if not batch.done:
+                driver.wait(lambda: batch.done, timeout_s)
+            if number == ACKS_NONE:
+                driver.drain(timeout_s)
+            if core.finished:
+                run_callbacks(core)
+        finally:
+            if begun is not None and (not begun.done or begun.error is not None):
+                self._take_back(begun)
+        if batch.error is not None:
+            raise batch.error
         base = batch.base_offset
         return Receipt(topic, partition, base, None if base is None else base + batch.count - 1)
+
+    def _take_back(self, batch: Batch) -> None:
+        """Its append has ended, in time or not: it is not tried again, and nobody else need be told."""
+        driver, queue = self._driver, batch.queue
+        with driver.lock:
+            is_late = not batch.done
+            if is_late:
+                batch.deadline_ms = driver.now_ms()
+                queue.expire(batch.deadline_ms)
+            queue.writer.failed.pop(batch, None)
+            if is_late:
+                self._core.kick(queue, batch.deadline_ms)  # what waits behind it
+                with contextlib.suppress(ReplogError):  # as when it could not be sent itself
+                    driver.run()
 
     def producer(
         self,

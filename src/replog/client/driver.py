@@ -55,5 +55,9 @@ class Driver(Protocol):
     def drain(self, timeout_s: float | None) -> bool:
         """Wait until the operating system has what was sent and nobody answers; False when `timeout_s` has passed first."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes that were sent the operating system has not taken. Called with the lock held."""
+
     def close(self) -> None:
         """Let go of sockets. Idempotent."""

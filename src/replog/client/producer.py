@@ -86,6 +86,8 @@ class Producer:
             )
         self._routes: dict[str, _Route] = self._writer.routes
         self._in_flight_max = self._writer.max_in_flight
+        self._unsent = 0
+        """Under acks=0: what the operating system had not taken when somebody last asked (`_held`)."""
 
     # ------------------------------------------------------------------------------------------------------------ sending
 
@@ -115,7 +117,8 @@ class Producer:
             kept, more = _extras(headers, timestamp_ms)
             size += more
         config = self._config
-        if self._closed or self._driver.closed or size > config.max_record_bytes or self._writer.buffered + size > config.buffer_bytes:
+        held = self._writer.buffered + self._unsent
+        if self._closed or self._driver.closed or size > config.max_record_bytes or held + size > config.buffer_bytes:
             self._make_room(topic, size)
         route = self._routes.get(topic)
         if route is None or route.serial != self._core.view.serial:
@@ -218,7 +221,7 @@ class Producer:
         try:
             while at < len(values):
                 before = ends[at - 1] if at else 0
-                if self._writer.buffered + sizes[at] > self._config.buffer_bytes:
+                if self._writer.buffered + self._unsent + sizes[at] > self._config.buffer_bytes:
                     self._go_all(sealed)
                 self._make_room(topic, sizes[at])
                 route = self._find_route(topic)
@@ -230,7 +233,7 @@ class Producer:
                     if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
                         batch = self._begin(queue)
                         queue = batch.queue
-                    room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered)
+                    room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered - self._unsent)
                     stop = max(at + 1, bisect_right(ends, before + room, at))
                     first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
                     batch.size += ends[stop - 1] - before
@@ -257,6 +260,7 @@ class Producer:
         elif self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
         self._driver.attend()
+        self._held()
         return batch
 
     def _go_all(self, sealed: list[PartitionQueue]) -> None:
@@ -312,14 +316,20 @@ class Producer:
         """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
         self._check_size(topic, size)
         config, writer = self._config, self._writer
-        if writer.buffered + size <= config.buffer_bytes:
+        if writer.buffered + self._unsent + size <= config.buffer_bytes:
             return
         self._send_open()
-        if not self._driver.wait(lambda: writer.buffered + size <= config.buffer_bytes, config.max_block_ms / 1000):
+        if not self._driver.wait(lambda: self._held() + size <= config.buffer_bytes, config.max_block_ms / 1000):
             raise Unavailable(
-                f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered} bytes are buffered, buffer_bytes is "
+                f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered + self._unsent} bytes are buffered, buffer_bytes is "
                 f"{config.buffer_bytes}; the record was not sent"
             )
+
+    def _held(self) -> int:
+        """Bytes that count for `buffer_bytes`: under acks=0 what was sent is settled, and counts until it has left."""
+        if self._writer.acks == ACKS_NONE:
+            self._unsent = self._driver.unsent_bytes
+        return self._writer.buffered + self._unsent
 
     # ------------------------------------------------------------------------------------------------------------ waiting
 

@@ -23,7 +23,7 @@ from replog.client.client import Client
 from replog.client.core import ClientCore
 from replog.client.delivery import may_call, run_callbacks
 from replog.config import ClientConfig
-from replog.errors import UsageError
+from replog.errors import Unavailable, UsageError
 from replog.log.files import kill_in_child
 from replog.messages import Disconnected
 from replog.model import Address
@@ -136,6 +136,7 @@ class ConnectedDriver:
         self.finisher: Finisher | None = None
         """Who sees to batches when nobody calls; it takes itself off under the lock."""
         self._closed = False
+        kill_in_child(self)  # open or not: children must not be the same producers
 
     @property
     def closed(self) -> bool:
@@ -153,7 +154,10 @@ class ConnectedDriver:
     # --------------------------------------------------------------------------------------------------------- running
 
     def run(self) -> None:
-        """Take in what has arrived and send what can be sent, without waiting. UsageError once the client is closed."""
+        """Take in what has arrived and send what can be sent, without waiting. UsageError once the client is closed.
+
+        Unavailable if the process can open no connection.
+        """
         with self.lock:
             self._check_usable()
             self.calls += 1
@@ -330,15 +334,20 @@ class ConnectedDriver:
                 self.finisher = finisher
 
     def has_left(self) -> bool:
-        """Whether a producer's batches have no outcome yet, or have not even left this process. Called with the lock held."""
-        return self.core.has_batches or self._has_unsent()
+        """Whether a producer's batches have no outcome yet, one that nobody was told of, or have not even left this process.
+
+        Called with the lock held.
+        """
+        return self.core.has_batches or bool(self.core.finished) or self.unsent_bytes > 0
 
     def drain(self, timeout_s: float | None) -> bool:
         """Wait until sockets have taken what was sent, or those it was for were not reached; False: not within `timeout_s`."""
-        return self.wait(lambda: not self._has_unsent(), timeout_s)
+        return self.wait(lambda: not self.unsent_bytes, timeout_s)
 
-    def _has_unsent(self) -> bool:
-        return self._transport is not None and self._transport.has_unsent
+    @property
+    def unsent_bytes(self) -> int:
+        """What sockets have not taken yet, or waits for its broker to be reached. Called with the lock held."""
+        return 0 if self._transport is None else self._transport.unsent_bytes
 
     # ------------------------------------------------------------------------------------------------------------ life
 
@@ -381,13 +390,15 @@ class ConnectedDriver:
         transport = self._transport
         if transport is None:
             self._check_usable()
-            transport = TcpTransport(
-                role=_CLIENT, now_ms=self.now_ms, endpoint_of=self._endpoint_of, on_event=self._told, security=self._security
-            )
+            try:
+                transport = TcpTransport(
+                    role=_CLIENT, now_ms=self.now_ms, endpoint_of=self._endpoint_of, on_event=self._told, security=self._security
+                )
+            except OSError as problem:
+                raise Unavailable(f"no connection can be opened: {problem}") from problem
             transport.cluster_id = self._cluster_id
             transport.listen(_CLIENT, self._receive)
             self._transport = transport
-            kill_in_child(self)
         return transport
 
     def _endpoint_of(self, broker_id: int) -> str | None:

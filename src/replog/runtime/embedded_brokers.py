@@ -150,6 +150,11 @@ class EmbeddedBrokers:
         """Whatever is sent here has arrived."""
         return True
 
+    @property
+    def unsent_bytes(self) -> int:
+        """None: as above."""
+        return 0
+
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile."""
         self.ensure_started()

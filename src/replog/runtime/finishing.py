@@ -21,12 +21,14 @@ _log = logging.getLogger("replog.client")
 
 _PAUSE_S: Final = 0.002
 """An application that has called within this time drives its client itself."""
+_REST_S: Final = 1.0
+"""After a mistake, which may come again."""
 _PAUSES_MAX: Final = 50
 """So many with nothing left to do, and the thread ends: a new one costs more than a pause."""
 
 
 class Finisher(threading.Thread):
-    """A daemon thread of one client. It ends when no batch is without an outcome, or the client is closed."""
+    """A daemon thread of one client. It ends when no batch is without an outcome, and every callback has been called."""
 
     def __init__(self, driver: ConnectedDriver) -> None:
         super().__init__(name="replog client", daemon=True)
@@ -35,6 +37,15 @@ class Finisher(threading.Thread):
 
     def run(self) -> None:
         """Sleep while the application calls; then take its place until every batch is settled, or it calls again."""
+        driver = self._driver
+        try:
+            self._look_after()
+        finally:
+            with driver.lock:  # whatever has ended it: the next batch is owed another one
+                if driver.finisher is self:
+                    driver.finisher = None
+
+    def _look_after(self) -> None:
         driver = self._driver
         seen, idle = -1, 0
         while not self._clock.wait(_PAUSE_S):
@@ -45,16 +56,31 @@ class Finisher(threading.Thread):
                 busy = driver.has_left()
                 idle = 0 if busy else idle + 1
                 if idle == _PAUSES_MAX:
-                    driver.finisher = None
+                    driver.finisher = None  # still under the lock: a batch begun now gets another one
                     return
             if busy:
                 self._finish(seen)
 
     def _finish(self, seen: int) -> None:
-        driver = self._driver
+        driver, core = self._driver, self._driver.core
+
+        def over() -> bool:
+            return bool(core.finished) or driver.calls != seen or not driver.has_left()
+
         try:
-            driver.wait(lambda: driver.calls != seen or not driver.has_left(), None, background=True)
-            run_callbacks(driver.core)
+            while driver.wait(over, None, background=True) and core.finished:
+                self._call_back()
         except Exception:  # a closed client, or a mistake of ours that has failed the batches
             if not driver.closed:
                 _log.exception("batches were interrupted in the background")
+            self._call_back()
+            self._clock.wait(_REST_S)
+
+    def _call_back(self) -> None:
+        """Nobody is there who could hear what callbacks raise: whatever it is, the others are called all the same."""
+        core = self._driver.core
+        while core.finished:
+            try:
+                run_callbacks(core)
+            except BaseException:
+                _log.exception("a delivery callback failed")

@@ -368,6 +368,8 @@ class FakeDriver:
     def attend(self) -> None:
         """Nobody but the test drives it."""
 
+    unsent_bytes = 0
+
     def drain(self, timeout_s: float | None) -> bool:
         """Whatever is sent has arrived."""
         return True

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import gc
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from tests.threads import in_thread
@@ -16,8 +21,9 @@ import replog
 from replog.client.offsets import OffsetOp
 from replog.config import ClientConfig
 from replog.errors import TimedOut, Unavailable, UsageError
+from replog.log import files
 from replog.messages import Disconnected, Fetch, ListOffsets, Produce
-from replog.runtime import connected
+from replog.runtime import connected, finishing
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
 from replog.testing.eventually import eventually
 
@@ -41,7 +47,7 @@ class FakeTransport:
         self.cut: set[Any] = set()
         """Connections that have ended, which `handle` is yet to find out."""
         self.failing: BaseException | None = None
-        self.has_unsent = False
+        self.unsent_bytes = 0
         self.flushed = self.waits = self.wakes = 0
         self.readers: list[int] = []
         """Threads that took in what had arrived."""
@@ -386,6 +392,89 @@ def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: rep
     assert driver_of(client).core.bootstrap == ["tcp://host:1", "tcp://host:2", "tcp://host:3", *(f"tcp://host{n}:1" for n in (1, 2, 3))]
 
 
+def no_descriptor(**_: Any) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_what_an_append_could_not_send_is_not_stored_later(
+    client: replog.Client, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process has no descriptor left: nothing was sent, and whoever repeats the append has one copy."""
+    with monkeypatch.context() as patched:
+        patched.setattr(connected, "TcpTransport", no_descriptor)
+        with pytest.raises(Unavailable, match=r"no connection can be opened: .*Too many open files") as caught:
+            client.append("t", 0, ["a"])
+        assert isinstance(caught.value.__cause__, OSError)
+    assert client.append("t", 0, ["again"]).base_offset == 0
+    assert cluster.partition("t").values() == [b"again"]
+
+
+def test_an_append_that_is_interrupted_while_it_waits_is_taken_back(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    cluster.move("t", 0, None)
+    appending = threading.get_ident()
+    wait = transport.wait
+
+    def wait_until_interrupted(timeout_s: float | None) -> list[Any]:
+        if timeout_s and threading.get_ident() == appending:
+            transport.wait = wait  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+        return wait(timeout_s)
+
+    transport.wait = wait_until_interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        client.append("t", 0, ["a"])
+    (writer,) = client._appenders.values()
+    assert (list(writer.unsettled()), writer.buffered, writer.failed) == ([], 0, {})
+    cluster.move("t", 0, 1)
+    assert client.append("t", 0, ["b"]).base_offset == 0
+    assert cluster.partition("t").values() == [b"b"]
+
+
+def test_who_waits_behind_an_interrupted_append_goes_on_at_once(client: replog.Client, cluster: FakeCluster) -> None:
+    client.append("t", 0, ["a"])
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Produce) and not transport.kept
+    driver = driver_of(client)
+    driver.core.breaks[1] += 1  # as after a lost connection: only the oldest is sent
+    interrupted, pressed = threading.Event(), threading.Event()
+    wait = transport.wait
+
+    def wait_until_interrupted(timeout_s: float | None) -> list[Any]:
+        if timeout_s and not pressed.is_set():
+            pressed.set()
+            interrupted.wait(30)
+            raise KeyboardInterrupt
+        return wait(timeout_s)
+
+    transport.wait = wait_until_interrupted  # type: ignore[method-assign]
+    first, outcome = in_thread(lambda: client.append("t", 0, ["b"]))
+    assert pressed.wait(30)
+    second, receipt = in_thread(lambda: client.append("t", 0, ["c"]))
+    eventually(lambda: driver._waiters)
+    assert len(transport.kept) == 1
+    interrupted.set()
+    first.join(30)
+    second.join(10)
+    assert isinstance(outcome[0], KeyboardInterrupt)
+    assert [one.base_offset for one in receipt] == [1]
+    assert cluster.partition("t").values() == [b"a", b"c"]
+
+
+def test_the_background_rests_after_a_mistake(
+    client: replog.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connected, "TcpTransport", no_descriptor)
+    driver = driver_of(client)
+    finisher = finishing.Finisher(driver)
+    rests: list[float] = []
+    monkeypatch.setattr(finisher, "_clock", SimpleNamespace(wait=rests.append))
+    finisher._finish(driver.calls)
+    assert rests == [finishing._REST_S]
+    assert "Too many open files" in caplog.text
+
+
 def test_a_connection_is_not_ended_under_the_thread_that_rests_on_it(client: replog.Client) -> None:
     client.topics()
     (old,) = FakeTransport.made
@@ -408,6 +497,39 @@ def test_whoever_was_kept_from_leaving_its_place_is_not_waited_for(client: replo
     driver._polling = connected._Waiter(lambda: True, driver.lock, background=False)  # as a second Ctrl-C leaves it
     assert client.append("t", 0, ["a"]).base_offset == 0
     assert driver._polling is None
+
+
+@pytest.fixture
+def fork(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What happens in a child right after the fork, to what was made since this fixture."""
+    monkeypatch.setattr(files, "_living", WeakSet())
+    return files._after_fork
+
+
+def test_a_child_is_another_producer_although_nothing_was_sent_before_the_fork(cluster: FakeCluster, fork: Callable[[], None]) -> None:
+    """As a server that forks its workers has it: made in the parent, used in the children."""
+    client = replog.connect("host:1")
+    producer = client.producer()
+    ids = {producer._writer.producer_id}
+    for _ in range(3):  # each of these is a child of the one before, which has done nothing
+        fork()
+        ids.add(producer._writer.producer_id)
+    assert len(ids) == 4
+    assert producer.send("t", "x").result().offset == 0
+    assert {batch.producer_id for batch in cluster.partition("t").log} == {producer._writer.producer_id}
+    client.close()
+
+
+def test_a_lock_that_another_thread_held_at_the_fork_is_free_in_the_child(cluster: FakeCluster, fork: Callable[[], None]) -> None:
+    client = replog.connect("host:1")
+    driver = driver_of(client)
+    thread, _ = in_thread(driver.lock.acquire)  # and is no more: as after a fork
+    thread.join(30)
+    fork()
+    asked, names = in_thread(client.topics)
+    asked.join(30)
+    assert names == [["t"]]
+    client.close()
 
 
 def test_nobody_reached(client: replog.Client, cluster: FakeCluster) -> None:
@@ -471,10 +593,68 @@ def test_a_callback_that_fails_and_one_that_closes(client: replog.Client, caplog
     eventually(lambda: not [t for t in threading.enumerate() if t.name == "replog client"])
 
 
+def test_what_an_interrupted_call_has_settled_is_told_although_nobody_calls_again(client: replog.Client) -> None:
+    producer = client.producer(linger_ms=60_000)
+    future = producer.send("t", "lingers").future()
+    (transport,) = FakeTransport.made
+    interrupted, driver = threading.get_ident(), driver_of(client)
+    handle = transport.handle
+
+    def handle_until_interrupted(ready: list[Any], now_ms: int) -> int:
+        if threading.get_ident() == interrupted:
+            raise KeyboardInterrupt
+        return handle(ready, now_ms)
+
+    transport.handle = handle_until_interrupted  # type: ignore[method-assign]
+    with driver.lock, pytest.raises(KeyboardInterrupt):
+        driver._turn([])  # the interrupt fails the batch, and this thread calls nobody back
+    assert isinstance(future.exception(timeout=10), Unavailable)
+
+
+def test_a_callback_that_raises_anything_costs_nobody_else_theirs(
+    client: replog.Client, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is there who could hear of it: what is under way in the background goes on, and so does what is sent later."""
+
+    def cancelled(_: Any) -> None:
+        raise asyncio.CancelledError("as Task.result() does")
+
+    producer = client.producer(linger_ms=20)
+    called: list[str] = []
+    first = producer.send("t", "a")
+    first.add_done_callback(cancelled)
+    first.add_done_callback(lambda _: sys.exit("a callback wants to leave"))
+    first.add_done_callback(lambda _: called.append("a"))
+    eventually(lambda: called == ["a"])
+    assert "as Task.result() does" in caplog.text
+    assert "a callback wants to leave" in caplog.text
+    producer.send("t", "b").add_done_callback(lambda _: called.append("b"))
+    eventually(lambda: called == ["a", "b"])
+    assert cluster.partition("t").values() == [b"a", b"b"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_another_thread_finishes_what_is_sent_after_one_has_died(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    driver = driver_of(client)
+    producer = client.producer(linger_ms=60_000)
+    producer.send("t", "a")
+    thread = driver.finisher
+    assert thread.is_alive()
+    FakeTransport.made[0].failing = SystemExit()
+    FakeTransport.made[0].wake()
+    thread.join(30)
+    assert driver.finisher is None
+    called = threading.Event()
+    client.producer(linger_ms=20).send("t", "b").add_done_callback(lambda _: called.set())
+    assert called.wait(10)
+    assert cluster.partition("t").values() == [b"b"]
+
+
 def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
     client.topics()
     (transport,) = FakeTransport.made
-    transport.has_unsent = True
+    transport.unsent_bytes = 10
     producer = client.producer(acks=0)
     producer.send("t", "a")
     with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
@@ -483,11 +663,37 @@ def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client
     driver = driver_of(client)
     eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
     assert thread.is_alive()
-    transport.has_unsent = False
+    transport.unsent_bytes = 0
     transport.wake()
     thread.join(30)
     assert isinstance(outcome[0], replog.Receipt)
     producer.close()
+
+
+def test_what_has_not_left_the_process_fills_the_buffer_without_acknowledgements(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    producer = client.producer(acks=0, buffer_bytes=2_000, max_block_ms=50)
+    acknowledged = client.producer(acks=1, buffer_bytes=2_000, max_block_ms=50)
+    value = b"x" * 900
+    producer.send("t", value)
+    transport.unsent_bytes = 1_900
+    producer.send("t", value)  # it had left when the one before was sent
+    for send in (lambda: producer.send("t", value), lambda: producer.send_many("t", [value])):
+        with pytest.raises(Unavailable, match=r"waited 0.05 s for room: 1900 bytes are buffered, buffer_bytes is 2000"):
+            send()
+    assert acknowledged.send("t", value).result(timeout_s=30).partition == 0  # what it holds is settled by answers
+    patient = client.producer(acks=0, buffer_bytes=2_000)
+    thread, sent = in_thread(lambda: patient.send_many("t", [value] * 2))
+    driver = driver_of(client)
+    eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
+    transport.unsent_bytes = 0
+    transport.wake()
+    thread.join(30)
+    assert len(sent[0]) == 2
+    producer.send("t", value)
+    client.topics()
+    assert len(cluster.partition("t").values()) == 6
 
 
 def test_while_a_callback_takes_its_time_another_rests_on_the_sockets(client: replog.Client) -> None:

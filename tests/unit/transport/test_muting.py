@@ -432,7 +432,7 @@ def test_a_muted_client_that_has_said_all_is_heard_to_the_end(party: Make, clock
     broker, client = party(1, quotas=SEND), party()
     for number in range(20):
         client.say(1, produce(number))
-    settle([broker, client], lambda: not client.transport.has_unsent)
+    settle([broker, client], lambda: not client.transport.unsent_bytes)
     client.transport.close()
     let_pass([broker], clock, lambda: broker.lost == [("peer", 1)])
     assert numbers(broker) == list(range(20))

@@ -91,7 +91,7 @@ def test_what_is_queued_in_an_idle_connection_whose_peer_was_restarted_goes_to_t
     idle([client, again])
     assert client.lost == []
     assert len(again.messages) == count
-    assert not client.transport.has_unsent
+    assert not client.transport.unsent_bytes
 
 
 def test_what_is_queued_in_one_that_may_owe_an_answer_is_not_sent_again_but_told(

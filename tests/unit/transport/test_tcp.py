@@ -383,7 +383,8 @@ def test_what_waits_for_a_peer_that_is_dialed_is_bounded(party: Make, endpoints:
         for number in range(100):
             one.say(2, fetched(number, piece(b"x" * 500)))
         (link,) = one.transport._dialer._links.values()
-        assert link._waiting_bytes <= 4_000
+        assert link.waiting_bytes <= 4_000
+        assert one.transport.unsent_bytes == link.waiting_bytes
         assert len(one.told("message_dropped")) == 100 - len(link._waiting)
         settle([one], lambda: 2 in one.lost)
 

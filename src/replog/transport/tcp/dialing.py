@@ -45,9 +45,9 @@ class Dialer:
         """What `dial` is to do."""
 
     @property
-    def has_waiting(self) -> bool:
-        """Whether a frame waits for its peer to be reached."""
-        return any(link.has_waiting for link in self._links.values())
+    def waiting_bytes(self) -> int:
+        """Size of the frames that wait for their peers to be reached."""
+        return sum(link.waiting_bytes for link in self._links.values())
 
     def link(self, key: LinkKey) -> Link:
         """The lane with this key, made if there is none."""

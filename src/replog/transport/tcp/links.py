@@ -28,7 +28,7 @@ class LinkKey(NamedTuple):
 class Link:
     """Keeps the connections of a lane, newest first: a peer that dials again has given up those of before."""
 
-    __slots__ = ("_waiting", "_waiting_bytes", "dialing", "failures", "key", "open", "retry_at_ms")
+    __slots__ = ("_waiting", "dialing", "failures", "key", "open", "retry_at_ms", "waiting_bytes")
 
     def __init__(self, key: LinkKey) -> None:
         self.key = key
@@ -38,27 +38,23 @@ class Link:
         self.retry_at_ms = 0
         """Not before is it dialed again."""
         self._waiting: deque[tuple[Sequence[bytes | Part], int]] = deque()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
+        """Size of the frames that wait for a connection."""
 
     def hold(self, parts: Sequence[bytes | Part], size: int, bytes_max: int) -> bool:
         """Keep a frame until there is a connection; False if too much waits: then it is dropped. The first always has room."""
-        if self._waiting and self._waiting_bytes + size > bytes_max:
+        if self._waiting and self.waiting_bytes + size > bytes_max:
             release(parts)
             return False
         self._waiting.append((parts, size))
-        self._waiting_bytes += size
+        self.waiting_bytes += size
         return True
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether a frame waits for a connection."""
-        return bool(self._waiting)
 
     def take_waiting(self) -> list[tuple[Sequence[bytes | Part], int]]:
         """What waits, for the connection that is open now."""
         waiting = list(self._waiting)
         self._waiting.clear()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         return waiting
 
     def drop_waiting(self) -> None:

@@ -282,9 +282,9 @@ class TcpTransport(Transport):
         return due_ms
 
     @property
-    def has_unsent(self) -> bool:
-        """Whether something waits for its socket to take it, or for its peer to be reached."""
-        return self._dialer.has_waiting or any(one.outgoing.size for one in self._connections.open.values())
+    def unsent_bytes(self) -> int:
+        """Size of what waits for its socket to take it, or for its peer to be reached."""
+        return self._dialer.waiting_bytes + sum(one.outgoing.size for one in self._connections.open.values())
 
     def wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
         """What is ready, for `handle`; waits so long for it (None: for ever). This alone may be called while another thread
