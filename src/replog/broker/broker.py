@@ -287,7 +287,9 @@ class Broker:
 
     def on_leader_and_isr(self, sender: Address, message: LeaderAndIsr, now_ms: int) -> None:
         """The controller's word on who leads and who follows."""
-        reply = self._commands.on_leader_and_isr(message, lambda notice: self._become(notice, now_ms), self._refusal)
+        reply = self._commands.on_leader_and_isr(
+            message, lambda notice: self._become(notice, now_ms), self._refusal, lambda notice: self._stand_down(notice, now_ms)
+        )
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
@@ -313,14 +315,9 @@ class Broker:
             log = self.directory.get(identity)
             assert log is not None, "made before it is given to anybody"
             partition = self.partitions[identity] = Partition(
-                identity,
-                notice.topic,
-                log,
-                broker_id=self.broker_id,
-                limits=self.config,
-                brokers=self.routing.brokers,
+                identity, notice.topic, log, broker_id=self.broker_id, limits=self.config, brokers=self.routing.brokers,
                 high_watermark=self.directory.high_watermarks.get(identity, 0),
-            )
+            )  # fmt: skip
             if self._left.get(identity) is log:
                 self._fail(partition, self._directory_failed)
         before = partition.high_watermark
@@ -351,6 +348,12 @@ class Broker:
             self._sessions.changed(partition)
         self._moved(partition, before, now_ms)
         return Code.NONE
+
+    def _stand_down(self, notice: PartitionNotice, now_ms: int) -> None:
+        partition = self.partitions.get(notice.partition)
+        if partition is not None and partition.stand_down(notice):
+            self._unserved(partition)
+            self._publishing.look_again(partition.identity, now_ms)
 
     def on_stop_replica(self, sender: Address, message: StopReplica, now_ms: int) -> None:
         """Stop, and if asked put away, local copies."""

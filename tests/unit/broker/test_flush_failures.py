@@ -305,3 +305,46 @@ def test_a_failed_copy_that_the_controller_does_not_know_is_not_served_when_it_d
     desk.broker._fail(desk.broker.partitions[A], "a read failed")
     desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)]))
     assert refused(desk, 2) == [(A, Code.STORAGE_ERROR)]
+
+
+def told_without_room(desk: Desk, notice: PartitionNotice, number: int) -> list[tuple[PartitionId, int]]:
+    make = desk.directory.create
+
+    def full(starts: Any) -> list[Any]:
+        raise LogFull("no space left")
+
+    desk.directory.create = full  # type: ignore[method-assign]
+    (answer,) = [m for m in desk.tell(LeaderAndIsr(1, 1, 1, number, False, 1_000, [notice])) if isinstance(m, LeaderAndIsrAnswer)]
+    desk.directory.create = make  # type: ignore[method-assign]
+    return answer.errors
+
+
+def test_a_deposed_leader_without_room_for_another_flush_acknowledges_nothing_more() -> None:
+    desk = Desk()
+    waiting = desk.append(A)
+    config = TopicConfig(min_isr=1)
+    deposed = evolve(desk.notice(A), state=PartitionState(2, 1, (2,), partition_epoch=1), assignment=Assignment((1, 2)), config=config)
+    assert told_without_room(desk, deposed, 1) == [(A, Code.LOG_DIRECTORY_FULL)]
+    partition = desk.broker.partitions[A]
+    assert (partition.role, partition.leader_epoch, partition.config.flush) == ("idle", 1, "ack")
+    assert Code.NONE not in codes(desk.tell(FlushDone(waiting.run())))
+    assert codes(desk.tell(Produce(-1, 1_000, [ProduceEntry(2, A, encode_records(["y"], now_ms=0))]))) == [Code.NOT_LEADER_OR_FOLLOWER]
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [deposed]))
+    assert (partition.role, partition.config.flush) == ("follower", "os")
+
+
+def test_one_that_is_elected_without_room_for_another_flush_leads_once_there_is_some() -> None:
+    desk = Desk()
+    elected = evolve(desk.notice(A), state=PartitionState(1, 1, (1,), partition_epoch=1), config=TopicConfig(min_isr=1))
+    assert told_without_room(desk, elected, 1) == [(A, Code.LOG_DIRECTORY_FULL)]
+    assert desk.broker.partitions[A].role == "idle"
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [elected]))
+    assert desk.broker.partitions[A].role == "leader"
+
+
+def test_a_leader_without_room_for_another_flush_leads_on_until_it_hears_of_a_later_epoch() -> None:
+    """Within its epoch nobody else can lead, and it could not begin again."""
+    desk = Desk()
+    waiting = desk.append(A)
+    assert told_without_room(desk, evolve(desk.notice(A), config=TopicConfig(min_isr=1)), 1) == [(A, Code.LOG_DIRECTORY_FULL)]
+    assert codes(desk.tell(FlushDone(waiting.run()))) == [Code.NONE]
