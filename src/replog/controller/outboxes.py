@@ -159,6 +159,10 @@ class BrokerOutbox:
         notice = self._notices.get(number)
         return [] if notice is None else [key for key in notice.keys if self._newest.get(key) == number and key not in self._news]
 
+    def names(self, partition: PartitionId) -> bool:
+        """Whether a notice that was sent, and is not acknowledged, is about this partition."""
+        return partition in self._newest
+
     def answered(self, number: int, roomless: tuple[PartitionId, ...] = (), now_ms: int = 0) -> bool:
         """The broker has applied a notice. True if it was the complete one, for the first time.
 
@@ -327,6 +331,12 @@ class Outboxes:
             if box is not None:
                 box.note(partition)
                 self._changed[broker_id] = None
+
+    def name(self, partition: PartitionId, broker_id: int) -> None:
+        """A broker is to hear of a partition once more; not if a notice that it has yet to acknowledge does that."""
+        box = self._brokers.get(broker_id)
+        if box is not None and not box.names(partition):
+            self.note(partition, (broker_id,))
 
     def stop(self, broker_id: int, entry: StopEntry) -> None:
         """A broker is to take a copy out of service. One that is not registered will be found out when it comes back."""

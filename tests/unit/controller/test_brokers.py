@@ -434,6 +434,18 @@ def test_a_late_report_of_the_copy_that_was_put_away_does_not_keep_the_new_one_o
     assert world.propose(2, partition, [2, 4, 3]).error == Code.NONE
 
 
+def test_a_broker_with_a_failed_copy_that_answers_nothing_is_not_told_of_it_in_ever_more_notices():
+    world = World(3)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [pid(topic)]))
+    world.settle()
+    world.nodes[3].broker.mute = True
+    world.advance(2 * world.config.reconcile_ms)
+    before = world.leader.unacknowledged[3]
+    world.advance(20 * world.config.reconcile_ms)
+    assert world.leader.unacknowledged[3] == before
+
+
 def test_a_failed_copy_that_was_not_put_away_stays_out():
     """The order to put it away is withdrawn when the copy is wanted again before it was heard."""
     world = World(4)
