@@ -56,7 +56,7 @@ from replog.model import Address, PartitionId
 from replog.partition.following import Followed
 from replog.partition.partition import Partition
 from replog.partition.self_checks import SelfChecks
-from replog.ports import Event, FlushDone, Ids, LogDirectory, Outbox
+from replog.ports import Event, FlushDone, Ids, Log, LogDirectory, Outbox
 
 __all__ = ["Broker"]
 
@@ -89,7 +89,9 @@ class Broker:
         self.leaving = Leaving(broker_id, self.outbox, self._commands)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
-        self._directory_failed = False
+        self._directory_failed = ""
+        self._left: dict[PartitionId, Log] = {}
+        """What the directory held when it failed, and nobody served."""
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self._appending.on_produce,
@@ -285,7 +287,9 @@ class Broker:
 
     def on_leader_and_isr(self, sender: Address, message: LeaderAndIsr, now_ms: int) -> None:
         """The controller's word on who leads and who follows."""
-        reply = self._commands.on_leader_and_isr(message, lambda notice: self._become(notice, now_ms), self._refusal)
+        reply = self._commands.on_leader_and_isr(
+            message, lambda notice: self._become(notice, now_ms), self._refusal, lambda notice: self._stand_down(notice, now_ms)
+        )
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
@@ -311,14 +315,11 @@ class Broker:
             log = self.directory.get(identity)
             assert log is not None, "made before it is given to anybody"
             partition = self.partitions[identity] = Partition(
-                identity,
-                notice.topic,
-                log,
-                broker_id=self.broker_id,
-                limits=self.config,
-                brokers=self.routing.brokers,
+                identity, notice.topic, log, broker_id=self.broker_id, limits=self.config, brokers=self.routing.brokers,
                 high_watermark=self.directory.high_watermarks.get(identity, 0),
-            )
+            )  # fmt: skip
+            if self._left.get(identity) is log:
+                self._fail(partition, self._directory_failed)
         before = partition.high_watermark
         epoch = partition.leader_epoch
         try:
@@ -348,6 +349,12 @@ class Broker:
         self._moved(partition, before, now_ms)
         return Code.NONE
 
+    def _stand_down(self, notice: PartitionNotice, now_ms: int) -> None:
+        partition = self.partitions.get(notice.partition)
+        if partition is not None and partition.stand_down(notice):
+            self._unserved(partition)
+            self._publishing.look_again(partition.identity, now_ms)
+
     def on_stop_replica(self, sender: Address, message: StopReplica, now_ms: int) -> None:
         """Stop, and if asked put away, local copies."""
         reply = self._commands.on_stop_replica(message, self._stop, self._put_away)
@@ -369,13 +376,19 @@ class Broker:
             if isinstance(problem, LogDamaged):
                 self._fail(None, str(problem))
             return Code.STORAGE_ERROR
+        finally:
+            for identity in identities:
+                self._idle(identity)  # one that has failed is forgotten with its log
         return Code.NONE
 
     def _idle(self, identity: PartitionId) -> None:
-        """Serve this copy no longer; its data stays where it is."""
-        partition = self.partitions.pop(identity, None)
-        if partition is None:
+        """Serve this copy no longer; its data stays where it is. One that has failed is known as such for as long as that is so: whoever
+        names it again must not get the same log as a new copy.
+        """
+        partition = self.partitions.get(identity)
+        if partition is None or (partition.failed and self.directory.get(identity) is partition.log):
             return
+        del self.partitions[identity]
         self._fetching.drop(identity)
         self._flush_reports.forget(identity)
         partition.leading = None
@@ -389,7 +402,7 @@ class Broker:
         if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
             return
         self._controller_known()
-        states = self._offsets.states(message.partitions, self.directory)
+        states = self._offsets.states(message.partitions, self.directory, self._left)
         self.outbox.messages.append((sender, ReplicaStatesAnswer(self.broker_id, self.broker_epoch, message.request, states)))
 
     def on_alter_isr_answer(self, sender: Address, message: AlterIsrAnswer, now_ms: int) -> None:
@@ -464,7 +477,9 @@ class Broker:
     def _fail(self, partition: Partition | None, reason: str) -> None:
         """This copy takes no part any more; None: no copy does, after a failed flush (R14); people hear of that, copies or not."""
         if partition is None and not self._directory_failed:
-            self._directory_failed = True
+            self._directory_failed = reason
+            logs = ((one, self.directory.get(one)) for one in self.directory.identities() if one not in self.partitions)
+            self._left = {one: log for one, log in logs if log is not None}
             self._event("directory_failed", reason=reason)
         failed = [one for one in (self.partitions.values() if partition is None else [partition]) if not one.failed]
         for one in failed:

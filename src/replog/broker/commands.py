@@ -96,11 +96,16 @@ class Commands:
         self._aging, self._age_ms = dict(self._stopped), now_ms + _STOPS_KEPT_MS
 
     def on_leader_and_isr(
-        self, message: LeaderAndIsr, become: Callable[[PartitionNotice], int], refusal: Callable[[PartitionNotice], int] = lambda _: 0
+        self,
+        message: LeaderAndIsr,
+        become: Callable[[PartitionNotice], int],
+        refusal: Callable[[PartitionNotice], int] = lambda _: 0,
+        stand_down: Callable[[PartitionNotice], None] = lambda _: None,
     ) -> LeaderAndIsrAnswer:
         """Apply a notice: logs that are missing are made first, all with one write, and so is another `flush` of logs that are here taken
         over by the directory, which answers for it after a power cut; then each partition takes its state. `refusal` says why one would
-        not, 0 if it would.
+        not, 0 if it would. `stand_down` is told of a notice for a copy that is here and has no room for another `flush`: of an epoch that
+        has ended it must not go on as the leader.
 
         Without room for those logs, or for what one has to do first, the others go on, and the notice does not count as applied: it
         is to come again. A complete one counts all the same, because what is here can be served; the controller says the rest with
@@ -121,6 +126,8 @@ class Commands:
             why = failed.get(entry.partition, Code.NONE)
             if why:
                 answer.errors.append((entry.partition, why))
+                if why == Code.LOG_DIRECTORY_FULL and entry.partition in altered:
+                    stand_down(entry)
                 if why == Code.STORAGE_ERROR:
                     self.unmade[entry.partition] = max(mark, self.unmade.get(entry.partition, mark))
                 continue

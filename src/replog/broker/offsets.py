@@ -21,7 +21,7 @@ from replog.messages import (
 )
 from replog.model import PartitionId
 from replog.partition.partition import Partition
-from replog.ports import LogDirectory
+from replog.ports import Log, LogDirectory
 
 __all__ = ["EARLIEST", "LATEST", "Offsets"]
 
@@ -87,16 +87,19 @@ class Offsets:
         found = partition.log.epochs.end_offset_for(entry.epoch, partition.log.end_offset)
         return EpochsResult(entry.partition) if found is None else EpochsResult(entry.partition, Code.NONE, found.epoch, found.end)
 
-    def states(self, identities: builtins.list[PartitionId], directory: LogDirectory) -> builtins.list[ReplicaState]:
+    def states(
+        self, identities: builtins.list[PartitionId], directory: LogDirectory, left: Mapping[PartitionId, Log]
+    ) -> builtins.list[ReplicaState]:
         """How far copies here reach, served or not; -1 and 0 for one that is missing (KIP-966).
 
         Nothing of one that has failed: it is not empty. The question waits until the controller hears of that, or the broker restarts.
+        `left`: those that failed with their directory while nobody served them.
         """
         states: builtins.list[ReplicaState] = []
         for identity in identities:
             partition = self._partitions.get(identity)
             log = partition.log if partition is not None else directory.get(identity)
-            if partition is not None and partition.failed:
+            if (partition is not None and partition.failed) or (log is not None and left.get(identity) is log):
                 continue
             if log is None:
                 states.append(ReplicaState(identity, -1, 0))

@@ -186,6 +186,11 @@ class Cluster:
         epoch = self._roomless.get(partition, {}).get(broker_id)
         return epoch is not None and broker is not None and epoch == broker.info.broker_epoch
 
+    def roomless(self, partition: PartitionId) -> list[int]:
+        """Replicas that would be live if their disk had room."""
+        present = (b for b in self.replicas(partition) if b in self.brokers and not self.brokers[b].info.fenced)
+        return [b for b in present if self.is_roomless(partition, b) and not self.is_broken(partition, b)]
+
     def is_refused(self, partition: PartitionId, partition_epoch: int, proposal: int) -> bool:
         """Whether this proposal, or a later one for the same state, was refused: its leader no longer reckons with it."""
         epoch, number = self._refused.get(partition, (-1, -1))

@@ -203,6 +203,7 @@ class Controller:
             live=live,
             lossy=cluster.lossy(partition),
             leaving=cluster.leaving(),
+            roomless=cluster.roomless(partition),
             unclean=topic.config.unclean_leader_election and not cleanly,
             joining=moves.joining(topic.assignments[partition.partition]),
         )

@@ -96,6 +96,7 @@ def choose(
     live: Container[int],
     lossy: Container[int] = (),
     leaving: Container[int] = (),
+    roomless: Container[int] = (),
     unclean: bool = False,
     joining: Container[int] = (),
 ) -> Choice:
@@ -105,7 +106,8 @@ def choose(
     once the ISR is empty; the last-known set once all of it is live (they must be asked first); an unclean election if
     the topic allows it; nobody. `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else.
     Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9). Those that are
-    `joining` with a move are not elected uncleanly: they may be empty, and the move would take away whoever is not.
+    `joining` with a move are not elected uncleanly: they may be empty, and the move would take away whoever is not. Nor is anybody while
+    one that is complete is only `roomless` (it would be live if its disk had room): nobody has died, and nothing is lost.
     """
     isr = _staying(tuple(r for r in state.isr if r in live and r not in lossy), leaving)
     after = with_min_isr(state, min_isr, replicas=replicas)
@@ -118,7 +120,8 @@ def choose(
         if leader is not None:
             after = with_isr(after, (leader,), replicas=replicas, min_isr=min_isr, lossy=lossy)
     if leader is None:
-        able = tuple(r for r in replicas if r in live and r not in joining) if unclean else ()
+        waits = any(r in roomless for r in after.elr)
+        able = tuple(r for r in replicas if r in live and r not in joining) if unclean and not waits else ()
         return _without_leader(state, _led(after, None), replicas, live, _staying(able, leaving))
     after = _led(after, leader)
     return Choice(None if after == state else after)

@@ -166,7 +166,7 @@ class ControllerExecutor:
             case ReplicaStatesAnswer():
                 term.on_replica_states_answer(message)
             case ReplicasFailed(broker_id, broker_epoch, reason, partitions):
-                term.ask(ReplicasLost(broker_id, broker_epoch, reason, tuple(partitions)))
+                term.on_replicas_failed(ReplicasLost(broker_id, broker_epoch, reason, tuple(partitions)))
             case ControlledShutdown():
                 term.ask(ShutdownAsked(sender, message))
             case Metadata():

@@ -62,6 +62,8 @@ class BrokerOutbox:
     _newest: dict[PartitionId, int] = field(factory=dict)
     _news: dict[PartitionId, None] = field(factory=dict)
     _stops: dict[PartitionId, StopEntry] = field(factory=dict)
+    _failures: dict[PartitionId, int] = field(factory=dict)
+    """The first number after the last report that a copy has failed."""
     heard_ms: int = -1
     """When the broker answered last."""
     alive_ms: int = -1
@@ -97,6 +99,7 @@ class BrokerOutbox:
         self._withdraw(entry.partition)
         if complete := self._notices.get(self.complete_notice):
             complete.keys.pop(entry.partition, None)
+        self._failures.pop(entry.partition, None)  # no notice from before is about it now
         self._stops[entry.partition] = entry
 
     def announce(self, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> int:
@@ -155,9 +158,19 @@ class BrokerOutbox:
         return self._notices.get(number)
 
     def named(self, number: int) -> list[PartitionId]:
-        """The partitions of which this notice is the newest: an answer to it says how their copies are now."""
+        """The partitions of which this notice is the newest, and later than any failure that was reported: an answer to it says how their
+        copies are now."""
         notice = self._notices.get(number)
-        return [] if notice is None else [key for key in notice.keys if self._newest.get(key) == number and key not in self._news]
+        known = [] if notice is None else [key for key in notice.keys if self._newest.get(key) == number and key not in self._news]
+        return [key for key in known if self._failures.get(key, 0) <= number]
+
+    def failed(self, partitions: Iterable[PartitionId]) -> None:
+        """The broker reports these copies as failed: it has yet to be asked how they are after that."""
+        self._failures.update(dict.fromkeys(partitions, self._next))
+
+    def names(self, partition: PartitionId) -> bool:
+        """Whether a notice that was sent, and is not acknowledged, is about this partition."""
+        return partition in self._newest
 
     def answered(self, number: int, roomless: tuple[PartitionId, ...] = (), now_ms: int = 0) -> bool:
         """The broker has applied a notice. True if it was the complete one, for the first time.
@@ -327,6 +340,12 @@ class Outboxes:
             if box is not None:
                 box.note(partition)
                 self._changed[broker_id] = None
+
+    def name(self, partition: PartitionId, broker_id: int) -> None:
+        """A broker is to hear of a partition once more; not if a notice that it has yet to acknowledge does that."""
+        box = self._brokers.get(broker_id)
+        if box is not None and not box.names(partition):
+            self.note(partition, (broker_id,))
 
     def stop(self, broker_id: int, entry: StopEntry) -> None:
         """A broker is to take a copy out of service. One that is not registered will be found out when it comes back."""

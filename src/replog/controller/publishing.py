@@ -116,7 +116,7 @@ class Publisher:
     def name_again(self, broken: Iterable[tuple[PartitionId, int]]) -> None:
         """(partition, broker) of failed copies: an answer that said otherwise may be lost, or an old report may have come after it."""
         for partition, broker_id in broken:
-            self.outboxes.note(partition, (broker_id,))
+            self.outboxes.name(partition, broker_id)
 
     def _send_view(self, view: ClusterView, brokers: list[int]) -> None:
         for broker_id in brokers:

@@ -377,16 +377,26 @@ class Term:
         if box.answered(message.notice, roomless, self._now_ms):
             self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, tuple(message.strays), box.take_removals()))
         if failed := tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR):
-            self.ask(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
+            self.on_replicas_failed(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
         self._room_changed(message.broker_id, message.broker_epoch)
         self._listen(box)
 
     def _served(self, box: BrokerOutbox, message: LeaderAndIsrAnswer) -> None:
-        """A report of a failed copy may be older than the copy that is there now: it is over once that one has taken a notice."""
+        """A report of a failed copy may be older than the copy that is there now: it is over once that one has taken a notice, made after
+        the report was heard. An answer to an earlier one may be older than the failure.
+        """
         refused = {partition for partition, _ in message.errors}
         named = (p for p in box.named(message.notice) if p not in refused)
         if served := tuple(p for p in named if self.cluster.is_broken(p, message.broker_id)):
             self.ask(ReplicasServed(message.broker_id, message.broker_epoch, served))
+
+    def on_replicas_failed(self, lost: ReplicasLost) -> None:
+        """Copies have failed; it is said again for as long as it is true."""
+        box = self.publisher.outboxes.get(lost.broker_id, lost.broker_epoch)
+        if box is not None:
+            named = lost.partitions or self.cluster.on_broker(lost.broker_id)
+            box.failed(p for p in named if lost.broker_id in self.cluster.replicas(p))
+        self.ask(lost)
 
     def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
         """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""

@@ -109,9 +109,9 @@ class Partition:
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.failed: str | None = None
+        """Why this copy takes no part any more (an I/O error); None while it does."""
         self.roomless = False
         """A full disk keeps this copy from what it has to cut before it leads: idle until there is room, or until another copy leads."""
-        """Why this copy takes no part any more (an I/O error); None while it does."""
         self.sessions: Any = ()
         """Fetch sessions that wait for news of this partition; kept by the broker."""
         self.waiting: Any = None
@@ -154,6 +154,19 @@ class Partition:
             self.leading.reconfigure(state, notice.assignment, notice.config)
             self._advance(now_ms)
         return Code.NONE
+
+    def stand_down(self, notice: PartitionNotice) -> bool:
+        """Take the epochs of a notice for which there is no room now, and nothing else of it: this copy leads and follows nothing until the
+        notice comes again. False, and nothing has changed, if that is no later leader epoch: within one nobody else can have been elected,
+        and whoever stops leading it cannot begin again (M13).
+        """
+        state = notice.state
+        if self.failed is not None or state.leader_epoch <= self.leader_epoch:
+            return False
+        self.leader, self.leader_epoch, self.partition_epoch = state.leader, state.leader_epoch, state.partition_epoch
+        self.in_sync = self.broker_id in state.isr
+        self.leading = self.following = None
+        return True
 
     def refusal(self, notice: PartitionNotice) -> int:
         """Why `become` would refuse this notice; 0 if it would not."""

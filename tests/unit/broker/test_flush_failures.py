@@ -6,13 +6,29 @@ import random
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code, LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
-from replog.messages import LeaderAndIsr, PartitionNotice, Produce, Produced, ProduceEntry, Registered, StopEntry, StopReplica
+from replog.messages import (
+    LeaderAndIsr,
+    LeaderAndIsrAnswer,
+    PartitionNotice,
+    Produce,
+    Produced,
+    ProduceEntry,
+    Registered,
+    ReplicasFailed,
+    ReplicaState,
+    ReplicaStates,
+    ReplicaStatesAnswer,
+    StopEntry,
+    StopReplica,
+    StopReplicaAnswer,
+)
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import FlushDone, FlushToken, LogStart
 from replog.records import encode_records
@@ -212,3 +228,123 @@ def test_without_room_to_note_a_registration_it_is_noted_later() -> None:
     broker.save()
     again.close(clean=True)
     assert FileLogDirectory("/d", fs=desk.disk).loss.lossy == ()
+
+
+def refused(desk: Desk, number: int, *, complete: bool = False) -> list[tuple[PartitionId, int]]:
+    """What is wrong with A, once it is to follow broker 2."""
+    follows = evolve(desk.notice(A), state=PartitionState(2, number, (2,)), assignment=Assignment((2, 1)))
+    said = desk.tell(LeaderAndIsr(1, 1, 1, number, complete, 1_000, [follows]))
+    (answer,) = [message for message in said if isinstance(message, LeaderAndIsrAnswer)]
+    return answer.errors
+
+
+def put_away(desk: Desk, number: int) -> list[tuple[PartitionId, int]]:
+    (answer,) = [m for m in desk.tell(StopReplica(1, 1, 1, number, [StopEntry(A, number, True)])) if isinstance(m, StopReplicaAnswer)]
+    return answer.errors
+
+
+def states(desk: Desk) -> list[ReplicaState]:
+    (answer,) = [m for m in desk.tell(ReplicaStates(1, 1, 1, 9, [A])) if isinstance(m, ReplicaStatesAnswer)]
+    return answer.replicas
+
+
+def reported(desk: Desk, now_ms: int) -> list[PartitionId]:
+    desk.broker.outbox.messages.clear()
+    desk.broker.tick(now_ms, now_ms)
+    return [one for _, message in desk.broker.outbox.messages if isinstance(message, ReplicasFailed) for one in message.partitions]
+
+
+@pytest.mark.parametrize("kind", [Desk, DeskWithFiles])
+def test_a_copy_that_has_failed_and_cannot_be_put_away_is_not_served_again(kind: type[Desk]) -> None:
+    """X-15: the controller would take an answer without an error for a copy that was made anew."""
+    desk = kind()
+    desk.tell(failed(desk.append(A)))
+    assert put_away(desk, 2) == [(A, Code.STORAGE_ERROR)]
+    assert states(desk) == []
+    assert refused(desk, 3) == [(A, Code.STORAGE_ERROR)]
+    assert A in reported(desk, 5_000)
+
+
+@pytest.mark.parametrize("how", ["stopped", "stray"])
+def test_nor_is_one_that_was_not_served_when_its_directory_failed(how: str) -> None:
+    desk = Desk()
+    waiting = desk.append(B)
+    if how == "stopped":
+        desk.stop(delete=False)
+    else:
+        desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)]))
+    assert A not in desk.broker.partitions
+    desk.tell(failed(waiting))
+    assert states(desk) == []
+    assert refused(desk, 3) == [(A, Code.STORAGE_ERROR)]
+    assert reported(desk, 5_000) == [B, A]
+
+
+def test_one_that_was_put_away_at_last_is_made_anew() -> None:
+    desk = Desk()
+    desk.broker._fail(desk.broker.partitions[A], "a read failed")
+    put = desk.directory.quarantine_each
+
+    def full(identities: Any, wall_ms: int) -> None:
+        raise LogFull("no space left")
+
+    desk.directory.quarantine_each = full  # type: ignore[method-assign]
+    assert put_away(desk, 2) == [(A, Code.STORAGE_ERROR)]
+    assert refused(desk, 3) == [(A, Code.STORAGE_ERROR)]
+    desk.directory.quarantine_each = put  # type: ignore[method-assign]
+    assert put_away(desk, 4) == []
+    assert states(desk) == [ReplicaState(A, -1, 0)]
+    assert reported(desk, 5_000) == []
+    assert refused(desk, 5) == []
+    assert desk.broker.partitions[A].role == "follower"
+
+
+def test_a_failed_copy_that_the_controller_does_not_know_is_not_served_when_it_does() -> None:
+    """Its topic could not be read, and was mended."""
+    desk = Desk()
+    desk.broker._fail(desk.broker.partitions[A], "a read failed")
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)]))
+    assert refused(desk, 2) == [(A, Code.STORAGE_ERROR)]
+
+
+def told_without_room(desk: Desk, notice: PartitionNotice, number: int) -> list[tuple[PartitionId, int]]:
+    make = desk.directory.create
+
+    def full(starts: Any) -> list[Any]:
+        raise LogFull("no space left")
+
+    desk.directory.create = full  # type: ignore[method-assign]
+    (answer,) = [m for m in desk.tell(LeaderAndIsr(1, 1, 1, number, False, 1_000, [notice])) if isinstance(m, LeaderAndIsrAnswer)]
+    desk.directory.create = make  # type: ignore[method-assign]
+    return answer.errors
+
+
+def test_a_deposed_leader_without_room_for_another_flush_acknowledges_nothing_more() -> None:
+    desk = Desk()
+    waiting = desk.append(A)
+    config = TopicConfig(min_isr=1)
+    deposed = evolve(desk.notice(A), state=PartitionState(2, 1, (2,), partition_epoch=1), assignment=Assignment((1, 2)), config=config)
+    assert told_without_room(desk, deposed, 1) == [(A, Code.LOG_DIRECTORY_FULL)]
+    partition = desk.broker.partitions[A]
+    assert (partition.role, partition.leader_epoch, partition.config.flush) == ("idle", 1, "ack")
+    assert Code.NONE not in codes(desk.tell(FlushDone(waiting.run())))
+    assert codes(desk.tell(Produce(-1, 1_000, [ProduceEntry(2, A, encode_records(["y"], now_ms=0))]))) == [Code.NOT_LEADER_OR_FOLLOWER]
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [deposed]))
+    assert (partition.role, partition.config.flush) == ("follower", "os")
+
+
+def test_one_that_is_elected_without_room_for_another_flush_leads_once_there_is_some() -> None:
+    desk = Desk()
+    elected = evolve(desk.notice(A), state=PartitionState(1, 1, (1,), partition_epoch=1), config=TopicConfig(min_isr=1))
+    assert told_without_room(desk, elected, 1) == [(A, Code.LOG_DIRECTORY_FULL)]
+    assert desk.broker.partitions[A].role == "idle"
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [elected]))
+    assert desk.broker.partitions[A].role == "leader"
+
+
+def test_a_leader_without_room_for_another_flush_leads_on_until_it_hears_of_a_later_epoch() -> None:
+    """Within its epoch nobody else can lead, and it could not begin again."""
+    desk = Desk()
+    waiting = desk.append(A)
+    assert told_without_room(desk, evolve(desk.notice(A), config=TopicConfig(min_isr=1)), 1) == [(A, Code.LOG_DIRECTORY_FULL)]
+    assert codes(desk.tell(FlushDone(waiting.run()))) == [Code.NONE]

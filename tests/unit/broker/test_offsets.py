@@ -64,5 +64,5 @@ def test_a_copy_that_has_failed_is_not_said_to_be_empty() -> None:
     has, directory = MemoryLog(P), MemoryLogDirectory()
     partitions = {P: led(P, has), Q: led(Q, MemoryLog(Q))}
     partitions[P].fail("Input/output error")
-    states = Offsets(partitions, Routing(), failed=lambda partition, why: None).states([P, Q, GONE], directory)
+    states = Offsets(partitions, Routing(), failed=lambda partition, why: None).states([P, Q, GONE], directory, {})
     assert [(state.partition, state.end_offset) for state in states] == [(Q, 0), (GONE, 0)]

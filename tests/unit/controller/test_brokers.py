@@ -434,6 +434,58 @@ def test_a_late_report_of_the_copy_that_was_put_away_does_not_keep_the_new_one_o
     assert world.propose(2, partition, [2, 4, 3]).error == Code.NONE
 
 
+def test_an_answer_from_before_a_failure_does_not_let_the_failed_copy_in():
+    """A shrink is applied, and its answer is late; then the disk fails, and the report is faster."""
+    world = World(4)
+    partition = pid(world.create(assignment={0: [2, 3]}, config={"min_isr": 1}))
+    held = []
+    world.drop = lambda sender, to, message: sender == 3 and isinstance(message, LeaderAndIsrAnswer) and not held.append(message)
+    assert world.propose(2, partition, [2]).error == Code.NONE
+    world.drop = lambda sender, to, message: False
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [partition]))
+    world.settle()
+    for message in held:
+        world.send(3, ("controller", 1), message)
+    assert world.propose(2, partition, [2, 3]).error == Code.INELIGIBLE_REPLICA
+    world.advance(2 * world.config.reconcile_ms)
+    assert world.propose(2, partition, [2, 3]).error == Code.INELIGIBLE_REPLICA
+    assert world.told("replicas_made_anew") == []
+
+
+def test_nor_does_the_answer_to_the_notice_under_which_it_failed():
+    """The directory fails when the broker notes its registration, with the complete notice applied: the report leaves before the answer."""
+    world = World(3)
+    partition = pid(world.create(assignment={0: [2, 3]}, config={"min_isr": 1}))
+    world.kill(3)
+    report = []
+
+    def fails(sender, to, message):
+        if sender == 3 and isinstance(message, LeaderAndIsrAnswer) and not report:
+            report.append(ReplicasFailed(3, message.broker_epoch, "EIO", [partition]))
+            world.send(3, ("controller", 1), report[0])
+            world.send(3, ("controller", 1), message)
+            return True
+        return False
+
+    world.drop = fails
+    world.start(3, settle=True)
+    assert report
+    assert world.propose(2, partition, [2, 3]).error == Code.INELIGIBLE_REPLICA
+    assert world.told("replicas_made_anew") == []
+
+
+def test_a_broker_with_a_failed_copy_that_answers_nothing_is_not_told_of_it_in_ever_more_notices():
+    world = World(3)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    world.send(3, ("controller", 1), ReplicasFailed(3, world.nodes[3].membership.broker_epoch, "EIO", [pid(topic)]))
+    world.settle()
+    world.nodes[3].broker.mute = True
+    world.advance(2 * world.config.reconcile_ms)
+    before = world.leader.unacknowledged[3]
+    world.advance(20 * world.config.reconcile_ms)
+    assert world.leader.unacknowledged[3] == before
+
+
 def test_a_failed_copy_that_was_not_put_away_stays_out():
     """The order to put it away is withdrawn when the copy is wanted again before it was heard."""
     world = World(4)

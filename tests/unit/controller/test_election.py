@@ -130,6 +130,16 @@ def test_whoever_joins_with_a_move_is_not_elected_uncleanly():
     assert choose(state(None, (3,)), replicas=(1, 3), min_isr=1, live=(3,), unclean=True, joining=(3,)).state.leader == 3, "it is in sync"
 
 
+def test_nobody_is_elected_uncleanly_while_a_complete_replica_only_has_no_room():
+    led = state(1, (1,), (2,), (1, 2))
+    choice = choose(led, replicas=AR, min_isr=2, live=(3,), roomless=(1,), unclean=True)
+    assert choice.state == PartitionState(None, 6, (), (1, 2), (1, 2), partition_epoch=9)
+    assert choice.loss is None
+    for lossy, roomless in (((1,), (1,)), ((), (4,))):  # it is not complete any more, or another one is meant
+        assert choose(led, replicas=AR, min_isr=2, live=(3,), lossy=(*lossy, 2), roomless=roomless, unclean=True).state.leader == 3
+    assert choose(led, replicas=AR, min_isr=2, live=(2, 3), roomless=(1,), unclean=True).state.leader == 2, "cleanly"
+
+
 def test_permission_for_unclean_elections_never_replaces_a_clean_one():
     choice = choose(state(1, (1,), (2,), (1, 2)), replicas=AR, min_isr=2, live=(2, 3), unclean=True)
     assert choice.loss is None

@@ -391,6 +391,35 @@ def test_a_partition_whose_only_broker_has_no_room_is_led_once_it_has():
     assert (world.state().leader, world.state().isr) == (2, (2,))
 
 
+@pytest.mark.parametrize("ends", ["with room", "by hand"])
+def test_a_complete_leader_whose_disk_is_full_is_not_replaced_uncleanly(ends):
+    """`flush` is altered, and that cannot be recorded: nobody has died, and what is acknowledged must not be cut."""
+    world = World(3)
+    p = pid(world.create(assignment={0: [2, 3]}, config={"min_isr": 1, "flush": "ack", "unclean_leader_election": True}))
+    assert world.propose(2, p, [2]).error == Code.NONE  # 3 misses what is acknowledged from now on
+    broker = world.nodes[2].broker
+    plain = broker.receive
+
+    def full(message):
+        answer = plain(message)
+        if isinstance(answer, LeaderAndIsrAnswer) and any(one.config.flush == "os" for one in message.entries):
+            answer.errors.append((p, Code.LOG_DIRECTORY_FULL))
+        return answer
+
+    broker.receive = full
+    world.admin("alter_topic", name="t", config={"flush": "os"})
+    world.advance(60_000)
+    assert (world.state().leader, world.state().elr) == (None, (2,))
+    assert world.told("records_may_be_lost") == []
+    if ends == "by hand":
+        assert world.admin("elect", partitions=[["t", 0]], unclean=True).error == Code.NONE
+        assert world.state().leader == 3
+        return
+    broker.receive = plain
+    world.advance(30_000)
+    assert (world.state().leader, world.state().isr) == (2, (2,))
+
+
 def test_a_broker_that_comes_back_with_a_full_disk_is_let_in():
     world = World(3)
     topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
