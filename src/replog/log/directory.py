@@ -249,7 +249,7 @@ class FileLogDirectory(LogDirectory):
         try:
             self.fs.fsync_dir(folder)
         except OSError as error:
-            self._fail(f"log directory {self.path}: a flush failed: {error}")
+            self._storage.flush_failed(error)
             raise
 
     def _finish_quarantines(self) -> None:

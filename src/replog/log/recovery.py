@@ -189,7 +189,7 @@ class _Recovery:
             else:
                 self.fs.fsync(fd)
         except OSError as error:
-            self.storage.fail_directory(f"a flush failed: {error}")
+            self.storage.flush_failed(error)
             raise
 
     def _clean_up(self) -> list[int]:
