@@ -384,8 +384,12 @@ class FileLogDirectory(LogDirectory):
         entries = [[*log.identity, mark, log.start_offset, end] for log, (end, mark) in zip(logs, flushed, strict=True)]
 
         def write() -> None:
+            named = frozenset(log.identity for log in logs)
+            self._checkpointed |= named  # after an error the file may be the old one or the new one
+            for log, (end, mark) in zip(logs, flushed, strict=True):
+                log.recording(end, mark)
             write_plain(self.fs, self.path, _CHECKPOINT, entries)
-            self._checkpointed = frozenset(log.identity for log in logs)
+            self._checkpointed = named
             for log, (end, mark) in zip(logs, flushed, strict=True):
                 log.recorded(end, mark)
 

@@ -354,6 +354,11 @@ class SegmentedLog(StoredLog):
         """Nothing is on disk: the log never had a record."""
         return not self._segments and self._marker is None and not self.start_offset
 
+    def recording(self, flushed_end: int, high_watermark: int) -> None:
+        """The directory's checkpoint is about to say so, and may do so even if that fails: what takes records away reckons with both."""
+        self._recorded_flush = max(self._recorded_flush, flushed_end)
+        self._recorded_watermark = max(self._recorded_watermark, high_watermark)
+
     def recorded(self, flushed_end: int, high_watermark: int) -> None:
         """The directory's checkpoint says now that all below `flushed_end` is flushed, where the log starts, and its high watermark (-1
         without one): no marker is needed."""
