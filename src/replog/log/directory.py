@@ -154,14 +154,12 @@ class FileLogDirectory(LogDirectory):
             if log is not None and high_watermark >= 0:
                 self.high_watermarks[identity] = left = log.left_of(high_watermark)
                 is_lower = is_lower or left < high_watermark
-        if any(one.corrupt for one in self.recovered.values()):
+        if is_lower or any(one.corrupt for one in self.recovered.values()):
             self._lower_recovery_points()
-        elif is_lower:  # before others are appended in the place of what was cut
-            with suppress(LogFull):
-                self.checkpoint()
 
     def _lower_recovery_points(self) -> None:
-        """Records that the checkpoint calls flushed are gone, which is reported and noted by now: what takes their place is not flushed."""
+        """Records that the checkpoint calls flushed, or committed, are gone, which is reported and noted by now: what takes their place is
+        neither."""
         try:
             self.checkpoint()
         except LogFull:  # without one everything is verified and nothing taken for flushed; to remove it takes no space

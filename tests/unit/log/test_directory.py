@@ -291,6 +291,30 @@ def test_a_high_watermark_is_lowered_before_others_take_the_place_of_what_a_powe
     assert directory.high_watermarks == {IDENTITY: 2}
 
 
+def test_a_high_watermark_is_not_kept_for_want_of_room_for_a_lower_one() -> None:
+    def full(operation: str, path: str) -> None:
+        if operation in ("create", "write") and path.startswith("/d/checkpoint"):
+            raise OSError(errno.ENOSPC, "injected", path)
+
+    disk = MemoryFs()
+    directory, log = open_log(disk)
+    append(log, 2)
+    flush(log)
+    append(log, 2)
+    directory.high_watermarks[IDENTITY] = 4
+    directory.checkpoint()
+    disk.cut_power(keep_none)
+    layer = FaultyFs(disk, full)
+    directory = open_directory(layer)
+    layer.before = None
+    log = directory.get(IDENTITY)  # type: ignore[assignment]
+    append(log, 4, epoch=1)
+    kill(disk, directory)
+    directory = open_directory(disk)
+    assert directory.get(IDENTITY).end_offset == 6  # type: ignore[union-attr]
+    assert directory.high_watermarks.get(IDENTITY, 0) <= 2
+
+
 def after_half_a_checkpoint() -> tuple[MemoryFs, FileLogDirectory, FileLog]:
     """Ten records, flushed and below the high watermark: the checkpoint that says so has its name, and the folder could not be synced."""
 
