@@ -361,6 +361,7 @@ class MemoryLogDirectory(LogDirectory):
                 self._unrecorded.pop(identity, None)
                 self._quarantined[identity] = wall_ms
                 self.high_watermarks.pop(identity, None)
+                self._saved.pop(identity, None)
 
     def quarantined(self) -> dict[PartitionId, int]:
         return dict(self._quarantined)
