@@ -215,7 +215,28 @@ class _Recovery:
             if orphan or name.endswith(".new"):
                 with suppress(FileNotFoundError):
                     self.fs.unlink(f"{self.folder}/{name}")
-        return bases
+        return self._without_leftovers(bases)
+
+    def _without_leftovers(self, bases: list[int]) -> list[int]:
+        """A segment may have been begun in vain: if its file is still there, and the log went on in the one before it, it goes now."""
+        kept = bases[:1]
+        for base in bases[1:]:
+            if self.fs.size(f"{self.folder}/{segment_name(base)}") or not self._goes_on(kept[-1], base):
+                kept.append(base)
+            else:
+                self._remove([self._segment(base)], base)
+        return kept
+
+    def _goes_on(self, base: int, offset: int) -> bool:
+        """Whether the segment at `base` holds a batch that ends behind `offset`."""
+        segment = self._segment(base)
+        try:
+            fd, size = self.storage.files.descriptor(segment), self.fs.size(segment.path) or 0
+            return any(header.end_offset > offset for _, header in headers(self.fs, fd, 0, size, base, self.identity))
+        except BadBatch:
+            return False
+        finally:
+            self.storage.files.close(segment)
 
     def _empty_note(self, note: StartNote) -> None:
         """A note of where the log begins was a segment once; its bytes are not needed."""

@@ -73,23 +73,29 @@ class SegmentedLog(StoredLog):
     # --------------------------------------------------------------------------------------------------------- growing
 
     def _roll(self) -> Segment:
-        """Begin a new segment at the end of the log; its name becomes durable with the next flush. Raises OSError, nothing changed."""
+        """Begin a new segment at the end of the log; its name becomes durable with the next flush. After an exception nothing has changed,
+        and as far as the disk allows no file is left: the log may go on in the segment before it."""
         fs, files = self._storage.fs, self._storage.files
         folder = self._storage.folder_of(self.identity)
         if not self._segments:
             with suppress(FileExistsError):
                 fs.mkdir(folder)
         segment = Segment(f"{folder}/{segment_name(self.end_offset)}", self.end_offset)
-        fd = files.descriptor(segment, create=True)
+        sealed = self._active
         try:
+            fd = files.descriptor(segment, create=True)
             fs.ftruncate(fd, 0)  # an earlier file of that name may have come back with a power cut
-        except OSError:
-            files.close(segment)
+            segment.index = SparseIndex()
+            self._names += 1
+            self._segments.append(segment)
+            self._active = segment
+        except BaseException:
+            if self._active is not segment and segment.fd >= 0:
+                self._segments = [one for one in self._segments if one is not segment]
+                files.close(segment)
+                with suppress(OSError):
+                    fs.unlink(segment.path)
             raise
-        segment.index = SparseIndex()
-        self._names += 1
-        sealed, self._active = self._active, segment
-        self._segments.append(segment)
         if sealed is not None:
             sealed.sealed = True
             write_summary(fs, sealed, self.epochs, self.producers)
