@@ -183,6 +183,8 @@ class SegmentedLog(StoredLog):
             del self._segments[0]
         else:
             self._segments.pop()
+            self._active = self._segments[-1]  # at once: what comes next may be refused
+            self._active.sealed = False
             segment.cut(segment.base_offset, 0)
             self._end_at(segment.base_offset)
         self._storage.files.close(segment)
