@@ -264,6 +264,10 @@ class Broker:
         before = partition.high_watermark
         try:
             partition.flushed(token, now_ms)
+        except LogFull as problem:
+            self._event("log_full", partition=repr(partition), problem=str(problem))
+            self._upkeep.flush_later(partition, now_ms)
+            return
         except LogDamaged as problem:
             self._fail(None, str(problem))
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from replog.errors import LogClosed, LogDamaged
+from replog.errors import LogClosed, LogDamaged, LogFull
 from replog.messages import Flushed, FlushedEntry
 from replog.model import PartitionId
 from replog.partition.partition import Partition
@@ -20,9 +20,9 @@ __all__ = ["FlushReports", "flushed_aside"]
 def flushed_aside(log: Log | None, token: FlushToken) -> bool:
     """A flush of a copy that is not served now, put away or failed. True if it failed: its disk is the others' disk all the same."""
     if log is not None:
-        with suppress(LogDamaged, LogClosed):
+        with suppress(LogDamaged, LogClosed, LogFull):
             log.flushed(token)
-    return token.error is not None
+    return token.failed
 
 
 class FlushReports:

@@ -19,8 +19,8 @@ __all__ = ["Upkeep"]
 
 _SWEEP_MS: Final = 100
 """How often waiting fetches and appends are looked at for having waited long enough."""
-_RETAIN_AGAIN_MS: Final = 1_000
-"""Retention that had to wait goes on so much later."""
+_AGAIN_MS: Final = 1_000
+"""Retention that had to wait goes on so much later; so does a flush."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -38,6 +38,9 @@ class Upkeep:
         self._flushing: dict[PartitionId, Log] = {}
         """Logs with a flush under way; kept until it has run, whatever becomes of the copy."""
         self._flush_due: dict[PartitionId, int] = {}
+        self._flush_later: dict[PartitionId, Partition] = {}
+        """Their flush was not done for want of descriptors: it is asked for again."""
+        self._flush_again_ms = 0
         self._record_ms = 0
         """When flushes that logs have had since they were altered may be recorded next."""
         self._unequal: dict[PartitionId, Partition] = {}
@@ -105,7 +108,7 @@ class Upkeep:
 
     def forget(self, identity: PartitionId) -> None:
         """No longer served here."""
-        for kept in (self.unflushed, self._flush_due, self._unequal, self._outsiders, self._unsaved, self._moved):
+        for kept in (self.unflushed, self._flush_due, self._flush_later, self._unequal, self._outsiders, self._unsaved, self._moved):
             kept.pop(identity, None)
 
     def with_outsiders(self) -> list[Partition]:
@@ -139,6 +142,12 @@ class Upkeep:
                 tokens.append(token)
         return tokens
 
+    def flush_later(self, partition: Partition, now_ms: int) -> None:
+        """A flush could not be done for now, and nothing was lost."""
+        if not self._flush_later:
+            self._flush_again_ms = now_ms + _AGAIN_MS
+        self._flush_later[partition.identity] = partition
+
     def flush_done(self, token: FlushToken) -> Log | None:
         """The flush has run: what was appended meanwhile may be flushed next. Returns the log that it was of."""
         return self._flushing.pop(token.identity, None)
@@ -168,6 +177,10 @@ class Upkeep:
         """
         config = self._config
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
+        if self._flush_later and now_ms >= self._flush_again_ms:
+            self.unflushed.update(self._flush_later)
+            self._flush_due.update(dict.fromkeys(self._flush_later, now_ms))
+            self._flush_later.clear()
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             self._retention_ms = now_ms + config.retention_check_ms
@@ -242,7 +255,7 @@ class Upkeep:
             start, end = log.start_offset, log.end_offset
             try:
                 if not partition.retain(self.wall_ms, now_ms):
-                    self._retention_ms = min(self._retention_ms or now_ms, now_ms + _RETAIN_AGAIN_MS)
+                    self._retention_ms = min(self._retention_ms or now_ms, now_ms + _AGAIN_MS)
             except (LogDamaged, LogCorrupt) as problem:
                 self.damaged.append((partition, str(problem)))
                 return

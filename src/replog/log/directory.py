@@ -17,25 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from attrs import evolve
 
-from replog.config import BrokerConfig
+from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
 from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
 from replog.log.files import OS, Fs, kill_in_child
 from replog.log.log import FileLog
-from replog.log.loss import Life, judge, lives
+from replog.log.loss import Life, gravest, judge, lives
 from replog.log.recorded import is_flushed, recordable
 from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
 from replog.log.staging import FileStaging
 from replog.log.storage import Storage, folder_name
 from replog.model import PartitionId
-from replog.ports import Location, Log, LogDirectory, LogStart
+from replog.ports import Location, Log, LogDirectory, LogStart, LossKind
 
 __all__ = ["FileLogDirectory", "Recovered"]
 
@@ -137,6 +138,7 @@ class FileLogDirectory(LogDirectory):
         power = clean is None and (life.boot_id != boot_id or life.flush_failed)
         states = self._load_logs(clean, checkpoint, power=power)
         configs = {identity: entry.config for identity, entry in self._catalogue.live.items()}
+        life = self._life  # with what was noted meanwhile
         self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
         epochs = lives((self.loss.broker_epoch, *self.loss.earlier), self.loss)
         life = Life(boot_id, self.loss.kind, self.loss.lossy, epochs=epochs)
@@ -152,14 +154,12 @@ class FileLogDirectory(LogDirectory):
             if log is not None and high_watermark >= 0:
                 self.high_watermarks[identity] = left = log.left_of(high_watermark)
                 is_lower = is_lower or left < high_watermark
-        if any(one.corrupt for one in self.recovered.values()):
+        if is_lower or any(one.corrupt for one in self.recovered.values()):
             self._lower_recovery_points()
-        elif is_lower:  # before others are appended in the place of what was cut
-            with suppress(LogFull):
-                self.checkpoint()
 
     def _lower_recovery_points(self) -> None:
-        """Records that the checkpoint calls flushed are gone, which is reported and noted by now: what takes their place is not flushed."""
+        """Records that the checkpoint calls flushed, or committed, are gone, which is reported and noted by now: what takes their place is
+        neither."""
         try:
             self.checkpoint()
         except LogFull:  # without one everything is verified and nothing taken for flushed; to remove it takes no space
@@ -212,7 +212,8 @@ class FileLogDirectory(LogDirectory):
                     _, start, flushed = known.get(identity, Known(-1, 0, 0))
                     flushed = saved[identity][1] if identity in saved else flushed
                     start_known, rewrite = None if checkpoint is None else start, self._life.flush_failed
-                    state = recover(self._storage, identity, start_known, flushed, power=power, rewrite=rewrite)
+                    note = partial(self._note_loss, identity, entry.config)
+                    state = recover(self._storage, identity, start_known, flushed, note, power=power, rewrite=rewrite)
                     if state.bytes_cut or state.corrupt:
                         self.recovered[identity] = Recovered(state.bytes_cut, state.corrupt)
             elif identity in known and (known[identity].flushed_end or known[identity].start_offset):
@@ -228,12 +229,25 @@ class FileLogDirectory(LogDirectory):
             self._sync_folder(self._storage.folder)
         return states
 
+    def _note_loss(self, identity: PartitionId, config: TopicConfig, kind: LossKind) -> None:
+        """Recovery is about to cut what may have counted: should this opening not be finished, the next one finds no trace of it.
+
+        The rest of the note stays, so that the next opening judges as this one does. Raises OSError, and then nothing is cut.
+        """
+        life = self._life
+        if kind == "power" and (config.flush != "ack" or life.flush_failed):
+            return  # after a power cut such a log is lossy whatever is found
+        kinds: list[LossKind] = [kind, life.kind] if life.lossy else [kind]
+        noted = evolve(life, kind=gravest(kinds), lossy=tuple(sorted({*life.lossy, identity})))
+        if noted != life:
+            self._write_life(noted)
+
     def _sync_folder(self, folder: str) -> None:
         """While it is opened. The system tells of a failure once: the next open must not trust what the cache shows."""
         try:
             self.fs.fsync_dir(folder)
         except OSError as error:
-            self._fail(f"log directory {self.path}: a flush failed: {error}")
+            self._storage.flush_failed(error)
             raise
 
     def _finish_quarantines(self) -> None:
@@ -368,8 +382,12 @@ class FileLogDirectory(LogDirectory):
         entries = [[*log.identity, mark, log.start_offset, end] for log, (end, mark) in zip(logs, flushed, strict=True)]
 
         def write() -> None:
+            named = frozenset(log.identity for log in logs)
+            self._checkpointed |= named  # after an error the file may be the old one or the new one
+            for log, (end, mark) in zip(logs, flushed, strict=True):
+                log.recording(end, mark)
             write_plain(self.fs, self.path, _CHECKPOINT, entries)
-            self._checkpointed = frozenset(log.identity for log in logs)
+            self._checkpointed = named
             for log, (end, mark) in zip(logs, flushed, strict=True):
                 log.recorded(end, mark)
 

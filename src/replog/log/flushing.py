@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from replog.log.open_files import OpenFiles
 from replog.log.segment import Segment
+from replog.ports import NO_DESCRIPTORS
 
 __all__ = ["FlushRun"]
 
@@ -13,24 +14,34 @@ __all__ = ["FlushRun"]
 class FlushRun:
     """fsync of some segments, then of the folders that got new names. May run in another thread; everything else here may not."""
 
-    __slots__ = ("_files", "_is_closed", "_segments", "folders", "names")
+    __slots__ = ("_files", "_is_closed", "_refused", "_segments", "folders", "names")
 
     def __init__(
         self, files: OpenFiles, segments: Sequence[Segment], folders: Sequence[str], names: int, is_closed: Callable[[], bool]
     ) -> None:
-        """Pins the segments; `is_closed` tells whether the log has been put away since. Raises OSError if one cannot be opened."""
+        """Pins the segments; `is_closed` tells whether the log has been put away since. Raises OSError if one cannot be opened; not for
+        want of descriptors, which passes: then the flush comes to nothing, and says so when it is run."""
         self._files = files
         self._is_closed = is_closed
         self._segments: list[Segment] = []
         self.folders = folders
         self.names = names
         """How many names the log had made by now; all of them are durable when this has run."""
-        for segment in segments:
-            files.pin(segment)
-            self._segments.append(segment)
+        self._refused: OSError | None = None
+        try:
+            for segment in segments:
+                files.pin(segment)
+                self._segments.append(segment)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
+            self._refused = error
+            self.release()
 
     def __call__(self) -> OSError | None:
         """Blocks. The error, if there was one."""
+        if self._refused is not None:
+            return self._refused
         try:
             for segment in self._segments:
                 self._files.fs.fsync(segment.fd)

@@ -224,8 +224,10 @@ class FileLog(SegmentedLog):
         return sum(segment.size for segment in self._segments)
 
     def _find(self, offset: int) -> int:
-        """Index of the segment that holds `offset`."""
+        """Index of the segment that holds `offset`. Raises LogDamaged if a reset has failed that had removed them all."""
         segments = self._segments
+        if not segments:
+            self._check_open()
         if offset >= segments[-1].base_offset:
             return len(segments) - 1
         return bisect_right(segments, offset, key=_BASE) - 1

@@ -213,9 +213,11 @@ class MemoryLog(StoredLog):
         return OSError(EIO, "the disk is set to fail") if self.flushes_fail else None
 
     def flushed(self, token: FlushToken) -> None:
-        if token.error is not None:
+        if token.failed:
             self._fail_directory(f"log {self.identity!r}: a flush failed: {token.error}")
         self._check_open()
+        if token.error is not None:
+            raise LogFull(f"log {self.identity!r} cannot be flushed now: {token.error}") from token.error
         if token.generation == self.generation:
             self.flushed_end = max(self.flushed_end, token.end)
 
@@ -359,6 +361,7 @@ class MemoryLogDirectory(LogDirectory):
                 self._unrecorded.pop(identity, None)
                 self._quarantined[identity] = wall_ms
                 self.high_watermarks.pop(identity, None)
+                self._saved.pop(identity, None)
 
     def quarantined(self) -> dict[PartitionId, int]:
         return dict(self._quarantined)

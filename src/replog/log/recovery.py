@@ -11,6 +11,7 @@ synced before anything is written behind it, wherever the last life may have cha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
@@ -26,6 +27,7 @@ from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex,
 from replog.log.storage import Marker, Storage, place_marker, read_marker, read_summary, remove_summary
 from replog.log.verify import Stop, Verifier
 from replog.model import PartitionId
+from replog.ports import LossKind
 from replog.records import BadBatch, BatchHeader
 
 __all__ = ["LogState", "recover", "restore", "to_plain"]
@@ -95,22 +97,38 @@ def restore(storage: Storage, identity: PartitionId, saved: list[Any]) -> LogSta
 
 
 def recover(
-    storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, *, power: bool, rewrite: bool = False
+    storage: Storage,
+    identity: PartitionId,
+    start: int | None,
+    flushed_end: int,
+    note_loss: Callable[[LossKind], None],
+    *,
+    power: bool,
+    rewrite: bool = False,
 ) -> LogState:
     """Recover the log whose folder exists, given what the last checkpoint knew. Raises OSError if the disk does not let it.
 
     `start` None: the checkpoint is lost. Then the log starts where its files do, and whether something is missing in
     front of them cannot be told; it is never a reason to throw away what is there (P-50). `rewrite`: an fsync has failed,
     so that what the cache shows above the recovery point may not be on the disk, and no later fsync would bring it there.
+    `note_loss` is called before anything is removed that may have counted: once it is cut, no later opening sees that it was there.
     """
-    return _Recovery(storage, identity, start, flushed_end, power, rewrite).run()
+    return _Recovery(storage, identity, start, flushed_end, note_loss, power, rewrite).run()
 
 
 class _Recovery:
     def __init__(
-        self, storage: Storage, identity: PartitionId, start: int | None, flushed_end: int, power: bool, rewrite: bool
+        self,
+        storage: Storage,
+        identity: PartitionId,
+        start: int | None,
+        flushed_end: int,
+        note_loss: Callable[[LossKind], None],
+        power: bool,
+        rewrite: bool,
     ) -> None:
         self.storage, self.fs, self.identity = storage, storage.fs, identity
+        self.note_loss = note_loss
         self.rewrite = rewrite
         self.folder = storage.folder_of(identity)
         self.power = power
@@ -171,7 +189,7 @@ class _Recovery:
             else:
                 self.fs.fsync(fd)
         except OSError as error:
-            self.storage.fail_directory(f"a flush failed: {error}")
+            self.storage.flush_failed(error)
             raise
 
     def _clean_up(self) -> list[int]:
@@ -197,7 +215,28 @@ class _Recovery:
             if orphan or name.endswith(".new"):
                 with suppress(FileNotFoundError):
                     self.fs.unlink(f"{self.folder}/{name}")
-        return bases
+        return self._without_leftovers(bases)
+
+    def _without_leftovers(self, bases: list[int]) -> list[int]:
+        """A segment may have been begun in vain: if its file is still there, and the log went on in the one before it, it goes now."""
+        kept = bases[:1]
+        for base in bases[1:]:
+            if self.fs.size(f"{self.folder}/{segment_name(base)}") or not self._goes_on(kept[-1], base):
+                kept.append(base)
+            else:
+                self._remove([self._segment(base)], base)
+        return kept
+
+    def _goes_on(self, base: int, offset: int) -> bool:
+        """Whether the segment at `base` holds a batch that ends behind `offset`."""
+        segment = self._segment(base)
+        try:
+            fd, size = self.storage.files.descriptor(segment), self.fs.size(segment.path) or 0
+            return any(header.end_offset > offset for _, header in headers(self.fs, fd, 0, size, base, self.identity))
+        except BadBatch:
+            return False
+        finally:
+            self.storage.files.close(segment)
 
     def _empty_note(self, note: StartNote) -> None:
         """A note of where the log begins was a segment once; its bytes are not needed."""
@@ -333,6 +372,7 @@ class _Recovery:
             state.corrupt = reason
         state.hole = state.hole or (self.power and follows)
         if state.corrupt or state.hole:
+            self.note_loss("corrupt" if state.corrupt else "power")
             self._keep_evidence(segment, later, stop)
         state.bytes_cut = rest + sum(sizes)
         if stop.offset == self.recovery_point and state.marker is None:

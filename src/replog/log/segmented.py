@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EDQUOT, EFBIG, EMFILE, ENFILE, ENOSPC
+from errno import EDQUOT, EFBIG, ENOSPC
 from typing import Any, Final, NoReturn
 
 from replog.config import TopicConfig
@@ -27,11 +27,11 @@ from replog.log.recovery import LogState, to_plain
 from replog.log.segment import Segment, SparseIndex, StartNote, segment_name, start_note
 from replog.log.storage import Marker, Storage, place_marker, remove_marker, remove_summary, stage_marker, write_summary
 from replog.model import PartitionId
-from replog.ports import FlushToken
+from replog.ports import NO_DESCRIPTORS, FlushToken
 
 __all__ = ["PASSING", "SegmentedLog"]
 
-PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE})
+PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG}) | NO_DESCRIPTORS
 """Conditions that pass: no space, or no descriptors, for now."""
 
 
@@ -73,23 +73,29 @@ class SegmentedLog(StoredLog):
     # --------------------------------------------------------------------------------------------------------- growing
 
     def _roll(self) -> Segment:
-        """Begin a new segment at the end of the log; its name becomes durable with the next flush. Raises OSError, nothing changed."""
+        """Begin a new segment at the end of the log; its name becomes durable with the next flush. After an exception nothing has changed,
+        and as far as the disk allows no file is left: the log may go on in the segment before it."""
         fs, files = self._storage.fs, self._storage.files
         folder = self._storage.folder_of(self.identity)
         if not self._segments:
             with suppress(FileExistsError):
                 fs.mkdir(folder)
         segment = Segment(f"{folder}/{segment_name(self.end_offset)}", self.end_offset)
-        fd = files.descriptor(segment, create=True)
+        sealed = self._active
         try:
+            fd = files.descriptor(segment, create=True)
             fs.ftruncate(fd, 0)  # an earlier file of that name may have come back with a power cut
-        except OSError:
-            files.close(segment)
+            segment.index = SparseIndex()
+            self._names += 1
+            self._segments.append(segment)
+            self._active = segment
+        except BaseException:
+            if self._active is not segment and segment.fd >= 0:
+                self._segments = [one for one in self._segments if one is not segment]
+                files.close(segment)
+                with suppress(OSError):
+                    fs.unlink(segment.path)
             raise
-        segment.index = SparseIndex()
-        self._names += 1
-        sealed, self._active = self._active, segment
-        self._segments.append(segment)
         if sealed is not None:
             sealed.sealed = True
             write_summary(fs, sealed, self.epochs, self.producers)
@@ -106,11 +112,11 @@ class SegmentedLog(StoredLog):
         self._refuse_append(error)
 
     def _sync(self, fsync: Callable[[], None]) -> None:
-        """An fsync in the middle of something else. The system tells of a failure once: it is the end of the whole directory (R14)."""
+        """An fsync in the middle of something else."""
         try:
             fsync()
         except OSError as error:
-            self._storage.fail_directory(f"a flush failed: {error}")
+            self._storage.flush_failed(error)
             raise
 
     def _refuse_append(self, error: OSError) -> NoReturn:
@@ -177,6 +183,8 @@ class SegmentedLog(StoredLog):
             del self._segments[0]
         else:
             self._segments.pop()
+            self._active = self._segments[-1]  # at once: what comes next may be refused
+            self._active.sealed = False
             segment.cut(segment.base_offset, 0)
             self._end_at(segment.base_offset)
         self._storage.files.close(segment)
@@ -205,6 +213,7 @@ class SegmentedLog(StoredLog):
         except OSError as error:
             if error.errno not in PASSING or self._refusal is not None:
                 self._damaged(str(error), error)
+            self._names += 1  # the note may not be durable: the next flush makes it so
         if not segments:
             self._active = None
             self._tail.clear()
@@ -283,7 +292,7 @@ class SegmentedLog(StoredLog):
         self._marker = done
 
     def _leave_marker(self, marker: Marker) -> None:
-        """Leave a marker durably. Raises LogFull, and the one before still holds; or LogDamaged."""
+        """Leave a marker durably. Raises LogFull, and nothing is lost by the one that may be there already; or LogDamaged."""
         fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
         try:
             place_marker(fs, folder, marker)
@@ -292,7 +301,10 @@ class SegmentedLog(StoredLog):
         try:
             self._sync(lambda: fs.fsync_dir(folder))
         except OSError as error:
-            self._damaged(str(error), error)
+            if marker.resetting:  # the next life does what it says
+                self._damaged(str(error), error)
+            self._marker = marker  # it may be durable or not: what was recorded without it counts as before
+            self._refuse("cannot be cut", error)
         self._marker = marker
         self._recorded_flush = min(self._recorded_flush, marker.recovery_max)
         self._recorded_watermark = min(self._recorded_watermark, marker.recovery_max)
@@ -320,9 +332,11 @@ class SegmentedLog(StoredLog):
         run = token.run_
         if isinstance(run, FlushRun):
             run.release()
-        if token.error is not None:
+        if token.failed:
             self._storage.fail_directory(f"log {self.identity!r}: a flush failed: {token.error}")
         self._check_open()
+        if token.error is not None:
+            raise LogFull(f"log {self.identity!r} cannot be flushed now: {token.error}") from token.error
         if token.generation == self.generation:
             self.flushed_end = max(self.flushed_end, token.end)
             if isinstance(run, FlushRun) and run.folders:
@@ -347,6 +361,11 @@ class SegmentedLog(StoredLog):
     def is_fresh(self) -> bool:
         """Nothing is on disk: the log never had a record."""
         return not self._segments and self._marker is None and not self.start_offset
+
+    def recording(self, flushed_end: int, high_watermark: int) -> None:
+        """The directory's checkpoint is about to say so, and may do so even if that fails: what takes records away reckons with both."""
+        self._recorded_flush = max(self._recorded_flush, flushed_end)
+        self._recorded_watermark = max(self._recorded_watermark, high_watermark)
 
     def recorded(self, flushed_end: int, high_watermark: int) -> None:
         """The directory's checkpoint says now that all below `flushed_end` is flushed, where the log starts, and its high watermark (-1

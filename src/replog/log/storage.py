@@ -28,6 +28,7 @@ from replog.log.scan import header_at, steps
 from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex
 from replog.log.shapes import MARKER, SUMMARY
 from replog.model import PartitionId
+from replog.ports import NO_DESCRIPTORS
 from replog.records import BadBatch
 
 __all__ = ["Marker", "Storage", "Summary", "place_marker", "read_marker", "read_summary", "stage_marker", "write_summary"]
@@ -49,6 +50,12 @@ class Storage:
 
     def __attrs_post_init__(self) -> None:
         self.files = OpenFiles(self.fs, self.limits.open_files_max)
+
+    def flush_failed(self, error: OSError) -> None:
+        """An fsync in the middle of something else has raised this. The system tells of a failure once: it is the end of the whole
+        directory (R14). Not so if there was no descriptor to open the folder with: then nothing was tried."""
+        if error.errno not in NO_DESCRIPTORS:
+            self.fail_directory(f"a flush failed: {error}")
 
     def folder_of(self, identity: PartitionId) -> str:
         """The folder of a log, named by its identity alone: no text from outside ever becomes a path."""

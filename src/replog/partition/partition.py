@@ -342,7 +342,7 @@ class Partition:
             self._advance(now_ms)
 
     def flushed(self, token: FlushToken, now_ms: int) -> None:
-        """A flush of the own log has run. Raises LogDamaged if it failed."""
+        """A flush of the own log has run. Raises LogDamaged if it failed, LogFull if it is to be tried again later."""
         self.log.flushed(token)
         if self.leading is not None and self.leading.durable:
             self._advance(now_ms)

@@ -19,6 +19,7 @@ from replog.ports.actors import (
     WatchFired,
 )
 from replog.ports.logs import (
+    NO_DESCRIPTORS,
     EpochEnd,
     EpochStart,
     EpochTable,
@@ -51,6 +52,7 @@ from replog.ports.stores import (
 )
 
 __all__ = [
+    "NO_DESCRIPTORS",
     "Actor",
     "Check",
     "Conflict",

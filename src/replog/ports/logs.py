@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from errno import EMFILE, ENFILE
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from attrs import define, frozen
 
@@ -13,6 +14,7 @@ from replog.model import PartitionId
 from replog.records import MemorySlice, RecordBatch
 
 __all__ = [
+    "NO_DESCRIPTORS",
     "EpochEnd",
     "EpochStart",
     "EpochTable",
@@ -30,6 +32,9 @@ __all__ = [
     "Staging",
     "Writer",
 ]
+
+NO_DESCRIPTORS: Final = frozenset({EMFILE, ENFILE})
+"""Error numbers of a file that could not be opened for now: no fsync says so."""
 
 
 class Location(Protocol):
@@ -87,6 +92,11 @@ class FlushToken:
     end: int
     run_: Callable[[], OSError | None]
     error: OSError | None = None
+
+    @property
+    def failed(self) -> bool:
+        """An fsync has failed, which is final. Where a file could not even be opened for one, nothing is lost: flush again later."""
+        return self.error is not None and self.error.errno not in NO_DESCRIPTORS
 
     def run(self) -> FlushToken:
         """Make everything below `end` durable (fsync). Blocks."""
@@ -232,7 +242,8 @@ class Log(ABC):
 
     @abstractmethod
     def flushed(self, token: FlushToken) -> None:
-        """Take the result of a token. Raises LogDamaged if it failed: final, never retried (fsync marks pages clean)."""
+        """Take the result of a token. Raises LogDamaged if it failed: final, never retried (fsync marks pages clean). Raises LogFull if it
+        was not done for want of descriptors: nothing has changed, and another `flush` does it later."""
 
     @abstractmethod
     def forget_tail(self) -> None:

@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
+from errno import EMFILE
+
 import pytest
 
 from replog.config import TopicConfig
+from replog.errors import LogFull
 from replog.ports import Log, LogDirectory, Writer
 from replog.testing.log_directory_contract import LogDirectoryContract
 from replog.testing.log_samples import (
@@ -452,6 +455,20 @@ class LogContract(LogDirectoryContract):
         flush(log)
         assert log.flushed_end == 4
         assert log.flush() is None
+
+    def test_a_flush_that_finds_no_descriptors_is_done_later(self, log: Log) -> None:
+        append(log, 2)
+        token = log.flush()
+        assert token is not None
+        token.run()
+        token.error = OSError(EMFILE, "Too many open files")
+        assert not token.failed
+        with pytest.raises(LogFull):
+            log.flushed(token)
+        assert log.flushed_end == 0
+        append(log, 2)
+        flush(log)
+        assert log.flushed_end == 4
 
     def test_a_flush_from_before_a_truncation_proves_nothing(self, log: Log) -> None:
         append(log, 2)

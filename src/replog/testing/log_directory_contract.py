@@ -246,6 +246,16 @@ class LogDirectoryContract:
             append(found, 3, epoch=2)
             found.truncate_to(end + 15)
 
+    def test_a_high_watermark_is_not_that_of_a_log_made_anew(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        append(log, 2)
+        directory.high_watermarks[FIRST] = 2
+        directory.checkpoint()
+        directory.quarantine(FIRST, 5)
+        (log,) = directory.create([LogStart(FIRST, "t", TopicConfig())])
+        append(log, 2, epoch=3)
+        lives.end("process")
+        assert lives.open().high_watermarks.get(FIRST, 0) == 0
+
     @pytest.mark.parametrize("how", ["clean", "process", "power"])
     def test_trimming_and_resetting_last(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:
         (other,) = directory.create([LogStart(SECOND, "orders", SMALL)])

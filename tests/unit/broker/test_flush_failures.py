@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -71,6 +72,11 @@ class Desk:
 
 def failed(token: FlushToken) -> FlushDone:
     token.error = OSError(5, "fsync failed")
+    return FlushDone(token)
+
+
+def refused(token: FlushToken) -> FlushDone:
+    token.error = OSError(errno.EMFILE, "no descriptors")
     return FlushDone(token)
 
 
@@ -150,6 +156,33 @@ def test_a_loss_report_that_cannot_be_taken_back_for_want_of_space_stays() -> No
     desk.directory.registered = full  # type: ignore[method-assign]
     (said,) = desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(A), desk.notice(B)]))
     assert said.errors == []
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_one_that_found_no_descriptors_harms_nobody(delete: bool) -> None:
+    desk = Desk()
+    token, waiting = desk.append(A), desk.append(B)
+    desk.stop(delete=delete)
+    desk.tell(refused(token))
+    assert codes(desk.tell(FlushDone(waiting.run()))) == [Code.NONE]
+
+
+@pytest.mark.parametrize("flush", ["ack", "interval"])
+def test_one_that_found_no_descriptors_is_done_later(flush: str) -> None:
+    """Nothing was tried, so that nothing can be lost: no fsync has failed. It is not repeated at once: others are to close some first."""
+    desk = DeskWithFiles(flush=flush)
+    desk.tell(Produce(-1, 9_000, [ProduceEntry(1, A, encode_records(["x"], now_ms=0))]))
+    desk.broker.tick(1_001, 1_001)
+    (token,), desk.broker.outbox.flushes = desk.broker.outbox.flushes, []
+    desk.broker.receive("client", refused(token), 1_001)
+    desk.broker.tick(1_001, 1_001)
+    desk.broker.tick(2_000, 2_000)
+    assert (desk.broker.outbox.flushes, desk.broker.partitions[A].failed) == ([], None)
+    desk.broker.tick(2_101, 2_101)
+    (token,) = desk.broker.outbox.flushes
+    answers = codes(desk.tell(FlushDone(token.run())))
+    assert answers == ([Code.NONE] if flush == "ack" else [])
+    assert desk.broker.partitions[A].log.flushed_end == 1
 
 
 class DeskWithFiles(Desk):

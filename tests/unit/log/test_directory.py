@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tracemalloc
 from collections.abc import Callable
 
@@ -9,9 +10,10 @@ import pytest
 from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, crash_everywhere, kill, open_directory, open_log, segments
 
 from replog.config import TopicConfig
-from replog.errors import LogCorrupt, UsageError
+from replog.errors import LogCorrupt, LogFull, UsageError
 from replog.log.checkpoint import write_plain
 from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
 from replog.model import PartitionId
 from replog.ports import LogStart
 from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, keep_all, keep_none, some
@@ -287,6 +289,86 @@ def test_a_high_watermark_is_lowered_before_others_take_the_place_of_what_a_powe
     directory = open_directory(disk)
     assert directory.get(IDENTITY).end_offset == 6  # type: ignore[union-attr]
     assert directory.high_watermarks == {IDENTITY: 2}
+
+
+def test_a_high_watermark_is_not_kept_for_want_of_room_for_a_lower_one() -> None:
+    def full(operation: str, path: str) -> None:
+        if operation in ("create", "write") and path.startswith("/d/checkpoint"):
+            raise OSError(errno.ENOSPC, "injected", path)
+
+    disk = MemoryFs()
+    directory, log = open_log(disk)
+    append(log, 2)
+    flush(log)
+    append(log, 2)
+    directory.high_watermarks[IDENTITY] = 4
+    directory.checkpoint()
+    disk.cut_power(keep_none)
+    layer = FaultyFs(disk, full)
+    directory = open_directory(layer)
+    layer.before = None
+    log = directory.get(IDENTITY)  # type: ignore[assignment]
+    append(log, 4, epoch=1)
+    kill(disk, directory)
+    directory = open_directory(disk)
+    assert directory.get(IDENTITY).end_offset == 6  # type: ignore[union-attr]
+    assert directory.high_watermarks.get(IDENTITY, 0) <= 2
+
+
+def after_half_a_checkpoint() -> tuple[MemoryFs, FileLogDirectory, FileLog]:
+    """Ten records, flushed and below the high watermark: the checkpoint that says so has its name, and the folder could not be synced."""
+
+    def no_descriptors(operation: str, path: str) -> None:
+        if operation == "fsync_dir" and path == "/d":
+            raise OSError(errno.EMFILE, "injected", path)
+
+    disk = MemoryFs()
+    layer = FaultyFs(disk)
+    directory, log = open_log(layer)
+    for _ in range(5):
+        append(log, 2)
+    flush(log)
+    directory.high_watermarks[IDENTITY] = 10
+    layer.before = no_descriptors
+    with pytest.raises(LogFull):
+        directory.checkpoint()
+    layer.before = None
+    return disk, directory, log
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_what_is_cut_after_half_a_checkpoint_is_cut_on_purpose(power: bool) -> None:
+    """The next life believes the one checkpoint or the other: neither may call flushed, or committed, what is there instead."""
+    disk, directory, log = after_half_a_checkpoint()
+    log.truncate_to(6)
+    directory.high_watermarks[IDENTITY] = 6
+    for _ in range(2):
+        append(log, 2, epoch=7)
+    flush(log)
+    kill(disk, directory)
+    if power:
+        disk.cut_power()
+    directory = open_directory(disk)
+    assert directory.recovered == {}
+    assert directory.get(IDENTITY).end_offset == 10  # type: ignore[union-attr]
+    assert directory.high_watermarks.get(IDENTITY, 0) <= 6
+
+
+def test_a_cut_after_half_a_checkpoint_is_no_damage() -> None:
+    disk, directory, log = after_half_a_checkpoint()
+    log.truncate_to(6)
+    kill(disk, directory)
+    directory = open_directory(disk)
+    assert (directory.loss.kind, directory.recovered) == ("process", {})
+
+
+def test_a_log_made_anew_after_half_a_checkpoint_is_not_measured_by_its_earlier_life() -> None:
+    disk, directory, _ = after_half_a_checkpoint()
+    directory.quarantine(IDENTITY, 5)
+    directory.create([LogStart(IDENTITY, "t", SMALL)])
+    kill(disk, directory)
+    directory = open_directory(disk)
+    assert (directory.loss.kind, directory.recovered) == ("process", {})
 
 
 def test_the_clean_marker_goes_before_the_first_append() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import random
 from contextlib import suppress
+from typing import Literal
 
 import pytest
-from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, kill, open_directory, open_log, segments
+from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, kill, open_directory, open_log, reopened, segments
 
 from replog.config import TopicConfig
 from replog.errors import LogCorrupt, LogDamaged, LogFull
@@ -44,9 +45,9 @@ class Trouble:
         self.kind, self.code, self.write_at_most, self.where = kind, code, write_at_most, where
 
 
-def troubled() -> tuple[Trouble, MemoryFs, FileLogDirectory, FileLog]:
+def troubled(flush: Literal["os", "ack"] = "os") -> tuple[Trouble, MemoryFs, FileLogDirectory, FileLog]:
     trouble, disk = Trouble(), MemoryFs()
-    directory, log = open_log(FaultyFs(disk, trouble), TopicConfig())
+    directory, log = open_log(FaultyFs(disk, trouble), TopicConfig(flush=flush))
     return trouble, disk, directory, log
 
 
@@ -188,6 +189,109 @@ def test_a_failed_flush_ends_the_whole_directory(kind: str) -> None:
     directory = open_directory(disk)
     assert directory.loss.kind == "power", "what the kernel had of it may never have reached the disk"
     assert directory.loss.lossy == (IDENTITY, OTHER)
+
+
+NO_DESCRIPTORS = pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+
+
+@NO_DESCRIPTORS
+@pytest.mark.parametrize("folder", ["/d/logs", FOLDER])
+def test_a_flush_that_finds_no_descriptors_for_a_folder_is_done_later(code: int, folder: str) -> None:
+    """No fsync has failed then: another one makes everything durable."""
+    trouble, disk, directory, log = troubled(flush="ack")
+    append(log, 2)
+    trouble.set("fsync_dir", code, where=folder)
+    for _ in range(2):
+        with pytest.raises(LogFull, match="cannot be flushed now"):
+            flush(log)
+        assert log.flushed_end == 0
+    with pytest.raises(LogFull):
+        directory.close(clean=True)
+    trouble.kind = ""
+    directory, log = reopened(FaultyFs(disk, trouble))
+    assert (directory.loss.kind, directory.loss.lossy) == ("process", ())
+    append(log, 2)
+    flush(log)
+    assert log.flushed_end == 4
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert len(shown(reopened(disk)[1])) == 4
+
+
+@NO_DESCRIPTORS
+def test_a_flush_that_finds_no_descriptors_for_a_segment_is_done_later(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFs()
+    directory, log = open_log(disk, TopicConfig(segment_bytes=500))
+    for _ in range(5):
+        append(log, 2)
+    first = log._segments[0]
+    directory._storage.files.close(first)
+
+    def none_left(path: str, *, create: bool = False) -> int:
+        raise OSError(code, "injected", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", none_left)
+        with pytest.raises(LogFull, match="cannot be flushed now"):
+            flush(log)
+    assert not any(segment.pins for segment in log._segments)
+    flush(log)
+    assert log.flushed_end == 10
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert len(shown(reopened(disk)[1])) == 10
+
+
+@NO_DESCRIPTORS
+def test_a_truncation_that_finds_no_descriptors_is_refused_and_can_be_made_later(code: int) -> None:
+    trouble, disk, directory, log = troubled()
+    for _ in range(4):
+        append(log, 2)
+    flush(log)
+    directory.checkpoint()
+    trouble.set("fsync_dir", code, where=FOLDER)
+    for _ in range(2):
+        with pytest.raises(LogFull):
+            log.truncate_to(4)
+    assert log.end_offset == log.flushed_end == 8
+    trouble.kind = ""
+    log.truncate_to(4)
+    append(log, 1, epoch=3)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    directory, log = reopened(disk)
+    assert (log.end_offset, directory.recovered) == (4, {}), "the marker is durable before anything is cut"
+
+
+@NO_DESCRIPTORS
+def test_a_trim_that_finds_no_descriptors_is_durable_with_the_next_flush(code: int) -> None:
+    trouble, disk, directory, log = troubled()
+    append(log, 2)
+    append(log, 2)
+    trouble.set("fsync_dir", code, where=FOLDER)
+    log.trim_to(4)
+    assert (log.start_offset, log.flushed_end) == (4, 0)
+    trouble.kind = ""
+    flush(log)
+    assert log.flushed_end == 4
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    log = reopened(disk)[1]
+    assert (log.start_offset, log.end_offset) == (4, 4)
+
+
+@NO_DESCRIPTORS
+def test_an_opening_that_finds_no_descriptors_tells_of_no_failed_flush(code: int) -> None:
+    trouble, disk, directory, log = troubled(flush="ack")
+    append(log, 2)
+    kill(disk, directory)
+    for folder in ("/d/logs", FOLDER):
+        trouble.set("fsync_dir", code, where=folder)
+        with pytest.raises(OSError, match="injected"):
+            open_directory(FaultyFs(disk, trouble))
+        disk.kill()
+    directory, log = reopened(disk)
+    assert (directory.loss.kind, directory.loss.lossy, log.end_offset) == ("process", (), 2)
 
 
 def test_a_failed_flush_in_memory_ends_the_whole_directory() -> None:

@@ -139,6 +139,63 @@ def test_a_file_system_that_needs_room_to_remove(operation: str) -> None:
     assert log.end_offset == 2
 
 
+@pytest.mark.parametrize("is_flushing", [False, True])
+def test_a_refused_truncation_that_has_removed_an_empty_segment_loses_no_later_append(is_flushing: bool) -> None:
+    """Its file has no name any more, and may still be open: what is appended goes to the one before it."""
+    disk = MemoryFs()
+    refused: list[str] = []
+
+    def refuse(asked: str, path: str) -> int | None:
+        if asked in refused and path.endswith(".log"):
+            raise OSError(errno.ENOSPC, "injected", path)
+        return None
+
+    directory, log = open_log(FaultyFs(disk, refuse), TopicConfig(segment_bytes=500, flush="ack"))
+    for _ in range(3):
+        append(log, 2)
+    refused.append("write")
+    with pytest.raises(LogFull):
+        append(log, 20)
+    assert len(segments(disk)) == 2, "the second is empty"
+    token = log.flush() if is_flushing else None
+    refused[:] = ["truncate"]
+    with pytest.raises(LogFull, match="cannot be truncated now"):
+        log.truncate_to(1)
+    refused.clear()
+    for _ in range(2):
+        append(log, 1, epoch=2)
+    if token is not None:
+        log.flushed(token.run())
+    flush(log)
+    assert (log.flushed_end, len(shown(log))) == (8, 8)
+    kill(disk, directory)
+    disk.cut_power(keep_none)
+    assert len(shown(next_life(disk))) == 8
+
+
+@pytest.mark.parametrize("operation", ["fsync_dir", "rename"])
+def test_a_log_whose_reset_has_failed_is_damaged_and_says_so(operation: str) -> None:
+    """Its files are gone: whoever reads is told why."""
+    disk = MemoryFs()
+    layer = FaultyFs(disk)
+    _, log = open_log(layer)
+    for _ in range(9):
+        append(log, 2)
+    log.forget_tail()
+
+    def refuse(asked: str, path: str) -> int | None:
+        if asked == operation and path.startswith(FOLDER) and not segments(disk):
+            raise OSError(errno.EIO, "injected", path)
+        return None
+
+    layer.before = refuse
+    with pytest.raises(LogDamaged):
+        log.reset_to(40)
+    for offset in (0, log.end_offset - 1):
+        with pytest.raises(LogDamaged):
+            log.read(offset, 18, 1_000)
+
+
 # ---------------------------------------------------------------------------------------------------------------- trimming
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, crash_everywhere, kill, open_directory, open_log, reopened, segments
 
 from replog.config import TopicConfig
+from replog.errors import LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.log.segment import start_note
@@ -418,6 +421,69 @@ def test_what_becomes_the_last_segment_is_read_whole_at_once(why: str) -> None:
     kill(fs, directory)
     directory, log = reopened(fs)
     assert (directory.recovered, log.end_offset) == ({}, end)
+
+
+def with_a_segment_begun_in_vain(error: BaseException, *, later: int, stays: bool) -> tuple[MemoryFs, FileLogDirectory, FileLog]:
+    """A log that went on in its first segment, and filled so many later ones; `stays`: the empty file could not be removed, either."""
+    fs = MemoryFs()
+
+    def fail(operation: str, path: str) -> None:
+        if path.endswith(".log") and (operation == "truncate" or (operation == "unlink" and stays)):
+            raise error
+
+    layer = FaultyFs(fs)
+    directory, log = open_log(layer, TopicConfig(segment_bytes=650))
+    directory.registered(1)
+    for _ in range(3):
+        append(log, 2)
+    layer.before = fail
+    with pytest.raises((KeyboardInterrupt, LogFull)):
+        append(log, 20)
+    layer.before = None
+    assert log.end_offset == 6
+    for _ in range(1 + 3 * later):
+        append(log, 2)
+    return fs, directory, log
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "injected")], ids=["interrupt", "full disk"])
+def test_a_segment_that_was_begun_in_vain_leaves_no_file(error: BaseException) -> None:
+    fs, _, log = with_a_segment_begun_in_vain(error, later=2, stays=False)
+    assert [path[-9:] for path in segments(fs)] == ["00000.log", "00010.log"]
+    assert len(shown(log)) == log.end_offset
+
+
+@pytest.mark.parametrize("later", [0, 1, 2])
+@pytest.mark.parametrize("start", [0, 7])
+@pytest.mark.parametrize("power", [False, True])
+def test_a_segment_that_was_begun_in_vain_costs_the_log_nothing(later: int, start: int, power: bool) -> None:
+    fs, directory, log = with_a_segment_begun_in_vain(OSError(errno.ENOSPC, "injected"), later=later, stays=True)
+    log.trim_to(start)
+    flush(log)
+    directory.checkpoint()
+    append(log, 2)
+    flush(log)
+    facts = log.start_offset, log.end_offset, len(shown(log))
+    kill(fs, directory)
+    if power:
+        fs.cut_power()
+    assert f"{FOLDER}/00000000000000000006.log" in segments(fs)
+    for _ in range(2):
+        directory, log = reopened(fs)
+        assert directory.recovered == {}
+        assert (log.start_offset, log.end_offset, len(shown(log))) == facts
+        kill(fs, directory)
+    assert f"{FOLDER}/00000000000000000006.log" not in segments(fs)
+
+
+def test_an_empty_last_segment_shows_how_far_the_log_had_come() -> None:
+    """Only where the one before it goes on behind its name was it begun in vain."""
+    fs, ends = written(4)
+    fs.close(fs.open(f"{FOLDER}/00000000000000000008.log", create=True))
+    del fs.content(segments(fs)[0])[ends[3] :]
+    directory, log = reopened(fs)
+    assert log.end_offset == 6
+    assert directory.loss.lossy == (IDENTITY,)
 
 
 def test_an_extension_that_is_longer_than_its_batch_is_cut() -> None:
