@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -11,6 +11,8 @@ from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.config import check_partition_number
 from replog.errors import UsageError
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from replog.payload import as_bytes
+from replog.records import Record
 
 __all__ = [
     "Acks",
@@ -21,6 +23,8 @@ __all__ = [
     "check_list",
     "check_timeout",
     "checked_assignment",
+    "checked_partitions",
+    "checked_records",
     "merged_config",
     "parse_acks",
     "parse_position",
@@ -127,3 +131,19 @@ def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:
     if (type(timeout_s) is not int and (not isinstance(timeout_s, float | int) or isinstance(timeout_s, bool))) or not timeout_s >= 0:
         raise UsageError(f"{name} is {timeout_s!r}; allowed are seconds from 0 up, or None for no limit")
     return float(timeout_s) if timeout_s <= FOREVER_S else None
+
+
+def checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
+    """What one batch is to hold, at least one record. Raises UsageError."""
+    if type(records) is not list and isinstance(records, str | bytes | bytearray | Record):
+        raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
+    check_list("records", records, "values or Records")
+    made = [record if type(record) is bytes or isinstance(record, Record) else as_bytes("value", record) for record in records]
+    if not made:
+        raise UsageError("records is empty; a batch has at least one record")
+    return made
+
+
+def checked_partitions(partitions: Iterable[int]) -> list[int]:
+    """Numbers of partitions, each once, in order. Raises UsageError."""
+    return sorted({check_partition_number(partition) for partition in check_list("partitions", partitions, "partition numbers")})

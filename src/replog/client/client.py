@@ -17,9 +17,10 @@ from replog.client.arguments import (
     Position,
     check_choice,
     check_count,
-    check_list,
     check_timeout,
     checked_assignment,
+    checked_partitions,
+    checked_records,
     merged_config,
     parse_acks,
     parse_position,
@@ -42,7 +43,6 @@ from replog.config import ClientConfig, TopicConfig, check_partition_number, che
 from replog.errors import Code, MessageTooLarge, Rejected, ReplogError, TopicAlreadyExists, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset, PartitionView
 from replog.model import ACKS_NONE
-from replog.payload import as_bytes
 from replog.records import Record, record_size
 
 __all__ = ["Client"]
@@ -237,7 +237,7 @@ class Client(Administration, Staging):
         check_partition_number(partition)
         number = parse_acks(acks)
         timeout_s = check_timeout(timeout_s)
-        made = _checked_records(records)
+        made = checked_records(records)
         size = self._check_sizes(topic, made)
         self._check_open()
         driver, core = self._driver, self._core
@@ -354,7 +354,7 @@ class Client(Administration, Staging):
         """
         check_topic_name(topic)
         begin, end = parse_position(start, "start"), parse_position(stop, "stop")
-        chosen = None if partitions is None else _checked_partitions(partitions)
+        chosen = None if partitions is None else checked_partitions(partitions)
         timeout_s = check_timeout(timeout_s)
         numbers = self.partitions_for(topic, timeout_s=timeout_s) if chosen is None else chosen
         return Reading(self, topic, numbers, begin, end, timeout_s).records()
@@ -380,7 +380,7 @@ class Client(Administration, Staging):
         if not topics:
             raise UsageError("a consumer needs at least one topic")
         names = [check_topic_name(topic) for topic in dict.fromkeys(topics)]
-        chosen = None if partitions is None else _checked_partitions(partitions)
+        chosen = None if partitions is None else checked_partitions(partitions)
         parse_position(start, "start")
         self._check_open()
         return Consumer(self, names, chosen, start)
@@ -488,17 +488,3 @@ def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescript
     return PartitionDescription(
         v.partition, v.leader, v.leader_epoch, v.replicas, v.isr, v.elr, start, watermark, end, adding=v.adding, removing=v.removing
     )
-
-
-def _checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
-    if type(records) is not list and isinstance(records, str | bytes | bytearray | Record):
-        raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
-    check_list("records", records, "values or Records")
-    made = [record if type(record) is bytes or isinstance(record, Record) else as_bytes("value", record) for record in records]
-    if not made:
-        raise UsageError("records is empty; a batch has at least one record")
-    return made
-
-
-def _checked_partitions(partitions: Iterable[int]) -> list[int]:
-    return sorted({check_partition_number(partition) for partition in check_list("partitions", partitions, "partition numbers")})

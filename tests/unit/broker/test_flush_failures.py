@@ -75,7 +75,7 @@ def failed(token: FlushToken) -> FlushDone:
     return FlushDone(token)
 
 
-def refused(token: FlushToken) -> FlushDone:
+def without_descriptors(token: FlushToken) -> FlushDone:
     token.error = OSError(errno.EMFILE, "no descriptors")
     return FlushDone(token)
 
@@ -163,7 +163,7 @@ def test_one_that_found_no_descriptors_harms_nobody(delete: bool) -> None:
     desk = Desk()
     token, waiting = desk.append(A), desk.append(B)
     desk.stop(delete=delete)
-    desk.tell(refused(token))
+    desk.tell(without_descriptors(token))
     assert codes(desk.tell(FlushDone(waiting.run()))) == [Code.NONE]
 
 
@@ -174,7 +174,7 @@ def test_one_that_found_no_descriptors_is_done_later(flush: str) -> None:
     desk.tell(Produce(-1, 9_000, [ProduceEntry(1, A, encode_records(["x"], now_ms=0))]))
     desk.broker.tick(1_001, 1_001)
     (token,), desk.broker.outbox.flushes = desk.broker.outbox.flushes, []
-    desk.broker.receive("client", refused(token), 1_001)
+    desk.broker.receive("client", without_descriptors(token), 1_001)
     desk.broker.tick(1_001, 1_001)
     desk.broker.tick(2_000, 2_000)
     assert (desk.broker.outbox.flushes, desk.broker.partitions[A].failed) == ([], None)
