@@ -239,8 +239,8 @@ class Broker:
         if partition.high_watermark != before:
             self._upkeep.committed(partition)
             self._sessions.committed(partition)
-            if partition.high_watermark < before:
-                self._upkeep.lowered(partition)
+        if outcome is Followed.TRUNCATED:
+            self._upkeep.lowered(partition)
         self._flush_reports.owe(partition)
         self._fetching.took(partition, entry, outcome, now_ms)
 

@@ -93,7 +93,7 @@ class Upkeep:
         self._unsaved[partition.identity] = partition
 
     def lowered(self, partition: Partition) -> None:
-        """Records were cut below the high watermark: no checkpoint from now on may say the old one, whoever writes it."""
+        """Records were cut: no checkpoint from now on may say a high watermark of theirs, whoever writes it."""
         marks, identity = self._directory.high_watermarks, partition.identity
         marks[identity] = min(partition.high_watermark, marks.get(identity, partition.high_watermark))
 

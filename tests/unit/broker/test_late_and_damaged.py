@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from replog.broker.broker import Broker
 from replog.broker.sessions import Sessions
 from replog.broker.waiting import WaitingAppend, WaitingAppends
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.log.memory import MemoryLog, MemoryLogDirectory
@@ -325,3 +327,32 @@ def test_a_high_watermark_that_was_cut_is_in_no_checkpoint_any_more() -> None:
     partition = broker.partitions[P]
     broker._take(partition, FetchedEntry(P, 5, 3, diverging_epoch=3, diverging_end=1), 0)
     assert (partition.high_watermark, log.end_offset, directory.high_watermarks) == (1, 1, {P: 1})
+
+
+def test_nor_is_one_that_was_not_taken_over_by_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is below it could not be read when the copy was made, which began at the start: nothing of its own falls with the cut."""
+    disk, config = MemoryFs(), TopicConfig(min_isr=1)
+    directory = FileLogDirectory("/d", fs=disk)
+    (log,) = directory.create([LogStart(P, "t", config)])
+    for _ in range(3):
+        append(log, 1, epoch=3)
+    directory.high_watermarks[P] = 3
+    directory.checkpoint()
+    broker = Broker(1, directory, config=BrokerConfig(), ids=SeededIds(1))
+    broker.receive("m", Registered(1, 5), 0)
+
+    def unreadable(log: FileLog, offset: int) -> int:
+        raise LogCorrupt("a batch is damaged")
+
+    with monkeypatch.context() as damaged:
+        damaged.setattr(FileLog, "group_floor", unreadable)
+        notice = PartitionNotice(P, "t", PartitionState(2, 5, (2,)), Assignment((1, 2)), config)
+        broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice]), 0)
+    partition = broker.partitions[P]
+    assert partition.high_watermark == 0
+    broker._take(partition, FetchedEntry(P, 5, 3, diverging_epoch=3, diverging_end=1), 0)
+    directory.checkpoint()
+    for _ in range(2):
+        append(log, 1, epoch=5)
+    directory.close(clean=False)
+    assert FileLogDirectory("/d", fs=disk).high_watermarks[P] <= 1
