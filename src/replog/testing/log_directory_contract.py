@@ -98,6 +98,21 @@ class LogDirectoryContract:
         assert found is not None
         assert found.end_offset == 3
 
+    @pytest.mark.parametrize(("cut", "end"), [("truncate_to", 6), ("reset_to", 4)])
+    def test_what_was_cut_on_purpose_is_not_lost(self, lives: Lives, directory: LogDirectory, cut: str, end: int) -> None:
+        (log,) = directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])
+        directory.registered(1)
+        for _ in range(5):
+            append(log, 2)
+        flush(log)
+        directory.checkpoint()
+        getattr(log, cut)(end)
+        lives.end("power")
+        directory = lives.open()
+        found = directory.get(FIRST)
+        assert found is not None
+        assert (found.end_offset, directory.loss.kind, directory.loss.lossy) == (end, "power", ())
+
     def test_what_is_no_longer_flushed_before_each_answer_is_lossy(self, lives: Lives, directory: LogDirectory) -> None:
         (log,) = directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])
         append(log, 3)
