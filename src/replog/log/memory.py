@@ -235,7 +235,7 @@ class MemoryLog(StoredLog):
             log.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 log.producers.record(header)
-        log.producers.forgetful = self.start_offset > 0
+        log.producers.forgetful = log.producers.forgetful or self.start_offset > 0
         log.epochs.trim(log.start_offset)
         log.epochs.begin(self.epochs.below, log.start_offset)
         log.last_epoch = log.epochs.latest.epoch if log.epochs.latest else -1
