@@ -80,7 +80,10 @@ def judge(
         for identity, config in configs.items():
             state = states.get(identity)
             reached = state.end_offset if state is not None else 0
-            complete = config.flush == "ack" and not (state and state.hole) and reached >= flushed_ends.get(identity, 0)
+            flushed_end = flushed_ends.get(identity, 0)
+            if state is not None and state.marker is not None:
+                flushed_end = min(flushed_end, state.marker.recovery_max)  # what was cut on purpose is not missing
+            complete = config.flush == "ack" and not (state and state.hole) and reached >= flushed_end
             if not complete:
                 lossy.add(identity)
     is_damaged = corrupt or (clean_epoch is not None and last.flush_failed and lossy)  # no life that stops cleanly leaves that note

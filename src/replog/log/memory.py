@@ -166,8 +166,7 @@ class MemoryLog(StoredLog):
         if offset > self.start_offset:
             offset = min(offset, self.end_offset)
             self._start_at(self._bases[self._find(offset)] if offset < self.end_offset else offset)
-            count = sum(1 for segment in self._segments[:-1] if segment.end_offset <= self.start_offset)
-            self._drop_segments(count)
+            self._drop_segments(sum(1 for segment in self._segments if segment.end_offset <= self.start_offset))
             self._count_trimmed()
         return self.start_offset
 
@@ -194,9 +193,7 @@ class MemoryLog(StoredLog):
         self.retained_start(wall_ms, limit)
         count = expired(self._segments, self.config, wall_ms, limit)
         if count:
-            if count == len(self._segments):
-                self._segments.append(MemorySegment(self.end_offset, self.end_offset))
-            self._start_at(max(self.start_offset, self._segments[count].base_offset))
+            self._start_at(max(self.start_offset, self._segments[count].base_offset if count < len(self._segments) else self.end_offset))
             self._drop_segments(count)
             self._count_trimmed()
         return self.start_offset
@@ -238,7 +235,7 @@ class MemoryLog(StoredLog):
             log.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 log.producers.record(header)
-        log.producers.forgetful = self.start_offset > 0
+        log.producers.forgetful = log.producers.forgetful or self.start_offset > 0
         log.epochs.trim(log.start_offset)
         log.epochs.begin(self.epochs.below, log.start_offset)
         log.last_epoch = log.epochs.latest.epoch if log.epochs.latest else -1
@@ -287,6 +284,9 @@ class MemoryLog(StoredLog):
     def _drop_segments(self, count: int) -> None:
         """Drop the oldest segments with their batches."""
         if count:
+            if count == len(self._segments):
+                self._tail.clear()
+                self._segments.append(MemorySegment(self.end_offset, self.end_offset))
             del self._segments[:count]
             gone = bisect_right(self._bases, self._segments[0].base_offset - 1)
             del self._frames[:gone], self._bases[:gone], self._times[:gone]

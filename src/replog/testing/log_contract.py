@@ -189,6 +189,8 @@ class LogContract(LogDirectoryContract):
         assert log.offset_for_time(701) is None
         log.trim_to(8)
         assert log.offset_for_time(0) == (8, 400)
+        log.trim_to(16)
+        assert (log.offset_for_time(0), log.size_bytes) == (None, 0)
 
     # ---------------------------------------------------------------------------------------- epochs and producers
 

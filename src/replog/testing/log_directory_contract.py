@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from replog.config import TopicConfig
+from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogCorrupt, UsageError
 from replog.model import PartitionId
 from replog.ports import Log, LogDirectory, LogStart
@@ -97,6 +97,21 @@ class LogDirectoryContract:
         found = next_life.get(FIRST)
         assert found is not None
         assert found.end_offset == 3
+
+    @pytest.mark.parametrize(("cut", "end"), [("truncate_to", 6), ("reset_to", 4)])
+    def test_what_was_cut_on_purpose_is_not_lost(self, lives: Lives, directory: LogDirectory, cut: str, end: int) -> None:
+        (log,) = directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])
+        directory.registered(1)
+        for _ in range(5):
+            append(log, 2)
+        flush(log)
+        directory.checkpoint()
+        getattr(log, cut)(end)
+        lives.end("power")
+        directory = lives.open()
+        found = directory.get(FIRST)
+        assert found is not None
+        assert (found.end_offset, directory.loss.kind, directory.loss.lossy) == (end, "power", ())
 
     def test_what_is_no_longer_flushed_before_each_answer_is_lossy(self, lives: Lives, directory: LogDirectory) -> None:
         (log,) = directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])
@@ -245,6 +260,20 @@ class LogDirectoryContract:
             assert found.end_offset == end + 15
             append(found, 3, epoch=2)
             found.truncate_to(end + 15)
+
+    @pytest.mark.parametrize("how", ["clean", "process"])
+    def test_another_life_knows_that_producers_were_dropped(self, lives: Lives, how: Ending) -> None:
+        """A producer that was one too many goes on: nobody may call it new."""
+        limits = BrokerConfig(producers_max=2)
+        (log,) = lives.open(limits=limits).create([LogStart(FIRST, "t", TopicConfig())])
+        for producer in range(3):
+            append(log, 2, producer=(producer, 0, 0))
+        assert log.producers.forgetful
+        lives.end(how)
+        found = lives.open(limits=limits).get(FIRST)
+        assert found is not None
+        assert found.producers.get(0) is None
+        assert found.producers.forgetful
 
     def test_a_high_watermark_is_not_that_of_a_log_made_anew(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         append(log, 2)
