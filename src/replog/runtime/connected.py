@@ -90,7 +90,7 @@ def parse_bootstrap(endpoints: str | Iterable[str]) -> list[str]:
 class _Waiter:
     """One thread in a `wait`."""
 
-    __slots__ = ("background", "condition", "done", "resting_on", "thread", "until_ms", "woken")
+    __slots__ = ("background", "condition", "done", "left", "resting_on", "thread", "until_ms", "woken")
 
     def __init__(self, done: Callable[[], bool], lock: InterruptLock, *, background: bool) -> None:
         self.done = done
@@ -98,6 +98,8 @@ class _Waiter:
         self.background = background
         """Whether it gives way to the application."""
         self.thread = get_ident()
+        self.left = False
+        """Whether it is on its way out, and rests on nothing any more."""
         self.resting_on: TcpTransport | None = None
         self.until_ms = 0
         """Until when it rests on the sockets, if nothing happens there."""
@@ -188,9 +190,17 @@ class ConnectedDriver:
                 else:
                     run_callbacks(self.core)
         finally:
-            with self.lock:
-                self._leave(waiter)
-                self._pass_on()
+            waiter.left = True  # before the lock is there: a second Ctrl-C may keep this thread from ever getting it
+            try:
+                self._part(waiter)
+            except BaseException:
+                self._part(waiter)  # others sleep until they are given its place
+                raise
+
+    def _part(self, waiter: _Waiter) -> None:
+        with self.lock:
+            self._leave(waiter)
+            self._pass_on()
 
     def _look(self, waiter: _Waiter, ready: list[Any] | None, end_ms: int | None) -> TcpTransport | bool | None:
         """One turn under the lock. Returns what `wait` is to return, or the sockets to rest on, or None: callbacks are to be called."""
@@ -266,8 +276,9 @@ class ConnectedDriver:
     # ------------------------------------------------------------------------------------------ who rests on the sockets
 
     def _is_polled(self) -> bool:
-        """Whether another thread rests on the sockets. This one cannot: a second Ctrl-C has kept it from saying that it left."""
-        if self._polling is not None and self._polling.thread == get_ident():
+        """Whether another thread rests on the sockets. This one cannot, nor one that has left: a second Ctrl-C kept it from saying so."""
+        polling = self._polling
+        if polling is not None and (polling.left or polling.thread == get_ident()):
             self._polling = None
         return self._polling is not None
 
@@ -290,7 +301,7 @@ class ConnectedDriver:
     def _leave(self, waiter: _Waiter) -> None:
         if self._polling is waiter:
             self._polling = None
-        if self._polling is None and self._discarded:
+        if self._discarded and not self._is_polled():
             self._bury()
 
     def _call_up(self) -> None:
@@ -318,7 +329,7 @@ class ConnectedDriver:
 
     def _pass_on(self) -> None:
         """If nobody rests on the sockets now, somebody who waits should."""
-        if self._polling is None and self._waiters:
+        if self._waiters and not self._is_polled():
             heir = next((w for w in self._waiters if not w.background), next(iter(self._waiters)))
             heir.condition.notify()
 

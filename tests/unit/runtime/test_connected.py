@@ -392,6 +392,69 @@ def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: rep
     assert driver_of(client).core.bootstrap == ["tcp://host:1", "tcp://host:2", "tcp://host:3", *(f"tcp://host{n}:1" for n in (1, 2, 3))]
 
 
+def interrupt_again_and_again(driver: Any, transport: FakeTransport, times: int) -> threading.Event:
+    """Ctrl-C for the thread that rests on the sockets next, once the event is set, and so often again while it waits for the lock."""
+    lock, wait, resting, pressed = driver.lock, transport.wait, [], threading.Event()
+
+    class Held:
+        left = times
+
+        def __enter__(self) -> Any:
+            if threading.get_ident() in resting and self.left:
+                self.left -= 1
+                driver.lock = self if self.left else lock
+                raise KeyboardInterrupt("again")
+            return lock.__enter__()
+
+        def __exit__(self, *problem: Any) -> None:
+            lock.__exit__(*problem)
+
+    def interrupted(timeout_s: float | None) -> list[Any]:
+        if not timeout_s:
+            return wait(timeout_s)
+        transport.wait = wait  # type: ignore[method-assign]
+        pressed.wait(30)
+        resting.append(threading.get_ident())
+        driver.lock = Held()
+        raise KeyboardInterrupt("first")
+
+    transport.wait = interrupted  # type: ignore[method-assign]
+    return pressed
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_whoever_is_interrupted_while_it_leaves_is_not_waited_for_by_others(client: replog.Client, times: int) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    driver = driver_of(client)
+    pressed = interrupt_again_and_again(driver, transport, times)
+    gone, outcome = in_thread(lambda: driver.wait(lambda: False, None))
+    eventually(lambda: driver._polling is not None)
+    pressed.set()
+    gone.join(30)
+    assert isinstance(outcome[0], KeyboardInterrupt)
+    calling, names = in_thread(client.topics)
+    calling.join(10)
+    assert names == [["t"]]
+
+
+def test_whoever_waits_already_takes_the_place_of_one_that_was_interrupted_twice(client: replog.Client) -> None:
+    client.append("t", 0, ["a"])
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch)
+    driver = driver_of(client)
+    pressed = interrupt_again_and_again(driver, transport, 1)
+    gone, _ = in_thread(lambda: driver.wait(lambda: False, None))
+    eventually(lambda: driver._polling is not None)
+    waiting, found = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver._waiters)
+    pressed.set()
+    gone.join(30)
+    transport.release()
+    waiting.join(10)
+    assert [r.text() for r in found[0]] == ["a"]
+
+
 def no_descriptor(**_: Any) -> None:
     raise OSError(errno.EMFILE, "Too many open files")
 
