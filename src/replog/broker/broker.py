@@ -56,7 +56,7 @@ from replog.model import Address, PartitionId
 from replog.partition.following import Followed
 from replog.partition.partition import Partition
 from replog.partition.self_checks import SelfChecks
-from replog.ports import Event, FlushDone, Ids, Log, LogDirectory, Outbox
+from replog.ports import Event, FlushDone, Ids, LogDirectory, Outbox
 
 __all__ = ["Broker"]
 
@@ -89,9 +89,6 @@ class Broker:
         self.leaving = Leaving(broker_id, self.outbox, self._commands)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
-        self._directory_failed = ""
-        self._left: dict[PartitionId, Log] = {}
-        """What the directory held when it failed, and nobody served."""
         self._flush_reports = FlushReports(broker_id, self.outbox)
         self._handlers: dict[type, Any] = {
             Produce: self._appending.on_produce,
@@ -322,8 +319,8 @@ class Broker:
                 identity, notice.topic, log, broker_id=self.broker_id, limits=self.config, brokers=self.routing.brokers,
                 high_watermark=self.directory.high_watermarks.get(identity, 0),
             )  # fmt: skip
-            if self._left.get(identity) is log:
-                self._fail(partition, self._directory_failed)
+            if self._reports.left.get(identity) is log:
+                self._fail(partition, self._reports.directory_failed)
         before = partition.high_watermark
         epoch = partition.leader_epoch
         try:
@@ -406,7 +403,7 @@ class Broker:
         if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
             return
         self._controller_known()
-        states = self._offsets.states(message.partitions, self.directory, self._left)
+        states = self._offsets.states(message.partitions, self.directory, self._reports.left)
         self.outbox.messages.append((sender, ReplicaStatesAnswer(self.broker_id, self.broker_epoch, message.request, states)))
 
     def on_alter_isr_answer(self, sender: Address, message: AlterIsrAnswer, now_ms: int) -> None:
@@ -480,10 +477,7 @@ class Broker:
 
     def _fail(self, partition: Partition | None, reason: str) -> None:
         """This copy takes no part any more; None: no copy does, after a failed flush (R14); people hear of that, copies or not."""
-        if partition is None and not self._directory_failed:
-            self._directory_failed = reason
-            logs = ((one, self.directory.get(one)) for one in self.directory.identities() if one not in self.partitions)
-            self._left = {one: log for one, log in logs if log is not None}
+        if partition is None and self._reports.lost(self.directory, reason):
             self._event("directory_failed", reason=reason)
         failed = [one for one in (self.partitions.values() if partition is None else [partition]) if not one.failed]
         for one in failed:

@@ -12,7 +12,7 @@ from replog.broker.commands import Commands
 from replog.messages import Heartbeat, ReplicasFailed
 from replog.model import PartitionId
 from replog.partition.partition import Partition
-from replog.ports import Outbox
+from replog.ports import Log, LogDirectory, Outbox
 
 __all__ = ["Reports"]
 
@@ -27,6 +27,10 @@ class Reports:
         self._partitions = partitions
         self._reason = ""
         """Why copies here failed last; empty while none has."""
+        self.directory_failed = ""
+        """Why the whole directory has failed; empty while it has not."""
+        self.left: dict[PartitionId, Log] = {}
+        """What it held then, and nobody served."""
 
     def heartbeat(self) -> None:
         """To the controller, if there is one and this broker is registered."""
@@ -38,6 +42,15 @@ class Reports:
         failed = [identity for identity, partition in self._partitions.items() if partition.failed] if self._reason else []
         if failed or commands.unmade:
             self._send([*failed, *commands.unmade], commands.problem or self._reason)
+
+    def lost(self, directory: LogDirectory, reason: str) -> bool:
+        """The whole directory takes no part any more. False if that is known."""
+        if self.directory_failed:
+            return False
+        self.directory_failed = reason
+        logs = ((one, directory.get(one)) for one in directory.identities() if one not in self._partitions)
+        self.left = {one: log for one, log in logs if log is not None}
+        return True
 
     def failed(self, partitions: list[PartitionId], reason: str) -> None:
         """These copies take no part any more."""
