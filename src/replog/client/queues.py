@@ -429,9 +429,12 @@ class PartitionQueue:
         return min(times)
 
     def refuse_all(self, error: ReplogError) -> None:
-        """The partition does not exist: nothing in the queue can be stored."""
+        """The partition does not exist, or who asks may not see it: nothing in the queue is sent again. What was sent may be stored."""
         for batch in [*self.batches, *([self.open] if self.open is not None else [])]:
-            self.settle(batch, error=error)
+            if batch.uncertain or batch.flying is not None:
+                self._unknown(batch, f"{type(error).__name__}: {error}")
+            else:
+                self.settle(batch, error=error)
         self.writer.forget(self)
 
     def crash(self, error: BaseException) -> None:

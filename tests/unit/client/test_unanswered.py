@@ -15,7 +15,7 @@ from replog.client.operations import AT_LATEST, AdminOp
 from replog.client.unanswered import Unanswered
 from replog.client.view import Place, View
 from replog.config import ClientConfig
-from replog.errors import Code, UnknownTopicOrPartition
+from replog.errors import Code, Unavailable, UnknownTopicOrPartition
 from replog.messages import (
     Admin,
     ClusterView,
@@ -426,7 +426,12 @@ def test_a_topic_that_is_gone_has_no_leader_to_wait_for() -> None:
     driver.pass_time(1_000)
     cluster.delete("t")
     driver.pass_time(5_000)
-    assert isinstance(delivery.exception(0), UnknownTopicOrPartition)
+    failed = delivery.exception(0)
+    assert isinstance(failed, Unavailable)  # it was sent: and if the topic is only out of sight, it is stored
+    assert "UnknownTopicOrPartition" in str(failed)
+    behind = client.producer().send("t", "c")
+    driver.pass_time(5_000)
+    assert isinstance(behind.exception(0), UnknownTopicOrPartition)
 
 
 def test_who_does_not_answer_a_question_is_not_asked_the_next_one() -> None:
