@@ -414,6 +414,8 @@ class FileLogDirectory(LogDirectory):
             if token is not None:
                 log.flushed(token.run())
         self.checkpoint()
+        for log in self._logs.values():
+            self._on_disk(log.settle)
         saved = [[*identity, log.saved()] for identity, log in self._logs.items() if not log.is_fresh]
         self._on_disk(lambda: write_plain(self.fs, self.path, _CLEAN, [self._broker_epoch, saved]))
 

@@ -265,6 +265,7 @@ class FileLog(SegmentedLog):
             if cut:
                 self._restore_producers(cut)
         except (BadBatch, OSError) as error:
+            self.producers.forgetful = self.producers.forgetful or bool(cut)  # what those did before is not known any more
             raise LogCorrupt(f"log {self.identity!r}: {error}") from error
 
     def _restore_producers(self, cut: Cut) -> None:

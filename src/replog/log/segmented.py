@@ -41,6 +41,7 @@ class SegmentedLog(StoredLog):
     __slots__ = (
         "_active",
         "_marker",
+        "_marker_gone",
         "_names",
         "_names_synced",
         "_recorded_flush",
@@ -59,6 +60,7 @@ class SegmentedLog(StoredLog):
         self._recorded_flush = 0  # the flushed end that the directory's checkpoint knows
         self._recorded_watermark = -1  # likewise
         self._marker: Marker | None = None
+        self._marker_gone = False  # one was removed, and that may not be durable yet
         if state is not None:
             self._segments, self._marker = state.segments, state.marker
             self.start_offset, self.end_offset, self.flushed_end = state.start_offset, state.end_offset, state.flushed_end
@@ -373,7 +375,13 @@ class SegmentedLog(StoredLog):
         self._recorded_flush, self._recorded_watermark = flushed_end, high_watermark
         if self._marker is not None:
             remove_marker(self._storage.fs, self._storage.folder_of(self.identity))
-            self._marker = None
+            self._marker, self._marker_gone = None, True
+
+    def settle(self) -> None:
+        """Before a clean stop is noted, of which the next life does not look for a marker: none may come back. Raises OSError."""
+        if self._marker_gone:
+            self._sync(lambda: self._storage.fs.fsync_dir(self._storage.folder_of(self.identity)))
+            self._marker_gone = False
 
     def left_of(self, high_watermark: int) -> int:
         """What a high watermark of the checkpoint is worth now: it says nothing of what is in the place of records that were cut since."""

@@ -255,6 +255,29 @@ def test_a_marker_that_comes_back_changes_nothing(choose: Callable[[], bool], st
     assert len(shown(found)) == 40 - start
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_marker_does_not_come_back_after_a_clean_stop(early: bool) -> None:
+    """Nobody would see it until the life after the next one is killed, and it is from long before."""
+    fs = MemoryFs()
+    directory, log = open_log(fs, TopicConfig())
+    for _ in range(5):
+        append(log, 2)
+    flush(log)
+    directory.high_watermarks[IDENTITY] = 10
+    directory.checkpoint()
+    log.truncate_to(6)
+    if early:
+        directory.checkpoint()
+    for _ in range(7):
+        append(log, 2, epoch=1)
+    flush(log)
+    directory.high_watermarks[IDENTITY] = 20
+    directory.close(clean=True)
+    fs.cut_power(keep_none)
+    kill(fs, open_directory(fs))
+    assert open_directory(fs).high_watermarks == {IDENTITY: 20}
+
+
 def test_high_watermarks_are_clamped_to_the_log() -> None:
     fs = MemoryFs()
     directory, log = open_log(fs)

@@ -448,6 +448,21 @@ def test_a_flush_outlives_the_quarantine_of_its_log() -> None:
 
 
 @pytest.mark.parametrize("after", range(6))
+def test_a_truncation_that_cannot_look_back_knows_that_producers_were_dropped(after: int) -> None:
+    """Not to know one proves nothing then: it goes on where it was, and is not new."""
+    disk = SimulatedDisk(random.Random(1))
+    _, log = open_log(disk, TopicConfig())
+    for number in range(4):
+        append(log, 2, producer=(7, 0, 2 * number))
+    log.forget_tail()
+    disk.arm("read_error", paths=".log", after=after)
+    with suppress(LogCorrupt):
+        log.truncate_to(6)
+    disk.disarm()
+    assert log.producers.forgetful == (log.end_offset == 6 and log.producers.get(7) is None)
+
+
+@pytest.mark.parametrize("after", range(6))
 def test_a_truncation_that_cannot_look_back_has_cut_the_epochs_all_the_same(after: int) -> None:
     """Once bytes are gone so are the epochs that stood in them: a table with more would send followers to a wrong place (S10)."""
     disk = SimulatedDisk(random.Random(1))
