@@ -251,13 +251,12 @@ class Producer:
     def _begin(self, queue: PartitionQueue) -> Batch:
         """A new open batch; a full one before it is sent. Of the queue that there is now: the log of the one given may be gone."""
         queue = self._writer.queue(queue.topic, queue.partition)
+        if queue.open is not None:
+            self._go(queue)  # before the new one is there: what this brings may refuse, and forget, the whole queue
+            queue = self._writer.queue(queue.topic, queue.partition)
         now_ms = self._driver.now_ms()
-        full = queue.open is not None
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
-        if full:
-            self._core.kick(queue, now_ms)
-            self._driver.run()
-        elif self._linger_ms or len(queue.batches) >= self._in_flight_max:
+        if self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
         self._driver.attend()
         self._held()

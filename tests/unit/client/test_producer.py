@@ -54,6 +54,28 @@ def test_while_five_batches_are_under_way_records_join_the_next() -> None:
     assert [d.result().offset for d in deliveries] == list(range(1, 51))
 
 
+def test_a_record_that_comes_when_its_partition_is_refused_takes_no_room_for_ever() -> None:
+    """The full batch before it is sent first. That may bring the news that there is no such partition: the record is in the next batch."""
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(batch_bytes=64, linger_ms=1_000)
+    first = producer.send("t", b"x" * 40)
+    writer, run = producer._writer, driver.run
+
+    def refusing() -> None:
+        driver.run = run  # type: ignore[method-assign]
+        for queue in list(writer.queues.values()):
+            queue.refuse_all(UnknownTopicOrPartition("no such partition now"))
+        run()
+
+    driver.run = refusing  # type: ignore[method-assign]
+    second = producer.send("t", b"y" * 40)
+    assert isinstance(first.exception(), UnknownTopicOrPartition)
+    driver.pass_time(1_000)
+    assert second.done()
+    assert writer.buffered == 0
+    assert b"y" * 40 in everything(cluster)
+
+
 def test_a_batch_begun_while_answers_come_in_gets_its_record() -> None:
     """Those before it have left room for another: it is not taken for a batch that is due before anything is in it."""
     cluster, driver, client = make({"t": 1})
