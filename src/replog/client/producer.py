@@ -30,6 +30,8 @@ ROW_BYTES: Final = 20
 """What a record is counted for besides value, key and headers: at least its share of the batch's columns."""
 BATCH_BYTES: Final = 512
 """The same for a batch."""
+_FAILED_MAX: Final = 10_000
+"""So many failed batches that nobody was told of are kept for `flush`; it says how many more there were."""
 
 
 class _Route:
@@ -260,6 +262,7 @@ class Producer:
             self._core.watch_queue(queue, now_ms)
         self._driver.attend()
         self._held()
+        self._writer.forget_failed(_FAILED_MAX)
         return batch
 
     def _go_all(self, sealed: list[PartitionQueue]) -> None:
@@ -349,13 +352,11 @@ class Producer:
     def _raise_failed(self) -> None:
         """The first failure that nobody was told of yet."""
         with self._lock:
-            failed, self._writer.failed = list(self._writer.failed), {}
-        if failed:
-            error = failed[0].error
-            assert error is not None
-            if len(failed) > 1:
-                error.add_note(f"{len(failed) - 1} more batches of this producer failed")
-            raise error
+            failed, more = self._writer.take_failed()
+        if failed is not None:
+            if more:
+                failed.add_note(f"{more} more batches of this producer failed")
+            raise failed
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then refuse further records. Idempotent. Raises what `flush` raises; closed all the same."""

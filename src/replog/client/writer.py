@@ -46,7 +46,11 @@ class Writer:
         self.routes: dict[str, Any] = {}
         """What a producer remembers of topics that there are: kept here so that it goes with them."""
         self.failed: dict[Batch, None] = {}
-        """Failed batches that nobody has been told of yet."""
+        """Failed batches that nobody has been told of yet, ..."""
+        self._forgotten = 0
+        """... how many more there were, ..."""
+        self._last_error: BaseException | None = None
+        """... and what one of those failed with."""
         self.first_epoch = 0
         """Where the epochs of a new queue begin."""
 
@@ -74,7 +78,23 @@ class Writer:
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
         self.routes.clear()
+        self.take_failed()
+
+    def forget_failed(self, kept: int) -> None:
+        """Keep no more failed batches than that, those that failed first: of a producer that is never flushed they grow without end."""
+        while len(self.failed) > kept:
+            batch, _ = self.failed.popitem()
+            self._forgotten += 1
+            self._last_error = batch.error
+
+    def take_failed(self) -> tuple[BaseException | None, int]:
+        """What the first failed batch that nobody was told of has failed with, and how many more there are. Now they are told of."""
+        errors = [batch.error for batch in self.failed]
+        count = len(errors) + self._forgotten
+        first = errors[0] if errors else self._last_error
         self.failed.clear()
+        self._forgotten, self._last_error = 0, None
+        return first, count - 1
 
     def unsettled(self) -> Iterator[Batch]:
         """Every batch without an outcome, open ones included."""

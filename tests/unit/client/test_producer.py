@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import make
 
+from replog.client import producer as producing
 from replog.client.delivery import Delivery
 from replog.client.partitioner import crc32_partition, murmur2_partition
 from replog.errors import InvalidRecord, MessageTooLarge, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
@@ -74,6 +75,32 @@ def test_a_record_that_comes_when_its_partition_is_refused_takes_no_room_for_eve
     assert second.done()
     assert writer.buffered == 0
     assert b"y" * 40 in everything(cluster)
+
+
+def test_failures_that_nobody_asks_for_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a producer that never flushes, and whose callbacks only count."""
+    monkeypatch.setattr(producing, "_FAILED_MAX", 10)
+    cluster, _, client = make({"t": 1})
+    producer = client.producer()
+    producer.send("t", "stored").result()
+    cluster.override = lambda message, broker: (
+        [Produced([ProducedEntry(e.request, InvalidRecord.code) for e in message.entries])] if isinstance(message, Produce) else None
+    )
+    called: list[Delivery] = []
+    for _ in range(50):
+        producer.send("t", "x").add_done_callback(called.append)
+    assert len(called) == 50
+    assert len(producer._writer.failed) <= 11
+    for delivery in called[:20]:  # those that were kept, and more: the others are still raised
+        assert isinstance(delivery.exception(), InvalidRecord)
+    with pytest.raises(InvalidRecord) as caught:
+        producer.flush()
+    assert [note for note in caught.value.__notes__ if "more batches of this producer failed" in note]
+    producer.flush()
+    producer.send("t", "last").add_done_callback(called.append)
+    with pytest.raises(InvalidRecord) as caught:
+        producer.flush()
+    assert not getattr(caught.value, "__notes__", [])
 
 
 def test_a_batch_begun_while_answers_come_in_gets_its_record() -> None:
