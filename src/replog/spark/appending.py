@@ -110,8 +110,14 @@ class Appender:
         """
         writer, limit = self._writer, self._config.buffer_bytes
         size = sum(one.size for one in several)
-        if writer.buffered + size > limit:
-            self._driver.wait(lambda: not writer.buffered or writer.buffered + size <= limit or bool(writer.failed), None)
+
+        def is_room() -> bool:
+            # Under acks=0 what was sent is settled: what connections have not taken counts until it has left.
+            held = writer.buffered + (self._driver.unsent_bytes if writer.acks == ACKS_NONE else 0)
+            return not held or held + size <= limit or bool(writer.failed)
+
+        if writer.acks == ACKS_NONE or not is_room():
+            self._driver.wait(is_room, None)
         self._raise_failed()
         self._client._check_open()
         with self._driver.lock:

@@ -307,6 +307,20 @@ def test_a_batch_size_that_was_not_given_is_that_of_bulk_writing() -> None:
     assert batch_bytes_of(Connection.of("127.0.0.1:9", {"batch_bytes": 1_000, "linger_ms": 0})) == 1_000
 
 
+def test_without_acknowledgements_what_has_not_left_the_process_is_on_its_way(
+    cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appender = Appender(cluster, acks=0, compression=None)
+    monkeypatch.setattr(appender, "_config", type("Config", (), {"buffer_bytes": 100, "delivery_timeout_ms": 10_000}))
+    unsent = [90, 80, 70]
+    monkeypatch.setattr(type(cluster._driver), "unsent_bytes", property(lambda driver: unsent.pop(0) if unsent else 0))
+    one = some(b"x" * 40)
+    appender.append(one.topic, one.partition, [one.cells])
+    assert unsent == []
+    appender.finish()
+    assert values(cluster, "t") == [b"x" * 40]
+
+
 def test_records_that_nobody_takes_are_not_taken_for_sent(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = begun(cluster, acks=0)
     sink.add(some(b"a"))
