@@ -405,6 +405,11 @@ class SegmentedLog(StoredLog):
         self._recorded_watermark = high_watermark
         return min(max(high_watermark, self.start_offset), self.end_offset)
 
+    @property
+    def ends_below_watermark(self) -> bool:
+        """Whether records are gone that the checkpoint calls committed, and no marker says so to the next life as well."""
+        return self.end_offset < self._recorded_watermark
+
     def saved(self) -> list[Any]:
         """Everything that the next open needs to know of this log, which is flushed, so that it need not look at its files."""
         if self._active is not None and self._active.index is not None:
