@@ -152,8 +152,8 @@ class FileLogDirectory(LogDirectory):
         for identity, (high_watermark, _, _) in known.items():
             log = self._logs.get(identity)
             if log is not None and high_watermark >= 0:
-                self.high_watermarks[identity] = left = log.left_of(high_watermark)
-                is_lower = is_lower or left < high_watermark
+                self.high_watermarks[identity] = log.left_of(high_watermark)
+                is_lower = is_lower or log.ends_below_watermark
         if is_lower or any(one.corrupt for one in self.recovered.values()):
             self._lower_recovery_points()
 

@@ -40,6 +40,7 @@ class SegmentedLog(StoredLog):
 
     __slots__ = (
         "_active",
+        "_leftovers",
         "_marker",
         "_marker_gone",
         "_names",
@@ -59,6 +60,7 @@ class SegmentedLog(StoredLog):
         self._unlinked = False  # a name was removed, and that is not durable yet
         self._recorded_flush = 0  # the flushed end that the directory's checkpoint knows
         self._recorded_watermark = -1  # likewise
+        self._leftovers: tuple[str, ...] = ()  # files that `_roll` has made in vain, and could not remove
         self._marker: Marker | None = None
         self._marker_gone = False  # one was removed, and that may not be durable yet
         if state is not None:
@@ -89,19 +91,28 @@ class SegmentedLog(StoredLog):
             fs.ftruncate(fd, 0)  # an earlier file of that name may have come back with a power cut
             segment.index = SparseIndex()
             self._names += 1
+            self._leftovers = tuple(path for path in self._leftovers if path != segment.path)
             self._segments.append(segment)
             self._active = segment
         except BaseException:
             if self._active is not segment and segment.fd >= 0:
                 self._segments = [one for one in self._segments if one is not segment]
+                self._leftovers = (*self._leftovers, segment.path)
                 files.close(segment)
                 with suppress(OSError):
-                    fs.unlink(segment.path)
+                    self._remove_leftovers()
             raise
         if sealed is not None:
             sealed.sealed = True
             write_summary(fs, sealed, self.epochs, self.producers)
         return segment
+
+    def _remove_leftovers(self) -> None:
+        """Files of segments begun in vain: a log that ends in front of one looks as if it had lost something. Raises OSError."""
+        while self._leftovers:
+            with suppress(FileNotFoundError):
+                self._storage.fs.unlink(self._leftovers[0])
+            self._leftovers = self._leftovers[1:]
 
     def _undo_write(self, segment: Segment, error: OSError, written: int = 0) -> NoReturn:
         """A write failed after so many bytes: nothing of it may stay in the file, nor come back behind what is written instead."""
@@ -151,6 +162,7 @@ class SegmentedLog(StoredLog):
             self._leave_marker((self._marker or Marker(-1, base))._replace(recovery_max=base))
         end = self.end_offset
         try:
+            self._remove_leftovers()
             while self._segments[-1] is not segment:
                 self._remove_segment(self._segments[-1])
             if position < segment.size:
@@ -272,6 +284,7 @@ class SegmentedLog(StoredLog):
             if not self._segments:
                 with suppress(FileExistsError):
                     fs.mkdir(folder)
+            self._remove_leftovers()
             finish = stage_marker(fs, folder, done)
         except OSError as error:
             self._refuse("cannot be reset", error)
@@ -378,7 +391,9 @@ class SegmentedLog(StoredLog):
             self._marker, self._marker_gone = None, True
 
     def settle(self) -> None:
-        """Before a clean stop is noted, of which the next life does not look for a marker: none may come back. Raises OSError."""
+        """Before a clean stop is noted: the next life does not look for a marker, so that none may come back. Raises OSError."""
+        with suppress(OSError):
+            self._remove_leftovers()
         if self._marker_gone:
             self._sync(lambda: self._storage.fs.fsync_dir(self._storage.folder_of(self.identity)))
             self._marker_gone = False
@@ -389,6 +404,11 @@ class SegmentedLog(StoredLog):
             high_watermark = min(high_watermark, self._marker.recovery_max)
         self._recorded_watermark = high_watermark
         return min(max(high_watermark, self.start_offset), self.end_offset)
+
+    @property
+    def ends_below_watermark(self) -> bool:
+        """Whether records are gone that the checkpoint calls committed, and no marker says so to the next life as well."""
+        return self.end_offset < self._recorded_watermark
 
     def saved(self) -> list[Any]:
         """Everything that the next open needs to know of this log, which is flushed, so that it need not look at its files."""

@@ -338,6 +338,30 @@ def test_a_high_watermark_is_not_kept_for_want_of_room_for_a_lower_one() -> None
     assert directory.high_watermarks.get(IDENTITY, 0) <= 2
 
 
+def test_a_checkpoint_is_kept_where_a_marker_says_what_it_is_worth() -> None:
+    """There is no room for another; without one the log would begin where its files do."""
+
+    def full(operation: str, path: str) -> None:
+        if operation in ("create", "write") and path.startswith("/d/checkpoint"):
+            raise OSError(errno.ENOSPC, "injected", path)
+
+    disk = MemoryFs()
+    directory, log = open_log(disk, TopicConfig())
+    for _ in range(5):
+        append(log, 2)
+    flush(log)
+    log.trim_to(4)
+    directory.high_watermarks[IDENTITY] = 10
+    directory.checkpoint()
+    log.truncate_to(6)
+    append(log, 2, epoch=1)
+    for _ in range(2):
+        kill(disk, directory)
+        directory = open_directory(FaultyFs(disk, full))
+        log = directory.get(IDENTITY)  # type: ignore[assignment]
+        assert (log.start_offset, log.end_offset, directory.high_watermarks) == (4, 8, {IDENTITY: 6})
+
+
 def after_half_a_checkpoint() -> tuple[MemoryFs, FileLogDirectory, FileLog]:
     """Ten records, flushed and below the high watermark: the checkpoint that says so has its name, and the folder could not be synced."""
 

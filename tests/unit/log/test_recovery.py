@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, crash_everywhere, kill, open_directory, open_log, reopened, segments
@@ -474,6 +475,32 @@ def test_a_segment_that_was_begun_in_vain_costs_the_log_nothing(later: int, star
         assert (log.start_offset, log.end_offset, len(shown(log))) == facts
         kill(fs, directory)
     assert f"{FOLDER}/00000000000000000006.log" not in segments(fs)
+
+
+@pytest.mark.parametrize("cut", [lambda log: log.truncate_to(3), lambda log: log.reset_to(5), lambda log: None])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_segment_that_was_begun_in_vain_goes_before_the_log_is_cut(cut: Callable[[FileLog], object], clean: bool) -> None:
+    """The log would end in front of it, as one does that has lost something."""
+    fs, directory, log = with_a_segment_begun_in_vain(OSError(errno.ENOSPC, "injected"), later=0, stays=True)
+    cut(log)
+    if clean:
+        directory.close(clean=True)
+        directory, log = reopened(fs)
+        log.truncate_to(log.start_offset)
+    end = log.end_offset
+    kill(fs, directory)
+    directory, log = reopened(fs)
+    assert (log.end_offset, directory.recovered) == (end, {})
+
+
+def test_a_segment_that_was_begun_in_vain_may_be_begun_again() -> None:
+    fs, directory, log = with_a_segment_begun_in_vain(OSError(errno.ENOSPC, "injected"), later=-1, stays=True)
+    append(log, 20)
+    append(log, 20)
+    log.truncate_to(26)
+    assert (log.end_offset, len(shown(log))) == (26, 26)
+    kill(fs, directory)
+    assert len(shown(reopened(fs)[1])) == 26
 
 
 def test_an_empty_last_segment_shows_how_far_the_log_had_come() -> None:
