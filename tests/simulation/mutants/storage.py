@@ -44,7 +44,7 @@ def leaves_the_torn_end(patch: Patch) -> None:
 
 
 def hides_corruption(patch: Patch) -> None:
-    """Recovery cuts at a damaged batch in the middle, and does not say that flushed records are gone."""
+    """Recovery cuts at a damaged batch in the middle, and does not say that flushed records are gone: not before it cuts, and not after."""
     judge = directory_module.judge
 
     def mutant(configs: Any, states: Any, *args: Any, **given: Any) -> Any:
@@ -53,6 +53,7 @@ def hides_corruption(patch: Patch) -> None:
         return judge(configs, states, *args, **given)
 
     patch.setattr(directory_module, "judge", mutant)
+    patch.setattr(directory_module.FileLogDirectory, "_note_loss", lambda *given: None)
 
 
 def ignores_failed_flushes(patch: Patch) -> None:
