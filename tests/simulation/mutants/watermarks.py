@@ -122,9 +122,9 @@ def reads_to_the_first_watermark(patch: Patch) -> None:
             raise _Ended
         return result
 
-    def mutant(self: Reading, identity: Any, offset: int, stop: int) -> Any:
+    def mutant(self: Reading, *given: Any) -> Any:
         try:
-            yield from partition(self, identity, offset, stop)
+            yield from partition(self, *given)
         except _Ended:
             return
 
