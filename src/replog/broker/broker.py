@@ -321,8 +321,7 @@ class Broker:
             )  # fmt: skip
             if self._reports.left.get(identity) is log:
                 self._fail(partition, self._reports.directory_failed)
-        before = partition.high_watermark
-        epoch = partition.leader_epoch
+        before, epoch, end = partition.high_watermark, partition.leader_epoch, partition.log.end_offset
         try:
             error = partition.become(notice, now_ms)
         except LogFull as problem:  # it is to come again: nothing is lost, and others may lead meanwhile (R14)
@@ -333,6 +332,9 @@ class Broker:
         except (LogDamaged, LogCorrupt) as problem:
             self._fail(partition, str(problem))
             return Code.STORAGE_ERROR
+        finally:
+            if partition.log.end_offset < end:
+                self._upkeep.lowered(partition)
         if error:
             return error
         self._upkeep.recovered(partition)

@@ -371,7 +371,7 @@ class Producer:
         """Nothing can be sent any more: Unavailable with the number of records whose outcome nobody has been told of."""
         with self._lock:
             failed = self._writer.failed
-            lost = [*self._writer.unsettled(), *(batch for batch in failed if isinstance(batch.error, Unavailable))]
+            lost = [*self._writer.unsettled(), *(batch for batch in list(failed) if isinstance(batch.error, Unavailable))]
             for batch in lost:
                 failed.pop(batch, None)
         if lost:

@@ -89,7 +89,7 @@ class Writer:
 
     def take_failed(self) -> tuple[BaseException | None, int]:
         """What the first failed batch that nobody was told of has failed with, and how many more there are. Now they are told of."""
-        errors = [batch.error for batch in self.failed]
+        errors = [batch.error for batch in list(self.failed)]  # whoever asks a failed future takes from it without the lock
         count = len(errors) + self._forgotten
         first = errors[0] if errors else self._last_error
         self.failed.clear()

@@ -165,13 +165,13 @@ class SegmentedLog(StoredLog):
             self._remove_leftovers()
             while self._segments[-1] is not segment:
                 self._remove_segment(self._segments[-1])
-            if position < segment.size:
-                remove_summary(fs, segment)
-                fs.ftruncate(files.descriptor(segment), position)
-                self._sync(lambda: fs.fsync(segment.fd))
             if self._unlinked:
                 self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
                 self._unlinked = False
+            if position < segment.size:  # last: what may fail for a moment comes before it, and nothing has changed then
+                remove_summary(fs, segment)
+                fs.ftruncate(files.descriptor(segment), position)
+                self._sync(lambda: fs.fsync(segment.fd))
         except OSError as error:
             if self.end_offset == end:
                 self._refuse("cannot be truncated", error)

@@ -48,7 +48,7 @@ class BatchReading(Shipped, DataSourceReader):
         options.end.check_named(places)
         bounds = [options.start.of(place) + options.end.of(place) for place in places]
         wanted = {place: max(first or 0, last or 0) for place, (first, _, last, _) in zip(places, bounds, strict=True)}
-        held, deposed = lookup.confirmed(lookup.held(places), wanted)
+        held, deposed = lookup.confirmed(lookup.held(places), None if options.subscription.assigned else wanted)
         check_led(deposed)
         start, stop = lookup.resolved(options.start, held), lookup.resolved(options.end, held)
         return tasks(options, held, start, stop, Losses(fail=options.fail_on_data_loss))

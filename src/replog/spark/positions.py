@@ -167,9 +167,10 @@ class Lookup:
         return {topic: op.result for topic, op in ops.items() if op.error is None}
 
     def confirmed(
-        self, held: Mapping[TopicPartition, Held], wanted: Positions
+        self, held: Mapping[TopicPartition, Held], wanted: Positions | None
     ) -> tuple[dict[TopicPartition, Held], set[TopicPartition]]:
-        """The same, and those of them that are not to be believed: less is there than wanted, and whoever said so leads no longer.
+        """The same, and those of them that are not to be believed: less is there than wanted, and whoever said so leads no longer. None
+        wants all that there is: nobody is believed unasked.
 
         A leader that was replaced and does not know it yet answers as before (KIP-320), and a client that is new knows no better. The
         controller does: then the leader of now is asked, as often as a refusal is asked about again. Raises Unavailable if no controller
@@ -185,10 +186,10 @@ class Lookup:
             doubted = (doubted - again.keys()) | self._deposed(again, wanted)
         return found, doubted
 
-    def _deposed(self, held: Mapping[TopicPartition, Held], wanted: Positions) -> set[TopicPartition]:
+    def _deposed(self, held: Mapping[TopicPartition, Held], wanted: Positions | None) -> set[TopicPartition]:
         behind: dict[str, list[int]] = {}
         for (topic, number), has in held.items():
-            if has.latest < wanted.get(TopicPartition(topic, number), 0):
+            if wanted is None or has.latest < wanted.get(TopicPartition(topic, number), 0):
                 behind.setdefault(topic, []).append(number)
         said = self._found({topic: {"leaders": numbers} for topic, numbers in behind.items()})
         deposed = set()

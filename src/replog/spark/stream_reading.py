@@ -140,8 +140,11 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @in_a_sentence()
     def prepareForTriggerAvailableNow(self) -> None:
-        """The run that begins ends with what is there now."""
-        self._target = {place: has.latest for place, has in self._held().items()}
+        """The run that begins ends with what is there now, as those say who lead now. Raises LeaderNotAvailable where none of them has."""
+        held = self._held()
+        held, deposed = Lookup(self._options).confirmed(held, None)
+        check_led(deposed)
+        self._target = {place: has.latest for place, has in held.items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The ends that were last heard of: what is beyond the offset of the micro-batch is the lag."""

@@ -36,7 +36,7 @@ from replog.records import Record, RecordBatch, encode_records
 from replog.testing.clock import SeededIds
 from replog.testing.disk import SimulatedDisk
 from replog.testing.disk.memory import MemoryFs
-from replog.testing.log_samples import append, batch_of, flush
+from replog.testing.log_samples import append, append_group, batch_of, flush
 
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
@@ -356,3 +356,32 @@ def test_nor_is_one_that_was_not_taken_over_by_the_copy(monkeypatch: pytest.Monk
         append(log, 1, epoch=5)
     directory.close(clean=False)
     assert FileLogDirectory("/d", fs=disk).high_watermarks[P] <= 1
+
+
+def test_nor_is_one_above_the_group_that_a_leader_has_cut() -> None:
+    """After a power cut its copy ends within a group, below the watermark that it had: what it takes there next is not committed."""
+    disk, config = MemoryFs(), TopicConfig(min_isr=2, flush="interval")
+    directory = FileLogDirectory("/d", fs=disk)
+    (log,) = directory.create([LogStart(P, "t", config)])
+    append(log, 3, epoch=3)
+    append_group(log, 3, key="w", epoch=3, whole=False)
+    flush(log)
+    append(log, 1, epoch=3)
+    directory.high_watermarks[P] = log.end_offset
+    directory.checkpoint()
+    directory.close(clean=False)
+    disk.cut_power()
+    directory = FileLogDirectory("/d", fs=disk)
+    found = directory.get(P)
+    assert found is not None
+    assert directory.high_watermarks[P] == found.end_offset == 6
+    broker = Broker(1, directory, config=BrokerConfig(), ids=SeededIds(1))
+    broker.receive("m", Registered(1, 5), 0)
+    alone = PartitionState(1, 6, (1,), recovering=True, last_known=(1, 2))
+    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [PartitionNotice(P, "t", alone, Assignment((1, 2)), config)]), 0)
+    assert (found.end_offset, broker.partitions[P].high_watermark) == (3, 3)
+    directory.checkpoint()
+    for _ in range(6):
+        append(found, 1, epoch=6)
+    directory.close(clean=False)
+    assert FileLogDirectory("/d", fs=disk).high_watermarks[P] <= 3

@@ -812,3 +812,21 @@ def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
     writer.forget(writer.queues["t", 0])
     assert len(list(seen)) == 1
     client.close()
+
+
+def test_failures_may_be_asked_for_while_they_are_flushed() -> None:
+    """Whoever asks the future of a delivery takes its failure off the list without the lock."""
+    _, _, client = make({"t": 1})
+    writer = client.producer()._writer
+
+    class Asked:
+        """A failed batch that another thread asks for just now."""
+
+        @property
+        def error(self) -> Unavailable:
+            writer.failed.pop(self, None)  # type: ignore[call-overload]
+            return Unavailable("lost")
+
+    writer.failed = {Asked(): None, Asked(): None}  # type: ignore[dict-item]
+    error, more = writer.take_failed()
+    assert (str(error), more) == ("lost", 1)

@@ -200,11 +200,11 @@ def test_a_batch_reads_partitions_that_a_broker_has_not_heard_of(monkeypatch: py
     assert Asked(monkeypatch, cluster, [before], subscribe="t").read() == [("t", 1, 1)]
 
 
-def test_a_batch_of_partitions_that_are_named_asks_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_partitions_that_are_named_asks_who_leads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, _ = world()
     batch = Asked(monkeypatch, cluster, [], assign='{"u": [0]}')
     assert batch.read() == [("u", 0, 3)]
-    assert batch.verbs == []
+    assert batch.verbs == ["find_topic"]
 
 
 def test_a_batch_fails_while_nobody_has_heard_of_what_the_controller_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,9 +335,21 @@ def test_a_run_that_ends_with_what_is_there_asks_the_leader_of_now(deposed: Depo
     deposed.append(1)
     assert latest(stream) == {"t": {"0": 12}}
     stream = deposed.reader(**ONCE)
-    stream.prepareForTriggerAvailableNow()
     with pytest.raises(LeaderNotAvailable, match="t-0 has another leader"):
-        latest(stream)
+        stream.prepareForTriggerAvailableNow()
+
+
+def test_a_run_that_is_behind_ends_with_what_the_leader_of_now_has(deposed: Deposed) -> None:
+    stream = deposed.reader()
+    stream.prepareForTriggerAvailableNow()
+    assert latest(stream, {"t": {"0": 4}}) == {"t": {"0": 10}}
+
+
+@pytest.mark.parametrize("bounds", [{}, {"endingOffsets": "latest"}, {"startingOffsets": '{"t": {"0": 5}}'}])
+def test_a_batch_of_named_partitions_ends_with_what_the_leader_of_now_has(deposed: Deposed, bounds: dict[str, str]) -> None:
+    batch = BatchReading(deposed.options(streaming=False, assign='{"t": [0]}', **bounds), read_schema(headers=False))
+    (task,) = batch.partitions()
+    assert task.value.stop == 10
 
 
 @pytest.mark.parametrize("bounds", [{"startingOffsets": '{"t": {"0": 8}}'}, {"endingOffsets": '{"t": {"0": 10}}'}])

@@ -76,7 +76,7 @@ class Tally:
     """By reading."""
     harmless: int = 0
     unfinished: int = 0
-    """A cut that left what a killed process may leave of records that nobody has flushed."""
+    """An injury that left what a killed process, or a power cut, may leave of records that are not known to be flushed."""
     names: dict[str, int] = field(factory=dict)
     """Injuries per kind of file."""
 
@@ -172,7 +172,8 @@ def _open_injured(prepared: Prepared, injury: Injury) -> str:
     if told:
         return "reported"
     above = content.end >= prepared.checkpointed and content.start == prepared.content.start
-    if prepared.stop == "process" and injury.bit < 0 and above:
+    torn = prepared.stop == "power" or (prepared.stop == "process" and injury.bit < 0)  # after a power cut any bytes may be there
+    if torn and above:
         return "unfinished"
     raise Broken(f"{directory.loss}, but the log is [{content.start}, {content.end}) of {prepared.content.end}")
 

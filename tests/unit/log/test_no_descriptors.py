@@ -1,0 +1,92 @@
+"""Moments without file descriptors: what is refused then has changed nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from tests.unit.log.lives import IDENTITY, kill
+
+from replog.config import TopicConfig
+from replog.errors import LogFull
+from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
+from replog.ports import LogStart
+from replog.testing.disk import MemoryFs
+from replog.testing.log_contract import append, flush, stored_batches
+
+
+class ScarceFs(MemoryFs):
+    """Opens nothing while descriptors are scarce, also no folder for its fsync."""
+
+    scarce = False
+
+    def _take_one(self, path: str) -> None:
+        if self.scarce:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        self._take_one(path)
+        return super().open(path, create=create)
+
+    def fsync_dir(self, path: str) -> None:
+        self._take_one(path)
+        super().fsync_dir(path)
+
+
+def made() -> tuple[ScarceFs, FileLogDirectory, FileLog]:
+    fs = ScarceFs()
+    directory = FileLogDirectory("/d", fs=fs)
+    (log,) = directory.create([LogStart(IDENTITY, "t", TopicConfig(segment_bytes=1024, max_batch_bytes=1024, flush="ack"))])
+    assert isinstance(log, FileLog)
+    return fs, directory, log
+
+
+def goes_on(fs: ScarceFs, directory: FileLogDirectory, log: FileLog, end: int) -> None:
+    """The log still ends there, and what it takes next is there in the next life."""
+    assert log.end_offset == end
+    offsets = [batch.base_offset for batch in stored_batches(log)]
+    fs.scarce = False
+    append(log, 1, epoch=2)
+    flush(log)
+    assert [batch.base_offset for batch in stored_batches(log)] == [*offsets, end]
+    kill(fs, directory)
+    found = FileLogDirectory("/d", fs=fs).get(IDENTITY)
+    assert found is not None
+    assert [batch.base_offset for batch in stored_batches(found)] == [*offsets, end]
+
+
+def test_a_truncation_after_a_trim_that_could_not_be_synced() -> None:
+    fs, directory, log = made()
+    for _ in range(3):
+        append(log, ["x" * 700], epoch=1)
+    for value in "yzz":
+        append(log, [value], epoch=1)
+    flush(log)
+    fs.scarce = True
+    log.trim_to(1)
+    with pytest.raises(LogFull, match="cannot be truncated"):
+        log.truncate_to(5)
+    goes_on(fs, directory, log, 6)
+
+
+def test_a_truncation_that_takes_an_empty_segment_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, directory, log = made()
+    append(log, ["x" * 400], epoch=1)
+    append(log, ["x" * 100], epoch=1)
+    flush(log)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_pwritev", full)
+        with pytest.raises(LogFull):
+            append(log, ["x" * 700], epoch=1)
+    assert len(log._segments) == 2
+    log._storage.files.descriptor(log._segments[0])
+    fs.scarce = True
+    with pytest.raises(LogFull, match="cannot be truncated"):
+        log.truncate_to(1)
+    goes_on(fs, directory, log, 2)
