@@ -179,7 +179,7 @@ class Upkeep:
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
         if self._flush_later and now_ms >= self._flush_again_ms:
             self.unflushed.update(self._flush_later)
-            self._flush_due.update(dict.fromkeys(self._flush_later, now_ms))
+            self._flush_due.update({one: now_ms for one in self._flush_later if one not in self._flushing})  # what runs is waited for
             self._flush_later.clear()
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
