@@ -117,7 +117,11 @@ class Client(Administration, Staging):
         with self._driver.lock:
             now_ms = self._driver.now_ms()
             self._core.absent.created(name, now_ms + 5 * self._core.config.retry_backoff_ms_max, now_ms)
-        return self._until_usable(name, before, deadline_ms)
+        made = self._until_usable(name, before, deadline_ms)
+        if op.presumed and not exist_ok and not made.is_as_asked(arguments):  # the request before may not have reached anybody
+            text = f"a topic named {name!r} exists, made otherwise; exist_ok=True accepts it"
+            raise rejection(Code.TOPIC_ALREADY_EXISTS, text, topic=name)
+        return made.topic_id.hex()
 
     def _is_another(self, name: str, before: bytes, asked: AdminOp, exists: TopicAlreadyExists) -> bool:
         """Whether the topic that exists is another one than before, as the controller knows. Raises Unavailable if that cannot be told."""
@@ -126,8 +130,8 @@ class Client(Administration, Staging):
         except Rejected:  # nobody has the name any more, or who asks may not describe it
             raise unknown_outcome(asked.what, exists) from exists
 
-    def _until_usable(self, name: str, before: bytes, deadline_ms: int) -> str:
-        """Wait for the topic of this name that is not the one before; its id."""
+    def _until_usable(self, name: str, before: bytes, deadline_ms: int) -> Topic:
+        """Wait for the topic of this name that is not the one before."""
         found: list[Topic] = []
 
         def usable(view: View) -> bool:
@@ -136,7 +140,7 @@ class Client(Administration, Staging):
             return bool(found)
 
         self._do(MetadataOp(deadline_ms, until=usable, what=f"the creation of topic {name!r}"))
-        return found[0].topic_id.hex()  # of that moment: it may be gone by now
+        return found[0]  # of that moment: it may be gone by now
 
     def delete_topic(self, name: str, *, timeout_s: float | None = 30) -> None:
         """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""

@@ -281,6 +281,8 @@ class AdminOp(Operation):
         self.changes = wish(verb).changes and not arguments.get("validate_only")
         self.controller_epoch = -1
         """As of the last request."""
+        self.presumed = False
+        """It counts as granted by `granted_code` only."""
 
     def has_moved(self, view: View) -> bool:
         """Another controller: what the one before was asked, directly or through another broker, nobody may answer any more."""
@@ -300,6 +302,7 @@ class AdminOp(Operation):
         if not isinstance(answer, AdminAnswer):
             return Code.UNKNOWN_SERVER_ERROR
         if answer.error == Code.NONE or (self.uncertain and answer.error == self.granted_code):
+            self.presumed = answer.error != Code.NONE
             self.finish(answer.result)
         elif answer.error in (Code.NOT_CONTROLLER, Code.LEADER_NOT_AVAILABLE, Code.REQUEST_TIMED_OUT):
             return answer.error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -41,6 +41,15 @@ class Topic:
         self.partitions: dict[int, PartitionView] = {}
         self.places: dict[int, Place] = {}
         """Where each partition lives, ready for every request that asks."""
+
+    def is_as_asked(self, wish: Mapping[str, Any]) -> bool:
+        """Whether it may have come of this `create_topic`; as well of the same of another client."""
+        wished, config, factor = TopicConfig.from_mapping(wish["config"]), self.config, wish["replication_factor"]
+        if wished.min_isr is None:  # settled when it was made
+            config = attrs.evolve(config, min_isr=None)
+        if factor is not None and any(len(one.replicas) != factor for one in self.partitions.values()):
+            return False
+        return config == wished and len(self.partitions) == wish["partitions"]
 
     def take(self, news: PartitionView) -> None:
         """A partition is as `news` says from now on."""

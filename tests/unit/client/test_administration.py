@@ -161,6 +161,24 @@ def test_a_topic_that_may_exist_is_fine_also_when_it_has_to_be_asked_for_twice()
         client.create_topic("t")
 
 
+EXISTS = AdminAnswer(0, Code.TOPIC_ALREADY_EXISTS, "topic 't' exists")
+
+
+@pytest.mark.parametrize("wish", [{}, {"partitions": 2, "replication_factor": 2}, {"partitions": 2, "min_isr": 1}])
+def test_a_topic_made_otherwise_is_not_the_one_that_was_asked_for_twice(wish: dict[str, int]) -> None:
+    """A client that is new does not know that it was there, and perhaps nobody was reached by its first request."""
+    cluster, _, client = make({"t": 2})
+    answers(cluster, LOST, EXISTS)
+    with pytest.raises(TopicAlreadyExists, match="made otherwise"):
+        client.create_topic("t", **wish)
+
+
+def test_a_topic_made_as_was_asked_for_may_have_come_of_the_first_request() -> None:
+    cluster, _, client = make({"t": 2})
+    answers(cluster, LOST, EXISTS)
+    assert client.create_topic("t", partitions=2) == cluster.topics["t"][0].hex()
+
+
 def test_a_request_for_more_partitions_says_what_it_was_made_for_also_when_it_is_repeated() -> None:
     cluster, _, client = make()
     topic_id = client.create_topic("orders", partitions=2)
