@@ -37,6 +37,8 @@ class _Notice:
     asked_ms: int = field(default=Factory(lambda self: self.sent_ms, takes_self=True))
     """Since when an answer is owed: it was sent for the first time, or after the last answer without room."""
     sends: int = 1
+    unsaid: set[PartitionId] = field(factory=set)
+    """Keys that it said nothing of at least once: there was nothing to say then that the broker may hear."""
 
 
 @define
@@ -161,8 +163,10 @@ class BrokerOutbox:
         """The partitions of which this notice is the newest, and later than any failure that was reported: an answer to it says how their
         copies are now."""
         notice = self._notices.get(number)
-        known = [] if notice is None else [key for key in notice.keys if self._newest.get(key) == number and key not in self._news]
-        return [key for key in known if self._failures.get(key, 0) <= number]
+        if notice is None:
+            return []
+        said = [key for key in notice.keys if self._newest.get(key) == number and key not in self._news and key not in notice.unsaid]
+        return [key for key in said if self._failures.get(key, 0) <= number]
 
     def failed(self, partitions: Iterable[PartitionId]) -> None:
         """The broker reports these copies as failed: it has yet to be asked how they are after that."""
@@ -419,5 +423,6 @@ class Outboxes:
         head = (self._controller_id, self._controller_epoch, box.broker_epoch, number)
         if notice.is_stop:
             return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)])
-        found = (self._look(key) for key in sorted(notice.keys))
-        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, [entry for entry in found if entry is not None])
+        found = {key: self._look(key) for key in sorted(notice.keys)}
+        notice.unsaid.update(key for key, entry in found.items() if entry is None)
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, [entry for entry in found.values() if entry is not None])

@@ -448,3 +448,15 @@ def test_that_a_copy_was_made_is_heard_of_by_heartbeat_if_the_answer_is_lost():
     world.heartbeat(2)
     world.settle()
     assert (world.state().leader, world.state().isr) == (2, (2,))
+
+
+def test_an_answer_to_a_notice_that_said_nothing_of_a_copy_says_nothing_of_it() -> None:
+    """When it was sent the leader had yet to be let in, and its state could not be stored."""
+    boxes = Boxes()
+    boxes.box.answered(0)
+    boxes.box.failed([P])
+    epoch = boxes.epochs.pop(P)
+    boxes.boxes.name(P, 2)
+    assert told(boxes.boxes.flush(0)) == [(1, [])]
+    boxes.epochs[P] = epoch
+    assert boxes.box.named(1) == []
