@@ -191,12 +191,15 @@ class ProducerTable:
     def marked_outside(self, start: int, limit: int) -> list[Producer]:
         """Writers that mark their batches, of whom there is something below `start`, and nothing from there to `limit`."""
 
-        def is_outside(recent: Sequence[Writer]) -> bool:
+        def is_outside(one: Producer) -> bool:
+            recent = one.recent
+            if recent[0].base_offset >= limit and not one.is_whole:  # what it did before is not known any more: it may be anywhere in front
+                return True
             if recent[0].base_offset >= start or start <= recent[-1].base_offset < limit:  # of thousands most are like that
                 return False
             return not any(start <= written.base_offset < limit for written in recent)
 
-        return [one for one in (self._writers or {}).values() if is_outside(one.recent)]
+        return [one for one in (self._writers or {}).values() if is_outside(one)]
 
     def expire(self, wall_ms: int, end_offset: int, limits: BrokerConfig) -> None:
         """Forget producers that were silent for `producer_expiry_ms` (after twice that at the latest), and writers whose last mark is older

@@ -37,7 +37,7 @@ def are_said(outside: Sequence[ProducerState], start: int) -> bool:
 
 def first_said(outside: Sequence[ProducerState], limit: int) -> int:
     """Where the first of the places is that say last, and committed (below `limit`), what each of these writers has done."""
-    return min(max(written.base_offset for written in writer.recent if written.base_offset < limit) for writer in outside)
+    return min(max((written.base_offset for written in writer.recent if written.base_offset < limit), default=0) for writer in outside)
 
 
 def _mention(log: Log, writer: ProducerState) -> RecordBatch:

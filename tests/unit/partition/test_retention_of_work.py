@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from tests.unit.partition.copies import IDENTITY, notice, partition_of
+from tests.unit.partition.copies import IDENTITY, fetch, fetched, notice, partition_of
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogFull
@@ -127,3 +127,35 @@ def test_very_many_writers_are_said_again_in_turns() -> None:
     for number in (0, 500, 999):
         assert once(partition, f"w{number}") <= log.end_offset
     assert log.end_offset == 1_300 + sum(grown)
+
+
+@pytest.mark.parametrize("newer", [4, 5, 6])
+def test_the_last_committed_version_is_kept_however_many_newer_ones_are_under_way(newer: int) -> None:
+    """Only so many are remembered of each writer; the newer ones may be cut, and the older must not be stored again."""
+    config = TopicConfig(min_isr=1, retention_ms=500, segment_bytes=1_024)
+    log = MemoryLog(IDENTITY, config)
+    partition = partition_of(log, brokers=2)
+
+    def told(leader: int, epoch: int) -> None:
+        assert partition.become(evolve(notice(leader, epoch, (1, 2), replicas=(1, 2)), config=config), 0) == 0
+
+    def version(number: int, now_ms: int) -> int:
+        mark = framing(WriterMark("w", number, made_ms=now_ms))
+        return partition.append(RecordBatch(encode_values([b"x" * 150], now_ms=now_ms, **mark)), ACKS_ALL, now_ms).error
+
+    told(1, 5)
+    assert version(1, 1_000) == 0
+    for _ in range(4):
+        partition.append(RecordBatch(encode_values([b"y" * 150], now_ms=1_000)), ACKS_ALL, 1_000)
+    committed = log.end_offset
+    fetch(partition, 2, committed, 5)
+    assert partition.high_watermark == committed
+    for number in range(2, 2 + newer):
+        assert version(number, 50_000) == 0
+    for turn in range(3):
+        partition.retain(50_001 + turn, 50_000)
+    told(2, 6)
+    partition.take(fetched(6, log.end_offset, high_watermark=committed, diverging_epoch=5, diverging_end=committed))
+    assert log.end_offset == committed
+    told(1, 7)
+    assert partition.published(writer_id("w"), 1) is not None

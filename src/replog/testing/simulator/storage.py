@@ -14,6 +14,7 @@ from replog.log import shapes
 from replog.log.checkpoint import read_plain
 from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
+from replog.log.storage import folder_name, read_marker
 from replog.model import PartitionId
 from replog.ports import LogDirectory, LossReport
 from replog.testing.disk import FaultKind, SimulatedDisk
@@ -144,6 +145,9 @@ class FileStorage(Storage):
             self._disk.kill()
         entries = read_plain(self._disk, f"{_FOLDER}/checkpoint", shapes.CHECKPOINT) or ()
         self.noted = {PartitionId(*entry[:3]): entry[-1] for entry in entries}
+        for identity, end in self.noted.items():  # what a log was cut to since is what the note is worth
+            marker = read_marker(self._disk, f"{_FOLDER}/logs/{folder_name(identity)}")
+            self.noted[identity] = end if marker is None else min(end, marker.recovery_max)
         try:
             self.directory = FileLogDirectory(_FOLDER, limits=self._limits, fs=self._disk)
         except ReplogError:  # too damaged to be opened: somebody puts in a new disk
