@@ -41,14 +41,14 @@ def _is_of_topic(op: Delete) -> bool:
 def _below(reader: Reader, node: str) -> Script:
     """Nodes below a node, each after all that is below it: not many, but at least one if there is any."""
     found: list[Stranger] = []
-    todo = [(f"{node}/{name}", False) for name in reversed((yield from reader.names(node)))]
+    todo = [(f"{node}/{name}", False) for name in reversed((yield from reader.names(node, nested=True)))]
     looks = 1
     while todo and (looks < _LOOKS_MAX or not found):
         path, is_last = todo.pop()
         if is_last:
             found.append(Stranger(path, node))
             continue
-        names = yield from reader.names(path)
+        names = yield from reader.names(path, nested=True)
         looks += 1
         todo += [(path, True), *((f"{path}/{name}", False) for name in reversed(names))]
     return found

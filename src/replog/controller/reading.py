@@ -2,13 +2,16 @@
 
 A failed operation is raised into the script. Watches are armed before the level they cover is read, so that a change
 in between is seen as a second look, never missed (KAFKA-3085).
+
+A node that the store itself refuses to give out (its checksum does not match, an access list forbids it) is there and cannot be read,
+like one whose value is damaged; but it is never written over, because its version is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -53,10 +56,12 @@ from replog.model import BrokerInfo, PartitionId, PartitionState
 from replog.ports import Event as Told
 from replog.ports import Versioned
 
-__all__ = ["Reader", "Script"]
+__all__ = ["REFUSED", "Reader", "Script"]
 
 Script = Generator[tuple[Any, Any], Any, Any]
 """Yields (verb, argument) of a StoreCall; is sent its value."""
+REFUSED: Final = Versioned(b"", -1, -1)
+"""In place of the value of a node that is there, and that the store refuses to give out."""
 
 
 class Reader:
@@ -68,6 +73,8 @@ class Reader:
         self._armed: set[str] = set()
         self.unreadable: dict[str, str] = {}
         """Path -> what was told to be wrong with it: told once, not with each look."""
+        self._refused: set[str] = set()
+        """Those of them that the store did not give out when they were last read; with a slash behind it: what is below the path."""
 
     def fired(self, path: str) -> None:
         """A watch fires once."""
@@ -91,17 +98,31 @@ class Reader:
             yield "watch", path
             self._armed.add(path)
 
-    def _children(self, parent: str, *, watched: bool = True) -> Script:
+    def _children(self, parent: str, *, watched: bool = True, nested: bool = False) -> Script:
         """(name, value) of every child of a level that has a value, sorted by name."""
         if watched:
-            yield from self.watch(parent)
-        names = yield from self.names(parent)
+            try:
+                yield from self.watch(parent)
+            except UsageError:  # what may not be listed may not be watched
+                if not nested:
+                    raise
+        names = yield from self.names(parent, nested=nested)
         values = yield from self.read_each([f"{parent}/{name}" for name in names])
         return [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
 
-    def names(self, parent: str) -> Script:
-        """Names of the children of a level; one that makes no path that can be read is told, and left out."""
-        found: list[str] = yield "list", parent
+    def names(self, parent: str, *, nested: bool = False) -> Script:
+        """Names of the children of a level; one that makes no path that can be read is told, and left out.
+
+        `nested`: one of many of its kind; if the store refuses to list it, that is told, and nothing is known to be there.
+        """
+        try:
+            found: list[str] = yield "list", parent
+        except UsageError as error:
+            if not nested:
+                raise
+            yield from self._note_refused(f"{parent}/", error)
+            return []
+        self._note_given(f"{parent}/")
         names = [name for name in found if self._is_path(f"{parent}/{name}")]
         told = [path for path in self.unreadable if path.startswith(f"{parent}/")]
         there = set(found) if told else ()
@@ -122,11 +143,40 @@ class Reader:
         """Values at many paths, a slice at a time."""
         values: list[Versioned | None] = []
         for at in range(0, len(paths), self._slice_max):
-            values += yield "read_each", list(paths[at : at + self._slice_max])
+            values += yield from self._read_slice(list(paths[at : at + self._slice_max]))
+        for path in self._refused.intersection(path for path, value in zip(paths, values, strict=True) if value is not REFUSED):
+            self._note_given(path)
         return values
+
+    def _read_slice(self, paths: list[str]) -> Script:
+        """What the store has at these paths. If it refuses any of them, they are found by halves: the others are read without them."""
+        try:
+            return (yield "read_each", paths)
+        except (StoreCorrupt, UsageError) as error:
+            if isinstance(error, StoreCorrupt) and error.path not in paths:
+                raise  # this is about the whole store
+            if len(paths) == 1:
+                yield from self._note_refused(paths[0], error)
+                return [REFUSED]
+        half = len(paths) // 2
+        first = yield from self._read_slice(paths[:half])
+        return [*first, *(yield from self._read_slice(paths[half:]))]
+
+    def _note_refused(self, path: str, error: ReplogError) -> Script:
+        if isinstance(error, UsageError):  # it does not say what it is about: a store that is closed refuses the seat too
+            yield "read", layout.CONTROLLER
+        self._refused.add(path)
+        self._say_unreadable(path, error)
+
+    def _note_given(self, path: str) -> None:
+        if path in self._refused:
+            self._refused.discard(path)
+            self.unreadable.pop(path, None)
 
     def _decoded(self, path: str, decode: Callable[..., Any], *arguments: Any) -> Any:
         """What `decode` makes of its arguments; None, told as an event, where it cannot be read: one bad value stops nothing else."""
+        if path in self._refused:
+            return None
         try:
             made = decode(*arguments)
         except (StoreCorrupt, UsageError) as error:
@@ -219,10 +269,11 @@ class Reader:
         topics = yield from self.names(judgements.LOSSES)
         changes: list[Change] = []
         for topic in topics:
-            found = yield from self._children(f"{judgements.LOSSES}/{topic}", watched=False)
+            found = yield from self._children(f"{judgements.LOSSES}/{topic}", watched=False, nested=True)
             for name, value in found:
                 path = f"{judgements.LOSSES}/{topic}/{name}"
-                changes.append(LossNoted(path, value.version, self._decoded(path, judgements.decode_loss, path, value.value)))
+                if value is not REFUSED:
+                    changes.append(LossNoted(path, value.version, self._decoded(path, judgements.decode_loss, path, value.value)))
         return changes
 
     def removed(self) -> Script:
@@ -241,13 +292,14 @@ class Reader:
         topics = yield from self.names(row)
         wishes: list[Wish] = []
         for topic in sorted(set(topics) - self._away(known)):
-            wishes += yield from self._wishes_below(f"{row}/{topic}")
+            wishes += yield from self._wishes_below(f"{row}/{topic}", nested=True)
         return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
 
-    def _wishes_below(self, parent: str) -> Script:
-        """Whatever is written there."""
-        found = yield from self._children(parent)
-        return [Wish(f"{parent}/{name}", value.value, value.version, value.created) for name, value in found]
+    def _wishes_below(self, parent: str, *, nested: bool = False) -> Script:
+        """Whatever is written there, and can be read."""
+        found = yield from self._children(parent, nested=nested)
+        readable = [(name, value) for name, value in found if value is not REFUSED]
+        return [Wish(f"{parent}/{name}", value.value, value.version, value.created) for name, value in readable]
 
     def rejections(self) -> Script:
         """What is kept of wishes that were rejected, in every row of them; what else is there is left alone."""
@@ -257,8 +309,10 @@ class Reader:
             topics = yield from self.names(layout.rejected_path(row))
             parents += [f"{layout.rejected_path(row)}/{topic}" for topic in topics]
         for parent in parents:
-            for name, value in (yield from self._children(parent, watched=False)):
+            for name, value in (yield from self._children(parent, watched=False, nested=True)):
                 path = f"{parent}/{name}"
+                if value is REFUSED:
+                    continue
                 rejection = self._decoded(path, layout.decode_rejection, path, value.value)
                 found.append((path, None if rejection is None else rejection.wall_ms, value.version))
         return RejectionsSeen(tuple(found))
@@ -272,6 +326,9 @@ class Reader:
         for path, value in zip(paths, values, strict=True):
             if path in cluster.below:
                 changes.append(Stranger(path, None))
+                continue
+            if value is REFUSED:
+                changes += _waiting(cluster, path)
                 continue
             change = self._decoded(path, _now, cluster, path, value)
             if value is not None and path in self.unreadable:
@@ -316,14 +373,9 @@ def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
         place = layout.place_of(path)
     except StoreCorrupt:
         return []  # of a wish that is put away
-    topic_id = cluster.names.get(place.topic or "", b"")
     match place.row:
         case "partition_state":
-            topic, number = cluster.topics.get(topic_id), place.topic_partition.partition
-            if topic is None or number not in topic.assignments:
-                return []
-            waits = (topic.identity(number),)
-            return [Settled(waits), Parked(waits)]
+            return _waiting(cluster, path)
         case layout.DRAINING:
             assert place.broker_id is not None
             return [DrainingGone(place.broker_id), over]
@@ -338,6 +390,19 @@ def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
             return [over] if partition is None else [over, MoveWishGone(partition)]
         case _:
             return []
+
+
+def _waiting(cluster: Cluster, path: str) -> list[Change]:
+    """If a path is of the state of a partition: it waits until that can be read."""
+    try:
+        place = layout.place_of(path)
+    except StoreCorrupt:
+        return []
+    topic, number = cluster.topics.get(cluster.names.get(place.topic or "", b"")), place.partition
+    if place.row != "partition_state" or topic is None or number is None or number not in topic.assignments:
+        return []
+    waits = (topic.identity(number),)
+    return [Settled(waits), Parked(waits)]
 
 
 def _identity(path: str, value: Versioned) -> IdentitySet:

@@ -13,7 +13,7 @@ from replog.controller.changes import NodeStuck
 from replog.controller.clearing import strangers
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Step
-from replog.controller.reading import Reader, Script
+from replog.controller.reading import REFUSED, Reader, Script
 from replog.errors import StoreCorrupt
 from replog.metadata import judgements, layout
 from replog.model import PartitionId
@@ -44,8 +44,8 @@ def _found(reader: Reader, cluster: Cluster, removals: Sequence[Delete]) -> Scri
     asked = [op for op in removals if op.path.startswith(_ROWS)]
     values = (yield from reader.read_each([op.path for op in asked])) if asked else ()
     for op, value in zip(asked, values, strict=True):
-        if value is None or op.version not in (None, value.version) or op.created not in (None, value.created):
-            continue  # it is gone, or another: that is why
+        if value is None or value is REFUSED or op.version not in (None, value.version) or op.created not in (None, value.created):
+            continue  # it is gone, or another, or cannot be read: that is why
         below: list[str] = yield "list", op.path
         if not below or cluster.is_stuck(op.path, value.version, value.created):
             continue

@@ -29,7 +29,7 @@ from replog.metadata.paths import name_of, parent_of
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
 
-__all__ = ["Database", "StoreGone"]
+__all__ = ["Database", "NodeCorrupt", "StoreGone"]
 
 APPLICATION_ID: Final = 0x52504C47  # "RPLG"
 FORMAT: Final = 1
@@ -73,6 +73,10 @@ the child holds the parent's; a second connection to such a file would go withou
 
 def _crc(path: str, node: Node) -> int:
     return zlib.crc32(node.value, zlib.crc32(f"{path}\0{node.version}\0{node.created}\0{node.owner}".encode()))
+
+
+class NodeCorrupt(StoreCorrupt):
+    """One node is not what was written: its checksum does not match. The others are as good as before."""
 
 
 class StoreGone(StoreCorrupt):
@@ -242,7 +246,7 @@ class Database:
         return self.connection.execute(f"SELECT {column} FROM state").fetchone()[0]
 
     def get(self, path: str) -> Node | None:
-        """The node at `path`. Raises StoreCorrupt if it is not what was written."""
+        """The node at `path`. Raises NodeCorrupt if it is not what was written."""
         if path in self._cache:
             return self._cache[path]
         row = self.connection.execute(_SELECT, (path,)).fetchone()
@@ -251,7 +255,7 @@ class Database:
         else:
             node = Node(row[0], row[1], row[2], row[3], bool(row[4]))
             if not isinstance(node.value, bytes) or _crc(path, node) != row[5]:
-                raise StoreCorrupt(path, f"the value in {self.path} does not match its checksum")
+                raise NodeCorrupt(path, f"the value in {self.path} does not match its checksum")
         if self.connection.in_transaction:
             self._cache[path] = node
         return node

@@ -19,7 +19,7 @@ from attrs import define, field
 
 from replog.errors import ReplogError, StoreFull, UsageError
 from replog.log.files import OS
-from replog.metadata.database import Database, StoreGone
+from replog.metadata.database import Database, NodeCorrupt, StoreGone
 from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due
 from replog.metadata.session import Names, Results, TreeSession, Values
 from replog.metadata.tree import Transaction
@@ -116,8 +116,8 @@ class _SharedFile:
                 transaction = Transaction(self._database, session)
                 try:
                     results.append(transaction.apply(ops))
-                except Conflict as conflict:
-                    results.append(conflict)
+                except (Conflict, NodeCorrupt) as refused:
+                    results.append(refused)
                 else:
                     self._store(transaction, work)
         return results

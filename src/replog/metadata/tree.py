@@ -8,8 +8,9 @@ transaction did, as in a ZooKeeper multi.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from replog.errors import StoreCorrupt
 from replog.metadata.paths import ROOT, name_of, parent_of
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, Versioned
 
@@ -32,11 +33,15 @@ class Node(NamedTuple):
         return Versioned(self.value, self.version, self.created)
 
 
+_DAMAGED: Final = Node(b"", -1, -1)
+"""What was there, and could not be read."""
+
+
 class Nodes(Protocol):
     """The tree as a transaction sees it."""
 
     def get(self, path: str) -> Node | None:
-        """The node at `path`."""
+        """The node at `path`. May raise StoreCorrupt, which is about this node alone."""
 
     def some_children(self, path: str, count: int) -> Iterable[str]:
         """Names of any `count` children (all, if there are fewer)."""
@@ -64,9 +69,13 @@ class Transaction:
         return results
 
     def remove_ephemeral(self, paths: Iterable[str]) -> None:
-        """Remove the nodes of a session that has ended."""
+        """Remove the nodes of a session that has ended, also those that cannot be read any more: they would keep it from ending."""
         for path in paths:
-            self._write(path, None)
+            try:
+                self._write(path, None)
+            except StoreCorrupt:
+                self._before[path] = _DAMAGED
+                self._write(path, None)
         self._prune()
 
     def changed(self) -> list[str]:
@@ -151,6 +160,13 @@ class Transaction:
     def _prune(self) -> None:
         """Implied parents go with their last child; once, at the end, so that a replaced child keeps its parent."""
         for path in list(self._emptied):
-            while path != ROOT and (node := self._get(path)) is not None and node.implied and not self._has_children(path):
+            while path != ROOT and self._is_implied(path) and not self._has_children(path):
                 self._write(path, None)
                 path = parent_of(path)
+
+    def _is_implied(self, path: str) -> bool:
+        try:
+            node = self._get(path)
+        except StoreCorrupt:  # it stays, and keeps nobody from removing what is below it
+            return False
+        return node is not None and node.implied

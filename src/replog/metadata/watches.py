@@ -67,6 +67,7 @@ class Watches:
             while True:
                 with self._lock:
                     if not self._ready:
+                        self._delivering = False  # with the lock held: what is made ready after this is delivered by whoever did so
                         return
                     call = self._ready[0]
                 _session, changed, argument = call
@@ -76,8 +77,9 @@ class Watches:
                     self._told(call)
                     raise
                 self._told(call)  # only now: an interrupt has it told once more, and a hint bears that
-        finally:
+        except BaseException:
             self._delivering = False
+            raise
 
     def _told(self, call: _Call) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -13,6 +14,7 @@ import pytest
 
 from replog.errors import ReplogError, StoreCorrupt, StoreFull, UsageError
 from replog.metadata import file as file_store
+from replog.metadata.database import NodeCorrupt
 from replog.metadata.file import FileStore
 from replog.ports import Create, Delete, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.clock import ManualClock
@@ -385,6 +387,48 @@ def test_a_flipped_bit_in_a_value_is_found_when_it_is_read(path: Path) -> None:
         with pytest.raises(StoreCorrupt):
             store.commit([Put("/a", b"")])
         assert store.read("/b") is not None
+
+
+def rot(path: Path, needle: bytes) -> None:
+    """Turn a value into another one, behind the back of whoever has the file open."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        assert connection.execute("UPDATE nodes SET value = ? WHERE value = ?", (needle[::-1], needle)).rowcount == 1
+
+
+def test_a_damaged_value_refuses_the_transaction_that_needs_it_alone(path: Path) -> None:
+    with FileStore(path) as store:
+        store.commit([Create("/a", b"needle"), Create("/b", b"")])
+        rot(path, b"needle")
+        results = store.commit_each([[Put("/b", b"1")], [Put("/b", b"no"), Put("/a", b"no")], [Create("/a/c", b"")], [Put("/b", b"2")]])
+        assert [type(result) for result in results] == [list, NodeCorrupt, NodeCorrupt, list]
+        assert {result.path for result in results if isinstance(result, NodeCorrupt)} == {"/a"}
+        assert store.read("/b") == Versioned(b"2", 2, 2)
+        with pytest.raises(NodeCorrupt):
+            store.commit([Put("/a", b"")])
+
+
+def test_a_session_ends_although_what_it_owns_is_damaged(store_at: Open, clock: ManualClock, path: Path) -> None:
+    """It would never end: and nobody's lease would be renewed by whoever tries to end it."""
+    dead, alive = store_at(), store_at()
+    dead.commit([Create("/ids/1", b"needle", ephemeral=True), Create("/ids/2", b"", ephemeral=True)])
+    alive.commit([Create("/ids/3", b"", ephemeral=True)])
+    rot(path, b"needle")
+    fired: list[str] = []
+    alive.watch("/ids", fired.append)
+    alive.watch("/ids/1", fired.append)
+    for _ in range(4):
+        clock.advance(3_000)
+        alive.renew()
+    assert alive.list("/ids") == ["3"]
+    assert sorted(fired) == ["/ids", "/ids/1"]
+
+
+def test_what_is_below_a_damaged_node_can_be_removed(path: Path) -> None:
+    with FileStore(path) as store:
+        store.commit([Create("/a", b"needle"), Create("/a/b", b"")])
+        rot(path, b"needle")
+        store.commit([Delete("/a/b")])
+        assert (store.list("/a"), store.list("/")) == ([], ["a"])
 
 
 def test_a_full_disk_applies_nothing_and_heals(path: Path) -> None:

@@ -185,11 +185,13 @@ class Server:
 
     watches = acl = ()
 
-    def __init__(self) -> None:
+    def __init__(self, *denied: str) -> None:
         self.sent: list[list[str]] = []
+        self.denied = denied
 
     def read(self, calls: list[Any]) -> list[Any]:
-        return [NoNodeError() for _ in calls]
+        asked = [call(SimpleNamespace(get_async=lambda path: path, sync_async=lambda path: path)) for call in calls]
+        return [NoAuthError() if path in self.denied else NoNodeError() for path in asked]
 
     def send(self, call: Any) -> Any:
         return call(SimpleNamespace(transaction=lambda: SimpleNamespace(operations=(ops := []), commit_async=lambda: ops)))
@@ -206,3 +208,28 @@ def test_a_transaction_that_is_too_large_is_refused_alone():
     assert [type(result) for result in results] == [list, UsageError, list]
     assert "a transaction of 1" in str(results[1])
     assert [set(paths) for paths in server.sent] == [{"/chroot/a"}, {"/chroot/b"}]
+
+
+def test_a_transaction_below_a_node_that_may_not_be_read_is_refused_alone():
+    server = Server("/chroot/a")
+    nodes = Nodes(server, "/chroot", request_bytes_max=1_000)  # type: ignore[arg-type]
+    results = nodes.transact("me", [[Create("/b/x", b"")], [Put("/c", b""), Create("/a/x", b"")], [Create("/d", b"")]])
+    assert [type(result) for result in results] == [list, UsageError, list]
+    assert str(results[1]).startswith("/a: the access list of a node")
+    assert [set(paths) for paths in server.sent] == [{"/chroot/b", "/chroot/b/x"}, {"/chroot/d"}]
+
+
+class Busy(Server):
+    """Somebody else changes the parents, each time."""
+
+    def answer(self, operations: list[Any]) -> list[Any]:
+        super().answer(operations)
+        return [RolledBackError(), NoNodeError(), *(RuntimeInconsistency() for _ in operations[2:])]
+
+
+def test_a_transaction_that_others_always_come_between_names_what_was_to_be_written() -> None:
+    """Not its guard: whoever hears that the guard has failed believes to be deposed."""
+    nodes = Nodes(Busy(), "", request_bytes_max=1_000)  # type: ignore[arg-type]
+    (result,) = nodes.transact("me", [[Check("/controller_epoch", 3), Create("/a/b", b"")]])
+    assert isinstance(result, Conflict)
+    assert (result.path, "20 times" in str(result)) == ("/a/b", True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ from replog.metadata.session import Names, Results, Values
 from replog.metadata.zookeeper.connection import Connection, meaning
 from replog.metadata.zookeeper.plan import Known, Parent, Planner, Step, named_nodes, parents_of, replaced
 from replog.metadata.zookeeper.transactions import Pipeline, Requests, Result, Steps, Transaction
-from replog.ports import Conflict, Delete, Op, Versioned
+from replog.ports import Check, Conflict, Delete, Op, Versioned
 
 __all__ = ["Nodes", "request_bytes"]
 
@@ -108,14 +108,18 @@ class Nodes:
     def transact(self, session: str, batches: Sequence[Sequence[Op]]) -> Results:
         """Plan all, send all, then plan and send again those that others came between: these come after the rest.
 
-        UsageError, and nothing sent, if one is malformed. One that is too large is refused alone: its result is a UsageError.
+        UsageError, and nothing sent, if one is malformed. One that is too large, or below a node that an access list keeps from being
+        read, is refused alone: its result is a UsageError.
         """
         for ops in batches:
             for op in ops:
                 self._check(op.path)
         named = named_nodes(batches)
-        planner = Planner(known := self._known([*parents_of(batches), *named], synced=bool(named)))
-        refused: list[ReplogError | None] = [replaced(ops, known) for ops in batches] if named else [None] * len(batches)
+        denied: dict[str, UsageError] = {}
+        planner = Planner(known := self._known([*parents_of(batches), *named], synced=bool(named), denied=denied))
+        refused: list[ReplogError | None] = [None] * len(batches)
+        if named or denied:
+            refused = [_denial(ops, denied) or replaced(ops, known) for ops in batches]
         plans = []
         for number, ops in enumerate(batches):
             plan: tuple[Steps, Requests] = [], []
@@ -158,7 +162,9 @@ class Nodes:
                     return sending.transactions[0].result
         except ReplogError as error:
             return error
-        return Conflict(ops[0].path, f"the nodes above it changed {PLANS_MAX} times while this was tried")
+        # The guard of a transaction has not failed: it is what was to be written that others come between.
+        path = next((op.path for op in reversed(ops) if not isinstance(op, Check)), ops[0].path)
+        return Conflict(path, f"the nodes above it changed {PLANS_MAX} times while this was tried")
 
     def _prune(self, paths: Iterable[str]) -> None:
         """Remove implied parents that others emptied at the same time. What fails here is tried when the next child goes."""
@@ -169,10 +175,24 @@ class Nodes:
                     planner = Planner(self._known(parents_of([ops]), synced=False))
                     Pipeline(self._connection, [Transaction(ops, *self._planned(planner, ops))]).run()
 
-    def _known(self, paths: Sequence[str], *, synced: bool) -> Known:
+    def _known(self, paths: Sequence[str], *, synced: bool, denied: dict[str, UsageError] | None = None) -> Known:
+        """What is there. One that may not be read goes to `denied`, with why; without that it is raised."""
         calls: Reads = [partial(_get, self._at(path)) for path in paths]
         answers = self._read(calls) if synced else self._connection.read(calls)
-        return {path: _parent(answer) for path, answer in zip(paths, answers, strict=True)}
+        known: Known = {}
+        for path, answer in zip(paths, answers, strict=True):
+            try:
+                known[path] = _parent(answer)
+            except UsageError as error:
+                if denied is None:
+                    raise
+                denied[path] = UsageError(f"{path}: {error}; nothing was applied")
+        return known
+
+
+def _denial(ops: Sequence[Op], denied: Mapping[str, UsageError]) -> UsageError | None:
+    """Why a transaction cannot be planned: what it needs to know may not be read."""
+    return next((denied[path] for path in [*parents_of([ops]), *named_nodes([ops])] if path in denied), None) if denied else None
 
 
 def request_bytes(requests: Sequence[Any]) -> int:
