@@ -144,7 +144,8 @@ class Reader:
         values: list[Versioned | None] = []
         for at in range(0, len(paths), self._slice_max):
             values += yield from self._read_slice(list(paths[at : at + self._slice_max]))
-        for path in self._refused.intersection(path for path, value in zip(paths, values, strict=True) if value is not REFUSED):
+        given = (path for path, value in zip(paths, values, strict=True) if value is not REFUSED) if self._refused else ()
+        for path in self._refused.intersection(given):
             self._note_given(path)
         return values
 
