@@ -108,6 +108,7 @@ class Fetch:
     session: int
     session_epoch: int
     max_wait_ms: int
+    """A minute at most counts; who has too many fetches waiting is answered at once."""
     min_bytes: int
     max_bytes: int
     entries: list[FetchEntry]
