@@ -40,7 +40,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.rejected_wish_ms": "How long a wish that could not be granted is kept below /admin/rejected.",
     "BrokerConfig.producer_expiry_ms": "A producer that was silent for so long is forgotten, at the latest after twice the time.",
     "BrokerConfig.waiting_appends_max": "Appends that a broker holds until they are safe; one more is stored and answered RequestTimedOut.",
-    "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds; one more is refused with QuotaExceeded.",
+    "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds; one more is refused with QuotaExceeded. "
+    "One reader may have half of them; beyond that it is answered at once.",
     "BrokerConfig.fetch_sessions_max": "Fetch sessions of followers; one more is refused with QuotaExceeded.",
     "BrokerConfig.batch_records_max": "Records in one batch.",
     "BrokerConfig.topic_partitions_max": "Partitions of one topic.",

@@ -7,6 +7,7 @@ be taken for that to another.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from replog.broker.commands import Commands
 from replog.broker.followers import FOLLOWERS, followers
@@ -21,7 +22,10 @@ from replog.ports import Outbox
 
 __all__ = ["Forwarding"]
 
-_UNDER_WAY_MAX = 1_000
+_UNDER_WAY_MAX: Final = 10_000
+"""Wishes that are with a controller, of all clients together: for one more, the oldest is waited for no longer."""
+_UNDER_WAY_EACH_MAX: Final = 1_000
+"""... and of one client: for one more, its own oldest. Nobody is refused for good by what a controller has never answered."""
 
 
 class Forwarding:
@@ -32,7 +36,9 @@ class Forwarding:
         self._outbox = outbox
         self._partitions = partitions
         self._under_way: dict[tuple[int, int], tuple[Address, int, int]] = {}
-        """(Broker epoch, number) -> who asked, the number of the request there, and the broker whose controller has it."""
+        """(Broker epoch, number) -> who asked, the number of the request there, and the broker whose controller has it; oldest first."""
+        self._of_client: dict[Address, dict[tuple[int, int], None]] = {}
+        """Which of these each client has asked for, oldest first."""
         self._number = 0
 
     def forward(self, client: Address, wish: Admin, commands: Commands, now_ms: int) -> None:
@@ -44,11 +50,15 @@ class Forwarding:
         if controller is None:
             self._outbox.messages.append((client, AdminAnswer(wish.request, Code.NOT_CONTROLLER, "no controller is known here yet")))
             return
+        mine = self._of_client.get(client, {})
+        if len(mine) >= _UNDER_WAY_EACH_MAX:
+            self._in_doubt(next(iter(mine)), "too many wishes of this client wait for the controller")
+        elif len(self._under_way) >= _UNDER_WAY_MAX:
+            self._in_doubt(next(iter(self._under_way)), "too many wishes wait for the controller")
         self._number += 1
         origin = (commands.broker_epoch, self._number)
         self._under_way[origin] = (client, wish.request, controller)
-        while len(self._under_way) > _UNDER_WAY_MAX:  # never answered: their clients have long given up
-            del self._under_way[next(iter(self._under_way))]
+        self._of_client.setdefault(client, {})[origin] = None
         self._outbox.messages.append((("controller", controller), Admin(wish.request, wish.verb, wish.arguments, list(origin))))
 
     def answered(self, answer: AdminAnswer, broker_epoch: int, now_ms: int) -> None:
@@ -57,7 +67,7 @@ class Forwarding:
             return
         match answer.origin:
             case [int() as epoch, int() as number]:
-                found = self._under_way.pop((epoch, number), None)
+                found = self._take((epoch, number))
             case _:
                 found = None
         if found is not None:
@@ -65,13 +75,25 @@ class Forwarding:
             self._outbox.messages.append((client, AdminAnswer(request, answer.error, answer.message, answer.result)))
 
     def disconnected(self, lost: Disconnected) -> None:
-        """The wishes that this controller has, or their answers, may be lost, and nobody repeats them but who asked: tell that one.
-
-        It is told that they timed out, which says that they may have been granted.
-        """
+        """The wishes that this controller has, or their answers, may be lost, and nobody repeats them but who asked: tell that one."""
         if lost.only_reads:
             return
-        text = "the broker that passed it on has lost the controller; whether it was carried out is unknown"
         for origin in [o for o, (_, _, at) in self._under_way.items() if lost.address == ("controller", at)]:
-            client, request, _ = self._under_way.pop(origin)
+            self._in_doubt(origin, "the broker that passed it on has lost the controller")
+
+    def _in_doubt(self, origin: tuple[int, int], why: str) -> None:
+        """An answer is waited for no longer: whoever asked is told that it timed out, which says that it may have been granted."""
+        found = self._take(origin)
+        if found is not None:
+            client, request, _ = found
+            text = f"{why}; whether it was carried out is unknown"
             self._outbox.messages.append((client, AdminAnswer(request, Code.REQUEST_TIMED_OUT, text)))
+
+    def _take(self, origin: tuple[int, int]) -> tuple[Address, int, int] | None:
+        found = self._under_way.pop(origin, None)
+        if found is not None:
+            mine = self._of_client[found[0]]
+            del mine[origin]
+            if not mine:
+                del self._of_client[found[0]]
+        return found

@@ -23,10 +23,12 @@ from replog.model import PartitionId
 from replog.partition.partition import Partition
 from replog.ports import Log, LogDirectory
 
-__all__ = ["EARLIEST", "LATEST", "Offsets"]
+__all__ = ["EARLIEST", "LATEST", "TIMES_MAX", "Offsets"]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+TIMES_MAX: Final = 1_000
+"""Partitions that one request may have searched for a time: a search reads the log, while everything else waits. Clients ask for one."""
 
 
 class Offsets:
@@ -38,10 +40,15 @@ class Offsets:
         self._failed = failed
 
     def list(self, message: ListOffsets) -> ListedOffsets:
-        """Earliest, latest, or the first batch with a record at or after a time, per entry: in order, and all of this moment."""
-        return ListedOffsets(message.request, [self._offset(entry) for entry in message.entries])
+        """Earliest, latest, or the first batch with a record at or after a time, per entry: in order, and all of this moment.
 
-    def _offset(self, entry: ListOffsetsEntry) -> ListedOffset:
+        A second time for a partition is refused with INVALID_REQUEST, as Kafka refuses a partition that is named twice; a time for one
+        more than `TIMES_MAX` partitions with QUOTA_EXCEEDED: it may be asked for in another request.
+        """
+        searched: set[PartitionId] = set()
+        return ListedOffsets(message.request, [self._offset(entry, searched) for entry in message.entries])
+
+    def _offset(self, entry: ListOffsetsEntry, searched: set[PartitionId]) -> ListedOffset:
         partition = self._partitions.get(entry.partition)
         if partition is None:
             return ListedOffset(entry.partition, self.unknown(entry.partition))
@@ -60,16 +67,24 @@ class Offsets:
             listed.error = Code.OFFSET_NOT_AVAILABLE
         elif entry.at == LATEST:
             listed.offset = latest
+        elif entry.partition in searched:
+            listed.error = Code.INVALID_REQUEST
+        elif len(searched) >= TIMES_MAX:
+            listed.error = Code.QUOTA_EXCEEDED
         else:
-            try:
-                found = log.offset_for_time(entry.at)
-            except (LogCorrupt, LogDamaged) as problem:  # found when read, as by a fetch: this copy leads no longer
-                self._failed(partition, str(problem))
-                listed.error = Code.STORAGE_ERROR
-                return listed
-            if found is not None and found[0] < latest:
-                listed.offset, listed.timestamp_ms = found
+            searched.add(entry.partition)
+            self._search(partition, entry.at, latest, listed)
         return listed
+
+    def _search(self, partition: Partition, at: int, latest: int, listed: ListedOffset) -> None:
+        try:
+            found = partition.log.offset_for_time(at)
+        except (LogCorrupt, LogDamaged) as problem:  # found when read, as by a fetch: this copy leads no longer
+            self._failed(partition, str(problem))
+            listed.error = Code.STORAGE_ERROR
+            return
+        if found is not None and found[0] < latest:
+            listed.offset, listed.timestamp_ms = found
 
     def ends(self, message: OffsetsForLeaderEpoch) -> Epochs:
         """Where an epoch ends in the leader's log, per entry (KIP-320)."""
@@ -110,10 +125,9 @@ class Offsets:
 
     def unknown(self, identity: PartitionId) -> int:
         """Why there is no such partition here: its topic is gone, the number means another log now, or it lives elsewhere (P-82)."""
-        topic = self._routing.topics.get(identity.topic_id)
-        if topic is None:
+        if identity.topic_id not in self._routing.topics:
             return Code.UNKNOWN_TOPIC_ID
-        for partition in topic.partitions:
-            if partition.partition == identity.partition:
-                return Code.NOT_LEADER_OR_FOLLOWER if partition.creation == identity.creation else Code.INCONSISTENT_TOPIC_ID
-        return Code.UNKNOWN_TOPIC_OR_PARTITION
+        known = self._routing.partition(identity.topic_id, identity.partition)
+        if known is None:
+            return Code.UNKNOWN_TOPIC_OR_PARTITION
+        return Code.NOT_LEADER_OR_FOLLOWER if known.creation == identity.creation else Code.INCONSISTENT_TOPIC_ID

@@ -29,6 +29,9 @@ _LOOK_AGAIN_MS: Final = 100
 """Whether followers keep up is looked at whenever one has acknowledged, and after so long: a laggard holds a group for some time only."""
 _FULL_RETRY_MS: Final = 1_000
 """A group that a full disk has interrupted goes on so much later: it cannot be taken back."""
+_WAITING_MAX: Final = 1_000
+"""So many requests wait for one group. One more is answered REQUEST_TIMED_OUT, as beyond `waiting_appends_max`: what it asks for may be
+done all the same, and when it asks again, it is told."""
 
 
 @define
@@ -154,6 +157,8 @@ class Publishing:
         if under_way is not None and under_way.leader_epoch == partition.leader_epoch:
             if (under_way.work, under_way.version) != (work, version):
                 return Code.QUOTA_EXCEEDED  # one at a time
+            if len(under_way.waiting) >= _WAITING_MAX:
+                return Code.REQUEST_TIMED_OUT
             under_way.waiting.append(waits)
             return Code.NONE
         if under_way is not None:
@@ -196,9 +201,10 @@ class Publishing:
             wanted = {publication.work for publication in self._under_way.values()}
             self.stages.expire(now_ms, lambda identity: self._led(identity)[0] is not None, wanted)
         for identity, publication in self._under_way.items():
-            for waits in [one for one in publication.waiting if one.deadline_ms <= now_ms]:
-                publication.waiting.remove(waits)
-                self._outbox.messages.append((waits.client, Published(waits.request, identity, Code.REQUEST_TIMED_OUT)))
+            late = [one for one in publication.waiting if one.deadline_ms <= now_ms]
+            if late:
+                publication.waiting = [one for one in publication.waiting if one.deadline_ms > now_ms]
+            self._outbox.messages += [(one.client, Published(one.request, identity, Code.REQUEST_TIMED_OUT)) for one in late]
 
     def look_again(self, identity: PartitionId, now_ms: int) -> None:
         """What a publication waits for may have changed: a follower has come further, or others count now."""

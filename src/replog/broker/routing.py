@@ -21,6 +21,12 @@ class Routing:
         self.brokers: dict[int, BrokerInfo] = {}
         """Shared with every partition of this broker: who is registered, in which life, fenced or draining."""
         self.topics: dict[bytes, TopicView] = {}
+        self._partitions: dict[bytes, dict[int, PartitionView]] = {}
+        """Topic id -> the partitions of that topic by number."""
+
+    def partition(self, topic_id: bytes, number: int) -> PartitionView | None:
+        """The partition of this number, whichever log has it now. Clients may ask for thousands that do not exist: no topic is walked."""
+        return self._partitions.get(topic_id, {}).get(number)
 
     def merge(self, view: ClusterView) -> bool:
         """Apply a delta or a complete view; False if a delta does not follow what is here (nothing is applied then)."""
@@ -33,6 +39,7 @@ class Routing:
                 return True
             self.brokers.clear()
             self.topics.clear()
+            self._partitions.clear()
         self.controller_epoch = view.controller_epoch
         self.version = view.version
         self.controller = view.controller
@@ -42,18 +49,21 @@ class Routing:
         for broker_id in view.removed_brokers:
             self.brokers.pop(broker_id, None)
         for topic in view.topics:
-            self._merge_topic(topic, view.version)
+            self._merge_topic(topic)
         for topic_id in view.removed_topics:
             self.topics.pop(topic_id, None)
+            self._partitions.pop(topic_id, None)
         return True
 
-    def _merge_topic(self, topic: TopicView, version: int) -> None:
-        known = self.topics.get(topic.topic_id)
-        if known is None:
+    def _merge_topic(self, topic: TopicView) -> None:
+        partitions = self._partitions.setdefault(topic.topic_id, {})
+        if topic.end >= 0:
+            for gone in [number for number in partitions if number >= topic.end]:
+                del partitions[gone]
+        partitions.update((p.partition, p) for p in topic.partitions)
+        if topic.topic_id not in self.topics:
             self.topics[topic.topic_id] = topic
             return
-        partitions: dict[int, PartitionView] = {p.partition: p for p in known.partitions if topic.end < 0 or p.partition < topic.end}
-        partitions.update((p.partition, p) for p in topic.partitions)
         self.topics[topic.topic_id] = evolve(topic, partitions=tuple(partitions[n] for n in sorted(partitions)))
 
     def answer(self, request: int, controller_epoch: int, since: int, missing: list[tuple[str, int, str]] | None = None) -> ClusterView:

@@ -7,6 +7,7 @@ partitions cost nothing. A client's fetch is a session that is answered once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from attrs import define, field
 
@@ -22,6 +23,9 @@ from replog.ports import Outbox, Slice
 from replog.records import BadBatch
 
 __all__ = ["Session", "Sessions"]
+
+_WAIT_MS_MAX: Final = 60_000
+"""No fetch is held for longer, whatever it says; `fetch_wait_ms`, and what clients ask for, stay below."""
 
 
 @define(eq=False)
@@ -92,6 +96,9 @@ class Sessions:
         self._followers: dict[tuple[int, bool], Session] = {}
         self._contacts: dict[int, Contact] = {}
         self._clients: dict[Session, None] = {}
+        """Clients' fetches that wait."""
+        self._shares: dict[Address, int] = {}
+        """How many of these each reader has."""
         self.dirty: dict[Session, None] = {}
         """Sessions that may have something to tell at the end of the poll."""
         self._numbers = 0
@@ -113,8 +120,9 @@ class Sessions:
             empty = Fetched(session.request, session.number, session.epoch - 1, Code.NONE, [], session.catch_up)
             self._outbox.messages.append((session.reader, empty))
         session.request = fetch.request
-        session.deadline_ms = now_ms + fetch.max_wait_ms
-        if self.due_ms is None or session.deadline_ms < self.due_ms:
+        session.deadline_ms = now_ms + min(fetch.max_wait_ms, _WAIT_MS_MAX)
+        waits = session.is_follower or session in self._clients
+        if waits and (self.due_ms is None or session.deadline_ms < self.due_ms):
             self.due_ms = session.deadline_ms
         session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
         session.verify = fetch.verify
@@ -123,7 +131,9 @@ class Sessions:
         for entry in fetch.entries:
             if not self._is_late(session, fetch, entry.partition):
                 self._ask(session, entry, fetch.request, now_ms)
-        if session.ready or fetch.max_wait_ms <= 0:
+        if not waits:
+            self._answer(session)
+        elif session.ready or fetch.max_wait_ms <= 0:
             self.dirty[session] = None
 
     def _open(self, sender: Address, fetch: Fetch) -> Session | None:
@@ -132,7 +142,10 @@ class Sessions:
                 self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
                 return None
             session = Session(sender, -1, -1, 0, Contact())
-            self._clients[session] = None
+            share = self._shares.get(sender, 0)
+            if share < max(1, self._config.waiting_fetches_max // 2):  # beyond that it is answered at once: others find room
+                self._shares[sender] = share + 1
+                self._clients[session] = None
             return session
         key = (fetch.replica, fetch.catch_up)
         known = self._followers.get(key)
@@ -381,7 +394,11 @@ class Sessions:
             self.dirty[session] = None
 
     def _end(self, session: Session) -> None:
-        self._clients.pop(session, None)
+        if session in self._clients:
+            del self._clients[session]
+            self._shares[session.reader] -= 1
+            if not self._shares[session.reader]:
+                del self._shares[session.reader]
         self.dirty.pop(session, None)
         for identity in list(session.asked):
             self._forget(session, identity)

@@ -25,7 +25,8 @@ SLICE_MS_MAX: Final = 60_000
 class FetchOp(PartitionOp):
     """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
 
-    Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most. A leader for
+    Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most. A leader that
+    holds as many fetches of this client as it may answers with nothing before the time is over: it is asked again after a pause. One for
     which too much waits to be sent to this client answers without the records that there are: they are asked for again after a pause,
     until the operation is given up on; then it has found nothing.
 
@@ -153,11 +154,14 @@ class FetchOp(PartitionOp):
         return Code.NONE
 
     def _take(self, core: ClientCore, result: FetchResult, now_ms: int) -> None:
-        """The result, or where to go on: after an empty slice that was not the last, or an answer that left out what there is."""
+        """The result, or where to go on: after an empty slice that was not the last, an empty answer before its time, or one that left out
+        what there is."""
         is_last = self._slice_ms == self.left_ms
         left_out = not result.records and result.high_watermark > result.next_offset
         self.left_ms = max(0, self._until_ms - now_ms)
-        if result.records or not (left_out or (self.left_ms and not is_last)):
+        # By whatever clock, the leader has not waited: it holds as many fetches of this client as it may.
+        early = bool(self.left_ms) and result.next_offset == self.offset and 2 * (now_ms - self.sent_ms) < self._slice_ms and not left_out
+        if result.records or not (left_out or early or (self.left_ms and not is_last)):
             self.finish(result)
             return
         self._left_out = result if left_out else None
@@ -165,8 +169,10 @@ class FetchOp(PartitionOp):
         if self.last_epoch >= 0:
             self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
         self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
-        if left_out:  # whoever sent it has too much under way to us already
+        if left_out or early:  # whoever sent it has too much under way to us already, or too many of our questions
             self._pause(core, now_ms)
+        if early:
+            self.retry_at = min(self.retry_at, self._until_ms)
 
     def _pause(self, core: ClientCore, now_ms: int) -> None:
         self.failures += 1

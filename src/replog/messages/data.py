@@ -108,6 +108,7 @@ class Fetch:
     session: int
     session_epoch: int
     max_wait_ms: int
+    """A minute at most counts; who has too many fetches waiting is answered at once."""
     min_bytes: int
     max_bytes: int
     entries: list[FetchEntry]
@@ -181,7 +182,9 @@ class ListOffsetsEntry:
 
 @define
 class ListOffsets:
-    """Answered entry by entry, in order, and all at one moment: two of one partition go together."""
+    """Answered entry by entry, in order, and all at one moment: two of one partition go together. Only one of them may be a timestamp
+    (INVALID_REQUEST), and of more timestamps than `broker.offsets.TIMES_MAX` those behind them have to be asked for again
+    (QUOTA_EXCEEDED)."""
 
     request: int
     entries: list[ListOffsetsEntry]

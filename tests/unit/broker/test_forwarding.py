@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from replog.broker import forwarding
 from replog.broker.commands import Commands
 from replog.broker.forwarding import Forwarding
 from replog.broker.routing import Routing
@@ -95,6 +96,34 @@ def test_who_asked_a_controller_that_is_lost_hears_of_it_at_once_and_once(lost: 
         passing.answer(number)
     late = [("a", 7, 0), ("b", 8, 0), ("c", 9, 0)]
     assert passing.said() == [each for each in late if each[0] not in {client for client, _, _ in told}]
+
+
+def test_whose_wish_is_waited_for_no_longer_is_told_so_and_only_who_asks_too_much_loses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told nothing, a client would wait until its own time is over. It may have been granted: that is no refusal."""
+    monkeypatch.setattr(forwarding, "_UNDER_WAY_EACH_MAX", 3)
+    passing = Passing()
+    passing.wish("quiet", 1)
+    for request in range(1, 7):
+        passing.wish("loud", request)
+    doubt = Code.REQUEST_TIMED_OUT
+    passed = [(AT_3, number, 0) for number in range(1, 8)]
+    assert passing.said() == [*passed[:4], *(one for n in (1, 2, 3) for one in (("loud", n, doubt), passed[3 + n]))]
+    for number in range(1, 8):
+        passing.answer(number)
+    assert passing.said() == [("quiet", 1, 0), ("loud", 4, 0), ("loud", 5, 0), ("loud", 6, 0)]
+    assert (passing.forwarding._under_way, passing.forwarding._of_client) == ({}, {})
+
+
+def test_of_all_clients_so_many_wishes_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "_UNDER_WAY_MAX", 3)
+    passing = Passing()
+    for client in "abcde":
+        passing.wish(client, 9)
+    answers = [one for one in passing.said() if one[0] != AT_3]
+    assert answers == [("a", 9, Code.REQUEST_TIMED_OUT), ("b", 9, Code.REQUEST_TIMED_OUT)]
+    passing.forwarding.disconnected(Disconnected(AT_3))
+    assert passing.said() == [(client, 9, Code.REQUEST_TIMED_OUT) for client in "cde"]
+    assert (passing.forwarding._under_way, passing.forwarding._of_client) == ({}, {})
 
 
 def test_without_a_controller_the_client_is_to_try_again() -> None:

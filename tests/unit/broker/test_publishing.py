@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from replog.broker import publishing
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import Code, LogCorrupt
@@ -683,6 +684,25 @@ def test_who_waits_for_an_interrupted_group_is_answered_when_its_time_is_over() 
     desk.disk.disarm()
     desk.receive(desk.publish(("a", 2)))
     assert results(desk.ticks()[1]) == [(0, 0, 4)]
+
+
+def test_so_many_wait_for_one_group_and_whoever_else_asks_for_it_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they ask for may be done meanwhile: they hear of doubt, not of a refusal."""
+    monkeypatch.setattr(publishing, "_WAITING_MAX", 3)
+    desk = Disks()
+    desk.put(2)
+    desk.disk.arm("no_space", paths=".log")
+    asked = [desk.publish(("a", 2), timeout_ms=seconds * 1_000) for seconds in (60, 1, 2, 60, 60)]
+    late = Code.REQUEST_TIMED_OUT
+    assert [(one.request, one.error) for one in desk.published(desk.tell(*asked))] == [(one.request, late) for one in asked[3:]]
+    desk.now_ms += 2_000
+    assert [(one.request, one.error) for one in desk.published(desk.tick())] == [(one.request, late) for one in asked[1:3]]
+    again = [desk.publish(("a", 2)) for _ in range(3)]
+    assert [(one.request, one.error) for one in desk.published(desk.tell(*again))] == [(again[2].request, late)], "there is room for two"
+    desk.disk.disarm()
+    said = desk.ticks()[1]
+    assert [(one.request, one.error, one.end_offset) for one in said] == [(one.request, 0, 4) for one in (asked[0], *again[:2])]
+    assert results(desk.tell(again[2])) == [(0, 0, 4)]
 
 
 def test_an_interrupted_group_keeps_its_pieces_however_long_it_takes() -> None:

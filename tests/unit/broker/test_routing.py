@@ -22,6 +22,7 @@ def test_partitions_beyond_the_end_of_their_topic_are_gone(end: int, left: list[
     assert routing.merge(evolve(WHOLE, version=6, since=5, topics=[shrunk]))
     assert [p.partition for p in routing.topics[TOPIC].partitions] == left
     assert [p.partition for p in routing.answer(1, -1, -1).topics[0].partitions] == left
+    assert [number for number in range(5) if routing.partition(TOPIC, number)] == left
 
 
 def test_a_number_that_is_added_again_takes_the_place_of_the_old_one() -> None:
@@ -30,3 +31,15 @@ def test_a_number_that_is_added_again_takes_the_place_of_the_old_one() -> None:
     again = evolve(WHOLE.topics[0], partitions=(evolve(PARTITIONS[3], creation=1),), end=4)
     routing.merge(evolve(WHOLE, version=6, since=5, topics=[again]))
     assert [p.creation for p in routing.topics[TOPIC].partitions] == [0, 0, 0, 1]
+    assert [found.creation for number in range(5) if (found := routing.partition(TOPIC, number))] == [0, 0, 0, 1]
+
+
+def test_partitions_go_with_their_topic() -> None:
+    routing = Routing()
+    routing.merge(WHOLE)
+    assert routing.merge(evolve(WHOLE, version=6, since=5, topics=[], removed_topics=[TOPIC]))
+    assert routing.partition(TOPIC, 0) is None
+    routing.merge(evolve(WHOLE, version=7))
+    assert routing.partition(TOPIC, 0) == PARTITIONS[0]
+    routing.merge(evolve(WHOLE, version=8, topics=[]))
+    assert routing.partition(TOPIC, 0) is None

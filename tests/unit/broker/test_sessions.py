@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, leading, log_of, notice
 
@@ -45,13 +47,18 @@ class Leader:
         max_bytes: int = 1 << 20,
         identity: PartitionId = IDENTITY,
         forgotten: tuple[PartitionId, ...] = (),
+        reader: str = "reader",
     ) -> list[Fetched]:
         """A fetch with (offset, last epoch) entries, to the end of the poll; the answers that went out."""
         self.requests += 1
         asked = [FetchEntry(identity, leader_epoch, offset, last, max_bytes) for offset, last in entries]
         head = (self.requests, replica, (replica if life is None else life) if replica >= 0 else -1, session, epoch, wait_ms, 1, max_bytes)
-        self.sessions.on_fetch("reader", Fetch(*head, asked, list(forgotten), catch_up), now_ms)
+        self.sessions.on_fetch(reader, Fetch(*head, asked, list(forgotten), catch_up), now_ms)
         return self.poll(now_ms)
+
+    def read(self, offset: int, reader: str = "reader", **options: Any) -> list[Fetched]:
+        """A client's fetch."""
+        return self.fetch((offset, -1), replica=-1, epoch=-1, leader_epoch=-1, reader=reader, **options)
 
     def poll(self, now_ms: int = 0) -> list[Fetched]:
         self.sessions.answer_ready(now_ms)
@@ -317,6 +324,39 @@ def test_limits_are_kept() -> None:
     assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
     assert leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1) == []
     assert [a.error for a in leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1)] == [Code.QUOTA_EXCEEDED]
+
+
+def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_there_is() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1, 2)), config=BrokerConfig(waiting_fetches_max=6))
+    leader.opened()  # by a follower that has it
+    first = leader.requests + 1
+    assert [leader.read(1) for _ in range(3)] == [[]] * 3
+    due_ms = leader.sessions.due_ms
+    for offset, found in ((1, (0, 1, 1, -1)), (0, (0, 0, 1, 1)), (5, (Code.OFFSET_OUT_OF_RANGE, 5, 1, -1))):
+        assert told(leader.read(offset)) == [[found]]
+    assert leader.sessions.due_ms == due_ms, "nothing becomes due by it"
+    assert [leader.read(1, "another") for _ in range(3)] == [[]] * 3, "who asks less finds room"
+    assert [answer.error for answer in leader.read(1, "a third")] == [Code.QUOTA_EXCEEDED]
+    leader.append("b")
+    answers = leader.fetch((2, 5), session=1, epoch=1)
+    assert [answer.request for answer in answers] == [*range(first, first + 3), *range(first + 6, first + 9)]
+    assert leader.partition.sessions == tuple(leader.sessions._followers.values())
+    assert [leader.read(2) for _ in range(3)] == [[]] * 3, "its places are its own again"
+    leader.sessions.disconnected("reader")
+    assert leader.sessions._shares == {}
+    assert [leader.read(2) for _ in range(3)] == [[]] * 3
+
+
+@pytest.mark.parametrize(("replica", "epoch"), [(2, 1), (-1, -1)])
+def test_no_fetch_is_held_for_longer_than_a_minute(replica: int, epoch: int) -> None:
+    leader = Leader()
+    number = leader.opened() if replica >= 0 else 0
+    assert leader.fetch((1, 1), replica=replica, session=number, epoch=epoch, wait_ms=2**40, now_ms=5) == []
+    leader.sessions.expire(60_004)
+    assert leader.poll() == []
+    assert leader.sessions.due_ms == 60_005
+    leader.sessions.expire(60_005)
+    assert [answer.error for answer in leader.poll()] == [0]
 
 
 def test_an_answer_has_as_many_bytes_as_asked_and_goes_on_next_time() -> None:

@@ -23,7 +23,7 @@ def test_latest_begins_at_first_use_and_follows() -> None:
         assert consumer.poll() == []
         assert consumer.position("t", 0) == 1
         client.append("t", 0, ["a", "b"])
-        assert [r.text() for r in consumer.poll(max_records=1)] == ["a"]
+        assert [r.text() for r in consumer.poll(max_records=1, timeout_s=1)] == ["a"]
         assert consumer.position("t", 0) == 2
         assert [r.text() for r in consumer.poll()] == ["b"]
         assert consumer.poll(timeout_s=2) == []
@@ -387,7 +387,7 @@ def test_who_waits_long_for_nothing_says_where_and_for_whom(caplog: pytest.LogCa
     consumer.poll(timeout_s=200)
     assert [line.partition(":")[0] for line in lines_of(caplog)] == ["no record for 60 s", "no record for 120 s", "no record for 240 s"]
     client.append("t", 0, ["b"])
-    assert len(consumer.poll()) == 1
+    assert len(consumer.poll(timeout_s=1)) == 1
     consumer.poll(timeout_s=50)
     driver.pass_time(600_000)  # nobody asked: that is no silence
     consumer.poll(timeout_s=50)
@@ -398,7 +398,7 @@ def test_what_keeps_it_silent_is_told_first(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level("INFO", "replog.client")
     cluster, _, client = make({"t": 6})
     consumer = client.consumer("t", start="earliest")
-    consumer.poll()
+    consumer.poll(timeout_s=1)
     consumer.pause("t", 0)
     cluster.move("t", 4, None)
     consumer.poll(timeout_s=130)

@@ -96,7 +96,7 @@ def test_trimmed_up_to_the_position_is_no_truncation() -> None:
     cluster.move("t", 0, 2)
     assert consumer.poll(timeout_s=1) == []
     client.append("t", 0, ["next"], acks=1)
-    assert texts(consumer.poll()) == ["next"]
+    assert texts(consumer.poll(timeout_s=1)) == ["next"]
 
 
 def test_a_leader_that_knows_our_epoch_ends_the_doubt_that_the_one_before_has_left() -> None:

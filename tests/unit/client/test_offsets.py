@@ -75,6 +75,20 @@ def test_an_end_is_asked_in_one_entry_and_a_time_with_one_batch() -> None:
     assert messages[-1].max_bytes == 1
 
 
+def test_of_many_partitions_a_time_is_asked_one_by_one() -> None:
+    """A leader searches so many partitions for one request, and each of them once: whoever asks like this is never refused."""
+    cluster, _, client = make({"t": 30})
+    for number in range(30):
+        store(cluster.partition("t", number), 1, 2)
+    messages: list[Any] = []
+    asked_of(cluster, lambda message, broker: messages.append(message))
+    assert [r.text() for r in client.read("t", start=at(2), stop=at(5))] == ["1"] * 30
+    with client.consumer("t", start=at(2)) as consumer:
+        assert [r.text() for r in consumer.poll(timeout_s=5)] == ["1"] * 30
+    times = [sum(entry.at >= 0 for entry in message.entries) for message in messages if isinstance(message, ListOffsets)]
+    assert (max(times), sum(times)) == (1, 90)
+
+
 def test_a_batch_that_retention_takes_meanwhile_is_asked_about_again() -> None:
     cluster, _, client = make({"t": 1})
     partition = cluster.partition("t")

@@ -364,6 +364,13 @@ def test_an_answer_without_records_where_there_are_none_ends_the_wait_of_which_i
     cluster, driver, client = make({"t": 1})
     client.append("t", 0, ["a"])
     full = Full(cluster, driver, 0)
+
+    def waits(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Fetch):
+            driver.clock.advance(19_990)
+        return full(message, broker)
+
+    cluster.override = waits
     assert client.fetch("t", 0, 1, wait_s=20) == []
     assert len(full.asked) == 1
 

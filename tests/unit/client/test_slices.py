@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -88,14 +89,36 @@ def test_an_answer_before_its_time_takes_only_the_time_that_it_took() -> None:
     def early(message: Any, broker: int) -> None:
         if len(waits.slices) == 1:
             waits.slices.append(message.max_wait_ms)
-            waits.driver.clock.advance(10)
+            waits.driver.clock.advance(29_990)
         else:
             waits.hold(message, broker)
 
     waits.cluster.override = early
     assert waits.client.fetch("t", 0, 0, wait_s=70) == []
-    assert waits.slices == [30_000, 30_000, 30_000, 9_990]
+    assert waits.slices == [30_000, 30_000, 10_010]
     assert waits.elapsed_ms == 70_000
+
+
+@pytest.mark.parametrize("wait_s", [0.5, 20, 70])
+@pytest.mark.parametrize("times", [1, 3, 10**6])
+def test_a_leader_that_holds_no_more_fetches_is_asked_again_after_a_pause_until_the_time_is_over(wait_s: float, times: int) -> None:
+    waits = Waits()
+    asked: list[int] = []
+
+    def early(message: Any, broker: int) -> None:
+        if isinstance(message, Fetch):
+            asked.append(waits.elapsed_ms)
+            if len(asked) > times:
+                waits.hold(message, broker)
+
+    waits.cluster.override = early
+    assert waits.client.fetch("t", 0, 0, wait_s=wait_s) == []
+    assert waits.elapsed_ms == wait_s * 1000
+    pauses = [after - before for before, after in pairwise(asked)]
+    assert all(pauses), "it is not asked all the time"
+    assert len(asked) <= 10 + wait_s * 1.3, "ever more seldom, up to a second"
+    if times <= 3:
+        assert asked[times] < 300
 
 
 def test_a_topic_that_is_made_again_between_two_slices_is_another_one() -> None:
