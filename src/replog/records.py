@@ -180,7 +180,7 @@ class RecordBatch:
             raise BadBatch(f"a batch body has at least {BODY_HEADER.size} bytes, this one {len(body)}") from None
 
     def check_body(self, *, length_max: int, records_max: int) -> None:
-        """Raise BadBatch unless the body is well formed, within its limits, and matches its checksum."""
+        """Raise BadBatch unless the body is well formed, within its limits, matches its checksum, and has a header that readers take."""
         if self.length > length_max:
             raise BadBatch(f"batch of {self.length} bytes; the topic allows {length_max}", Code.MESSAGE_TOO_LARGE)
         if not 1 <= self.count <= records_max:
@@ -195,6 +195,17 @@ class RecordBatch:
             raise BadBatch(f"attributes {self.attributes:#06x}: control and group bits are the log's own", Code.INVALID_RECORD)
         if crc32c(memoryview(self.body)[4:]) != self.payload_crc:
             raise BadBatch("the batch does not match its payload checksum")
+        # Once it is stored, no reader gets past it. Looked at last: bytes that changed on the way are none of the writer's.
+        self.check_layout()
+        if not 0 <= self.base_timestamp_ms <= self.max_timestamp_ms:
+            raise BadBatch(f"timestamps from {self.base_timestamp_ms} to {self.max_timestamp_ms}", Code.INVALID_TIMESTAMP)
+
+    def check_layout(self) -> None:
+        """Raise BadBatch if the payload is of a format, or compressed by a codec, that there is not."""
+        if (layout := (self.attributes & FORMAT_MASK) >> FORMAT_SHIFT) != FORMAT_COLUMNS:
+            raise BadBatch(f"payload format {layout}; this library reads {FORMAT_COLUMNS}", Code.INVALID_RECORD)
+        if self.codec not in (CODEC_NONE, CODEC_LZ4):
+            raise BadBatch(f"compression codec {self.codec}; this library reads {CODEC_NONE} and {CODEC_LZ4}", Code.INVALID_RECORD)
 
     @property
     def end_offset(self) -> int:
@@ -415,14 +426,11 @@ class BatchReader:
         self._headers_max = record_headers_max, headers_max
         self.header_count = 0
         """Those that `headers` has made."""
-        if (layout := (batch.attributes & FORMAT_MASK) >> FORMAT_SHIFT) != FORMAT_COLUMNS:
-            raise BadBatch(f"payload format {layout}; this library reads {FORMAT_COLUMNS}")
+        batch.check_layout()
         if batch.extension_bytes > len(batch.body) - BODY_HEADER.size:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a body of {len(batch.body)}")
         if not 1 <= batch.count <= records_max:
             raise BadBatch(f"a batch of {batch.count} records; allowed are 1 to {records_max}")
-        if batch.codec not in (CODEC_NONE, CODEC_LZ4):
-            raise BadBatch(f"compression codec {batch.codec}; this library reads {CODEC_NONE} and {CODEC_LZ4}")
         payload = columns.decompress(batch.payload, payload_bytes_max) if batch.codec == CODEC_LZ4 else batch.payload
         self._values, self._keys, self._times, self._headers = columns.split_columns(payload)
         if batch.count > len(self._values):
