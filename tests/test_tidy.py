@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("config",),
     ("features",),
-    ("records", "payload"),
+    ("records", "payload", "slices"),
     ("marks",),
     ("messages",),
     ("codec",),

@@ -18,9 +18,12 @@ from replog.errors import UsageError
 
 __all__ = [
     "BATCH_BYTES_MAX",
+    "BATCH_HEADERS_MAX",
     "BATCH_RECORDS_MAX",
     "FRAME_BYTES_MAX",
+    "HEADER_COST",
     "MAX_TOPIC_NAME",
+    "RECORD_HEADERS_MAX",
     "WISH_ITEMS_MAX",
     "BrokerConfig",
     "ClientConfig",
@@ -43,6 +46,13 @@ BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1 * MIB
 BATCH_RECORDS_MAX: Final = 1 << 20
 """Records in one batch, whoever wrote it, and in one answer that a client unpacks beyond its first batch: each takes 150 bytes once it is
 made, and compressed it may have been a 255th of a byte. What is in a log already is shown where it lies, whatever its number."""
+RECORD_HEADERS_MAX: Final = 10_000
+"""Headers of one record, whoever wrote it. What is in a log already is shown where it lies, whatever its number."""
+BATCH_HEADERS_MAX: Final = 1 << 20
+"""The same for all records of a batch together: each takes 200 bytes once it is made, and it may have been a 127th of a byte."""
+HEADER_COST: Final = 64
+"""Bytes that a header counts for besides its name and value, where records are measured: so a batch of at most BATCH_BYTES_MAX that was
+filled by measure has no more than BATCH_HEADERS_MAX."""
 MAX_TOPIC_NAME: Final = 249
 _TOPIC_CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
@@ -310,7 +320,7 @@ class ClientConfig:
     fetch_bytes: int = field(default=1 * MIB, validator=_whole(1 * KIB, BATCH_BYTES_MAX))
     fetch_wait_ms: int = field(default=500, validator=_whole(0, 60_000))
     max_record_bytes: int = field(default=8 * MIB - 64 * KIB, validator=_whole(1, BATCH_BYTES_MAX))
-    """Largest record (key, value and headers together)."""
+    """Largest record (key, value and headers together, and 64 bytes for each header)."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:

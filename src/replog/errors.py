@@ -276,7 +276,7 @@ class ClusterAuthorizationFailed(Rejected, code=31):
 
 
 class InvalidTimestamp(Rejected, code=32):
-    """The mark of a writer was made too long ago, or in the future, by the clock of the partition's leader; nothing was stored."""
+    """By the leader's clock the mark of a writer is too old, or of the future; or a batch's times run backwards. Nothing was stored."""
 
 
 class TopicAlreadyExists(Rejected, code=36):

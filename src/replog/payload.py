@@ -15,13 +15,15 @@ msgpack call. Little endian::
 * A compressed payload is the length before compression (u32) and one lz4 block.
 
 Nothing nests, so hostile bytes cannot make the reader allocate more than a few times what they weigh: msgpack
-allocates an array as soon as it has read its header, and here no cell may be one.
+allocates an array as soon as it has read its header, and here no cell may be one. A header takes a hundred times
+the two bytes that it may weigh, so headers are counted before one is made.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
+from contextlib import suppress
 from itertools import islice
 from struct import Struct
 from typing import Any, Final, Literal, TypedDict
@@ -30,9 +32,22 @@ import lz4.block
 from msgpack import Packer, Unpacker, packb
 from msgpack.exceptions import UnpackException
 
+from replog.config import HEADER_COST, RECORD_HEADERS_MAX
 from replog.errors import Code, UsageError
 
-__all__ = ["COMPRESSIBLE_BYTES_MAX", "BadBatch", "Framing", "Record", "StoredRecord", "as_bytes", "as_headers", "as_timestamp"]
+__all__ = [
+    "COMPRESSIBLE_BYTES_MAX",
+    "BadBatch",
+    "Framing",
+    "Record",
+    "StoredRecord",
+    "as_bytes",
+    "as_headers",
+    "as_timestamp",
+    "headers_size",
+    "record_size",
+    "too_many_headers",
+]
 
 COMPRESSIBLE_BYTES_MAX: Final = 64 << 20
 """A larger payload is stored as it is, so that no reader has to believe a larger claim about what is compressed."""
@@ -45,6 +60,7 @@ _BIG_U32: Final = Struct(">I")
 _SHORT_ARRAYS: Final = tuple(bytes((0x90 + count,)) for count in range(16))
 _LZ4_PAYS: Final = 0.9
 _LZ4_RATIO_MAX: Final = 255  # one byte of an lz4 block stands for at most this many
+_HEADER_BYTES_MIN: Final = 2  # an empty name and an empty value
 
 Headers = tuple[tuple[str, bytes], ...]
 Buffer = bytes | memoryview
@@ -76,10 +92,11 @@ def as_bytes(name: str, value: object) -> bytes | None:
 
 
 def as_headers(headers: Iterable[tuple[str, bytes | str]] | None) -> Headers:
-    """Headers as they are kept. Raises UsageError unless they are (str, bytes) pairs; a `str` value becomes UTF-8."""
+    """Headers as they are kept. Raises UsageError unless they are (str, bytes) pairs, RECORD_HEADERS_MAX at most; a `str` value becomes
+    UTF-8."""
     kept: list[tuple[str, bytes]] = []
     try:
-        for name, value in headers or ():
+        for name, value in islice(headers or (), RECORD_HEADERS_MAX + 1):
             cell = as_bytes("header value", value)
             if not isinstance(name, str) or cell is None:
                 raise UsageError(f"a header is (str, bytes), not ({type(name).__name__}, {type(value).__name__})")
@@ -87,7 +104,15 @@ def as_headers(headers: Iterable[tuple[str, bytes | str]] | None) -> Headers:
             kept.append((name, cell))
     except (TypeError, ValueError):
         raise UsageError(f"headers are a list of (str, bytes) pairs, not {headers!r:.80}") from None
+    if len(kept) > RECORD_HEADERS_MAX:
+        raise UsageError(too_many_headers(headers))
     return tuple(kept)
+
+
+def too_many_headers(headers: object) -> str:
+    """What is wrong with those of one record; how many there are is not known of what can be gone through once only."""
+    given = len(headers) if isinstance(headers, Sized) else f"more than {RECORD_HEADERS_MAX}"
+    return f"a record with {given} headers; allowed are {RECORD_HEADERS_MAX}"
 
 
 def as_timestamp(timestamp_ms: object) -> int | None:
@@ -201,6 +226,20 @@ class StoredRecord(Record):
 
 def _short(value: bytes | None) -> str:
     return repr(value) if value is None or len(value) <= 40 else f"{value[:40]!r}...({len(value)} bytes)"
+
+
+def record_size(record: Record | bytes | str | None) -> int:
+    """What a record counts for against limits: bytes of value, key and headers. Raises UsageError for what cannot be one."""
+    if type(record) is bytes:
+        return len(record)
+    if not isinstance(record, Record):
+        return len(as_bytes("value", record) or b"")
+    return len(record.value or b"") + len(record.key or b"") + headers_size(record._headers)
+
+
+def headers_size(pairs: Headers) -> int:
+    """What the headers of a record count for: bytes of names and values, and HEADER_COST for each."""
+    return HEADER_COST * len(pairs) + sum(len(name.encode()) + len(value) for name, value in pairs)
 
 
 class Framing(TypedDict, total=False):
@@ -355,7 +394,36 @@ def unpack_cell(column: memoryview, count: int, index: int, what: str) -> bytes 
     return cell
 
 
-def unpack_headers(cell: bytes | None) -> Headers:
+def unpack_headers(column: memoryview, count: int, record_max: int, batch_max: int) -> list[Headers]:
+    """The headers of all records. Raises BadBatch, also if a record has more of them than that or all have together: before one is made."""
+    cells: list[bytes | None] = unpack_column(column, count, bytes, "headers")
+    are_few = len(column) <= batch_max * _HEADER_BYTES_MIN
+    total = 0
+    for cell in cells:
+        if cell is None or (are_few and len(cell) <= record_max * _HEADER_BYTES_MIN):
+            continue  # too short for more
+        found = _count_headers(cell, record_max)
+        total += found
+        if found > record_max:
+            raise BadBatch(f"headers: more than {record_max} in one record")
+        if total > batch_max:
+            raise BadBatch(f"headers: more than {batch_max} in one batch")
+    return list(map(_unpack_pairs, cells))
+
+
+def _count_headers(cell: bytes, most: int) -> int:
+    """How many a record has; one more than `most` if there are more. What is wrong with them is found where they are made."""
+    unpacker = Unpacker(max_buffer_size=len(cell) or 1)
+    unpacker.feed(cell)
+    parts = 0
+    with suppress(UnpackException, ValueError):
+        while parts <= 2 * most and unpacker.tell() < len(cell):
+            unpacker.skip()
+            parts += 1
+    return (parts + 1) // 2
+
+
+def _unpack_pairs(cell: bytes | None) -> Headers:
     """The headers of one record. Raises BadBatch."""
     if cell is None:
         return ()

@@ -36,10 +36,10 @@ from typing import Final, Literal, NamedTuple, Unpack
 from crc32c import crc32c
 
 from replog import payload as columns
-from replog.config import BATCH_RECORDS_MAX
+from replog.config import BATCH_HEADERS_MAX, BATCH_RECORDS_MAX, RECORD_HEADERS_MAX
 from replog.errors import Code, UsageError
 from replog.model import PartitionId
-from replog.payload import BadBatch, Framing, Record, as_bytes, as_headers
+from replog.payload import BadBatch, Framing, Record, as_headers, record_size
 
 __all__ = [
     "BODY_HEADER",
@@ -48,12 +48,12 @@ __all__ = [
     "HEADER_BYTES",
     "HEAD_BYTES",
     "MAGIC",
+    "UNBOUNDED",
     "VERSION",
     "BadBatch",
     "BatchHeader",
     "BatchReader",
     "Framing",
-    "MemorySlice",
     "Record",
     "RecordBatch",
     "decode_records",
@@ -91,6 +91,8 @@ NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
 LENGTH_MAX: Final = 2**31 - 1
 """Largest batch that can be written; a topic allows far less."""
+UNBOUNDED: Final = {"records_max": LENGTH_MAX, "record_headers_max": LENGTH_MAX, "headers_max": LENGTH_MAX}
+"""Limits of a `BatchReader` that shows what lies here, whatever its number."""
 _PAYLOAD_MAX: Final = columns.COMPRESSIBLE_BYTES_MAX
 
 
@@ -178,7 +180,7 @@ class RecordBatch:
             raise BadBatch(f"a batch body has at least {BODY_HEADER.size} bytes, this one {len(body)}") from None
 
     def check_body(self, *, length_max: int, records_max: int) -> None:
-        """Raise BadBatch unless the body is well formed, within its limits, and matches its checksum."""
+        """Raise BadBatch unless the body is well formed, within its limits, matches its checksum, and has a header that readers take."""
         if self.length > length_max:
             raise BadBatch(f"batch of {self.length} bytes; the topic allows {length_max}", Code.MESSAGE_TOO_LARGE)
         if not 1 <= self.count <= records_max:
@@ -193,6 +195,17 @@ class RecordBatch:
             raise BadBatch(f"attributes {self.attributes:#06x}: control and group bits are the log's own", Code.INVALID_RECORD)
         if crc32c(memoryview(self.body)[4:]) != self.payload_crc:
             raise BadBatch("the batch does not match its payload checksum")
+        # Once it is stored, no reader gets past it. Looked at last: bytes that changed on the way are none of the writer's.
+        self.check_layout()
+        if not 0 <= self.base_timestamp_ms <= self.max_timestamp_ms:
+            raise BadBatch(f"timestamps from {self.base_timestamp_ms} to {self.max_timestamp_ms}", Code.INVALID_TIMESTAMP)
+
+    def check_layout(self) -> None:
+        """Raise BadBatch if the payload is of a format, or compressed by a codec, that there is not."""
+        if (layout := (self.attributes & FORMAT_MASK) >> FORMAT_SHIFT) != FORMAT_COLUMNS:
+            raise BadBatch(f"payload format {layout}; this library reads {FORMAT_COLUMNS}", Code.INVALID_RECORD)
+        if self.codec not in (CODEC_NONE, CODEC_LZ4):
+            raise BadBatch(f"compression codec {self.codec}; this library reads {CODEC_NONE} and {CODEC_LZ4}", Code.INVALID_RECORD)
 
     @property
     def end_offset(self) -> int:
@@ -296,45 +309,13 @@ def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
     return BatchHeader._make((length, PartitionId(topic_id, partition, creation), base_offset, leader_epoch, header_crc, *body, front))
 
 
-class MemorySlice:
-    """A `ports.Slice` whose bytes are already in memory: what came over a wire, or the tail a log still holds."""
-
-    __slots__ = ("base_offset", "data", "end_offset", "length")
-
-    batches: Final = None
-    """Bytes, of which nobody here knows that they are what they claim."""
-
-    def __init__(self, base_offset: int, end_offset: int, data: bytes | memoryview) -> None:
-        self.base_offset = base_offset
-        self.end_offset = end_offset
-        self.data = memoryview(data)
-        self.length = self.data.nbytes
-
-    def view(self) -> memoryview:
-        """The bytes, not copied."""
-        return self.data
-
-    def release(self) -> None:
-        """Nothing is pinned; here so that every slice is treated alike."""
-
-
 # ------------------------------------------------------------------------------------------------------ records, encoded
-
-
-def record_size(record: Record | bytes | str | None) -> int:
-    """Bytes of value, key and headers: what a record counts for against limits. Raises UsageError for what cannot be one."""
-    if type(record) is bytes:
-        return len(record)
-    if not isinstance(record, Record):
-        return len(as_bytes("value", record) or b"")
-    pairs = record.headers
-    return len(record.value or b"") + len(record.key or b"") + sum(len(name.encode()) + len(value) for name, value in pairs)
 
 
 def encode_records(records: Iterable[Record | bytes | str | None], *, now_ms: int, **framing: Unpack[Framing]) -> bytes:
     """A batch body with these records (bare values may be among them); records without a time get `now_ms` (wall clock).
 
-    Raises UsageError when there are none, more than BATCH_RECORDS_MAX, or when one is not allowed.
+    Raises UsageError when there are none, more than BATCH_RECORDS_MAX, more than BATCH_HEADERS_MAX headers, or when one is not allowed.
     """
     made = [record if isinstance(record, Record) else Record(record) for record in records]
     return encode_values(
@@ -373,6 +354,8 @@ def encode_values(
         keys = None if keys is None else columns.checked_cells("key", keys)
     base, last, deltas = columns.time_deltas(timestamps_ms, now_ms)
     pairs = [as_headers(each) for each in headers] if headers is not None and any(headers) else None
+    if pairs is not None and (total := sum(map(len, pairs))) > BATCH_HEADERS_MAX:
+        raise UsageError(f"a batch of {total} headers; allowed are {BATCH_HEADERS_MAX}")
     parts = columns.pack_columns(values, None if keys is None or keys.count(None) == len(keys) else keys, deltas, pairs)
     return _frame(parts, len(values), base, last, **framing)
 
@@ -426,19 +409,28 @@ class BatchReader:
     The bytes were written by somebody else: everything here raises BadBatch, and nothing else, if they are not what they claim.
     """
 
-    __slots__ = ("_headers", "_keys", "_times", "_values", "batch")
+    __slots__ = ("_headers", "_headers_max", "_keys", "_times", "_values", "batch", "header_count")
 
-    def __init__(self, batch: RecordBatch, *, payload_bytes_max: int = _PAYLOAD_MAX, records_max: int = BATCH_RECORDS_MAX) -> None:
-        """Split the payload. `payload_bytes_max`: most bytes it may decompress to; `records_max`: most records it may have."""
+    def __init__(
+        self,
+        batch: RecordBatch,
+        *,
+        payload_bytes_max: int = _PAYLOAD_MAX,
+        records_max: int = BATCH_RECORDS_MAX,
+        record_headers_max: int = RECORD_HEADERS_MAX,
+        headers_max: int = BATCH_HEADERS_MAX,
+    ) -> None:
+        """Split the payload. `payload_bytes_max`: most bytes it may decompress to; the others: most records it may have, most headers of
+        one of them, and of all."""
         self.batch = batch
-        if (layout := (batch.attributes & FORMAT_MASK) >> FORMAT_SHIFT) != FORMAT_COLUMNS:
-            raise BadBatch(f"payload format {layout}; this library reads {FORMAT_COLUMNS}")
+        self._headers_max = record_headers_max, headers_max
+        self.header_count = 0
+        """Those that `headers` has made."""
+        batch.check_layout()
         if batch.extension_bytes > len(batch.body) - BODY_HEADER.size:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a body of {len(batch.body)}")
         if not 1 <= batch.count <= records_max:
             raise BadBatch(f"a batch of {batch.count} records; allowed are 1 to {records_max}")
-        if batch.codec not in (CODEC_NONE, CODEC_LZ4):
-            raise BadBatch(f"compression codec {batch.codec}; this library reads {CODEC_NONE} and {CODEC_LZ4}")
         payload = columns.decompress(batch.payload, payload_bytes_max) if batch.codec == CODEC_LZ4 else batch.payload
         self._values, self._keys, self._times, self._headers = columns.split_columns(payload)
         if batch.count > len(self._values):
@@ -484,7 +476,9 @@ class BatchReader:
         """All headers."""
         if not self._headers:
             return [()] * self.batch.count
-        return list(map(columns.unpack_headers, columns.unpack_column(self._headers, self.batch.count, bytes, "headers")))
+        found = columns.unpack_headers(self._headers, self.batch.count, *self._headers_max)
+        self.header_count = sum(map(len, found))
+        return found
 
     def records(self, topic: str = "", partition: int = -1) -> list[Record]:
         """All records, with their place."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import lz4.block
 from crc32c import crc32c
+from msgpack import packb
 from tests.fuzz.memory import forget_peak, peak_bytes
 from tests.fuzz.targets import BytesFs, batches_in, frame_sealed
 
@@ -51,8 +52,12 @@ def of_client(frame: bytes) -> Any:
 def body(plain: int, filling: bytes, *, claims: int | None = None, count: int = 1) -> bytes:
     """A compressed batch of so many bytes before compression."""
     column = (filling * (plain // len(filling) + 1))[: plain - _DIRECTORY.size]
-    block = lz4.block.compress(_DIRECTORY.pack(len(column), 0, 0, 0) + column, store_size=False)
-    payload = _U32.pack(plain if claims is None else claims) + block
+    return compressed(_DIRECTORY.pack(len(column), 0, 0, 0) + column, plain if claims is None else claims, count)
+
+
+def compressed(plain: bytes, claims: int, count: int) -> bytes:
+    """A batch of so many records with this payload, which claims to have so many bytes."""
+    payload = _U32.pack(claims) + lz4.block.compress(plain, store_size=False)
     header = BODY_HEADER.pack(0, 1, 0, count, 0, 0, -1, -1, -1)[4:]
     return _U32.pack(crc32c(header + payload)) + header + payload
 
@@ -96,6 +101,14 @@ def records(data: bytes) -> Any:
     return decode_records(RecordBatch(data))
 
 
+def headers(count: int, each: int) -> bytes:
+    """So many records without a value, each with so many headers without name and value."""
+    values = packb([None] * count)
+    column = packb([b"\xa0" * (2 * each)] * count)
+    plain = _DIRECTORY.pack(len(values), 0, 0, len(column)) + values + column
+    return compressed(plain, len(plain), count)
+
+
 def column_of_nothing(count: int) -> bytes:
     """A batch of so many records without a value."""
     column = b"\xdd" + count.to_bytes(4, "big") + b"\xc0" * count
@@ -110,6 +123,8 @@ BOMBS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], Any]]]] = {
     "lz4: a record more than a batch may have": (lambda: column_of_nothing(BATCH_RECORDS_MAX + 1), records),
     "lz4: 4 million records in 16 kB": (lambda: column_of_nothing(4_000_000), records),
     "lz4: as many records as bytes are allowed": (lambda: column_of_nothing(FRAME_BYTES_MAX - 21), records),
+    "headers: 33 million of one record": (lambda: headers(1, FRAME_BYTES_MAX // 2 - 21), records),
+    "headers: 33 million of many records": (lambda: headers(3_300, 10_000), records),
     "lz4: nested arrays inside": (lambda: body(1 << 20, b"\x91"), records),
     "msgpack: 1,024 levels": (lambda: meta(b"\x94\x01\xa1v" + b"\x91" * 1_024 + b"\xc0\xc0"), of_client),
     "msgpack: 100,000 levels": (lambda: meta(b"\x94\x01\xa1v" + b"\x81\x01" * 100_000 + b"\xc0"), of_client),
@@ -134,8 +149,6 @@ BOMBS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], Any]]]] = {
 
 def meta_of_produce(length: int) -> bytes:
     """A frame of a Produce message whose batch claims to have so many bytes."""
-    from msgpack import packb
-
     whole = bytearray(b"".join(encode(m.Produce(-1, 1, [m.ProduceEntry(1, PartitionId(b"t" * 16, 0, 0), b"")]))))
     packed = packb([-1, 1, [[1, [b"t" * 16, 0, 0], length]]])
     whole[HEADER.size :] = packed

@@ -21,7 +21,7 @@ from replog.codec import FRAME_BYTES_MAX, HEADER, LOCAL_MESSAGES, MESSAGE_TYPES,
 from replog.codec.frames import SINCE
 from replog.config import TopicConfig
 from replog.model import PartitionId
-from replog.records import MemorySlice
+from replog.slices import MemorySlice
 
 SAMPLES = messages()
 NUMBERS = {kind.__name__: number for number, kind in MESSAGE_TYPES.items()}

@@ -17,7 +17,7 @@ from replog import messages as m
 from replog.codec import HEADER, MESSAGE_TYPES, CodecError, decode, encode, quick, stepwise
 from replog.codec.encoding import _pack
 from replog.errors import Code
-from replog.records import MemorySlice
+from replog.slices import MemorySlice
 
 SAMPLES = {name: message for name, message in messages().items() if type(message) in quick.WRITERS}
 NUMBERS = {kind.__name__: number for number, kind in MESSAGE_TYPES.items()}

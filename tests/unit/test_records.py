@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog import records as r
+from replog.config import HEADER_COST
 from replog.errors import Code, UsageError
 from replog.model import PartitionId
 from replog.payload import DIRECTORY
@@ -53,7 +54,7 @@ def test_a_record_to_be_written() -> None:
     anything: Any = bytearray(b"x")
     assert (Record(anything).value, Record(cast(Any, memoryview(b"x"))).value, Record(None).value) == (b"x", b"x", None)
     assert repr(record) == "Record(key=b'k', value=b'w\\xc3\\xb6rt', headers=2, timestamp_ms=5)"
-    assert record_size(record) == 5 + 1 + 2 + 2
+    assert record_size(record) == 5 + 1 + 2 + 2 + 2 * HEADER_COST
 
 
 def test_headers_are_not_shared() -> None:

@@ -419,7 +419,7 @@ class Broker:
     # ------------------------------------------------------------------------------------------------ cluster, clients
 
     def on_update_metadata(self, sender: Address, message: UpdateMetadata, now_ms: int) -> None:
-        """The controller's delta. Brokers that were registered again lose what their earlier life had acknowledged (P-28)."""
+        """The controller's delta. Brokers that are gone, or registered again, lose what that life had acknowledged (P-28)."""
         if self._commands.fence(message.controller_id, message.controller_epoch, message.broker_epoch):
             return
         self._controller_known()
@@ -427,7 +427,7 @@ class Broker:
         if not self.routing.merge(message.view):
             return self._ask_metadata()
         self._metadata_asked = False
-        forget_lives(self.partitions.values(), known, message.view.brokers)
+        forget_lives(self.partitions.values(), known, self.routing.brokers)
         if message.view.brokers or known.keys() != self.routing.brokers.keys():
             self._look_at_outsiders(now_ms)
             for partition in self._upkeep.with_outsiders():

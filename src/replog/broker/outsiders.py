@@ -11,13 +11,20 @@ from replog.partition.partition import Partition
 __all__ = ["forget_lives", "no_longer_held"]
 
 
-def forget_lives(partitions: Iterable[Partition], known: Mapping[int, BrokerInfo], brokers: Iterable[BrokerInfo]) -> None:
-    """What an earlier life of these brokers has acknowledged counts no more (P-28). `known`: as they were."""
-    restarted = [b for b in brokers if b.broker_id in known and known[b.broker_id].broker_epoch != b.broker_epoch]
-    if restarted:
+def forget_lives(partitions: Iterable[Partition], known: Mapping[int, BrokerInfo], brokers: Mapping[int, BrokerInfo]) -> None:
+    """What a life of a broker has acknowledged counts no more once that is over, or the next one has begun (P-28). `known`: as they were.
+
+    A broker that is gone may be back with the next news, on another disk, and may be heard in between, from whichever life: so what counts
+    is the life that has acknowledged something, not the one that was known last.
+    """
+    begun = [info for b, info in brokers.items() if b not in known or known[b].broker_epoch != info.broker_epoch]
+    ended = [info for b, info in known.items() if b not in brokers]
+    if begun or ended:
         for leading in [partition.leading for partition in partitions if partition.leading is not None]:
-            for info in restarted:
+            for info in begun:
                 leading.forget_life(info.broker_id, info.broker_epoch)
+            for info in ended:
+                leading.forget_life(info.broker_id, info.broker_epoch, ended=True)
 
 
 def no_longer_held(partitions: Iterable[Partition], now_ms: int) -> Iterator[tuple[Partition, int]]:

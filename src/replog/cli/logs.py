@@ -14,7 +14,7 @@ from replog.cli.records import plain_record
 from replog.cli.spoken import nearest
 from replog.errors import UsageError
 from replog.payload import BadBatch
-from replog.records import LENGTH_MAX, RecordBatch, decode_records
+from replog.records import UNBOUNDED, RecordBatch, decode_records
 
 __all__ = ["dump", "verify"]
 
@@ -157,7 +157,7 @@ def _batch(context: Context, copy: Copy, file: str, position: int, batch: Record
 
 def _records(copy: Copy, file: str, position: int, batch: RecordBatch, told: list[Damage]) -> Iterator[dict[str, Any]]:
     try:
-        yield from map(plain_record, decode_records(batch, copy.topic, copy.identity.partition, records_max=LENGTH_MAX))
+        yield from map(plain_record, decode_records(batch, copy.topic, copy.identity.partition, **UNBOUNDED))
     except BadBatch as bad:
         told.append(Damage(file, position, f"the batch cannot be decoded: {bad}"))
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
 from replog.client.results import Fetch as FetchResult
-from replog.config import BATCH_RECORDS_MAX
+from replog.config import BATCH_HEADERS_MAX, BATCH_RECORDS_MAX
 from replog.errors import Code, LogTruncated, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
 from replog.model import Address, PartitionId
-from replog.records import BadBatch, Record, RecordBatch, decode_records
+from replog.records import BadBatch, BatchReader, Record, RecordBatch
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -195,16 +195,20 @@ class FetchOp(PartitionOp):
     def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
         """Every batch verified; records below the asked offset (a batch may begin there) and above the high watermark dropped.
 
-        What would be more than BATCH_RECORDS_MAX records in all is left to the next fetch: compressed, an answer may hold any number.
+        What would be more than BATCH_RECORDS_MAX records in all, or is behind BATCH_HEADERS_MAX headers, is left to the next fetch:
+        compressed, an answer may hold any number.
         """
         assert self.place is not None
         records: list[Record] = []
+        headers = 0
         position, last_epoch = self.offset, self.last_epoch
         for batch in committed_batches(entry, self.place.identity):
-            if records and len(records) + batch.count > BATCH_RECORDS_MAX:
+            if records and (len(records) + batch.count > BATCH_RECORDS_MAX or headers >= BATCH_HEADERS_MAX):
                 break
             if not batch.is_control:
-                found = decode_records(batch, self.topic, self.partition)
+                reader = BatchReader(batch)
+                found = reader.records(self.topic, self.partition)
+                headers += reader.header_count
                 records += found if batch.base_offset >= position else found[position - batch.base_offset :]
             position, last_epoch = batch.end_offset, batch.leader_epoch
         return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)

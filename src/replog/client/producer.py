@@ -16,7 +16,7 @@ from replog.client.queues import PartitionQueue
 from replog.config import ClientConfig, check_partition_number, check_topic_name
 from replog.errors import Code, MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError, rejection
 from replog.model import ACKS_NONE
-from replog.payload import Headers, as_bytes, as_headers, as_timestamp
+from replog.payload import Headers, as_bytes, as_headers, as_timestamp, headers_size
 
 if TYPE_CHECKING:
     from replog.client.client import Client
@@ -458,7 +458,7 @@ def _extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int
     """Headers as they are kept, and their size; the timestamp is checked."""
     as_timestamp(timestamp_ms)
     kept = as_headers(headers) if headers else None
-    return kept, sum(len(name.encode()) + len(cell) for name, cell in kept or ())
+    return kept, headers_size(kept or ())
 
 
 def _sizes(keys: list[bytes | None] | None, values: list[bytes | None]) -> list[int]:

@@ -16,7 +16,7 @@ from msgpack.exceptions import UnpackException
 from replog import messages as m
 from replog.codec.frames import HEADER, INT32_MAX, INT64_MAX, UINT32_MAX, Part
 from replog.model import PartitionId
-from replog.records import MemorySlice
+from replog.slices import MemorySlice
 
 __all__ = ["ITEMS_MAX", "META_BYTES_MAX", "READERS", "WRITERS", "read"]
 

@@ -32,7 +32,7 @@ from replog.codec.frames import (
 from replog.config import TopicConfig
 from replog.errors import UsageError
 from replog.model import Assignment, PartitionId, PartitionState
-from replog.records import MemorySlice
+from replog.slices import MemorySlice
 
 __all__ = ["read"]
 

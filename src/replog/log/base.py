@@ -15,7 +15,7 @@ from replog.log.producers import ProducerTable
 from replog.log.tail import Tail
 from replog.model import PartitionId
 from replog.ports import Log, Slice
-from replog.records import GROUP_OPEN_BIT, LENGTH_MAX, BadBatch, BatchHeader, Record, RecordBatch, decode_records, encode_records
+from replog.records import GROUP_OPEN_BIT, UNBOUNDED, BadBatch, BatchHeader, BatchReader, Record, RecordBatch, encode_records
 
 __all__ = ["JoinedSlice", "StoredLog"]
 
@@ -157,7 +157,7 @@ class StoredLog(Log):
                 for batch in batches:
                     offset = batch.end_offset
                     if not batch.is_control:
-                        yield from (r for r in decode_records(batch, records_max=LENGTH_MAX) if (start or 0) <= r.offset < limit)
+                        yield from (r for r in BatchReader(batch, **UNBOUNDED).records() if (start or 0) <= r.offset < limit)
             if not slices:
                 return
 

@@ -98,5 +98,13 @@ class Replica:
         self.caught_up_ms = NEVER
         self.told_ms = 0
 
+    def gone(self) -> None:
+        """Its broker is not registered any more: what it stored is perhaps not there when it is back.
+
+        If it is heard again as what it was, that counts. When it has to leave the ISR is the controller's to say, and time's: a leader that
+        proposed it as well would only be in the way.
+        """
+        self.end_offset = self.position = self.told_end = UNKNOWN
+
     def __repr__(self) -> str:
         return f"Replica({self.broker_id}, end {self.end_offset}, position {self.position}, caught up at {self.caught_up_ms} ms)"

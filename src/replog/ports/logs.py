@@ -11,7 +11,8 @@ from attrs import define, frozen
 
 from replog.config import TopicConfig
 from replog.model import PartitionId
-from replog.records import MemorySlice, RecordBatch
+from replog.records import RecordBatch
+from replog.slices import MemorySlice
 
 __all__ = [
     "NO_DESCRIPTORS",

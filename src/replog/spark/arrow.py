@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from replog import payload
+from replog.config import HEADER_COST
 from replog.model import TopicPartition
 from replog.records import BatchReader, RecordBatch
 from replog.spark.columns import CREATE_TIME, arrow_schema
@@ -72,7 +73,7 @@ class _Gathered:
     def __init__(self) -> None:
         self.count = 0
         self.size = 0
-        """Bytes of keys, values and headers."""
+        """Bytes of keys, values and headers, and HEADER_COST for each header."""
         self.keys: list[Any] = []
         self.values: list[Any] = []
         self.offsets: list[Any] = []
@@ -89,7 +90,7 @@ class _Gathered:
         if headers:
             self.headers += reader.headers()[low:high]
         self.count += count
-        self.size += reader.payload_bytes * count // len(reader)
+        self.size += (reader.payload_bytes + HEADER_COST * reader.header_count) * count // len(reader)
 
 
 class _Columns(BatchReader):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replog.client.partitioner import crc32_partition
+from replog.config import HEADER_COST, RECORD_HEADERS_MAX
 from replog.errors import MessageTooLarge, UsageError
 from replog.payload import Buffer
 from replog.spark.cells import NIL, RECORDS_MAX, Cells, Placed
@@ -61,16 +62,18 @@ class ArrowRows:
         value = _binary(batch.column(at.value))
         key, headers, topics, named = (None if i is None else batch.column(i) for i in (at.key, at.headers, at.topic, at.partition))
         key = None if key is None else _binary(key)
+        counts = None if headers is None else self._header_counts(headers)
         headers = None if headers is None else self._header_blobs(headers)
-        self._check_sizes([column for column in (value, key, headers) if column is not None])
-        wanted = [value, key, headers, named]
+        costs = None if counts is None else pc.multiply(counts, pa.scalar(HEADER_COST, pa.int64()))
+        self._check_sizes([column for column in (value, key, headers) if column is not None], costs)
+        wanted = [value, key, headers, costs, named]
         for topic, rows in self._by_topic(topics):
             some = wanted if rows is None else [None if column is None else column.take(rows) for column in wanted]
             placement = self._topics.placement(topic)
             if named is not None:
-                found = pc.unique(some[3]).drop_null().to_pylist()
+                found = pc.unique(some[4]).drop_null().to_pylist()
                 placement.check_named(found, lambda number: self.place(pc.index(named, number).as_py()))
-            yield from self._of_topic(placement, some[:3], some[3])
+            yield from self._of_topic(placement, some[:4], some[4])
         self.rows += batch.num_rows
 
     def place(self, row: int) -> str:
@@ -79,11 +82,14 @@ class ArrowRows:
 
     # ----------------------------------------------------------------------------------------------------------- checks
 
-    def _check_sizes(self, columns: list[Any]) -> None:
+    def _check_sizes(self, columns: list[Any], costs: Any) -> None:
+        """Of each record: `costs` is what its headers count for besides their bytes."""
         limit = self._record_bytes_max
-        if sum(column.nbytes for column in columns) <= limit:
+        if sum(column.nbytes for column in columns) + (0 if costs is None else pc.sum(costs).as_py()) <= limit:
             return
         sizes = pc.fill_null(pc.binary_length(columns[0]), 0)
+        if costs is not None:
+            sizes = pc.add(sizes, costs)
         for column in columns[1:]:
             sizes = pc.add(sizes, pc.fill_null(pc.binary_length(column), 0))
         largest = pc.max(sizes).as_py()
@@ -108,8 +114,8 @@ class ArrowRows:
     # --------------------------------------------------------------------------------------------------------- grouping
 
     def _of_topic(self, placement: Placement, columns: list[Any], named: Any) -> Iterator[Placed]:
-        """The rows of one topic (`columns` are value, key and headers), group by group."""
-        value, key, _ = columns
+        """The rows of one topic (`columns` are value, key, headers, and what those count for besides), group by group."""
+        value, key, *_ = columns
         numbers = self._numbers(placement, key, named, len(value))
         if isinstance(numbers, int):
             runs = [(numbers, 0, len(value))]
@@ -117,16 +123,20 @@ class ArrowRows:
             order = pc.array_sort_indices(numbers)
             columns = [None if column is None else column.take(order) for column in columns]
             runs = list(_runs(numbers))
-        cells = [None if column is None or column.null_count == len(column) else _run_of_cells(column) for column in columns]
+        *binaries, costs = columns
+        cells = [None if column is None or column.null_count == len(column) else _run_of_cells(column) for column in binaries]
         if cells[0] is None:
-            cells[0] = _run_of_cells(columns[0])
+            cells[0] = _run_of_cells(value)
+        ends = None if cells[2] is None else _ends(costs)
+        offsets = [run.offsets for run in cells if run is not None] + ([] if ends is None else [ends])
         for number, begin, end in runs:
-            for first, stop in self._cuts([run for run in cells if run is not None], begin, end, placement.cells_bytes):
+            for first, stop in self._cuts(offsets, begin, end, placement.cells_bytes):
                 # A piece of a shared buffer would keep the whole of it for as long as its batch is not full.
-                found = [None if run is None else run.cut(first, stop, copied=len(runs) > 1) for run in cells]
-                size = sum(len(piece) for piece in found if piece is not None)
-                assert found[0] is not None
-                yield Placed(placement.topic, number, Cells(stop - first, size, *found))  # type: ignore[arg-type]
+                values, *found = [None if run is None else run.cut(first, stop, copied=len(runs) > 1) for run in cells]
+                assert values is not None
+                cost = 0 if ends is None else ends[stop] - ends[first]
+                size = cost + sum(len(piece) for piece in (values, *found) if piece is not None)
+                yield Placed(placement.topic, number, Cells(stop - first, size, values, found[0], found[1], cost // HEADER_COST))
 
     def _numbers(self, placement: Placement, key: Any, named: Any, rows: int) -> Any:
         """The partition of each row, or one int for all of them."""
@@ -140,16 +150,25 @@ class ArrowRows:
             chosen = self._keys.numbers(placement, key)
         return chosen if named is None else pc.coalesce(named, chosen)
 
-    def _cuts(self, runs: list[_Run], begin: int, end: int, room: int) -> Iterator[tuple[int, int]]:
-        """[first, stop) of pieces that are not too large, or have one row."""
+    def _cuts(self, offsets: list[memoryview], begin: int, end: int, room: int) -> Iterator[tuple[int, int]]:
+        """[first, stop) of pieces that are not too large, or have one row; `offsets`: where each row begins, by what is added up."""
         while begin < end:
-            most = sum(run.offsets[begin] for run in runs) + min(self._cells_bytes, room)
-            stop = bisect_right(range(end + 1), most, begin + 1, key=lambda row: sum(run.offsets[row] for run in runs)) - 1
+            most = sum(one[begin] for one in offsets) + min(self._cells_bytes, room)
+            stop = bisect_right(range(end + 1), most, begin + 1, key=lambda row: sum(one[row] for one in offsets)) - 1
             stop = min(max(stop, begin + 1), begin + RECORDS_MAX, end)
             yield begin, stop
             begin = stop
 
     # ---------------------------------------------------------------------------------------------------------- headers
+
+    def _header_counts(self, lists: Any) -> Any:
+        """Of each row. Raises UsageError for more than a record may have."""
+        counts = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
+        most = pc.max(counts).as_py()
+        if most > RECORD_HEADERS_MAX:
+            where = self.place(pc.index(counts, most).as_py())
+            raise UsageError(f"{where}: a record with {most} headers; allowed are {RECORD_HEADERS_MAX}")
+        return counts
 
     def _header_blobs(self, lists: Any) -> Any:
         """What the cell of each row holds: name, value, name, value ... as msgpack scalars; null where there are none."""
@@ -169,6 +188,12 @@ class ArrowRows:
         ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(counts).cast(pa.int32())])
         joined = pc.binary_join(pa.ListArray.from_arrays(ends, blobs), _NOTHING)
         return pc.if_else(pc.equal(counts, 0), pa.scalar(None, pa.binary()), joined)
+
+
+def _ends(lengths: Any) -> memoryview:
+    """Where each of so many lengths begins when they are added up, and where the last one ends."""
+    found = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    return memoryview(found.buffers()[1]).cast("B").cast("q")[: len(found)]
 
 
 class _Run:

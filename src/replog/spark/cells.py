@@ -30,10 +30,11 @@ class Cells(NamedTuple):
 
     records: int
     size: int
-    """Bytes of all columns."""
+    """Bytes of all columns, and HEADER_COST for each header: a batch that is filled by it has no more headers than one may have."""
     values: Buffer
     keys: Buffer | None = None
     headers: Buffer | None = None
+    header_count: int = 0
 
 
 class Placed(NamedTuple):

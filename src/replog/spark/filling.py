@@ -6,6 +6,7 @@ from typing import Final
 
 from attrs import define, field
 
+from replog.config import HEADER_COST
 from replog.spark.cells import NIL, RECORDS_MAX, Cells, Placed
 from replog.spark.delivery import Place
 
@@ -22,7 +23,7 @@ class Open:
     several: list[Cells] = field(factory=list)
     records: int = 0
     size: int = 0
-    """Bytes of cells."""
+    """Bytes of cells, as `Cells` has it."""
     keyless: int = 0
     """Records that have come without the column `keys`."""
     headless: int = 0
@@ -119,4 +120,6 @@ def _joined(several: list[Cells]) -> Cells:
         columns.append(None if is_empty else b"".join(parts))
     values, keys, headers = columns
     assert values is not None
-    return Cells(sum(one.records for one in several), sum(len(one) for one in columns if one is not None), values, keys, headers)
+    header_count = sum(one.header_count for one in several)
+    size = HEADER_COST * header_count + sum(len(one) for one in columns if one is not None)
+    return Cells(sum(one.records for one in several), size, values, keys, headers, header_count)

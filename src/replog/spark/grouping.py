@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from replog.config import HEADER_COST
 from replog.errors import MessageTooLarge
-from replog.payload import Headers, _pack_headers
+from replog.payload import _pack_headers, headers_size
 from replog.spark.cells import Cells, Placed, packed
 from replog.spark.placing import Placement
 from replog.spark.rows import Chosen
@@ -23,7 +24,7 @@ def placed(chosen: Chosen, placement: Placement, place: Callable[[int], str], re
     blobs = None if chosen.headers is None or not any(chosen.headers) else list(map(_pack_headers, chosen.headers))
     groups = _groups(chosen, placement, place)
     if isinstance(groups, int):
-        found = [Placed(placement.topic, groups, _cells(chosen.values, chosen.keys, blobs))]
+        found = [Placed(placement.topic, groups, _cells(chosen.values, chosen.keys, blobs, _header_count(chosen, None)))]
     else:
         found = [Placed(placement.topic, number, _of_rows(chosen, blobs, rows)) for number, rows in groups.items()]
     if any(one.cells.size > record_bytes_max for one in found):
@@ -37,8 +38,15 @@ def placed(chosen: Chosen, placement: Placement, place: Callable[[int], str], re
 
 
 def _of_rows(chosen: Chosen, blobs: list[bytes | None] | None, rows: Sequence[int]) -> Cells:
-    columns = [None if column is None else [column[row] for row in rows] for column in (chosen.keys, blobs)]
-    return _cells([chosen.values[row] for row in rows], *columns)
+    keys, some = (None if column is None else [column[row] for row in rows] for column in (chosen.keys, blobs))
+    return _cells([chosen.values[row] for row in rows], keys, some, _header_count(chosen, rows))
+
+
+def _header_count(chosen: Chosen, rows: Sequence[int] | None) -> int:
+    """How many headers these rows have; None: all of them."""
+    if chosen.headers is None:
+        return 0
+    return sum(map(len, chosen.headers if rows is None else [chosen.headers[row] for row in rows]))
 
 
 def _cuts(chosen: Chosen, blobs: list[bytes | None] | None, rows: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
@@ -46,7 +54,7 @@ def _cuts(chosen: Chosen, blobs: list[bytes | None] | None, rows: Sequence[int],
     columns = [column for column in (chosen.values, chosen.keys, blobs) if column is not None]
     begin = total = 0
     for at, row in enumerate(rows):
-        size = sum(_HEAD_BYTES + len(column[row] or b"") for column in columns)
+        size = HEADER_COST * _header_count(chosen, (row,)) + sum(_HEAD_BYTES + len(column[row] or b"") for column in columns)
         if at > begin and total + size > limit:
             yield rows[begin:at]
             begin, total = at, 0
@@ -54,11 +62,12 @@ def _cuts(chosen: Chosen, blobs: list[bytes | None] | None, rows: Sequence[int],
     yield rows[begin:]
 
 
-def _cells(values: list[bytes | None], keys: list[bytes | None] | None, blobs: list[bytes | None] | None) -> Cells:
+def _cells(values: list[bytes | None], keys: list[bytes | None] | None, blobs: list[bytes | None] | None, header_count: int) -> Cells:
     columns = [packed(values), *(None if one is None or one.count(None) == len(one) else packed(one) for one in (keys, blobs))]
     first, second, third = columns
     assert first is not None
-    return Cells(len(values), sum(len(one) for one in columns if one is not None), first, second, third)
+    size = HEADER_COST * header_count + sum(len(one) for one in columns if one is not None)
+    return Cells(len(values), size, first, second, third, header_count)
 
 
 def _groups(chosen: Chosen, placement: Placement, place: Callable[[int], str]) -> int | dict[int, list[int]]:
@@ -84,12 +93,8 @@ def _check_sizes(chosen: Chosen, place: Callable[[int], str], limit: int) -> Non
     if chosen.keys is not None:
         sizes = [size + (0 if key is None else len(key)) for size, key in zip(sizes, chosen.keys, strict=True)]
     if chosen.headers is not None:
-        sizes = [size + _header_bytes(pairs) for size, pairs in zip(sizes, chosen.headers, strict=True)]
+        sizes = [size + headers_size(pairs) for size, pairs in zip(sizes, chosen.headers, strict=True)]
     largest = max(sizes)
     if largest > limit:
         where = place(sizes.index(largest))
         raise MessageTooLarge(f"{where}: a record of {largest} bytes is too large; max_record_bytes is {limit}")
-
-
-def _header_bytes(pairs: Headers) -> int:
-    return sum(len(name.encode()) + len(value) for name, value in pairs)

@@ -20,8 +20,9 @@ import msgpack
 from attrs import frozen
 
 from replog.client.arguments import check_choice
+from replog.config import RECORD_HEADERS_MAX
 from replog.errors import UsageError
-from replog.payload import Headers, as_headers
+from replog.payload import Headers, as_headers, too_many_headers
 
 __all__ = ["FORMATS", "Chosen", "RowColumns", "Selector"]
 
@@ -228,6 +229,8 @@ def _wrong_headers(pairs: Any) -> str:
     if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
         return f"headers are a list of (str, bytes) pairs, not {_kind(pairs)}"
     for number, pair in enumerate(pairs):
+        if number == RECORD_HEADERS_MAX:
+            return too_many_headers(pairs)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             return f"header {number} (counted from 0) is {_kind(pair)}; {wanted}"
         for what, cell, kinds in zip(("name", "value"), pair, (str, str | bytes | bytearray | memoryview), strict=True):

@@ -20,7 +20,8 @@ from replog.errors import Code
 from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.messages import AdminAnswer, Fetch, Fetched, FetchedEntry, FetchEntry, Produced, Unsent
 from replog.model import PartitionId
-from replog.records import MemorySlice, RecordBatch, encode_values
+from replog.records import RecordBatch, encode_values
+from replog.slices import MemorySlice
 from replog.testing.clock import SeededIds
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from replog.messages import Fetched
 from replog.model import Assignment
 from replog.partition.partition import Partition
 from replog.ports import Slice
-from replog.records import MemorySlice
+from replog.slices import MemorySlice
 from replog.testing.clock import SeededIds
 
 ADDED = Assignment((2, 1, 3), 0, (2,), (3,), (1, 3))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.log.lives import IDENTITY, open_log, reopened
 
-from replog import records
-from replog.config import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, TopicConfig
+from replog import payload, records
+from replog.config import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, RECORD_HEADERS_MAX, TopicConfig
 from replog.errors import UsageError
+from replog.records import Record
 from replog.testing.disk import MemoryFs
 from replog.testing.disk.trial import content_of
 from replog.testing.log_contract import append
@@ -39,4 +40,16 @@ def test_a_batch_of_a_time_when_more_records_were_allowed(monkeypatch: pytest.Mo
     assert sum(1 for _ in log.records()) == count
     with pytest.raises(UsageError, match="allowed are 1 to 1048576"):
         log.append_records([None] * count)
+    directory.close(clean=True)
+
+
+def test_a_record_of_a_time_when_more_headers_were_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, log = open_log(MemoryFs(), TopicConfig())
+    count = RECORD_HEADERS_MAX + 1
+    monkeypatch.setattr(payload, "RECORD_HEADERS_MAX", count)
+    log.append_records([Record("a", headers=[("h", b"1")] * count)])
+    monkeypatch.undo()
+    assert [len(record.headers) for record in log.records()] == [count]
+    with pytest.raises(UsageError, match="a record with 10001 headers; allowed are 10000"):
+        log.append_records([Record("a", headers=[("h", b"1")] * count)])
     directory.close(clean=True)

@@ -182,6 +182,19 @@ def test_news_of_another_life_takes_the_acknowledgement_back() -> None:
     led(partition).forget_life(9, 3)  # of no concern here
 
 
+def test_the_end_of_a_life_takes_its_acknowledgement_back_and_no_later_one() -> None:
+    partition = leading(log_of(("a", 1)))
+    fetch(partition, 2, 1, 1, life=3)
+    led(partition).forget_life(2, 2, ended=True)
+    assert led(partition).replicas[2].position == 1
+    led(partition).forget_life(2, 3, ended=True)
+    assert led(partition).replicas[2].position == UNKNOWN
+    led(partition).forget_life(3, 3, ended=True)  # which has not fetched
+    assert led(partition).replicas[3].broker_epoch == -1
+    assert fetch(partition, 2, 1, 1, life=3) == (0, None)
+    assert led(partition).replicas[2].position == 1
+
+
 # ------------------------------------------------------------------------------------------------------ high watermark
 
 

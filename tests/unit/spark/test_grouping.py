@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from replog.client.partitioner import crc32_partition
+from replog.config import HEADER_COST
 from replog.errors import MessageTooLarge, UnknownTopicOrPartition
 from replog.payload import Record
 from replog.records import RecordBatch, decode_records, encode_records
@@ -79,14 +80,18 @@ def test_a_partition_that_there_is_not() -> None:
         found(Chosen(VALUES, None, None, [0, None, 29, 10**5_000, 0]), numbers)
 
 
-TEN_BYTES = [Chosen([b"1", b"x" * 8], [None, b"kk"], None, None), Chosen([b"1", b"x"], None, [(), (("ab", b"c" * 7),)], None)]
+LARGE = [
+    (Chosen([b"1", b"x" * 8], [None, b"kk"], None, None), 10),
+    (Chosen([b"1", b"x"], None, [(), (("ab", b"c" * 7),)], None), 10 + HEADER_COST),
+]
 
 
-@pytest.mark.parametrize("chosen", TEN_BYTES)
-def test_a_record_beyond_the_limit(chosen: Chosen) -> None:
-    with pytest.raises(MessageTooLarge, match="row 1 of Spark partition 4: a record of 10 bytes is too large; max_record_bytes is 9"):
-        found(chosen, limit=9)
-    assert sum(map(len, found(chosen, limit=10).values())) == 2
+@pytest.mark.parametrize(("chosen", "size"), LARGE)
+def test_a_record_beyond_the_limit(chosen: Chosen, size: int) -> None:
+    said = f"row 1 of Spark partition 4: a record of {size} bytes is too large; max_record_bytes is {size - 1}"
+    with pytest.raises(MessageTooLarge, match=said):
+        found(chosen, limit=size - 1)
+    assert sum(map(len, found(chosen, limit=size).values())) == 2
 
 
 def test_a_topic_is_looked_up_once_a_task() -> None:

@@ -10,9 +10,9 @@ from tests.bare_socket import BareSocket
 from replog import messages as m
 from replog.codec import PROTOCOL_VERSION
 from replog.model import Address, PartitionId
-from replog.records import MemorySlice
 from replog.security.quotas import Quotas
 from replog.security.settings import Security
+from replog.slices import MemorySlice
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits, TcpTransport
 

@@ -24,7 +24,7 @@ import replog
 from replog import messages as m
 from replog.codec import MESSAGE_TYPES, encode
 from replog.errors import Code
-from replog.records import MemorySlice
+from replog.slices import MemorySlice
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits, TcpTransport
 from replog.transport.tcp import listeners as listeners_module

@@ -11,8 +11,8 @@ from tests.unit.transport.harness import Party, fetched, piece, question, settle
 from replog import codec, config
 from replog import messages as m
 from replog.codec import HEADER
-from replog.records import MemorySlice
 from replog.runtime.pump import tell
+from replog.slices import MemorySlice
 from replog.transport.tcp import TcpLimits
 
 Make = Callable[..., Party]

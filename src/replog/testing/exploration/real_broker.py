@@ -18,6 +18,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from replog.broker.fetching import Fetching
+from replog.broker.outsiders import forget_lives
 from replog.broker.proposals import Proposals
 from replog.broker.sessions import Sessions
 from replog.messages import AlterIsrResult, Fetch, FetchedEntry, FetchEntry
@@ -224,12 +225,10 @@ class Brokers:
 
     def _hear(self, partition: Partition, brokers: dict[int, Any], view: Frozen) -> None:
         """A delta of the controller: what an earlier life of a broker acknowledged says nothing any more (as `Broker` does it)."""
-        lives = {b: info.broker_epoch for b, info in brokers.items()}
+        known = dict(brokers)
         brokers.clear()
         brokers.update(view_of(view))
-        for info in brokers.values():
-            if partition.leading is not None and lives.get(info.broker_id, info.broker_epoch) != info.broker_epoch:
-                partition.leading.forget_life(info.broker_id, info.broker_epoch)
+        forget_lives([partition], known, brokers)
 
 
 def proposal_of(broker_id: int, broker_epoch: int, wish: Frozen) -> Frozen:
