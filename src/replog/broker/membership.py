@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from replog.config import BrokerConfig
-from replog.errors import ReplogError, StoreCorrupt
+from replog.errors import ReplogError, StoreCorrupt, UsageError
 from replog.features import FEATURE_LEVEL_MIN, SUPPORTED, Levels, unfit
 from replog.messages import Registered
 from replog.metadata import layout
@@ -259,13 +259,26 @@ class Membership:
             return
         ids: list[str] = yield "list", layout.BROKER_IDS
         paths = [path for path in (f"{layout.BROKER_IDS}/{name}" for name in ids) if path != self._path]
-        values: list[Versioned | None] = yield "read_each", paths
+        values: list[Versioned | None] = yield from self._readable(paths)
         for path, value in zip(paths, values, strict=True):
             if value is None:
                 continue
             with suppress(StoreCorrupt):  # told by the controller
                 for endpoint in sorted(mine.intersection(layout.decode_registration(path, value.value).endpoints)):
                     self._event("endpoint_shared", endpoint=endpoint, with_broker=layout.place_of(path).broker_id)
+
+    @staticmethod
+    def _readable(paths: list[str]) -> Generator[tuple[Any, Any], Any, list[Versioned | None]]:
+        """Values at these paths, None also for those that the store refuses to give out: the controller tells of them."""
+        values: list[Versioned | None]
+        try:
+            values = yield "read_each", paths
+        except (StoreCorrupt, UsageError):
+            values = [None] * len(paths)
+            for number, path in enumerate(paths):
+                with suppress(StoreCorrupt, UsageError):
+                    values[number] = yield "read", path
+        return values
 
     def _join_cluster(self) -> Generator[tuple[Any, Any], Any, int]:
         """Read which cluster this is, at which version of its record; the first broker of all says so."""

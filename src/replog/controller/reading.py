@@ -13,46 +13,23 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from attrs import evolve
-
-from replog.config import TopicConfig
-from replog.controller import reassign
+from replog.controller import stored
 from replog.controller.changes import (
-    Admitted,
-    AdmittedGone,
-    Broker,
-    BrokerAdmitted,
     Change,
-    DeletionGone,
-    DeletionSet,
-    DrainingGone,
-    DrainingSet,
     IdentitySet,
     LossNoted,
-    MoveWishGone,
-    Parked,
-    RejectionNoted,
-    RemovedGone,
-    RemovedSet,
-    Settled,
-    StateGone,
     StateSet,
     Stranger,
     Topic,
-    TopicGone,
     TopicSet,
     Unreadable,
-    WishNoted,
 )
 from replog.controller.cluster import Cluster
 from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen, TopicsSeen, Wish, WishesSeen
-from replog.controller.topics import resolved
 from replog.errors import ReplogError, StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
-from replog.metadata.judgements import LossRecord
 from replog.metadata.paths import check_path, name_of
-from replog.metadata.wishes import decode_replicas
-from replog.model import BrokerInfo, PartitionId, PartitionState
+from replog.model import PartitionId, PartitionState
 from replog.ports import Event as Told
 from replog.ports import Versioned
 
@@ -75,6 +52,8 @@ class Reader:
         """Path -> what was told to be wrong with it: told once, not with each look."""
         self._refused: set[str] = set()
         """Those of them that the store did not give out when they were last read; with a slash behind it: what is below the path."""
+        self._doubted: set[str] = set()
+        """Names of topics that are left out, because they may be half deleted."""
 
     def fired(self, path: str) -> None:
         """A watch fires once."""
@@ -98,14 +77,14 @@ class Reader:
             yield "watch", path
             self._armed.add(path)
 
+    def _watch_nested(self, path: str) -> Script:
+        with suppress(UsageError):  # what may not be listed may not be watched: listing it says so
+            yield from self.watch(path)
+
     def _children(self, parent: str, *, watched: bool = True, nested: bool = False) -> Script:
         """(name, value) of every child of a level that has a value, sorted by name."""
         if watched:
-            try:
-                yield from self.watch(parent)
-            except UsageError:  # what may not be listed may not be watched
-                if not nested:
-                    raise
+            yield from self._watch_nested(parent) if nested else self.watch(parent)
         names = yield from self.names(parent, nested=nested)
         values = yield from self.read_each([f"{parent}/{name}" for name in names])
         return [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
@@ -113,7 +92,7 @@ class Reader:
     def names(self, parent: str, *, nested: bool = False) -> Script:
         """Names of the children of a level; one that makes no path that can be read is told, and left out.
 
-        `nested`: one of many of its kind; if the store refuses to list it, that is told, and nothing is known to be there.
+        `nested`: one of many of its kind, or of wishes; if the store refuses to list it, that is told, and nothing is known to be there.
         """
         try:
             found: list[str] = yield "list", parent
@@ -202,32 +181,33 @@ class Reader:
     def identity(self) -> Script:
         """Which cluster this is, and at which feature level: controllers alone change that."""
         (value,) = yield from self.read_each([layout.CLUSTER])
-        found = None if value is None else self._decoded(layout.CLUSTER, _identity, layout.CLUSTER, value)
+        found = None if value is None else self._decoded(layout.CLUSTER, stored.identity_of, layout.CLUSTER, value)
         return (found or IdentitySet(None),)
 
     def brokers(self) -> Script:
         """Everybody who is registered."""
-        brokers = yield from self._readable(layout.BROKER_IDS, _broker, watched=True)
+        brokers = yield from self._readable(layout.BROKER_IDS, stored.broker_of, watched=True)
         return BrokersSeen(tuple(brokers))
 
     def admitted(self) -> Script:
         """Which incarnations were let in."""
-        return (yield from self._readable(judgements.ADMITTED, _admitted))
+        return (yield from self._readable(judgements.ADMITTED, stored.admitted_of))
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
         found = yield from self._children(layout.TOPICS)
+        self._doubted.clear()
         topics: list[Topic] = []
         kept: set[bytes] = set()
         for name, value in found:
             path = f"{layout.TOPICS}/{name}"
-            topic = self._decoded(path, _topic, path, name, value)
+            topic = self._decoded(path, stored.topic_of, path, name, value)
             if topic is None:
                 if name in known.names:
                     kept.add(known.names[name])  # unreadable is not gone
                 continue
             kept.add(topic.topic_id)
-            if topic.topic_id not in known.topics:
+            if topic.topic_id not in known.topics and not self._is_doubted(name):
                 topics.append(topic)
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
@@ -244,7 +224,7 @@ class Reader:
         for (topic, partition), path, value in zip(partitions, paths, values, strict=True):
             if value is None:
                 continue
-            state = self._decoded(path, _state, topic, partition.partition, path, value)
+            state = self._decoded(path, stored.state_of, topic, partition.partition, path, value)
             if state is None:
                 unreadable.add(topic.topic_id)
             else:
@@ -258,12 +238,24 @@ class Reader:
         return DeletionsSeen(tuple(wish for wish in found if name_of(wish.path) not in away))
 
     def _away(self, known: Cluster) -> set[str]:
-        """Names of topics that are there, could not be read, and are not known from before that."""
-        return {path.split("/")[3] for path in self.unreadable if path.startswith(f"{layout.TOPICS}/")} - known.names.keys()
+        """Names of topics that are there, were left out because they could not be read, and are not known from before that."""
+        unread = {path.split("/")[3] for path in self.unreadable if path.startswith(f"{layout.TOPICS}/")}
+        return (unread | self._doubted) - known.names.keys()
+
+    def doubts(self, known: Cluster) -> list[bytes]:
+        """Of the topics that have just been read for the first time those that may be half deleted."""
+        return [topic_id for topic_id, topic in sorted(known.topics.items()) if self._is_doubted(topic.topic)]
+
+    def _is_doubted(self, name: str) -> bool:
+        """Whether a wish to delete a topic is there, and refused: whoever made the topic whole again would do so without a word."""
+        if layout.delete_topic_path(name) not in self._refused:
+            return False
+        self._doubted.add(name)
+        return True
 
     def draining(self) -> Script:
         """Which lives of brokers are to end."""
-        return (yield from self._readable(layout.DRAINING, _draining))
+        return (yield from self._readable(layout.DRAINING, stored.draining_of))
 
     def losses(self) -> Script:
         """What elections may have lost."""
@@ -279,7 +271,7 @@ class Reader:
 
     def removed(self) -> Script:
         """Which brokers still hold copies of deleted topics."""
-        return (yield from self._readable(layout.REMOVED, _removed))
+        return (yield from self._readable(layout.REMOVED, stored.removed_of))
 
     def row(self, row: str, known: Cluster) -> Script:
         """Whatever is wished in a row, or kept of what was rejected."""
@@ -289,8 +281,8 @@ class Reader:
 
     def wishes(self, row: str, known: Cluster) -> Script:
         """What is written in a row of wishes about partitions: below each topic; those about topics that cannot be read wait."""
-        yield from self.watch(row)
-        topics = yield from self.names(row)
+        yield from self._watch_nested(row)
+        topics = yield from self.names(row, nested=True)
         wishes: list[Wish] = []
         for topic in sorted(set(topics) - self._away(known)):
             wishes += yield from self._wishes_below(f"{row}/{topic}", nested=True)
@@ -307,7 +299,7 @@ class Reader:
         found: list[tuple[str, int | None, int]] = []
         parents = [layout.rejected_path(layout.DELETE_TOPICS)]
         for row in layout.WISHES:
-            topics = yield from self.names(layout.rejected_path(row))
+            topics = yield from self.names(layout.rejected_path(row), nested=True)
             parents += [f"{layout.rejected_path(row)}/{topic}" for topic in topics]
         for parent in parents:
             for name, value in (yield from self._children(parent, watched=False, nested=True)):
@@ -329,172 +321,18 @@ class Reader:
                 changes.append(Stranger(path, None))
                 continue
             if value is REFUSED:
-                changes += _waiting(cluster, path)
+                changes += stored.waiting(cluster, path)
                 continue
-            change = self._decoded(path, _now, cluster, path, value)
+            change = self._decoded(path, stored.now_at, cluster, path, value)
             if value is not None and path in self.unreadable:
-                changes += _in_the_way(cluster, path, value)
+                changes += stored.in_the_way(cluster, path, value)
             elif path in cluster.unreadable:
                 changes.append(Unreadable(path, -1))
+            if isinstance(change, TopicSet) and change.topic.topic_id not in cluster.topics and self._is_doubted(change.topic.topic):
+                continue
             if change is not None:
                 changes.append(change)
             if isinstance(change, TopicSet):
                 states = yield from self._states([change.topic])
                 changes += [StateSet(partition, state) for partition, state in states.get(change.topic.topic_id, ())]
         return changes
-
-
-def _loss(path: str, value: bytes) -> LossRecord | None:
-    """What is recorded there; None if it cannot be read: then the next record takes its place."""
-    with suppress(StoreCorrupt):
-        return judgements.decode_loss(path, value)
-    return None
-
-
-def _state(topic: Topic, partition: int, path: str, value: Versioned) -> PartitionState:
-    """A partition's state; one that does not say which min ISR it reckons with was made under that of its topic."""
-    state = layout.decode_partition_state(path, value)
-    if state.min_isr or partition not in topic.assignments:
-        return state
-    return evolve(state, min_isr=Cluster.min_isr_of(topic, partition))
-
-
-def _in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
-    """What cannot be read at a path that was to be written: it counts as absent, and is written over, at the version that it has.
-
-    Not so what is known here: a deletion that is under way, and who holds copies of what is deleted; those values are stored again, or
-    removed, over it. And a partition whose state cannot be read waits like one whose state cannot be stored: it holds up nobody else.
-    """
-    over = Unreadable(path, value.version)
-    if path == layout.CLUSTER:
-        return [IdentitySet(None)]
-    if path.startswith(f"{judgements.ADMITTED}/"):
-        return [AdmittedGone(judgements.admitted_broker(path)), over]
-    try:
-        place = layout.place_of(path)
-    except StoreCorrupt:
-        return []  # of a wish that is put away
-    match place.row:
-        case "partition_state":
-            return _waiting(cluster, path)
-        case layout.DRAINING:
-            assert place.broker_id is not None
-            return [DrainingGone(place.broker_id), over]
-        case layout.REMOVED:
-            known = cluster.removed.get(place.topic_id or b"")
-            return [over] if known is None else [evolve(known, version=value.version)]
-        case layout.DELETE_TOPICS:
-            wishes = [wish for wish in cluster.deletions.values() if wish.topic == place.topic]
-            return [evolve(wish, version=value.version, created=value.created) for wish in wishes] or [over]
-        case layout.PARTITIONS_REASSIGNED:
-            partition = reassign.named_at(cluster, path)
-            return [over] if partition is None else [over, MoveWishGone(partition)]
-        case _:
-            return []
-
-
-def _waiting(cluster: Cluster, path: str) -> list[Change]:
-    """If a path is of the state of a partition: it waits until that can be read."""
-    try:
-        place = layout.place_of(path)
-    except StoreCorrupt:
-        return []
-    topic, number = cluster.topics.get(cluster.names.get(place.topic or "", b"")), place.partition
-    if place.row != "partition_state" or topic is None or number is None or number not in topic.assignments:
-        return []
-    waits = (topic.identity(number),)
-    return [Settled(waits), Parked(waits)]
-
-
-def _identity(path: str, value: Versioned) -> IdentitySet:
-    return IdentitySet(layout.decode_cluster(path, value.value), value.version)
-
-
-def _broker(path: str, value: Versioned) -> Broker:
-    broker_id = layout.place_of(path).broker_id
-    assert broker_id is not None
-    said = layout.decode_registration(path, value.value)
-    info = BrokerInfo(broker_id, value.created, said.endpoints, said.rack, said.directory_id, fenced=True)
-    return Broker(info, said.loss, said.incarnation, said.features)
-
-
-def _admitted(path: str, value: Versioned) -> BrokerAdmitted:
-    broker_id = judgements.admitted_broker(path)
-    said = judgements.decode_admission(path, value.value)
-    return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version))
-
-
-def _topic(path: str, name: str, value: Versioned) -> Topic:
-    layout.place_of(path)  # a name that no topic can have
-    entry = layout.decode_topic(path, value.value)
-    if not entry.partitions or not all(assignment.replicas for assignment in entry.partitions.values()):
-        raise StoreCorrupt(path, "the topic has no partitions, or one without replicas")
-    factor = min(len(assignment.original or assignment.replicas) for assignment in entry.partitions.values())
-    if isinstance(kept := entry.config.get("min_isr"), int):
-        factor = max(factor, kept)  # moves may have left partitions with fewer replicas: there less of it counts
-    config = resolved(TopicConfig.kept(entry.config), factor)
-    return Topic(name, entry.topic_id, config, entry.partitions, entry.next_creation, value.version, entry.former)
-
-
-def _draining(path: str, value: Versioned) -> DrainingSet:
-    broker_id = layout.place_of(path).broker_id
-    assert broker_id is not None
-    return DrainingSet(broker_id, layout.decode_draining(path, value.value), value.version)
-
-
-def _removed(path: str, value: Versioned) -> RemovedSet:
-    topic_id = layout.place_of(path).topic_id
-    assert topic_id is not None
-    return RemovedSet(topic_id, layout.decode_removed(path, value.value), value.version)
-
-
-def _now(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
-    """What the cluster should believe about a path that it wanted to write."""
-    if path == layout.CLUSTER:
-        return IdentitySet(None) if value is None else _identity(path, value)
-    if path.startswith(judgements.LOSSES):
-        return LossNoted(path, -1) if value is None else LossNoted(path, value.version, _loss(path, value.value))
-    if path.startswith(judgements.ADMITTED):
-        return AdmittedGone(judgements.admitted_broker(path)) if value is None else _admitted(path, value)
-    place = layout.place_of(path)
-    topic_id = cluster.names.get(place.topic or "")
-    match place.row:
-        case "partition_state":
-            if value is not None:
-                layout.decode_partition_state(path, value)  # raises, also where it is only in the way of a first state
-            if topic_id is None:
-                return None
-            topic, number = cluster.topics[topic_id], place.topic_partition.partition
-            if number not in topic.assignments:
-                return None  # removed meanwhile
-            partition = topic.identity(number)
-            if value is None:
-                return StateGone(partition)
-            return StateSet(partition, _state(cluster.topics[topic_id], partition.partition, path, value))
-        case layout.TOPICS:
-            assert place.topic is not None
-            if value is not None:
-                return TopicSet(_topic(path, place.topic, value))
-            return None if topic_id is None else TopicGone(topic_id)
-        case layout.DELETE_TOPICS:
-            assert place.topic is not None
-            if value is not None:
-                return DeletionSet(place.topic, layout.decode_delete_topic(path, value.value), value.version, value.created)
-            wished = [d.topic_id for d in cluster.deletions.values() if d.topic == place.topic]
-            return DeletionGone(wished[0]) if wished else None
-        case layout.REJECTED:
-            return RejectionNoted(path, -1 if value is None else value.version)
-        case layout.PARTITIONS_REASSIGNED:
-            if value is not None:
-                decode_replicas(path, value.value)  # raises
-            return reassign.seen(cluster, path, value)
-        case layout.PARTITIONS_REMOVE:
-            return WishNoted(path, -1 if value is None else value.version)
-        case layout.DRAINING:
-            assert place.broker_id is not None
-            return DrainingGone(place.broker_id) if value is None else _draining(path, value)
-        case layout.REMOVED:
-            assert place.topic_id is not None
-            return RemovedGone(place.topic_id) if value is None else _removed(path, value)
-        case _:
-            return None

@@ -9,7 +9,7 @@ from replog.config import BrokerConfig
 from replog.controller import topics
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Won, still_seated
-from replog.controller.changes import Due, NodesFreed, Settled
+from replog.controller.changes import Due, NodesFreed, Settled, TopicGone
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -150,6 +150,7 @@ class Term:
         yield from self._wishes(layout.PARTITIONS_REASSIGNED)
         wishes = yield from self._reader.deletions(self.cluster)
         self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
+        self._applied(Step(changes=tuple(map(TopicGone, self._reader.doubts(self.cluster)))))
         yield from self._confirm()
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
         self._applied(Step(changes=(Settled(everything), Due(everything))))  # nobody is let in before that: nothing was missed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.config import BrokerConfig
-from replog.errors import ReplogError
+from replog.errors import ReplogError, StoreCorrupt, UsageError
 from replog.features import Levels
 from replog.log.memory import MemoryLogDirectory
 from replog.messages import Registered
@@ -419,6 +419,25 @@ def test_a_registration_that_cannot_be_read_is_nobody_to_share_with():
     store = MemoryStore()
     store.commit([Create(layout.broker_path(7), b"{")])
     assert shared(Stepper(store).run()) == []
+
+
+@pytest.mark.parametrize("error", [StoreCorrupt(layout.broker_path(2), "its checksum"), UsageError("the access list of a node")])
+def test_a_registration_that_the_store_does_not_give_out_keeps_nobody_else_out(error: ReplogError) -> None:
+    store = MemoryStore()
+    Stepper(store, broker_id=2, seed=2).run()
+    Stepper(store, broker_id=3, seed=3).run()
+    late = Stepper(store, seed=4)
+    read_each = late.session.read_each
+
+    def refused(paths: Sequence[str]) -> Any:
+        if layout.broker_path(2) in paths:
+            raise error
+        return read_each(paths)
+
+    late.session.read_each = refused  # type: ignore[method-assign]
+    late.run()
+    assert (late.member.refused, late.epoch) == (None, created(store))
+    assert shared(late) == [("tcp://127.0.0.1:9", 3)]
 
 
 # ---- feature levels (KIP-584)

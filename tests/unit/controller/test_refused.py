@@ -12,7 +12,7 @@ from tests.unit.controller.harness import World, pid
 from replog.errors import Code, ReplogError, StoreCorrupt, UsageError
 from replog.metadata import judgements, layout
 from replog.metadata.wishes import encode_elect, encode_replicas
-from replog.ports import Create, Op, Put
+from replog.ports import Create, Op, Put, StoreCall
 
 Refusal = Callable[[str], ReplogError]
 
@@ -41,7 +41,7 @@ def refuse(world: World, paths: set[str], refusal: Refusal) -> None:
 
 
 def _refuse(session: Any, paths: set[str], refusal: Refusal) -> None:
-    read_each, commit_each, names = session.read_each, session.commit_each, session.list
+    read_each, commit_each, names, watch = session.read_each, session.commit_each, session.list, session.watch
 
     def reads(asked: Sequence[str]) -> Any:
         for path in asked:
@@ -58,7 +58,12 @@ def _refuse(session: Any, paths: set[str], refusal: Refusal) -> None:
             raise refusal(f"{path}/")
         return names(path)
 
-    session.read_each, session.commit_each, session.list = reads, writes, listed
+    def watched(path: str, changed: Callable[[str], None]) -> Any:
+        if f"{path}/" in paths:
+            raise refusal(f"{path}/")
+        return watch(path, changed)
+
+    session.read_each, session.commit_each, session.list, session.watch = reads, writes, listed, watched
 
 
 def told(world: World) -> list[str]:
@@ -253,3 +258,63 @@ def test_a_node_that_is_given_out_again_and_damaged_then_is_told_anew() -> None:
     world.store.session().commit([Put(path, b"{")])
     assert world.admin("add_partitions", name="t", total=2).error == Code.UNKNOWN_SERVER_ERROR
     assert told(world) == [path, path]
+
+
+def test_a_topic_that_is_half_deleted_is_not_made_whole_while_the_wish_to_delete_it_is_refused(refusal: Refusal) -> None:
+    world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
+    t = world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
+    deposed, wish = world.controller_id, layout.delete_topic_path("t")
+
+    def stop(address: object, call: StoreCall) -> str | None:
+        if address != ("controller", deposed) or not call.verb.startswith("commit") or len(world.store.list(layout.topic_path("t"))) > 2:
+            return None
+        world.nodes[deposed].paused = True
+        return "lost"
+
+    world.before_store = stop
+    world.admin("delete_topic", name="t", at=deposed)
+    world.before_store = lambda _address, _call: None
+    left = world.store.list(layout.topic_path("t"))
+    assert 0 < len(left) < 6
+    refused = {wish}
+    refuse(world, refused, refusal)
+    elect = Create(layout.elect_path("t", 5), encode_elect(unclean=False))
+    world.store.session().commit([elect])
+    world.nodes.pop(deposed).session.expire()
+    world.settle()
+    world.advance(25_000)
+    assert world.store.list(layout.topic_path("t")) == left
+    assert t not in world.leader._term.cluster.topics
+    assert world.admin("create_topic", name="t", replication_factor=1).error != Code.NONE
+    assert world.store.list(layout.topic_path("t")) == left
+    assert world.store.read(elect.path) is not None, "what is wished about it waits"
+    assert world.create("new", replication_factor=1)
+    assert told(world) == [wish]
+    refused.clear()
+    world.advance(25_000)
+    assert (world.store.list(layout.TOPICS), world.store.list(layout.DELETE_TOPICS)) == (["new"], [])
+    assert world.create("t", replication_factor=1)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    "row", [layout.ELECT, layout.PARTITIONS_ADD, layout.PARTITIONS_REMOVE, layout.PARTITIONS_REASSIGNED, layout.rejected_path(layout.ELECT)]
+)
+def test_a_row_of_wishes_that_may_not_be_listed_holds_up_no_other(row: str, again: bool) -> None:
+    world = World(4, reconcile_ms=10_000)
+    world.create(assignment={0: [1, 2], 1: [2, 1]}, config={"min_isr": 1})
+    world.create("u", assignment={0: [1, 2]})
+    refused = {f"{row}/"}
+    refuse(world, refused, REFUSALS["access list"])
+    if again:
+        world.kill(world.controller_id)
+    world.advance(25_000)
+    other = layout.elect_path("t", 0) if row != layout.ELECT else f"{layout.PARTITIONS_ADD}/t/2"
+    world.store.session().commit([Create(other, encode_elect(unclean=False) if row != layout.ELECT else encode_replicas((3, 4)))])
+    world.advance(11_000)
+    assert world.store.read(other) is None
+    assert world.admin("delete_topic", name="u").error == Code.NONE
+    world.advance(11_000)
+    assert world.store.list(layout.TOPICS) == ["t"]
+    assert told(world) == sorted(refused)
+    assert world.told("controller_retries") == []
