@@ -24,6 +24,8 @@ from replog.records import BadBatch
 
 __all__ = ["Session", "Sessions"]
 
+_FEW: Final = 16
+"""As many sessions of one partition are kept in a tuple."""
 _WAIT_MS_MAX: Final = 60_000
 """No fetch is held for longer, whatever it says; `fetch_wait_ms`, and what clients ask for, stay below."""
 
@@ -130,7 +132,7 @@ class Sessions:
         session.contact.last_fetch_ms = now_ms
         for entry in fetch.entries:
             if not self._is_late(session, fetch, entry.partition):
-                self._ask(session, entry, fetch.request, now_ms)
+                self._ask(session, entry, fetch.request, now_ms, waits=waits)
         if not waits:
             self._answer(session)
         elif session.ready or fetch.max_wait_ms <= 0:
@@ -189,7 +191,7 @@ class Sessions:
         known = None if other is None or other.broker_epoch != session.broker_epoch else other.asked.get(identity)
         return known is not None and known.request > fetch.request
 
-    def _ask(self, session: Session, entry: FetchEntry, request: int, now_ms: int) -> None:
+    def _ask(self, session: Session, entry: FetchEntry, request: int, now_ms: int, *, waits: bool) -> None:
         identity = entry.partition
         asked = session.asked.get(identity)
         if asked is None:
@@ -207,8 +209,8 @@ class Sessions:
             asked.answer = FetchedEntry(identity, entry.leader_epoch, entry.offset, Code.UNKNOWN_TOPIC_ID)
             session.ready[identity] = None
             return
-        if session not in partition.sessions:
-            partition.sessions = (*partition.sessions, session)
+        if waits:
+            _join(partition, session)
         if session.is_follower:
             self._acknowledge(session, asked, partition, entry, now_ms)
             # The first good answer of an epoch comes at once, empty or not: it carries the high watermark, and tells the
@@ -409,7 +411,30 @@ class Sessions:
         session.news.pop(identity, None)
         partition = self._partitions.get(identity)
         if partition is not None:
-            partition.sessions = tuple(s for s in partition.sessions if s is not session)
+            _leave(partition, session)
+
+
+def _join(partition: Partition, session: Session) -> None:
+    """From now on the session hears of the partition. Few are a tuple, which is small; of many none is searched for."""
+    known = partition.sessions
+    if session in known:
+        return
+    if isinstance(known, dict):
+        known[session] = None
+    elif len(known) < _FEW:
+        partition.sessions = (*known, session)
+    else:
+        partition.sessions = dict.fromkeys((*known, session))
+
+
+def _leave(partition: Partition, session: Session) -> None:
+    known = partition.sessions
+    if not isinstance(known, dict):
+        partition.sessions = tuple(s for s in known if s is not session)
+        return
+    known.pop(session, None)
+    if len(known) < _FEW:
+        partition.sessions = tuple(known)
 
 
 def _verify(slices: Sequence[Slice], identity: PartitionId, offset: int) -> None:

@@ -92,7 +92,7 @@ class Reader:
     def names(self, parent: str, *, nested: bool = False) -> Script:
         """Names of the children of a level; one that makes no path that can be read is told, and left out.
 
-        `nested`: one of many of its kind, or of wishes; if the store refuses to list it, that is told, and nothing is known to be there.
+        `nested`: the rest goes on without it; if the store refuses to list it, that is told, and nothing is known to be there.
         """
         try:
             found: list[str] = yield "list", parent
@@ -172,7 +172,7 @@ class Reader:
 
     def _readable(self, parent: str, decode: Callable[[str, Versioned], Any], *, watched: bool = False) -> Script:
         """What `decode` makes of the path and value of every child of a level; those that cannot be read are told and left out."""
-        found = yield from self._children(parent, watched=watched)
+        found = yield from self._children(parent, watched=watched, nested=not watched)
         made = [self._decoded(path, decode, path, value) for path, value in ((f"{parent}/{name}", value) for name, value in found)]
         return [one for one in made if one is not None]
 
@@ -231,9 +231,9 @@ class Reader:
                 states[topic.topic_id].append((partition, state))
         return {topic_id: found for topic_id, found in states.items() if topic_id not in unreadable}
 
-    def deletions(self, known: Cluster) -> Script:
+    def deletions(self, known: Cluster, *, nested: bool = False) -> Script:
         """Wishes to delete topics; those about topics that are there, and could not be read, wait until they can be."""
-        found: list[Wish] = yield from self._wishes_below(layout.DELETE_TOPICS)
+        found: list[Wish] = yield from self._wishes_below(layout.DELETE_TOPICS, nested=nested)
         away = self._away(known)
         return DeletionsSeen(tuple(wish for wish in found if name_of(wish.path) not in away))
 
@@ -248,7 +248,7 @@ class Reader:
 
     def _is_doubted(self, name: str) -> bool:
         """Whether a wish to delete a topic is there, and refused: whoever made the topic whole again would do so without a word."""
-        if layout.delete_topic_path(name) not in self._refused:
+        if self._refused.isdisjoint((layout.delete_topic_path(name), f"{layout.DELETE_TOPICS}/")):
             return False
         self._doubted.add(name)
         return True
@@ -259,7 +259,7 @@ class Reader:
 
     def losses(self) -> Script:
         """What elections may have lost."""
-        topics = yield from self.names(judgements.LOSSES)
+        topics = yield from self.names(judgements.LOSSES, nested=True)
         changes: list[Change] = []
         for topic in topics:
             found = yield from self._children(f"{judgements.LOSSES}/{topic}", watched=False, nested=True)
@@ -277,7 +277,7 @@ class Reader:
         """Whatever is wished in a row, or kept of what was rejected."""
         if row == layout.REJECTED:
             return self.rejections()
-        return self.deletions(known) if row == layout.DELETE_TOPICS else self.wishes(row, known)
+        return self.deletions(known, nested=True) if row == layout.DELETE_TOPICS else self.wishes(row, known)
 
     def wishes(self, row: str, known: Cluster) -> Script:
         """What is written in a row of wishes about partitions: below each topic; those about topics that cannot be read wait."""

@@ -106,6 +106,8 @@ class Database:
             self.connection = sqlite3.connect(
                 f"file:{quote(path)}?mode=rw", uri=True, timeout=OPENING_S, isolation_level=None, check_same_thread=False
             )
+            # What is no UTF-8 does not match its checksum either, which is the answer that helps.
+            self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
             try:
                 self._check()
                 self._timeout_s = timeout_s

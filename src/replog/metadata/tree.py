@@ -71,11 +71,7 @@ class Transaction:
     def remove_ephemeral(self, paths: Iterable[str]) -> None:
         """Remove the nodes of a session that has ended, also those that cannot be read any more: they would keep it from ending."""
         for path in paths:
-            try:
-                self._write(path, None)
-            except StoreCorrupt:
-                self._before[path] = _DAMAGED
-                self._write(path, None)
+            self._write(path, None)
         self._prune()
 
     def changed(self) -> list[str]:
@@ -95,9 +91,16 @@ class Transaction:
             return self.writes[path]
         return self._nodes.get(path)
 
+    def _get_or_damaged(self, path: str) -> Node | None:
+        try:
+            return self._get(path)
+        except StoreCorrupt:
+            return _DAMAGED
+
     def _write(self, path: str, node: Node | None) -> None:
+        """Only who removes a node whatever it is comes here with a damaged one."""
         if path not in self._before:
-            self._before[path] = self._nodes.get(path)
+            self._before[path] = self._get_or_damaged(path)
         self.writes[path] = node
         parent = parent_of(path)
         self._children.setdefault(parent, {})[name_of(path)] = node is not None
@@ -113,7 +116,8 @@ class Transaction:
     def _apply(self, op: Op) -> int:
         if isinstance(op, Create):
             return self._create(op)
-        node = self._get(op.path)
+        whatever = isinstance(op, Delete) and op.version is None and op.created is None  # else nobody could ever remove a damaged one
+        node = self._get_or_damaged(op.path) if whatever else self._get(op.path)
         if isinstance(op, Check):
             if op.version == -1:
                 if node is not None:
@@ -146,7 +150,7 @@ class Transaction:
             raise Conflict(op.path, "it exists")
         missing: list[str] = []
         parent = parent_of(op.path)
-        while parent != ROOT and (node := self._get(parent)) is None:
+        while parent != ROOT and (node := self._get_or_damaged(parent)) is None:
             missing.append(parent)
             parent = parent_of(parent)
         if parent != ROOT and node is not None and node.owner is not None:
@@ -165,8 +169,5 @@ class Transaction:
                 path = parent_of(path)
 
     def _is_implied(self, path: str) -> bool:
-        try:
-            node = self._get(path)
-        except StoreCorrupt:  # it stays, and keeps nobody from removing what is below it
-            return False
+        node = self._get_or_damaged(path)  # a damaged one stays, and keeps nobody from removing what is below it
         return node is not None and node.implied

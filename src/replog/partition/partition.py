@@ -113,7 +113,7 @@ class Partition:
         self.roomless = False
         """A full disk keeps this copy from what it has to cut before it leads: idle until there is room, or until another copy leads."""
         self.sessions: Any = ()
-        """Fetch sessions that wait for news of this partition; kept by the broker."""
+        """Fetch sessions that wait for news of this partition, in the order of coming; kept by the broker."""
         self.waiting: Any = None
         """Appends that wait for the high watermark; kept by the broker."""
 

@@ -333,7 +333,7 @@ def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_th
     assert [leader.read(1) for _ in range(3)] == [[]] * 3
     due_ms = leader.sessions.due_ms
     for offset, found in ((1, (0, 1, 1, -1)), (0, (0, 0, 1, 1)), (5, (Code.OFFSET_OUT_OF_RANGE, 5, 1, -1))):
-        assert told(leader.read(offset)) == [[found]]
+        assert told(leader.read(offset, wait_ms=1)) == [[found]]
     assert leader.sessions.due_ms == due_ms, "nothing becomes due by it"
     assert [leader.read(1, "another") for _ in range(3)] == [[]] * 3, "who asks less finds room"
     assert [answer.error for answer in leader.read(1, "a third")] == [Code.QUOTA_EXCEEDED]
@@ -345,6 +345,21 @@ def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_th
     leader.sessions.disconnected("reader")
     assert leader.sessions._shares == {}
     assert [leader.read(2) for _ in range(3)] == [[]] * 3
+
+
+def test_each_of_many_that_wait_for_one_partition_is_told_once_and_in_order() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1, 2)), config=BrokerConfig(waiting_fetches_max=2_000))
+    number = leader.opened()
+    first = leader.requests + 1
+    for _ in range(900):
+        assert leader.read(1) == []
+    assert len(leader.partition.sessions) == 901
+    assert len({*leader.partition.sessions} & {*leader.sessions._clients}) == 900
+    leader.append("b")
+    answers = leader.fetch((2, 5), session=number, epoch=1)
+    assert [answer.request for answer in answers] == list(range(first, first + 900))
+    assert leader.partition.sessions == tuple(leader.sessions._followers.values())
+    assert leader.sessions._shares == {}
 
 
 @pytest.mark.parametrize(("replica", "epoch"), [(2, 1), (-1, -1)])

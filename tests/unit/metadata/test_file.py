@@ -16,7 +16,7 @@ from replog.errors import ReplogError, StoreCorrupt, StoreFull, UsageError
 from replog.metadata import file as file_store
 from replog.metadata.database import NodeCorrupt
 from replog.metadata.file import FileStore
-from replog.ports import Create, Delete, Put, SessionLost, UnknownOutcome, Versioned
+from replog.ports import Check, Create, Delete, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.clock import ManualClock
 from replog.testing.eventually import eventually
 
@@ -399,7 +399,7 @@ def test_a_damaged_value_refuses_the_transaction_that_needs_it_alone(path: Path)
     with FileStore(path) as store:
         store.commit([Create("/a", b"needle"), Create("/b", b"")])
         rot(path, b"needle")
-        results = store.commit_each([[Put("/b", b"1")], [Put("/b", b"no"), Put("/a", b"no")], [Create("/a/c", b"")], [Put("/b", b"2")]])
+        results = store.commit_each([[Put("/b", b"1")], [Put("/b", b"no"), Put("/a", b"no")], [Check("/a", 0)], [Put("/b", b"2")]])
         assert [type(result) for result in results] == [list, NodeCorrupt, NodeCorrupt, list]
         assert {result.path for result in results if isinstance(result, NodeCorrupt)} == {"/a"}
         assert store.read("/b") == Versioned(b"2", 2, 2)
@@ -423,12 +423,32 @@ def test_a_session_ends_although_what_it_owns_is_damaged(store_at: Open, clock: 
     assert sorted(fired) == ["/ids", "/ids/1"]
 
 
-def test_what_is_below_a_damaged_node_can_be_removed(path: Path) -> None:
+def test_a_damaged_node_keeps_nothing_from_coming_and_going_below_it_and_can_be_removed(path: Path) -> None:
     with FileStore(path) as store:
         store.commit([Create("/a", b"needle"), Create("/a/b", b"")])
         rot(path, b"needle")
-        store.commit([Delete("/a/b")])
+        store.commit([Create("/a/c/d", b"")])
+        store.commit([Delete("/a/b"), Delete("/a/c/d")])
         assert (store.list("/a"), store.list("/")) == ([], ["a"])
+        for condition in ({"version": 0}, {"created": 1}):
+            with pytest.raises(NodeCorrupt):
+                store.commit([Delete("/a", **condition)])
+        fired: list[str] = []
+        store.watch("/a", fired.append)
+        assert store.commit([Delete("/a"), Create("/a", b"anew")])[0] == 0
+        assert (store.read("/a").value, fired) == (b"anew", ["/a"])
+
+
+def test_a_damaged_text_is_a_damaged_node(path: Path) -> None:
+    with FileStore(path) as store:
+        store.commit([Create("/a", b"", ephemeral=True), Create("/b", b"")])
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("UPDATE nodes SET owner = CAST(x'ff41' AS TEXT) WHERE path = '/a'")
+        with pytest.raises(NodeCorrupt) as caught:
+            store.read_each(["/b", "/a"])
+        assert caught.value.path == "/a"
+        store.commit([Delete("/a")])
+        assert store.list("/") == ["b"]
 
 
 def test_a_full_disk_applies_nothing_and_heals(path: Path) -> None:

@@ -195,6 +195,18 @@ def test_the_end_of_a_life_takes_its_acknowledgement_back_and_no_later_one() -> 
     assert led(partition).replicas[2].position == 1
 
 
+def test_a_flush_of_a_life_that_is_over_counts_no_more_and_people_see_how_far_it_was() -> None:
+    partition = leading(log_of(), (1, 2), flush="ack")
+    append(partition)
+    fetch(partition, 2, 1, 5, life=3)
+    led(partition).forget_life(2, 3, ended=True)
+    partition.acknowledge_flush(2, 3, 5, 1, 0)
+    replica = led(partition).replicas[2]
+    assert (replica.position, replica.end_offset, replica.known_end) == (UNKNOWN, UNKNOWN, 1)
+    led(partition).forget_life(2, 4)
+    assert replica.known_end == UNKNOWN
+
+
 # ------------------------------------------------------------------------------------------------------ high watermark
 
 
