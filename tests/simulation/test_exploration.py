@@ -259,7 +259,7 @@ def test_epochs_end() -> None:
 
 # ---------------------------------------------------------------------------------------------- snapshots and fingerprints
 
-_FORGOTTEN = ("generation", "shortest", "_tail", "_segments", "_producers", "sessions", "retry_at_ms", "parked", "told")
+_FORGOTTEN = ("generation", "shortest", "_tail", "_segments", "_producers", "sessions", "retry_at_ms", "parked", "told", "_left_end")
 """What a snapshot leaves out on purpose: see `real_snapshot`."""
 
 

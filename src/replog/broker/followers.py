@@ -61,12 +61,12 @@ def _told(partition: Partition, leading: Leading, now_ms: int) -> dict[str, Any]
 
 def _follower(partition: Partition, leading: Leading, broker_id: int, replica: Replica, now_ms: int) -> dict[str, Any]:
     log, in_sync = partition.log, broker_id in leading.isr.isr
-    held, lacks = log.end_offset - log.start_offset, log.end_offset - max(replica.known_end, log.start_offset)
+    held, lacks = log.end_offset - log.start_offset, log.end_offset - max(replica.seen_end, log.start_offset)
     caught_up = replica.is_equal(log.end_offset, leading.high_watermark) if in_sync else replica.position == log.end_offset
     return {
         "broker": broker_id,
         "in_sync": in_sync,
-        "end_offset": None if replica.known_end == UNKNOWN else replica.known_end,
+        "end_offset": None if replica.seen_end == UNKNOWN else replica.seen_end,
         "lag_ms": 0 if caught_up else None if replica.caught_up_ms == NEVER else max(now_ms - replica.caught_up_ms, 0),
         "bytes_behind": log.size_bytes * lacks // held if held else 0,
         "why": "" if in_sync else leading.refusal(replica, now_ms) or "it is about to join",

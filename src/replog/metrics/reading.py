@@ -158,9 +158,9 @@ def lag_of(partition: Partition, leading: Leading, replica: Replica, now_ms: int
     end = log.end_offset
     if replica.position == end or replica.is_equal(end, leading.high_watermark):
         return 0, 0.0
-    if replica.end_offset == UNKNOWN:
+    if replica.seen_end == UNKNOWN:
         return end - log.start_offset, None
-    lag = end - max(replica.end_offset, log.start_offset)
+    lag = end - max(replica.seen_end, log.start_offset)
     return max(lag, 0), None if replica.caught_up_ms == NEVER else max(now_ms - replica.caught_up_ms, 0) / 1_000
 
 

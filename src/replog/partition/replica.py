@@ -32,25 +32,14 @@ class Replica:
     """A follower's progress. `position` is what counts for the high watermark: the end of its log, or of what it has flushed."""
 
     __slots__ = (
-        "broker_epoch",
-        "broker_id",
-        "caught_up_ms",
-        "contact",
-        "end_offset",
-        "flushes",
-        "last_end",
-        "position",
-        "told_end",
-        "told_ms",
-    )
+        "_left_end", "broker_epoch", "broker_id", "caught_up_ms", "contact", "end_offset", "flushes", "position", "told_end", "told_ms"
+    )  # fmt: skip
 
     def __init__(self, broker_id: int, caught_up_ms: int) -> None:
         self.broker_id = broker_id
         self.broker_epoch = -1
         """Of the life that fetched; -1 before the first fetch (KIP-903)."""
         self.end_offset = UNKNOWN
-        self.last_end = UNKNOWN
-        """Of a life that is gone, for people: nothing is decided by it."""
         self.flushes = False
         """Whether it flushes before it may count, as it said last: it has perhaps yet to hear how the topic was altered."""
         self.position = UNKNOWN
@@ -60,6 +49,12 @@ class Replica:
         self.told_end = UNKNOWN
         """The leader's end then."""
         self.contact = NOBODY
+        self._left_end = UNKNOWN
+
+    @property
+    def seen_end(self) -> int:
+        """Where it was when it was heard last, also if that counts for nothing since its broker is gone: for people."""
+        return self._left_end if self.end_offset == UNKNOWN else self.end_offset
 
     def reached(self, position: int, leader_end: int, now_ms: int) -> None:
         """Everything below `position` is there as it must be to count: stored (a fetch says so), or flushed.
@@ -106,7 +101,7 @@ class Replica:
     def restarted(self, broker_epoch: int) -> None:
         """A new life of the broker: nothing its earlier life stored is known to be there any more (KIP-903)."""
         self.broker_epoch = broker_epoch
-        self.end_offset = self.position = self.told_end = self.last_end = UNKNOWN
+        self.end_offset = self.position = self.told_end = self._left_end = UNKNOWN
         self.flushes = False
         self.caught_up_ms = NEVER
         self.told_ms = 0
@@ -117,13 +112,8 @@ class Replica:
         If it is heard again as what it was, that counts. When it has to leave the ISR is the controller's to say, and time's: a leader that
         proposed it as well would only be in the way.
         """
-        self.last_end = self.known_end
+        self._left_end = self.seen_end
         self.end_offset = self.position = self.told_end = UNKNOWN
-
-    @property
-    def known_end(self) -> int:
-        """How far it is, or was when it was last heard, for people."""
-        return self.last_end if self.end_offset == UNKNOWN else self.end_offset
 
     def __repr__(self) -> str:
         return f"Replica({self.broker_id}, end {self.end_offset}, position {self.position}, caught up at {self.caught_up_ms} ms)"

@@ -69,6 +69,18 @@ def test_under_flush_ack_nobody_is_late_with_what_was_committed_before() -> None
     assert told["followers"][0]["lag_ms"] == 11_000, "it has not said that it was flushed"
 
 
+def test_how_far_one_was_whose_broker_is_gone_is_told_until_it_is_back() -> None:
+    partition = leading(log_of(("a", 1), ("b", 1)), isr=(1, 2))
+    assert partition.leading is not None
+    fetch(partition, 2, 1, 1)
+    told = []
+    for life in ({"ended": True}, {"ended": True}, {}):
+        partition.leading.forget_life(2, 2 if life else 3, **life)
+        (one,) = asked({IDENTITY: partition}, NAME).result["partitions"]
+        told.append((one["followers"][0]["end_offset"], one["followers"][0]["bytes_behind"] * 2 // partition.log.size_bytes))
+    assert told == [(1, 1), (1, 1), (None, 2)]
+
+
 def test_who_has_fetched_nothing_lacks_everything() -> None:
     partition = leading(log_of(("a", 1), ("b", 1), start=10), isr=(1,))
     (told,) = asked({IDENTITY: partition}, NAME).result["partitions"]

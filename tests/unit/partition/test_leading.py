@@ -202,9 +202,9 @@ def test_a_flush_of_a_life_that_is_over_counts_no_more_and_people_see_how_far_it
     led(partition).forget_life(2, 3, ended=True)
     partition.acknowledge_flush(2, 3, 5, 1, 0)
     replica = led(partition).replicas[2]
-    assert (replica.position, replica.end_offset, replica.known_end) == (UNKNOWN, UNKNOWN, 1)
+    assert (replica.position, replica.end_offset, replica.seen_end) == (UNKNOWN, UNKNOWN, 1)
     led(partition).forget_life(2, 4)
-    assert replica.known_end == UNKNOWN
+    assert replica.seen_end == UNKNOWN
 
 
 # ------------------------------------------------------------------------------------------------------ high watermark

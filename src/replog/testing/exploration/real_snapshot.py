@@ -11,6 +11,7 @@ left out, and why that is right:
 - the segments of the log, which retention alone looks at, and its producers, of which there are none;
 - what a follower was told of the high watermark, which decides when it tells of a flush: nobody flushes here;
 - groups of batches: nobody publishes here;
+- how far a replica was when its broker went (`seen_end`): that is told to people, and nothing is decided by it;
 - what the broker hangs on a partition (`sessions`): nobody waits between two steps. `waiting` is kept as it is, a tuple.
 
 Nobody is 0 here: brokers are numbered from 1.
