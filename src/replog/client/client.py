@@ -265,7 +265,7 @@ class Client(Administration, Staging):
             if not batch.done:
                 driver.wait(lambda: batch.done, timeout_s)
             if number == ACKS_NONE:
-                driver.drain(timeout_s)
+                batch.queue.writer.leaving.wait(driver, timeout_s)
             if core.finished:
                 run_callbacks(core)
         finally:

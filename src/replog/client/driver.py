@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from replog.client.core import ClientCore
+from replog.model import Address
 
 __all__ = ["Driver"]
 
@@ -52,12 +53,8 @@ class Driver(Protocol):
     def attend(self) -> None:
         """A producer has begun a batch, and may never call again: see to it that the batch is finished. Called with the lock held."""
 
-    def drain(self, timeout_s: float | None) -> bool:
-        """Wait until the operating system has what was sent and nobody answers; False when `timeout_s` has passed first."""
-
-    @property
-    def unsent_bytes(self) -> int:
-        """How many bytes that were sent the operating system has not taken. Called with the lock held."""
+    def unsent_to(self, broker: Address) -> int:
+        """How many bytes that are for this broker the operating system has not taken. Called with the lock held."""
 
     def close(self) -> None:
         """Let go of sockets. Idempotent."""

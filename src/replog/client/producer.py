@@ -86,10 +86,9 @@ class Producer:
                 batch_bytes=config.batch_bytes,
                 linger_ms=config.linger_ms,
             )
+        self._leaving = self._writer.leaving
         self._routes: dict[str, _Route] = self._writer.routes
         self._in_flight_max = self._writer.max_in_flight
-        self._unsent = 0
-        """Under acks=0: what the operating system had not taken when somebody last asked (`_held`)."""
 
     # ------------------------------------------------------------------------------------------------------------ sending
 
@@ -119,7 +118,7 @@ class Producer:
             kept, more = _extras(headers, timestamp_ms)
             size += more
         config = self._config
-        held = self._writer.buffered + self._unsent
+        held = self._writer.buffered + self._leaving.bytes
         if self._closed or self._driver.closed or size > config.max_record_bytes or held + size > config.buffer_bytes:
             self._make_room(topic, size)
         route = self._routes.get(topic)
@@ -222,8 +221,8 @@ class Producer:
         sealed: list[PartitionQueue] = []
         try:
             while at < len(values):
-                before = ends[at - 1] if at else 0
-                if self._writer.buffered + self._unsent + sizes[at] > self._config.buffer_bytes:
+                before, limit = ends[at - 1] if at else 0, self._config.buffer_bytes
+                if self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
                     self._go_all(sealed)
                 self._make_room(topic, sizes[at])
                 route = self._find_route(topic)
@@ -235,7 +234,7 @@ class Producer:
                     if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
                         batch = self._begin(queue)
                         queue = batch.queue
-                    room = min(self._writer.batch_bytes - batch.size, self._config.buffer_bytes - self._writer.buffered - self._unsent)
+                    room = min(self._writer.batch_bytes - batch.size, limit - self._writer.buffered - self._leaving.bytes)
                     stop = max(at + 1, bisect_right(ends, before + room, at))
                     first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
                     batch.size += ends[stop - 1] - before
@@ -318,34 +317,34 @@ class Producer:
         """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
         self._check_size(topic, size)
         config, writer = self._config, self._writer
-        if writer.buffered + self._unsent + size <= config.buffer_bytes:
-            return
+        with self._lock:
+            if self._held() + size <= config.buffer_bytes:
+                return
         self._send_open()
         if not self._driver.wait(lambda: self._held() + size <= config.buffer_bytes, config.max_block_ms / 1000):
             raise Unavailable(
-                f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered + self._unsent} bytes are buffered, buffer_bytes is "
-                f"{config.buffer_bytes}; the record was not sent"
+                f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered + self._leaving.bytes} bytes are buffered, "
+                f"buffer_bytes is {config.buffer_bytes}; the record was not sent"
             )
 
     def _held(self) -> int:
-        """Bytes that count for `buffer_bytes`: under acks=0 what was sent is settled, and counts until it has left."""
-        if self._writer.acks == ACKS_NONE:
-            self._unsent = self._driver.unsent_bytes
-        return self._writer.buffered + self._unsent
+        return self._writer.held(self._driver.unsent_to)
 
     # ------------------------------------------------------------------------------------------------------------ waiting
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything and wait until every outcome is known. Raises the first failure that was not reported yet, or TimedOut.
 
-        When the client itself was closed meanwhile, Unavailable says how many records were lost by that.
+        Under acks=0 nobody answers: it waits until connections have taken what this producer has sent, and while others keep a connection
+        busy that it has used, until that one is empty. When the client itself was closed meanwhile, Unavailable says how many records were
+        lost by that.
         """
         timeout_s = check_timeout(timeout_s)
         if self._driver.closed:
             self._raise_lost()
         else:
             self._await_all(self._send_open(), timeout_s)
-            if self._writer.acks == ACKS_NONE and not self._driver.drain(timeout_s):
+            if not self._leaving.wait(self._driver, timeout_s):
                 raise timed_out("records sent under acks=0 to leave this process", timeout_s)
         self._raise_failed()
 

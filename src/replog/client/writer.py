@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.client.batches import Batch
+from replog.client.leaving import Leaving
 from replog.client.queues import PartitionQueue
-from replog.model import ACKS_NONE
+from replog.model import ACKS_NONE, Address
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -42,6 +43,8 @@ class Writer:
         """Without sequences a broker cannot refuse an overtaking batch: one at a time keeps the order (P-107). acks=0 waits for nobody."""
         self.buffered = 0
         """Bytes of values, keys and headers that are not settled."""
+        self.leaving = Leaving(core)
+        """Under acks=0, where sending settles a batch."""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
         self.routes: dict[str, Any] = {}
         """What a producer remembers of topics that there are: kept here so that it goes with them."""
@@ -78,7 +81,12 @@ class Writer:
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
         self.routes.clear()
+        self.leaving.clear()
         self.take_failed()
+
+    def held(self, unsent_to: Callable[[Address], int]) -> int:
+        """Bytes that count for `buffer_bytes`: what is not settled, or was sent under acks=0 and may not have left this process."""
+        return self.buffered + self.leaving.look(unsent_to)
 
     def forget_failed(self, kept: int) -> None:
         """Keep no more failed batches than that, those that failed first: of a producer that is never flushed they grow without end."""

@@ -349,16 +349,12 @@ class ConnectedDriver:
 
         Called with the lock held.
         """
-        return self.core.has_batches or bool(self.core.finished) or self.unsent_bytes > 0
+        unsent = 0 if self._transport is None else self._transport.unsent_bytes
+        return self.core.has_batches or bool(self.core.finished) or unsent > 0
 
-    def drain(self, timeout_s: float | None) -> bool:
-        """Wait until sockets have taken what was sent, or those it was for were not reached; False: not within `timeout_s`."""
-        return self.wait(lambda: not self.unsent_bytes, timeout_s)
-
-    @property
-    def unsent_bytes(self) -> int:
-        """What sockets have not taken yet, or waits for its broker to be reached. Called with the lock held."""
-        return 0 if self._transport is None else self._transport.unsent_bytes
+    def unsent_to(self, broker: Address) -> int:
+        """What sockets to this broker have not taken yet, or waits for it to be reached. Called with the lock held."""
+        return 0 if self._transport is None else self._transport.unsent_to(_CLIENT, broker)
 
     # ------------------------------------------------------------------------------------------------------------ life
 

@@ -23,6 +23,7 @@ from replog.metrics.histogram import Histogram
 from replog.metrics.meter import Meter
 from replog.metrics.reading import Subject, take
 from replog.metrics.snapshot import Snapshot
+from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore
 from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.folder import ClusterFolder
@@ -146,13 +147,8 @@ class EmbeddedBrokers:
     def attend(self) -> None:
         """Batches of producers are finished by whoever calls next: no thread is started for them."""
 
-    def drain(self, timeout_s: float | None) -> bool:
-        """Whatever is sent here has arrived."""
-        return True
-
-    @property
-    def unsent_bytes(self) -> int:
-        """None: as above."""
+    def unsent_to(self, broker: Address) -> int:
+        """None: whatever is sent here has arrived."""
         return 0
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:

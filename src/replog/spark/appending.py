@@ -112,11 +112,12 @@ class Appender:
         size = sum(one.size for one in several)
 
         def is_room() -> bool:
-            # Under acks=0 what was sent is settled: what connections have not taken counts until it has left.
-            held = writer.buffered + (self._driver.unsent_bytes if writer.acks == ACKS_NONE else 0)
+            held = writer.held(self._driver.unsent_to)
             return not held or held + size <= limit or bool(writer.failed)
 
-        if writer.acks == ACKS_NONE or not is_room():
+        with self._driver.lock:
+            must_wait = not is_room()
+        if must_wait:
             self._driver.wait(is_room, None)
         self._raise_failed()
         self._client._check_open()
@@ -138,7 +139,7 @@ class Appender:
         if batches:
             self._driver.wait(lambda: all(batch.done for batch in batches), None)
         timeout_s = self._config.delivery_timeout_ms / 1000
-        if self._writer.acks == ACKS_NONE and not self._driver.drain(timeout_s):
+        if not self._writer.leaving.wait(self._driver, timeout_s):
             raise timed_out("records sent under acks=0 to leave this process", timeout_s)
         self._raise_failed()
         _idle.setdefault(self._client, {}).setdefault(self._kind, []).append(self._writer)

@@ -47,7 +47,8 @@ class FakeTransport:
         self.cut: set[Any] = set()
         """Connections that have ended, which `handle` is yet to find out."""
         self.failing: BaseException | None = None
-        self.unsent_bytes = 0
+        self.unsent: dict[Any, int] = {}
+        """Bytes that wait for a broker."""
         self.flushed = self.waits = self.wakes = 0
         self.readers: list[int] = []
         """Threads that took in what had arrived."""
@@ -89,6 +90,14 @@ class FakeTransport:
             if isinstance(message, kind):
                 for answer in self.cluster.answer(to, message):
                     self.arrive(to, answer)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return sum(self.unsent.values())
+
+    def unsent_to(self, sender: Any, to: Any) -> int:
+        assert sender == "client"
+        return self.unsent.get(to, 0)
 
     def next_poll_ms(self) -> int | None:
         return None
@@ -717,7 +726,7 @@ def test_another_thread_finishes_what_is_sent_after_one_has_died(client: replog.
 def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
     client.topics()
     (transport,) = FakeTransport.made
-    transport.unsent_bytes = 10
+    transport.unsent = {1: 10}
     producer = client.producer(acks=0)
     producer.send("t", "a")
     with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
@@ -726,37 +735,76 @@ def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client
     driver = driver_of(client)
     eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
     assert thread.is_alive()
-    transport.unsent_bytes = 0
+    transport.unsent = {}
     transport.wake()
     thread.join(30)
     assert isinstance(outcome[0], replog.Receipt)
     producer.close()
 
 
+def two_to_brokers(client: replog.Client, cluster: FakeCluster, **options: Any) -> tuple[replog.Producer, replog.Producer]:
+    """Producers without acknowledgements; the first has written to broker 1, the other one to broker 2."""
+    cluster.create("pair", 2)
+    client.topics()
+    busy, quick = client.producer(acks=0, compression=None, **options), client.producer(acks=0, compression=None, **options)
+    busy.send("pair", b"x" * 900, partition=0)
+    quick.send("pair", b"x" * 900, partition=1)
+    return busy, quick
+
+
+def test_what_another_producer_has_sent_to_a_slow_broker_holds_up_nobody_else(client: replog.Client, cluster: FakeCluster) -> None:
+    busy, quick = two_to_brokers(client, cluster, buffer_bytes=2_000, max_block_ms=50)
+    FakeTransport.made[0].unsent = {1: 5_000}
+    quick.flush(timeout_s=0)
+    for _ in range(3):
+        quick.send("pair", b"x" * 900, partition=1)
+    with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
+        busy.flush(timeout_s=0)
+    quick.send("pair", b"x" * 900, partition=0)
+    with pytest.raises(TimedOut):
+        quick.flush(timeout_s=0)
+    FakeTransport.made[0].unsent = {2: 1}
+    for one in (busy, quick):
+        one.close(timeout_s=0)
+    assert not busy._leaving.bytes + quick._leaving.bytes
+
+
+def test_what_is_not_with_the_sockets_yet_is_not_taken_for_gone(client: replog.Client, cluster: FakeCluster) -> None:
+    busy, _ = two_to_brokers(client, cluster)
+    driver = driver_of(client)
+    with driver.lock:
+        driver.core.outbox.messages.append((1, "what was sent"))
+        assert busy._held() > 900
+        driver.core.outbox.messages.clear()
+        assert busy._held() == 0
+
+
 def test_what_has_not_left_the_process_fills_the_buffer_without_acknowledgements(client: replog.Client, cluster: FakeCluster) -> None:
     client.topics()
     (transport,) = FakeTransport.made
-    producer = client.producer(acks=0, buffer_bytes=2_000, max_block_ms=50)
+    producer = client.producer(acks=0, buffer_bytes=2_000, max_block_ms=50, compression=None)
     acknowledged = client.producer(acks=1, buffer_bytes=2_000, max_block_ms=50)
     value = b"x" * 900
-    producer.send("t", value)
-    transport.unsent_bytes = 1_900
-    producer.send("t", value)  # it had left when the one before was sent
+    patient = client.producer(acks=0, buffer_bytes=2_000, compression=None)
+    for one in (producer, patient):
+        one.send("t", value)
+    transport.unsent = {1: 1_900}
+    for one in (producer, patient):
+        one.send("t", value)  # the one before may still be there
     for send in (lambda: producer.send("t", value), lambda: producer.send_many("t", [value])):
         with pytest.raises(Unavailable, match=r"waited 0.05 s for room: 1900 bytes are buffered, buffer_bytes is 2000"):
             send()
     assert acknowledged.send("t", value).result(timeout_s=30).partition == 0  # what it holds is settled by answers
-    patient = client.producer(acks=0, buffer_bytes=2_000)
     thread, sent = in_thread(lambda: patient.send_many("t", [value] * 2))
     driver = driver_of(client)
     eventually(lambda: thread.ident in [waiter.thread for waiter in (*driver._waiters, driver._polling) if waiter is not None])
-    transport.unsent_bytes = 0
+    transport.unsent = {}
     transport.wake()
     thread.join(30)
     assert len(sent[0]) == 2
     producer.send("t", value)
     client.topics()
-    assert len(cluster.partition("t").values()) == 6
+    assert len(cluster.partition("t").values()) == 8
 
 
 def test_while_a_callback_takes_its_time_another_rests_on_the_sockets(client: replog.Client) -> None:

@@ -313,17 +313,20 @@ def test_without_acknowledgements_what_has_not_left_the_process_is_on_its_way(
     appender = Appender(cluster, acks=0, compression=None)
     monkeypatch.setattr(appender, "_config", type("Config", (), {"buffer_bytes": 100, "delivery_timeout_ms": 10_000}))
     unsent = [90, 80, 70]
-    monkeypatch.setattr(type(cluster._driver), "unsent_bytes", property(lambda driver: unsent.pop(0) if unsent else 0))
+    monkeypatch.setattr(type(cluster._driver), "unsent_to", lambda driver, broker: unsent.pop(0) if unsent else 0)
     one = some(b"x" * 40)
+    appender.append(one.topic, one.partition, [one.cells])
+    assert len(unsent) == 3, "what others have sent is theirs"
     appender.append(one.topic, one.partition, [one.cells])
     assert unsent == []
     appender.finish()
-    assert values(cluster, "t") == [b"x" * 40]
+    assert values(cluster, "t") == [b"x" * 40] * 2
 
 
 def test_records_that_nobody_takes_are_not_taken_for_sent(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(cluster._driver), "unsent_to", lambda driver, broker: 1)
     sink = begun(cluster, acks=0)
     sink.add(some(b"a"))
-    monkeypatch.setattr(type(cluster._driver), "drain", lambda driver, timeout_s: False)
+    monkeypatch.setattr(type(cluster._driver), "wait", lambda driver, done, timeout_s: done())
     with pytest.raises(replog.TimedOut, match="records sent under acks=0 to leave this process"):
         sink.finish()

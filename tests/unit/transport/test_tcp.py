@@ -384,7 +384,8 @@ def test_what_waits_for_a_peer_that_is_dialed_is_bounded(party: Make, endpoints:
             one.say(2, fetched(number, piece(b"x" * 500)))
         (link,) = one.transport._dialer._links.values()
         assert link.waiting_bytes <= 4_000
-        assert one.transport.unsent_bytes == link.waiting_bytes
+        assert one.transport.unsent_bytes == one.transport.unsent_to(1, 2) == link.waiting_bytes
+        assert one.transport.unsent_to(1, 3) == one.transport.unsent_to(2, 2) == 0
         assert len(one.told("message_dropped")) == 100 - len(link._waiting)
         settle([one], lambda: 2 in one.lost)
 

@@ -13,6 +13,7 @@ from replog.transport.tcp import sockets
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections
 from replog.transport.tcp.endpoint import SocketAddress, addresses_of, parse_endpoint
+from replog.transport.tcp.lanes import LANES
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 
@@ -48,6 +49,11 @@ class Dialer:
     def waiting_bytes(self) -> int:
         """Size of the frames that wait for their peers to be reached."""
         return sum(link.waiting_bytes for link in self._links.values())
+
+    def unsent_to(self, local: Address, target: Address) -> int:
+        """Size of the frames that wait for this peer to be reached, or for the sockets to it."""
+        links = (self._links.get(LinkKey(local, target, lane)) for lane in LANES)
+        return sum(link.waiting_bytes + sum(one.outgoing.size for one in link.open) for link in links if link is not None)
 
     def link(self, key: LinkKey) -> Link:
         """The lane with this key, made if there is none."""

@@ -286,6 +286,10 @@ class TcpTransport(Transport):
         """Size of what waits for its socket to take it, or for its peer to be reached."""
         return self._dialer.waiting_bytes + sum(one.outgoing.size for one in self._connections.open.values())
 
+    def unsent_to(self, sender: Address, to: Address) -> int:
+        """The same of what waits for one broker, of one who sends here."""
+        return self._dialer.unsent_to(sender, to)
+
     def wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
         """What is ready, for `handle`; waits so long for it (None: for ever). This alone may be called while another thread
         works with the transport."""
