@@ -27,7 +27,7 @@ from replog.client.arguments import (
 )
 from replog.client.batches import Batch
 from replog.client.consumer import Consumer
-from replog.client.delivery import run_callbacks
+from replog.client.delivery import run_callbacks, timed_out
 from replog.client.driver import Driver
 from replog.client.fetching import FetchOp
 from replog.client.offsets import OffsetOp
@@ -264,8 +264,8 @@ class Client(Administration, Staging):
                 driver.run()
             if not batch.done:
                 driver.wait(lambda: batch.done, timeout_s)
-            if number == ACKS_NONE:
-                batch.queue.writer.leaving.wait(driver, timeout_s)
+            if number == ACKS_NONE and not queue.writer.leaving.wait(driver, timeout_s, batch.opened_ms):
+                raise timed_out("an append under acks=0 to leave this process", timeout_s)
             if core.finished:
                 run_callbacks(core)
         finally:

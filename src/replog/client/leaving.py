@@ -41,12 +41,13 @@ class Leaving:
             self.bytes = sum(self._sent.values())
         return self.bytes
 
-    def wait(self, driver: Driver, timeout_s: float | None) -> bool:
-        """Wait until they have left, or those they were for were not reached; False: not within `timeout_s`."""
+    def wait(self, driver: Driver, timeout_s: float | None, since_ms: int) -> bool:
+        """Wait until they have left, or those they were for were not reached; False: not within `timeout_s` from `since_ms` on."""
         with driver.lock:
             if not self.look(driver.unsent_to):
                 return True
-        return driver.wait(lambda: not self.look(driver.unsent_to), timeout_s)
+            left_s = None if timeout_s is None else max(0.0, timeout_s - (driver.now_ms() - since_ms) / 1000)
+        return driver.wait(lambda: not self.look(driver.unsent_to), left_s)
 
     def clear(self) -> None:
         """In a forked child: they are the parent's."""

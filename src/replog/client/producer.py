@@ -339,12 +339,12 @@ class Producer:
         busy that it has used, until that one is empty. When the client itself was closed meanwhile, Unavailable says how many records were
         lost by that.
         """
-        timeout_s = check_timeout(timeout_s)
+        timeout_s, since_ms = check_timeout(timeout_s), self._driver.now_ms()
         if self._driver.closed:
             self._raise_lost()
         else:
             self._await_all(self._send_open(), timeout_s)
-            if not self._leaving.wait(self._driver, timeout_s):
+            if not self._leaving.wait(self._driver, timeout_s, since_ms):
                 raise timed_out("records sent under acks=0 to leave this process", timeout_s)
         self._raise_failed()
 

@@ -139,7 +139,7 @@ class Appender:
         if batches:
             self._driver.wait(lambda: all(batch.done for batch in batches), None)
         timeout_s = self._config.delivery_timeout_ms / 1000
-        if not self._writer.leaving.wait(self._driver, timeout_s):
+        if not self._writer.leaving.wait(self._driver, timeout_s, self._driver.now_ms()):
             raise timed_out("records sent under acks=0 to leave this process", timeout_s)
         self._raise_failed()
         _idle.setdefault(self._client, {}).setdefault(self._kind, []).append(self._writer)

@@ -197,6 +197,30 @@ def test_acks_0_is_sent_once_and_has_no_offsets() -> None:
         assert producer.send("t", "c").result().offset is None
 
 
+def test_acks_0_takes_nothing_for_sent_that_is_still_here_when_time_is_up() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    driver.unsent = {1: 10}
+    started = driver.now_ms()
+    with pytest.raises(TimedOut, match="waited 3 s for an append under acks=0 to leave this process; it is still being tried"):
+        client.append("t", 0, ["a"], acks=0, timeout_s=3)
+    cluster.move("t", 0, None)
+    client.topics()
+
+    def a_leader_comes_late() -> None:
+        driver.clock.advance(1_500)
+        cluster.move("t", 0, 1)
+        driver.run()
+
+    driver.events = [a_leader_comes_late]
+    with pytest.raises(TimedOut):
+        client.append("t", 0, ["b"], acks=0, timeout_s=3)
+    assert driver.now_ms() - started == 6_000
+    driver.unsent = {}
+    assert client.append("t", 0, ["c"], acks=0).base_offset is None
+    assert cluster.partition("t").values() == [b"a", b"b", b"c"]
+
+
 def test_not_enough_replicas_to_the_end_is_a_definite_refusal() -> None:
     cluster, driver, client = make({"t": 1})
     cluster.partition("t").enough_replicas = False

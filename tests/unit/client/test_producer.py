@@ -468,6 +468,33 @@ def test_a_result_that_takes_too_long_times_out_and_goes_on() -> None:
     producer.close()
 
 
+def test_a_flush_takes_no_longer_than_it_may() -> None:
+    """Under acks=0 it waits twice: to be rid of its records, and for connections to be rid of them."""
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    cluster.move("t", 0, None)
+    client.topics()
+    producer = client.producer(acks=0)
+    producer.send("t", "a")
+    driver.unsent = {1: 10}
+
+    def a_leader_comes_late() -> None:
+        driver.clock.advance(1_500)
+        cluster.move("t", 0, 1)
+        driver.run()
+
+    driver.events = [a_leader_comes_late]
+    started = driver.now_ms()
+    with pytest.raises(TimedOut, match="waited 3 s for records sent under acks=0 to leave this process"):
+        producer.flush(timeout_s=3)
+    assert driver.now_ms() - started == 3_000
+    assert everything(cluster) == [b"a"]
+    with pytest.raises(TimedOut):
+        producer.flush(timeout_s=0)
+    driver.unsent = {}
+    producer.close(timeout_s=0)
+
+
 def test_callbacks_run_outside_the_lock_and_futures_settle() -> None:
     _, driver, client = make({"t": 1})
     called: list[Any] = []
