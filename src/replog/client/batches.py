@@ -36,6 +36,7 @@ class Batch:
         "epoch",
         "error",
         "flying",
+        "forgotten",
         "keys",
         "last_code",
         "led",
@@ -85,6 +86,8 @@ class Batch:
         self.done = False
         self.base_offset: int | None = None
         self.error: BaseException | None = None
+        self.forgotten = -1
+        """Among which of its writer's failures it was counted instead of kept; -1: among none."""
         self.callbacks: list[Callable[[], object]] | None = None
 
     def add(self, value: Cell, key: Cell = None, headers: Headers | None = None, timestamp_ms: int | None = None) -> int:

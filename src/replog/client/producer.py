@@ -445,7 +445,9 @@ class Producer:
             raise timed_out(late.queue.waiting_for(late), timeout_s)
 
     def _reported(self, batch: Batch) -> None:
-        self._writer.failed.pop(batch, None)
+        if batch.error is not None:
+            with self._lock:
+                self._writer.told(batch)
 
 
 def _records(batches: Iterable[Batch]) -> int:

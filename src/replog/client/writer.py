@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from replog.client.batches import Batch
 from replog.client.leaving import Leaving
 from replog.client.queues import PartitionQueue
+from replog.errors import Unavailable
 from replog.model import ACKS_NONE, Address
 
 if TYPE_CHECKING:
@@ -52,8 +53,10 @@ class Writer:
         """Failed batches that nobody has been told of yet, ..."""
         self._forgotten = 0
         """... how many more there were, ..."""
-        self._last_error: BaseException | None = None
-        """... and what one of those failed with."""
+        self._example: Batch | None = None
+        """... and one of those, unless somebody was told of it."""
+        self._taken = 0
+        """How often they were taken: each time they are counted anew."""
         self.first_epoch = 0
         """Where the epochs of a new queue begin."""
 
@@ -92,17 +95,31 @@ class Writer:
         """Keep no more failed batches than that, those that failed first: of a producer that is never flushed they grow without end."""
         while len(self.failed) > kept:
             batch, _ = self.failed.popitem()
+            batch.forgotten = self._taken
             self._forgotten += 1
-            self._last_error = batch.error
+            self._example = batch
+
+    def told(self, batch: Batch) -> None:
+        """Somebody was told what this batch failed with: nobody else need be. Called with the lock held."""
+        self.failed.pop(batch, None)
+        if batch.forgotten == self._taken:
+            batch.forgotten = -1
+            self._forgotten -= 1
+            if self._example is batch:
+                self._example = None
 
     def take_failed(self) -> tuple[BaseException | None, int]:
         """What the first failed batch that nobody was told of has failed with, and how many more there are. Now they are told of."""
-        errors = [batch.error for batch in list(self.failed)]  # whoever asks a failed future takes from it without the lock
+        errors = [batch.error for batch in self.failed]
         count = len(errors) + self._forgotten
-        first = errors[0] if errors else self._last_error
+        if self._example is not None:
+            errors.append(self._example.error)
+        elif self._forgotten:
+            errors.append(Unavailable("a batch of this producer failed, with what was not kept"))
         self.failed.clear()
-        self._forgotten, self._last_error = 0, None
-        return first, count - 1
+        self._forgotten, self._example = 0, None
+        self._taken += 1
+        return errors[0] if errors else None, count - 1
 
     def unsettled(self) -> Iterator[Batch]:
         """Every batch without an outcome, open ones included."""

@@ -95,12 +95,61 @@ def test_failures_that_nobody_asks_for_are_not_all_kept(monkeypatch: pytest.Monk
         assert isinstance(delivery.exception(), InvalidRecord)
     with pytest.raises(InvalidRecord) as caught:
         producer.flush()
-    assert [note for note in caught.value.__notes__ if "more batches of this producer failed" in note]
+    assert caught.value.__notes__ == ["29 more batches of this producer failed"]
     producer.flush()
     producer.send("t", "last").add_done_callback(called.append)
     with pytest.raises(InvalidRecord) as caught:
         producer.flush()
     assert not getattr(caught.value, "__notes__", [])
+
+
+ASKED: dict[str, Callable[[Delivery], object]] = {
+    "result": lambda delivery: fails(delivery.result),
+    "exception": lambda delivery: delivery.exception(),
+    "a future": lambda delivery: fails(delivery.future().result),
+    "a callback of a future": lambda delivery: delivery.future().add_done_callback(lambda future: None),
+}
+
+
+@pytest.mark.parametrize("how", ASKED)
+def test_nor_is_one_that_was_not_kept_raised_when_somebody_was_told_of_it(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(producing, "_FAILED_MAX", 10)
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer()
+    sent = [producer.send("t", "x") for _ in range(50)]
+    for delivery in [*sent, *sent]:
+        ASKED[how](delivery)
+    producer.flush()
+    sent = [producer.send("t", "x") for _ in range(50)]
+    for delivery in sent[5:]:
+        ASKED[how](delivery)
+    with pytest.raises(InvalidRecord) as caught:
+        producer.flush()
+    assert caught.value.__notes__ == ["4 more batches of this producer failed"]
+    sent += [producer.send("t", "x") for _ in range(50)]
+    for delivery in sent[:50]:
+        ASKED[how](delivery)  # those of before: raised by that flush
+    for delivery in sent[52:]:
+        ASKED[how](delivery)
+    with pytest.raises(InvalidRecord) as caught:
+        producer.flush()
+    assert caught.value.__notes__ == ["1 more batches of this producer failed"]
+    producer.close()
+
+
+def test_of_failures_that_were_not_kept_none_that_was_told_stands_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "_FAILED_MAX", 10)
+    cluster, _, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer()
+    sent = [producer.send("t", "x") for _ in range(50)]
+    for delivery in [*sent[:10], *sent[20:]]:
+        delivery.exception()
+    with pytest.raises(Unavailable, match="a batch of this producer failed, with what was not kept") as caught:
+        producer.flush()
+    assert caught.value.__notes__ == ["9 more batches of this producer failed"]
+    producer.close()
 
 
 def test_a_batch_begun_while_answers_come_in_gets_its_record() -> None:
@@ -841,19 +890,15 @@ def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
     client.close()
 
 
-def test_failures_may_be_asked_for_while_they_are_flushed() -> None:
-    """Whoever asks the future of a delivery takes its failure off the list without the lock."""
-    _, _, client = make({"t": 1})
-    writer = client.producer()._writer
-
-    class Asked:
-        """A failed batch that another thread asks for just now."""
-
-        @property
-        def error(self) -> Unavailable:
-            writer.failed.pop(self, None)  # type: ignore[call-overload]
-            return Unavailable("lost")
-
-    writer.failed = {Asked(): None, Asked(): None}  # type: ignore[dict-item]
-    error, more = writer.take_failed()
-    assert (str(error), more) == ("lost", 1)
+def test_failures_may_be_asked_for_while_they_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes one off the list, on whatever thread, holds the lock that those hold who go through it."""
+    cluster, driver, client = make({"t": 1})
+    refuse_everything(cluster)
+    producer = client.producer()
+    futures = [producer.send("t", "x").future() for _ in range(2)]
+    told, held = producer._writer.told, []
+    monkeypatch.setattr(producer._writer, "told", lambda batch: (held.append(driver.lock._is_owned()), told(batch)))
+    for future in futures:
+        assert isinstance(future.exception(0), InvalidRecord)
+    assert held == [True, True]
+    producer.close()
