@@ -19,7 +19,7 @@ from benchmarks.measuring import brokers, in_turns, report, times_of
 from benchmarks.targets import at_least
 
 import replog
-from replog.client.producer import ROW_BYTES
+from replog.client.columns import ROW_BYTES
 
 __all__ = ["BATCH", "RECORD", "bulk", "client_of_brokers", "compare_acknowledgements", "compare_bulk"]
 

@@ -7,16 +7,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
-from replog.client.arguments import check_list, check_timeout
+from replog.client.arguments import check_timeout
 from replog.client.batches import Batch
+from replog.client.columns import ROW_BYTES, as_cells, as_extras, sizes_of
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.queues import PartitionQueue
 from replog.config import ClientConfig, check_partition_number, check_topic_name
 from replog.errors import Code, MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError, rejection
 from replog.model import ACKS_NONE
-from replog.payload import Headers, as_bytes, as_headers, as_timestamp, headers_size
+from replog.payload import Headers, as_bytes
 
 if TYPE_CHECKING:
     from replog.client.client import Client
@@ -26,10 +27,6 @@ __all__ = ["Deliveries", "Delivery", "Producer"]
 _Run = tuple[int | None, list[bytes | None] | None, list[bytes | None]]
 """Partition (None: the next in turn), keys (None: none at all), values."""
 
-ROW_BYTES: Final = 20
-"""What a record is counted for besides value, key and headers: at least its share of the batch's columns."""
-BATCH_BYTES: Final = 512
-"""The same for a batch."""
 _FAILED_MAX: Final = 10_000
 """So many failed batches that nobody was told of are kept for `flush`; it says how many more there were."""
 
@@ -115,7 +112,7 @@ class Producer:
             size += len(key)  # type: ignore[arg-type]
         kept: Headers | None = None
         if headers is not None or timestamp_ms is not None:
-            kept, more = _extras(headers, timestamp_ms)
+            kept, more = as_extras(headers, timestamp_ms)
             size += more
         config = self._config
         held = self._writer.buffered + self._leaving.bytes
@@ -163,15 +160,15 @@ class Producer:
         closed meanwhile) is Unavailable and says how many were taken before: those are on their way, without keys the first ones, and
         `flush` raises if they fail; the others were not sent.
         """
-        cells = _cells("value", values)
+        cells = as_cells("value", values)
         runs: list[_Run] = [(partition, None, cells)]
         places: list[int] | None = None
         if keys is not None:
-            named = _cells("key", keys)
+            named = as_cells("key", keys)
             if len(named) != len(cells):
                 raise UsageError(f"{len(cells)} values, but {len(named)} keys")
             runs, places = self._by_partition(topic, cells, named, partition)
-        measured = [(*run, _sizes(run[1], run[2])) for run in runs]
+        measured = [(*run, sizes_of(run[1], run[2])) for run in runs]
         for *_, sizes in measured:
             if sizes:
                 self._check_size(topic, max(sizes))
@@ -453,26 +450,3 @@ class Producer:
 def _records(batches: Iterable[Batch]) -> int:
     """How many records they have, sealed or open."""
     return sum(batch.count or len(batch.values) for batch in batches)
-
-
-def _extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int]:
-    """Headers as they are kept, and their size; the timestamp is checked."""
-    as_timestamp(timestamp_ms)
-    kept = as_headers(headers) if headers else None
-    return kept, headers_size(kept or ())
-
-
-def _sizes(keys: list[bytes | None] | None, values: list[bytes | None]) -> list[int]:
-    """What each of these records is counted for."""
-    sizes = [ROW_BYTES + len(value or b"") for value in values]
-    if keys is not None:
-        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
-    return sizes
-
-
-def _cells(name: str, cells: Sequence[bytes | str | None]) -> list[bytes | None]:
-    """A column as bytes. Raises UsageError naming what is not allowed."""
-    if isinstance(cells, str | bytes | bytearray):
-        raise UsageError(f"{name}s is a list of {name}s, not one {type(cells).__name__}: put it into a list")
-    check_list(f"{name}s", cells, f"{name}s")
-    return [cell if type(cell) is bytes else as_bytes(name, cell) for cell in cells]

@@ -1,0 +1,38 @@
+"""What callers hand to a producer, as it is kept, and what it is counted for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from replog.client.arguments import check_list
+from replog.errors import UsageError
+from replog.payload import Headers, as_bytes, as_headers, as_timestamp, headers_size
+
+__all__ = ["ROW_BYTES", "as_cells", "as_extras", "sizes_of"]
+
+ROW_BYTES: Final = 20
+"""What a record is counted for besides value, key and headers: at least its share of the batch's columns."""
+
+
+def as_extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int]:
+    """Headers as they are kept, and their size; the timestamp is checked."""
+    as_timestamp(timestamp_ms)
+    kept = as_headers(headers) if headers else None
+    return kept, headers_size(kept or ())
+
+
+def sizes_of(keys: list[bytes | None] | None, values: list[bytes | None]) -> list[int]:
+    """What each of these records is counted for."""
+    sizes = [ROW_BYTES + len(value or b"") for value in values]
+    if keys is not None:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    return sizes
+
+
+def as_cells(name: str, cells: Sequence[bytes | str | None]) -> list[bytes | None]:
+    """A column as bytes. Raises UsageError naming what is not allowed."""
+    if isinstance(cells, str | bytes | bytearray):
+        raise UsageError(f"{name}s is a list of {name}s, not one {type(cells).__name__}: put it into a list")
+    check_list(f"{name}s", cells, f"{name}s")
+    return [cell if type(cell) is bytes else as_bytes(name, cell) for cell in cells]
