@@ -114,33 +114,38 @@ class Producer:
         if headers is not None or timestamp_ms is not None:
             kept, more = as_extras(headers, timestamp_ms)
             size += more
-        config = self._config
-        held = self._writer.buffered + self._leaving.bytes
-        if self._closed or self._driver.closed or size > config.max_record_bytes or held + size > config.buffer_bytes:
-            self._make_room(topic, size)
-        route = self._routes.get(topic)
-        if route is None or route.serial != self._core.view.serial:
-            route = self._find_route(topic)
-        with self._lock:
-            queue = route.sticky
-            if partition is not None:
-                queue = self._queue_of(topic, partition)
-            elif key is not None:
-                queue = route.queues[self._partitioner(key, len(route.queues))]
-            elif queue.open is None:
-                queue = route.next_sticky()
-            batch = queue.open
-            if batch is None or batch.size + size > self._writer.batch_bytes:
-                batch = self._begin(queue)
-                queue = batch.queue
-            index = batch.add(value, key, kept, timestamp_ms)
-            batch.size += size
-            self._writer.buffered += size
-            if self._linger_ms:
-                if self._driver.now_ms() >= batch.linger_at or batch.size >= self._writer.batch_bytes:
+        config, writer = self._config, self._writer
+        since_ms: int | None = None
+        while True:
+            held = writer.buffered + self._leaving.bytes
+            if self._closed or self._driver.closed or size > config.max_record_bytes or held + size > config.buffer_bytes:
+                since_ms = self._make_room(topic, size, since_ms)
+            route = self._routes.get(topic)
+            if route is None or route.serial != self._core.view.serial:
+                route = self._find_route(topic)
+            with self._lock:
+                if self._closed or writer.buffered + self._leaving.bytes + size > config.buffer_bytes:
+                    continue  # another thread was quicker
+                queue = route.sticky
+                if partition is not None:
+                    queue = self._queue_of(topic, partition)
+                elif key is not None:
+                    queue = route.queues[self._partitioner(key, len(route.queues))]
+                elif queue.open is None:
+                    queue = route.next_sticky()
+                batch = queue.open
+                if batch is None or batch.size + size > writer.batch_bytes:
+                    batch = self._begin(queue)
+                    queue = batch.queue
+                index = batch.add(value, key, kept, timestamp_ms)
+                batch.size += size
+                writer.buffered += size
+                if self._linger_ms:
+                    if self._driver.now_ms() >= batch.linger_at or batch.size >= writer.batch_bytes:
+                        self._go(queue)
+                elif len(queue.batches) < self._in_flight_max:
                     self._go(queue)
-            elif len(queue.batches) < self._in_flight_max:
-                self._go(queue)
+                break
         if self._core.finished:
             run_callbacks(self._core)
         return Delivery(self, batch, index)
@@ -215,15 +220,18 @@ class Producer:
         """Fill batches of one partition (or of one after the other) by as many records at once as fit."""
         ends = list(accumulate(sizes))
         at = 0
+        since_ms: int | None = None
         sealed: list[PartitionQueue] = []
         try:
             while at < len(values):
                 before, limit = ends[at - 1] if at else 0, self._config.buffer_bytes
                 if self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
                     self._go_all(sealed)
-                self._make_room(topic, sizes[at])
+                since_ms = self._make_room(topic, sizes[at], since_ms)
                 route = self._find_route(topic)
                 with self._lock:
+                    if self._closed or self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
+                        continue  # another thread was quicker
                     queue = route.sticky if partition is None else self._queue_of(topic, partition)
                     if partition is None and queue.open is None:
                         queue = route.next_sticky()
@@ -232,7 +240,7 @@ class Producer:
                         batch = self._begin(queue)
                         queue = batch.queue
                     room = min(self._writer.batch_bytes - batch.size, limit - self._writer.buffered - self._leaving.bytes)
-                    stop = max(at + 1, bisect_right(ends, before + room, at))
+                    stop = max(at + 1, bisect_right(ends, before + room, at))  # a record may be larger than a batch is to be
                     first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
                     batch.size += ends[stop - 1] - before
                     self._writer.buffered += ends[stop - 1] - before
@@ -242,7 +250,7 @@ class Producer:
                         sealed.append(queue)
                         if len(sealed) == self._config.max_in_flight:  # as many as may be under way share their messages
                             self._go_all(sealed)
-                at = stop
+                at, since_ms = stop, None
         finally:
             self._go_all(sealed)
 
@@ -310,19 +318,26 @@ class Producer:
             name = "max_record_bytes" if limit == config.max_record_bytes else "buffer_bytes"
             raise MessageTooLarge(f"a record of {size - ROW_BYTES} bytes is too large; {name} is {limit}", topic=topic)
 
-    def _make_room(self, topic: str, size: int) -> None:
-        """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled."""
+    def _make_room(self, topic: str, size: int, since_ms: int | None) -> int | None:
+        """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled.
+
+        Returns since when that is waited for: another thread may take the room first.
+        """
         self._check_size(topic, size)
         config, writer = self._config, self._writer
         with self._lock:
             if self._held() + size <= config.buffer_bytes:
-                return
+                return since_ms
         self._send_open()
-        if not self._driver.wait(lambda: self._held() + size <= config.buffer_bytes, config.max_block_ms / 1000):
+        now_ms = self._driver.now_ms()
+        left_ms = config.max_block_ms if since_ms is None else since_ms + config.max_block_ms - now_ms
+        is_late = left_ms <= 0 and since_ms is not None
+        if is_late or not self._driver.wait(lambda: self._held() + size <= config.buffer_bytes, left_ms / 1000):
             raise Unavailable(
                 f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered + self._leaving.bytes} bytes are buffered, "
                 f"buffer_bytes is {config.buffer_bytes}; the record was not sent"
             )
+        return now_ms if since_ms is None else since_ms
 
     def _held(self) -> int:
         return self._writer.held(self._driver.unsent_to)
@@ -336,14 +351,17 @@ class Producer:
         busy that it has used, until that one is empty. When the client itself was closed meanwhile, Unavailable says how many records were
         lost by that.
         """
-        timeout_s, since_ms = check_timeout(timeout_s), self._driver.now_ms()
+        self._finish(check_timeout(timeout_s), self._driver.now_ms())
+        self._raise_failed()
+
+    def _finish(self, timeout_s: float | None, since_ms: int) -> None:
+        """Wait for every outcome, at most `timeout_s` from `since_ms` on."""
         if self._driver.closed:
             self._raise_lost()
-        else:
-            self._await_all(self._send_open(), timeout_s)
-            if not self._leaving.wait(self._driver, timeout_s, since_ms):
-                raise timed_out("records sent under acks=0 to leave this process", timeout_s)
-        self._raise_failed()
+            return
+        self._await_all(self._send_open(), timeout_s, since_ms)
+        if not self._leaving.wait(self._driver, timeout_s, since_ms):
+            raise timed_out("records sent under acks=0 to leave this process", timeout_s)
 
     def _raise_failed(self) -> None:
         """The first failure that nobody was told of yet."""
@@ -355,13 +373,19 @@ class Producer:
             raise failed
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then refuse further records. Idempotent. Raises what `flush` raises; closed all the same."""
+        """Flush, then refuse further records; what came meanwhile is waited for, too. Idempotent. Raises what `flush` raises; closed all
+        the same.
+        """
+        timeout_s, since_ms = check_timeout(timeout_s), self._driver.now_ms()
         if self._closed:
             return
         try:
-            self.flush(timeout_s)
+            self._finish(timeout_s, since_ms)
         finally:
-            self._closed = True
+            with self._lock:
+                self._closed = True
+        self._finish(timeout_s, since_ms)
+        self._raise_failed()
 
     def _raise_lost(self) -> None:
         """Nothing can be sent any more: Unavailable with the number of records whose outcome nobody has been told of."""
@@ -427,15 +451,16 @@ class Producer:
     def _await(self, batch: Batch, timeout_s: float | None) -> None:
         self._await_all([batch], timeout_s)
 
-    def _await_all(self, batches: Sequence[Batch], timeout_s: float | None) -> None:
-        """Wait for outcomes, sending what lingers. Whoever asks is told of failures, so flush need not repeat them."""
-        timeout_s = check_timeout(timeout_s)
+    def _await_all(self, batches: Sequence[Batch], timeout_s: float | None, since_ms: int | None = None) -> None:
+        """Wait for outcomes, sending what lingers. Raises TimedOut when `timeout_s` from now, or from `since_ms` on, have passed."""
+        timeout_s, now_ms = check_timeout(timeout_s), self._driver.now_ms()
         with self._lock:
             for batch in batches:
                 if batch is batch.queue.open:
                     self._go(batch.queue)
         if not all(batch.done for batch in batches):
-            self._driver.wait(lambda: all(batch.done for batch in batches), timeout_s)
+            left_s = timeout_s if timeout_s is None or since_ms is None else max(0.0, timeout_s - (now_ms - since_ms) / 1000)
+            self._driver.wait(lambda: all(batch.done for batch in batches), left_s)
         run_callbacks(self._core)
         late = next((batch for batch in batches if not batch.done), None)
         if late is not None:

@@ -17,6 +17,7 @@ from tests.unit.client.fake import make
 from replog.client import producer as producing
 from replog.client.delivery import Delivery
 from replog.client.partitioner import crc32_partition, murmur2_partition
+from replog.client.producer import Producer
 from replog.errors import Code, InvalidRecord, MessageTooLarge, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
 from replog.messages import Metadata, Produce, Produced, ProducedEntry
 
@@ -285,6 +286,87 @@ def test_a_full_buffer_blocks_and_then_says_so() -> None:
     producer.send("t", b"z" * 90)
     producer.close()
     assert len(everything(cluster)) == 21
+
+
+SENDS: dict[str, Callable[[Producer, bytes], object]] = {
+    "send": lambda producer, value: producer.send("t", value),
+    "send_many": lambda producer, value: producer.send_many("t", [value]),
+}
+
+
+@pytest.mark.parametrize("how", SENDS)
+def test_room_that_another_thread_has_taken_is_waited_for_again(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    _, driver, client = make({"t": 1})
+    producer = client.producer(buffer_bytes=2_000, max_block_ms=3_000)
+    producer.send("t", "warm").result()
+    writer, waits = producer._writer, []
+    writer.buffered = 1_900
+
+    def taken(done: Callable[[], bool], timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        driver.clock.advance(1_000)
+        writer.buffered = 0
+        assert done()
+        writer.buffered = 1_900  # by a thread that was waiting as well, and has the lock first
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "wait", taken)
+        with pytest.raises(Unavailable, match="waited 3 s for room: 1900 bytes are buffered"):
+            SENDS[how](producer, b"x" * 900)
+    assert waits == [3, 2, 1]
+    assert writer.buffered == 1_900
+    writer.buffered = 0
+    SENDS[how](producer, b"x" * 900)
+    producer.close()
+
+
+@pytest.mark.parametrize("how", SENDS)
+def test_who_waits_for_room_takes_none_of_a_producer_that_is_closed_meanwhile(how: str) -> None:
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer(buffer_bytes=2_000)
+    producer.send("t", "warm").result()
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    producer.send("t", b"x" * 1_900)
+
+    def close() -> None:
+        with pytest.raises(TimedOut):
+            producer.close(timeout_s=0)
+        driver.filter = None
+
+    driver.events = [close]
+    with pytest.raises(UsageError, match="this Producer is closed"):
+        SENDS[how](producer, b"y" * 900)
+    producer.flush()
+    assert everything(cluster) == [b"warm", b"x" * 1_900]
+
+
+def test_what_is_sent_while_a_producer_closes_is_waited_for_or_refused() -> None:
+    cluster, _, client = make({"t": 1})
+    producer = client.producer(linger_ms=60_000)
+    refused: list[BaseException] = []
+
+    def send_once_more(first: Delivery) -> None:
+        producer.send("t", "b").add_done_callback(send_in_vain)
+
+    def send_in_vain(second: Delivery) -> None:
+        with pytest.raises(UsageError, match="this Producer is closed") as caught:
+            producer.send("t", "c")
+        refused.append(caught.value)
+
+    producer.send("t", "a").add_done_callback(send_once_more)
+    producer.close()
+    assert everything(cluster) == [b"a", b"b"]
+    assert len(refused) == 1
+
+
+def test_a_wrong_argument_does_not_close() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(linger_ms=60_000) as producer:
+        producer.send("t", "a")
+        with pytest.raises(UsageError, match="timeout_s is -1"):
+            producer.close(timeout_s=-1)
+    assert everything(cluster) == [b"a"]
 
 
 def test_a_full_buffer_sends_what_lingers() -> None:
