@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -260,13 +261,13 @@ class Producer:
         if queue.open is not None:
             self._go(queue)  # before the new one is there: what this brings may refuse, and forget, the whole queue
             queue = self._writer.queue(queue.topic, queue.partition)
+        self._driver.attend()  # this may fail, so it comes first: a batch that nothing is added to would never have an outcome
+        self._held()
+        self._writer.forget_failed(_FAILED_MAX)
         now_ms = self._driver.now_ms()
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
         if self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
-        self._driver.attend()
-        self._held()
-        self._writer.forget_failed(_FAILED_MAX)
         return batch
 
     def _go_all(self, sealed: list[PartitionQueue]) -> None:
@@ -276,12 +277,17 @@ class Producer:
                 for queue in dict.fromkeys(sealed):
                     self._core.kick(queue, self._driver.now_ms())
                 sealed.clear()
-                self._driver.run()
+                self._run()
 
     def _go(self, queue: PartitionQueue) -> None:
         queue.seal()
         self._core.kick(queue, self._driver.now_ms())
-        self._driver.run()
+        self._run()
+
+    def _run(self) -> None:
+        """Move messages. Where that cannot be done for want of a connection, records were taken all the same, and go when it can."""
+        with suppress(Unavailable):
+            self._driver.run()
 
     def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
         known = self._core.view.topics.get(topic)

@@ -153,6 +153,47 @@ def test_of_failures_that_were_not_kept_none_that_was_told_stands_for_the_others
     producer.close()
 
 
+@pytest.mark.parametrize("how", [lambda p: p.send("t", "a"), lambda p: p.send_many("t", ["a", "b"], keys=["k", "k"])])
+def test_what_was_taken_is_not_refused_for_want_of_a_connection(monkeypatch: pytest.MonkeyPatch, how: Callable[[Producer], Any]) -> None:
+    """It would be stored later although `send` had raised."""
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    producer = client.producer()
+
+    def refuse() -> None:
+        raise Unavailable("no connection can be opened: too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "run", refuse)
+        sent = how(producer)
+        assert not sent.done()
+        with pytest.raises(Unavailable, match="no connection can be opened"):
+            producer.flush()
+    assert everything(cluster) == []
+    producer.close()
+    assert sent.exception() is None
+    assert everything(cluster)[0] == b"a"
+
+
+def test_what_cannot_be_looked_after_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    producer = client.producer(linger_ms=60_000)
+
+    def refuse() -> None:
+        raise MemoryError
+
+    for send in (lambda: producer.send("t", "a"), lambda: producer.send_many("t", ["a"])):
+        with monkeypatch.context() as patched:
+            patched.setattr(driver, "attend", refuse)
+            with pytest.raises(MemoryError):
+                send()
+        producer.flush(timeout_s=0)
+    producer.send("t", "b")
+    producer.close()
+    assert everything(cluster) == [b"b"]
+
+
 def test_a_batch_begun_while_answers_come_in_gets_its_record() -> None:
     """Those before it have left room for another: it is not taken for a batch that is due before anything is in it."""
     cluster, driver, client = make({"t": 1})
