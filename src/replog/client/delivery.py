@@ -49,7 +49,7 @@ class Delivery:
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already.
+        """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already. What it raises is logged.
 
         A failure that no callback asks for (`result`, `exception`) is still raised by `flush`.
         """
@@ -59,7 +59,7 @@ class Delivery:
                     self._batch.callbacks = []
                 self._batch.callbacks.append(lambda: callback(self))
                 return
-        callback(self)
+        _call(lambda: callback(self))
 
     def future(self) -> Future[RecordMetadata]:
         """The same as a `concurrent.futures.Future`, for code that wants one.
@@ -214,14 +214,19 @@ def _call_back(core: ClientCore, batch: Batch) -> None:
     callbacks, batch.callbacks = batch.callbacks or [], None
     for number, callback in enumerate(callbacks, 1):
         try:
-            callback()
-        except Exception:
-            _log.exception("a delivery callback failed")
+            _call(callback)
         except BaseException:
             if number < len(callbacks):  # the others are owed their outcome all the same
                 batch.callbacks = callbacks[number:]
                 core.finished.appendleft(batch)
             raise
+
+
+def _call(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except Exception:
+        _log.exception("a delivery callback failed")
 
 
 def timed_out(what: str, timeout_s: float | None) -> TimedOut:

@@ -698,6 +698,22 @@ def test_callbacks_run_outside_the_lock_and_futures_settle() -> None:
         assert len(called) == 2
 
 
+def test_a_callback_that_fails_is_logged_also_when_the_outcome_is_known_already(caplog: pytest.LogCaptureFixture) -> None:
+    """Else it is a matter of chance whether `add_done_callback` raises what it does."""
+    _, _, client = make({"t": 1})
+    with client.producer() as producer:
+        delivery = producer.send("t", "a")
+        delivery.result()
+        delivery.add_done_callback(lambda _: 1 / 0)
+        assert [record.message for record in caplog.records] == ["a delivery callback failed"]
+
+        def interrupt(_: Delivery) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            delivery.add_done_callback(interrupt)
+
+
 def test_callbacks_that_ask_for_outcomes_do_not_stand_on_one_another() -> None:
     _, _, client = make({"t": 1_000})
     told: list[tuple[int | None, int]] = []
