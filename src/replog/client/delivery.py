@@ -35,7 +35,10 @@ class Delivery:
         return self._batch.done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Where the record is stored; sends its batch at once if it still lingers. Raises what the delivery failed with, or TimedOut."""
+        """Where the record is stored; sends its batch at once if it still lingers. Raises what the delivery failed with, or TimedOut.
+
+        Under acks=0 nobody knows where, or whether: it is sent.
+        """
         self._producer._await(self._batch, timeout_s)
         if self._batch.error is not None:
             self._producer._reported(self._batch)
@@ -43,7 +46,7 @@ class Delivery:
         return self._metadata()
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """What the delivery failed with; None if it is stored."""
+        """What the delivery failed with; None if it is stored (under acks=0: sent). Raises TimedOut while that is not known."""
         self._producer._await(self._batch, timeout_s)
         self._producer._reported(self._batch)
         return self._batch.error
@@ -86,7 +89,9 @@ class Delivery:
 
     def __repr__(self) -> str:
         batch = self._batch
-        state = "under way" if not batch.done else "failed" if batch.error is not None else f"stored at {self._metadata().offset}"
+        state = "under way" if not batch.done else "failed" if batch.error is not None else "sent"
+        if batch.base_offset is not None:
+            state = f"stored at {self._metadata().offset}"
         return f"Delivery({batch.queue.topic}-{batch.queue.partition}, {state})"
 
 
@@ -154,7 +159,7 @@ class Deliveries:
         return receipts
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """The first failure, once all outcomes are known; None if everything is stored."""
+        """The first failure, once all outcomes are known; None if everything is stored. Raises TimedOut while one is not known."""
         self._producer._await_all([batch for batch, _, _ in self._parts], timeout_s)
         for batch, _, _ in self._parts:
             self._producer._reported(batch)

@@ -318,11 +318,12 @@ class Producer:
         if self._closed:
             raise UsageError("this Producer is closed")
         self._client._check_open()
-        config = self._config
-        limit = min(config.max_record_bytes, config.buffer_bytes)
-        if size - ROW_BYTES > config.max_record_bytes or size > config.buffer_bytes:
-            name = "max_record_bytes" if limit == config.max_record_bytes else "buffer_bytes"
-            raise MessageTooLarge(f"a record of {size - ROW_BYTES} bytes is too large; {name} is {limit}", topic=topic)
+        config, length = self._config, size - ROW_BYTES
+        if length > config.max_record_bytes:
+            raise MessageTooLarge(f"a record of {length} bytes is too large; max_record_bytes is {config.max_record_bytes}", topic=topic)
+        if size > config.buffer_bytes:
+            text = f"it takes {size} of the buffer, and buffer_bytes is {config.buffer_bytes}"
+            raise MessageTooLarge(f"a record of {length} bytes is too large; {text}", topic=topic)
 
     def _make_room(self, topic: str, size: int, since_ms: int | None) -> int | None:
         """Wait until `size` more bytes may be buffered. The open batches are sent: otherwise nothing might ever be settled.

@@ -43,7 +43,7 @@ class Writer:
         self.max_in_flight = core.config.max_in_flight if self.idempotent else NO_LIMIT if acks == ACKS_NONE else 1
         """Without sequences a broker cannot refuse an overtaking batch: one at a time keeps the order (P-107). acks=0 waits for nobody."""
         self.buffered = 0
-        """Bytes of values, keys and headers that are not settled."""
+        """What the records that are not settled count for: values, keys, headers, and in a `Producer` `columns.ROW_BYTES` each."""
         self.leaving = Leaving(core)
         """Under acks=0, where sending settles a batch."""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}

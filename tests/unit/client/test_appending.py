@@ -194,7 +194,9 @@ def test_acks_0_is_sent_once_and_has_no_offsets() -> None:
     assert cluster.partition("t").values() == [b"a", b"b"]
     assert cluster.partition("t").log[0].producer_id == -1
     with client.producer(acks=0) as producer:
-        assert producer.send("t", "c").result().offset is None
+        delivery = producer.send("t", "c")
+        assert delivery.result().offset is None
+        assert repr(delivery) == "Delivery(t-0, sent)"
 
 
 def test_acks_0_takes_nothing_for_sent_that_is_still_here_when_time_is_up() -> None:

@@ -21,6 +21,11 @@ from replog.client.producer import Producer
 from replog.errors import Code, InvalidRecord, MessageTooLarge, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
 from replog.messages import Metadata, Produce, Produced, ProducedEntry
 
+SENDS: dict[str, Callable[[Producer, bytes], object]] = {
+    "send": lambda producer, value: producer.send("t", value),
+    "send_many": lambda producer, value: producer.send_many("t", [value]),
+}
+
 
 def everything(cluster: Any, topic: str = "t") -> list[bytes]:
     return [value for p in cluster.partitions.values() if p.topic == topic for value in p.values()]
@@ -311,6 +316,22 @@ def test_unknown_topics_and_sizes_are_refused_before_anything_is_buffered() -> N
         assert producer._writer.buffered == 0
 
 
+def test_a_record_that_no_buffer_holds_is_refused_with_what_it_counts_for() -> None:
+    _, _, client = make({"t": 1}, max_record_bytes=1_020)
+    text = "a record of 1010 bytes is too large; it takes 1030 of the buffer, and buffer_bytes is 1024"
+    with client.producer(buffer_bytes=1_024, linger_ms=60_000) as producer:
+        producer.send("t", "a")
+        for send in SENDS.values():
+            with pytest.raises(MessageTooLarge, match=f"^{text}"):
+                send(producer, b"x" * 1_010)
+            with pytest.raises(MessageTooLarge, match=r"^a record of 1021 bytes is too large; max_record_bytes is 1020"):
+                send(producer, b"x" * 1_021)
+        assert producer._writer.buffered == 21, "nothing had to go for it"
+        producer.send("t", b"x" * 1_004).result()
+    with client.producer(buffer_bytes=1_024) as producer, pytest.raises(MessageTooLarge, match=f"^{text}"):
+        producer.send_many("t", [b"x", b"x" * 1_010])
+
+
 def test_a_full_buffer_blocks_and_then_says_so() -> None:
     cluster, driver, client = make({"t": 1})
     producer = client.producer(buffer_bytes=2_000, max_block_ms=3_000)
@@ -327,12 +348,6 @@ def test_a_full_buffer_blocks_and_then_says_so() -> None:
     producer.send("t", b"z" * 90)
     producer.close()
     assert len(everything(cluster)) == 21
-
-
-SENDS: dict[str, Callable[[Producer, bytes], object]] = {
-    "send": lambda producer, value: producer.send("t", value),
-    "send_many": lambda producer, value: producer.send_many("t", [value]),
-}
 
 
 @pytest.mark.parametrize("how", SENDS)
