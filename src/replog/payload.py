@@ -96,7 +96,10 @@ def as_headers(headers: Iterable[tuple[str, bytes | str]] | None) -> Headers:
     UTF-8."""
     kept: list[tuple[str, bytes]] = []
     try:
-        for name, value in islice(headers or (), RECORD_HEADERS_MAX + 1):
+        for pair in islice(headers or (), RECORD_HEADERS_MAX + 1):
+            if isinstance(pair, str):  # the key of a mapping, say: two letters are no name and value
+                raise TypeError
+            name, value = pair
             cell = as_bytes("header value", value)
             if not isinstance(name, str) or cell is None:
                 raise UsageError(f"a header is (str, bytes), not ({type(name).__name__}, {type(value).__name__})")

@@ -85,6 +85,8 @@ def test_text_and_json() -> None:
         (lambda: Record("x", headers=[("\ud800", b"")]), "a header name is not valid Unicode"),
         (lambda: Record("x", headers=5), "headers are a list"),  # type: ignore[arg-type]
         (lambda: Record("x", headers=[5]), "headers are a list"),  # type: ignore[list-item]
+        (lambda: Record("x", headers={"ab": b"1"}), "headers are a list"),  # type: ignore[arg-type]
+        (lambda: Record("x", headers=[("a", b"1"), "ab"]), "headers are a list"),  # type: ignore[list-item]
         (lambda: Record("x", timestamp_ms=-1), "timestamp_ms is -1; allowed are 0 to"),
         (lambda: Record("x", timestamp_ms=2**63), "timestamp_ms is 9223372036854775808"),
         (lambda: Record("x", timestamp_ms=True), "timestamp_ms is an int"),

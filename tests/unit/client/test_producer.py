@@ -268,7 +268,7 @@ def test_records_carry_key_headers_and_time() -> None:
     _, _, client = make({"t": 1})
     with client.producer(linger_ms=10) as producer:
         plain = producer.send("t", "plain")
-        full = producer.send("t", "full", key="k", headers=[("h", b"1")], timestamp_ms=5)
+        full = producer.send("t", "full", key="k", headers=(pair for pair in [("h", b"1")]), timestamp_ms=5)
         empty = producer.send("t")
     assert full.result().timestamp_ms == 5
     assert plain.result().timestamp_ms == empty.result().timestamp_ms == 1_700_000_000_000
@@ -287,6 +287,7 @@ def test_records_carry_key_headers_and_time() -> None:
         ({"value": "\ud800"}, "not valid Unicode"),
         ({"key": 1.5}, "a key is bytes, str or None, not float"),
         ({"headers": [("a", 1)]}, "header"),
+        ({"headers": {"ab": b"1"}}, "headers are a list of"),
         ({"timestamp_ms": -1}, "timestamp_ms is -1"),
         ({"partition": -1}, "partition -1"),
         ({"topic": "a b"}, "' '"),
