@@ -416,11 +416,13 @@ class Producer:
             return
         # What can be delivered is; what cannot must not hide the error that is under way, nor hold it up for ever.
         try:
-            if isinstance(error, Exception) or self._driver.closed:
+            if isinstance(error, Exception | SystemExit) or self._driver.closed:
                 self.close(self._config.max_block_ms / 1000)
             else:
                 self._leave()
         except Exception as failure:
+            if isinstance(error, SystemExit):  # nobody would see a note, and the process might say that all went well
+                raise
             error.add_note(f"while closing the producer: {type(failure).__name__}: {failure}")
 
     def _leave(self) -> None:

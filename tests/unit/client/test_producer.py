@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import sys
 import threading
 import traceback
 import warnings
@@ -978,6 +979,26 @@ def test_an_error_in_the_block_is_not_held_up_for_ever() -> None:
     assert driver.now_ms() - started == 3_000
     assert "while closing the producer: TimedOut: waited 3 s" in caught.value.__notes__[0]
     producer._writer.failed.clear()
+
+
+def test_sys_exit_in_the_block_loses_nothing() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["warm"])
+    cluster.paused = {1}
+    driver.events = [driver.resume]
+    with pytest.raises(SystemExit), client.producer(linger_ms=60_000) as producer:
+        sys.exit(producer.send("t", "a").done())
+    assert everything(cluster) == [b"warm", b"a"]
+
+
+def test_sys_exit_in_the_block_does_not_say_that_all_went_well() -> None:
+    """Nobody sees the notes of a SystemExit."""
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["warm"])
+    refuse_everything(cluster)
+    with pytest.raises(InvalidRecord) as caught, client.producer(linger_ms=60_000) as producer:
+        sys.exit(producer.send("t", "a").done())
+    assert isinstance(caught.value.__context__, SystemExit)
 
 
 def test_an_interrupt_in_the_block_is_not_held_up_at_all() -> None:
