@@ -370,14 +370,18 @@ class Producer:
         if not self._leaving.wait(self._driver, timeout_s, since_ms):
             raise timed_out("records sent under acks=0 to leave this process", timeout_s)
 
-    def _raise_failed(self) -> None:
-        """The first failure that nobody was told of yet."""
+    def _raise_failed(self, first: BaseException | None = None) -> None:
+        """`first`, or the first failure that nobody was told of yet; it says how many others there are."""
         with self._lock:
             failed, more = self._writer.take_failed()
-        if failed is not None:
-            if more:
-                failed.add_note(f"{more} more batches of this producer failed")
-            raise failed
+        if first is None:
+            first = failed
+        elif failed is not None:
+            more += 1
+        if first is not None:
+            if more > 0:
+                first.add_note(f"{more} more batches of this producer failed")
+            raise first
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then refuse further records; what came meanwhile is waited for, too. Idempotent. Raises what `flush` raises; closed all
@@ -398,14 +402,14 @@ class Producer:
         """Nothing can be sent any more: Unavailable with the number of records whose outcome nobody has been told of."""
         with self._lock:
             failed = self._writer.failed
-            lost = [*self._writer.unsettled(), *(batch for batch in list(failed) if isinstance(batch.error, Unavailable))]
+            lost = [*self._writer.unsettled(), *(batch for batch in failed if isinstance(batch.error, Unavailable))]
             for batch in lost:
                 failed.pop(batch, None)
         if lost:
             unsent, unknown = _records(b for b in lost if b.sent_ms < 0), _records(b for b in lost if b.sent_ms >= 0)
             parts = [f"{unsent} records were not sent"] if unsent else []
             parts += [f"{unknown} records were sent, but whether they were stored is unknown"] if unknown else []
-            raise Unavailable(f"the client was closed before this Producer: {', '.join(parts)}")
+            self._raise_failed(Unavailable(f"the client was closed before this Producer: {', '.join(parts)}"))
 
     def __enter__(self) -> Self:
         return self

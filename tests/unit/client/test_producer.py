@@ -952,6 +952,24 @@ def test_a_client_closed_first_is_no_silent_loss(crashed: bool) -> None:
     assert everything(cluster) == []
 
 
+def test_a_client_closed_first_hides_no_other_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "_FAILED_MAX", 2)
+    cluster, driver, client = make({"t": 1})
+    producer = client.producer()
+    override = cluster.override
+    refuse_everything(cluster)
+    for n in range(5):
+        producer.send("t", str(n))
+    cluster.override = override
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    producer.send("t", "late")
+    close_driver(driver)
+    with pytest.raises(Unavailable, match="the client was closed before this Producer: 1 records were sent") as caught:
+        producer.close()
+    assert caught.value.__notes__ == ["5 more batches of this producer failed"]
+    producer.flush()
+
+
 def test_leaving_the_block_after_the_client_says_what_is_unknown() -> None:
     _, driver, client = make({"t": 1})
     client.topics()
