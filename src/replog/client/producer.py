@@ -102,8 +102,8 @@ class Producer:
     ) -> Delivery:
         """Send one record; returns a handle that need not be looked at.
 
-        The partition is the one given, or the key's, or the next in turn. Blocks while the buffer is full, at most `max_block_ms`, then
-        raises Unavailable. Raises MessageTooLarge, UsageError or UnknownTopicOrPartition before anything is buffered.
+        The partition is the one given, or the key's, or the next in turn. Blocks for a full buffer and for a topic that is not known yet,
+        `max_block_ms` each, then raises Unavailable. Raises MessageTooLarge, UsageError or UnknownTopicOrPartition, nothing being buffered.
         """
         if type(value) is not bytes:
             value = as_bytes("value", value)
