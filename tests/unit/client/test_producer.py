@@ -129,7 +129,7 @@ def test_nor_is_one_that_was_not_kept_raised_when_somebody_was_told_of_it(monkey
         ASKED[how](delivery)
     producer.flush()
     sent = [producer.send("t", "x") for _ in range(50)]
-    for delivery in sent[5:]:
+    for delivery in sent[:45]:
         ASKED[how](delivery)
     with pytest.raises(InvalidRecord) as caught:
         producer.flush()
@@ -890,6 +890,16 @@ def test_after_a_fork_the_child_is_another_producer() -> None:
     assert len({batch.producer_id for batch in cluster.partition("t").log}) == 3
     assert not driver.core._requests
     producer.close()
+
+
+def test_after_a_fork_the_child_waits_for_nothing_that_the_parent_has_sent() -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    with client.producer(acks=0) as producer:
+        producer.send("t", "a")
+        driver.unsent = {1: 10}
+        driver.core.after_fork()
+        producer.flush(timeout_s=0)
 
 
 def test_two_threads_may_send() -> None:

@@ -760,7 +760,8 @@ def test_what_another_producer_has_sent_to_a_slow_broker_holds_up_nobody_else(cl
         quick.send("pair", b"x" * 900, partition=1)
     with pytest.raises(TimedOut, match="records sent under acks=0 to leave this process"):
         busy.flush(timeout_s=0)
-    quick.send("pair", b"x" * 900, partition=0)
+    for _ in range(3):
+        quick.send("pair", b"x" * 300, partition=0)  # beside much of the other one
     with pytest.raises(TimedOut):
         quick.flush(timeout_s=0)
     FakeTransport.made[0].unsent = {2: 1}
