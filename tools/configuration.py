@@ -50,8 +50,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "ClientConfig.batch_bytes": "Bytes of records that a producer puts into one batch before it is sent.",
     "ClientConfig.linger_ms": "How long a producer waits for more records before it sends a batch that is not full.",
     "ClientConfig.buffer_bytes": "Records that a producer holds that are not settled, each with 20 bytes more than its key, value and "
-    "headers count for; under acks=0 with what it has sent and connections have not taken. Above that `send` blocks; a record that is larger by "
-    "itself raises `MessageTooLarge`.",
+    "headers count for; under acks=0 with what it has sent and connections have not taken. Above that `send` blocks; a record that is "
+    "larger by itself raises `MessageTooLarge`.",
     "ClientConfig.max_block_ms": "How long `send` blocks while the buffer is full, or a topic not known yet, before it raises.",
     "ClientConfig.fetch_bytes": "Bytes in one answer to a reader.",
     "ClientConfig.fetch_wait_ms": "How long a broker may hold a reader's fetch when nothing is new.",
