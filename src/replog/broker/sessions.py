@@ -7,6 +7,7 @@ partitions cost nothing. A client's fetch is a session that is answered once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from attrs import define, field
@@ -26,6 +27,8 @@ __all__ = ["Session", "Sessions"]
 
 _FEW: Final = 16
 """As many sessions of one partition are kept in a tuple."""
+_OVER_MAX: Final = 1_000
+"""So many deadlines of fetches that have been answered are kept, besides as many as twice those that wait."""
 _WAIT_MS_MAX: Final = 60_000
 """No fetch is held for longer, whatever it says; `fetch_wait_ms`, and what clients ask for, stay below."""
 
@@ -99,8 +102,11 @@ class Sessions:
         self._contacts: dict[int, Contact] = {}
         self._clients: dict[Session, None] = {}
         """Clients' fetches that wait."""
-        self._shares: dict[Address, int] = {}
-        """How many of these each reader has."""
+        self._of_reader: dict[Address, dict[Session, None]] = {}
+        """Which of these each reader has."""
+        self._deadlines: list[tuple[int, int, Session]] = []
+        """A heap of (deadline, number of the fetch here, session): of all that wait, and of some that do not any more."""
+        self._waits = 0
         self.dirty: dict[Session, None] = {}
         """Sessions that may have something to tell at the end of the poll."""
         self._numbers = 0
@@ -124,8 +130,8 @@ class Sessions:
         session.request = fetch.request
         session.deadline_ms = now_ms + min(fetch.max_wait_ms, _WAIT_MS_MAX)
         waits = session.is_follower or session in self._clients
-        if waits and (self.due_ms is None or session.deadline_ms < self.due_ms):
-            self.due_ms = session.deadline_ms
+        if waits and fetch.max_wait_ms > 0:
+            self._wait(session)
         session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
         session.verify = fetch.verify
         session.contact.parked += 1
@@ -144,9 +150,9 @@ class Sessions:
                 self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
                 return None
             session = Session(sender, -1, -1, 0, Contact())
-            share = self._shares.get(sender, 0)
+            share = len(self._of_reader.get(sender, ()))
             if share < max(1, self._config.waiting_fetches_max // 2):  # beyond that it is answered at once: others find room
-                self._shares[sender] = share + 1
+                self._of_reader.setdefault(sender, {})[session] = None
                 self._clients[session] = None
             return session
         key = (fetch.replica, fetch.catch_up)
@@ -291,11 +297,25 @@ class Sessions:
 
     def expire(self, now_ms: int) -> None:
         """Answer what has waited long enough, with whatever is there."""
-        waiting = [session for session in (*self._followers.values(), *self._clients) if session.request is not None]
-        self.due_ms = min((session.deadline_ms for session in waiting if session.deadline_ms > now_ms), default=None)
-        for session in waiting:
-            if session.deadline_ms <= now_ms:
+        heap, due = self._deadlines, list[Session]()
+        while heap and (heap[0][0] <= now_ms or not _is_waiting(heap[0])):
+            first = heappop(heap)
+            if _is_waiting(first):
+                due.append(first[2])
+        self.due_ms = heap[0][0] if heap else None
+        for session in due:
+            if session.request is not None:
                 self._answer(session)
+
+    def _wait(self, session: Session) -> None:
+        """From now on its deadline is looked for. Nobody is searched for when a fetch is answered: what is over is left out later."""
+        if len(self._deadlines) > 2 * (len(self._clients) + len(self._followers)) + _OVER_MAX:
+            self._deadlines = [one for one in self._deadlines if _is_waiting(one)]
+            heapify(self._deadlines)
+        self._waits += 1
+        heappush(self._deadlines, (session.deadline_ms, self._waits, session))
+        if self.due_ms is None or session.deadline_ms < self.due_ms:
+            self.due_ms = session.deadline_ms
 
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
@@ -385,7 +405,7 @@ class Sessions:
         """The reader is gone: nothing waits for it any more."""
         for key in [key for key, session in self._followers.items() if session.reader == reader]:
             self.close(key)
-        for session in [session for session in self._clients if session.reader == reader]:
+        for session in list(self._of_reader.get(reader, ())):
             session.request = None
             self._end(session)
 
@@ -398,9 +418,9 @@ class Sessions:
     def _end(self, session: Session) -> None:
         if session in self._clients:
             del self._clients[session]
-            self._shares[session.reader] -= 1
-            if not self._shares[session.reader]:
-                del self._shares[session.reader]
+            del self._of_reader[session.reader][session]
+            if not self._of_reader[session.reader]:
+                del self._of_reader[session.reader]
         self.dirty.pop(session, None)
         for identity in list(session.asked):
             self._forget(session, identity)
@@ -412,6 +432,12 @@ class Sessions:
         partition = self._partitions.get(identity)
         if partition is not None:
             _leave(partition, session)
+
+
+def _is_waiting(deadline: tuple[int, int, Session]) -> bool:
+    """Whether this is still when the session's fetch has waited long enough."""
+    at, _, session = deadline
+    return session.request is not None and session.deadline_ms == at
 
 
 def _join(partition: Partition, session: Session) -> None:

@@ -343,7 +343,7 @@ def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_th
     assert leader.partition.sessions == tuple(leader.sessions._followers.values())
     assert [leader.read(2) for _ in range(3)] == [[]] * 3, "its places are its own again"
     leader.sessions.disconnected("reader")
-    assert leader.sessions._shares == {}
+    assert leader.sessions._of_reader == {}
     assert [leader.read(2) for _ in range(3)] == [[]] * 3
 
 
@@ -359,7 +359,27 @@ def test_each_of_many_that_wait_for_one_partition_is_told_once_and_in_order() ->
     answers = leader.fetch((2, 5), session=number, epoch=1)
     assert [answer.request for answer in answers] == list(range(first, first + 900))
     assert leader.partition.sessions == tuple(leader.sessions._followers.values())
-    assert leader.sessions._shares == {}
+    assert leader.sessions._of_reader == {}
+
+
+def test_each_is_answered_when_it_has_waited_and_nothing_is_kept_of_those_that_were_answered_before() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1,)), config=BrokerConfig(waiting_fetches_max=20_000))
+    first = leader.requests + 1
+    waits = [100 + 37 * n % 500 for n in range(300)]
+    for n, wait_ms in enumerate(waits):
+        assert leader.read(1, f"reader {n % 7}", wait_ms=wait_ms) == []
+    leader.sessions.disconnected("reader 3")
+    heard: dict[int, int] = {}
+    while (due_ms := leader.sessions.due_ms) is not None:
+        leader.sessions.expire(due_ms)
+        heard.update((answer.request, due_ms) for answer in leader.poll(due_ms))
+    assert heard == {first + n: wait_ms for n, wait_ms in enumerate(waits) if n % 7 != 3}
+    for _ in range(5_000):
+        assert leader.read(1, wait_ms=10_000) == []
+        leader.sessions.disconnected("reader")
+    assert len(leader.sessions._deadlines) <= 1_001
+    leader.sessions.expire(0)
+    assert (leader.sessions._deadlines, leader.sessions.due_ms) == ([], None)
 
 
 @pytest.mark.parametrize(("replica", "epoch"), [(2, 1), (-1, -1)])
