@@ -120,10 +120,12 @@ def waiting(cluster: Cluster, path: str) -> list[Change]:
 
 
 def identity_of(path: str, value: Versioned) -> IdentitySet:
+    """Which cluster this is."""
     return IdentitySet(layout.decode_cluster(path, value.value), value.version)
 
 
 def broker_of(path: str, value: Versioned) -> Broker:
+    """A registration."""
     broker_id = layout.place_of(path).broker_id
     assert broker_id is not None
     said = layout.decode_registration(path, value.value)
@@ -132,12 +134,14 @@ def broker_of(path: str, value: Versioned) -> Broker:
 
 
 def admitted_of(path: str, value: Versioned) -> BrokerAdmitted:
+    """Which incarnation of a broker was let in."""
     broker_id = judgements.admitted_broker(path)
     said = judgements.decode_admission(path, value.value)
     return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version))
 
 
 def topic_of(path: str, name: str, value: Versioned) -> Topic:
+    """A topic; StoreCorrupt if there is none that could be served."""
     layout.place_of(path)  # a name that no topic can have
     entry = layout.decode_topic(path, value.value)
     if not entry.partitions or not all(assignment.replicas for assignment in entry.partitions.values()):
@@ -150,12 +154,14 @@ def topic_of(path: str, name: str, value: Versioned) -> Topic:
 
 
 def draining_of(path: str, value: Versioned) -> DrainingSet:
+    """Which life of a broker is to end."""
     broker_id = layout.place_of(path).broker_id
     assert broker_id is not None
     return DrainingSet(broker_id, layout.decode_draining(path, value.value), value.version)
 
 
 def removed_of(path: str, value: Versioned) -> RemovedSet:
+    """Who holds copies of a deleted topic."""
     topic_id = layout.place_of(path).topic_id
     assert topic_id is not None
     return RemovedSet(topic_id, layout.decode_removed(path, value.value), value.version)
