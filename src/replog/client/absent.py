@@ -158,12 +158,6 @@ class TopicOp(MetadataOp):
         self.asked = core.refresh(now_ms, self)
         return None
 
-    def expire(self, core: ClientCore, now_ms: int) -> None:
-        """As any; who does not wait at all has asked all the same, and may know the next time."""
-        if self.asked < 0:
-            core.refresh(now_ms)
-        super().expire(core, now_ms)
-
 
 def forget_gone(writers: Iterable[Writer], view: View) -> None:
     """Nothing is kept for topics and partitions that are gone, once all that was sent there has its outcome."""

@@ -52,6 +52,7 @@ class Batch:
         "uncertain",
         "values",
         "wall_ms",
+        "went_to",
     )
 
     def __init__(self, queue: Any, now_ms: int, wall_ms: int, linger_ms: int, timeout_ms: int) -> None:
@@ -77,6 +78,8 @@ class Batch:
         self.flying: Place | None = None
         """Where the partition was led by the broker that has the batch now; None: it is not under way."""
         self.sent_ms = -1
+        self.went_to: Address | None = None
+        """Under acks=0: the broker that it was sent to, which was its outcome."""
         self.led = False
         """Whether everything before it was settled when it was last sent."""
         self.uncertain = False

@@ -264,7 +264,9 @@ class Client(Administration, Staging):
                 driver.run()
             if not batch.done:
                 driver.wait(lambda: batch.done, timeout_s)
-            if number == ACKS_NONE and not queue.writer.leaving.wait(driver, timeout_s, batch.opened_ms):
+            # What waits for other brokers says nothing of this one.
+            has_left = number != ACKS_NONE or batch.error or queue.writer.leaving.wait(driver, timeout_s, batch.opened_ms, batch.went_to)
+            if not has_left:
                 raise timed_out("an append under acks=0 to leave this process", timeout_s)
             if core.finished:
                 run_callbacks(core)

@@ -40,6 +40,7 @@ class Produces:
         message.entries.append(ProduceEntry(request, place.identity, batch.body))
         self._last[place.leader, acks] = message, held + size
         if acks == ACKS_NONE:
+            batch.went_to = place.leader
             batch.queue.writer.leaving.add(place.leader, size)
             batch.queue.settle(batch)
 

@@ -41,13 +41,21 @@ class Leaving:
             self.bytes = sum(self._sent.values())
         return self.bytes
 
-    def wait(self, driver: Driver, timeout_s: float | None, since_ms: int) -> bool:
-        """Wait until they have left, or those they were for were not reached; False: not within `timeout_s` from `since_ms` on."""
+    def wait(self, driver: Driver, timeout_s: float | None, since_ms: int, to: Address | None = None) -> bool:
+        """Wait until they have left, or those they were for were not reached; False: not within `timeout_s` from `since_ms` on.
+
+        `to`: only those for this broker.
+        """
+
+        def have_left() -> bool:
+            left = self.look(driver.unsent_to)
+            return not (left if to is None else self._sent.get(to))
+
         with driver.lock:
-            if not self.look(driver.unsent_to):
+            if have_left():
                 return True
             left_s = None if timeout_s is None else max(0.0, timeout_s - (driver.now_ms() - since_ms) / 1000)
-        return driver.wait(lambda: not self.look(driver.unsent_to), left_s)
+        return driver.wait(have_left, left_s)
 
     def clear(self) -> None:
         """In a forked child: they are the parent's."""

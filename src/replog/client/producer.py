@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -85,6 +85,7 @@ class Producer:
                 linger_ms=config.linger_ms,
             )
         self._leaving = self._writer.leaving
+        self._pid = os.getpid()
         self._routes: dict[str, _Route] = self._writer.routes
         self._in_flight_max = self._writer.max_in_flight
 
@@ -118,35 +119,38 @@ class Producer:
         config, writer = self._config, self._writer
         since_ms: int | None = None
         while True:
-            held = writer.buffered + self._leaving.bytes
-            if self._closed or self._driver.closed or size > config.max_record_bytes or held + size > config.buffer_bytes:
-                since_ms = self._make_room(topic, size, since_ms)
-            route = self._routes.get(topic)
-            if route is None or route.serial != self._core.view.serial:
-                route = self._find_route(topic)
             with self._lock:
-                if self._closed or writer.buffered + self._leaving.bytes + size > config.buffer_bytes:
-                    continue  # another thread was quicker
-                queue = route.sticky
-                if partition is not None:
-                    queue = self._queue_of(topic, partition)
-                elif key is not None:
-                    queue = route.queues[self._partitioner(key, len(route.queues))]
-                elif queue.open is None:
-                    queue = route.next_sticky()
-                batch = queue.open
-                if batch is None or batch.size + size > writer.batch_bytes:
-                    batch = self._begin(queue)
-                    queue = batch.queue
-                index = batch.add(value, key, kept, timestamp_ms)
-                batch.size += size
-                writer.buffered += size
-                if self._linger_ms:
-                    if self._driver.now_ms() >= batch.linger_at or batch.size >= writer.batch_bytes:
+                route = self._routes.get(topic)
+                if (
+                    route is not None
+                    and route.serial == self._core.view.serial
+                    and writer.buffered + self._leaving.bytes + size <= config.buffer_bytes
+                    and size - ROW_BYTES <= config.max_record_bytes
+                    and not self._closed
+                    and not self._driver.closed
+                ):
+                    queue = route.sticky
+                    if partition is not None:
+                        queue = self._queue_of(topic, partition)
+                    elif key is not None:
+                        queue = route.queues[self._partitioner(key, len(route.queues))]
+                    elif queue.open is None:
+                        queue = route.next_sticky()
+                    batch = queue.open
+                    if batch is None or batch.size + size > writer.batch_bytes:
+                        batch = self._begin(queue)
+                        queue = batch.queue
+                    index = batch.add(value, key, kept, timestamp_ms)
+                    batch.size += size
+                    writer.buffered += size
+                    if self._linger_ms:
+                        if self._driver.now_ms() >= batch.linger_at or batch.size >= writer.batch_bytes:
+                            self._go(queue)
+                    elif len(queue.batches) < self._in_flight_max:
                         self._go(queue)
-                elif len(queue.batches) < self._in_flight_max:
-                    self._go(queue)
-                break
+                    break
+            since_ms = self._make_room(topic, size, since_ms)
+            self._find_route(topic)
         if self._core.finished:
             run_callbacks(self._core)
         return Delivery(self, batch, index)
@@ -231,7 +235,7 @@ class Producer:
                 since_ms = self._make_room(topic, sizes[at], since_ms)
                 route = self._find_route(topic)
                 with self._lock:
-                    if self._closed or self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
+                    if self._closed or self._driver.closed or self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
                         continue  # another thread was quicker
                     queue = route.sticky if partition is None else self._queue_of(topic, partition)
                     if partition is None and queue.open is None:
@@ -286,8 +290,10 @@ class Producer:
 
     def _run(self) -> None:
         """Move messages. Where that cannot be done for want of a connection, records were taken all the same, and go when it can."""
-        with suppress(Unavailable):
+        try:  # noqa: SIM105 (every `send` comes here, and a `suppress` takes time)
             self._driver.run()
+        except Unavailable:
+            pass
 
     def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
         known = self._core.view.topics.get(topic)
@@ -425,7 +431,8 @@ class Producer:
             else:
                 self._leave()
         except Exception as failure:
-            if isinstance(error, SystemExit):  # nobody would see a note, and the process might say that all went well
+            # Nobody would see a note, and the status might say that all went well. In a forked child they are the parent's records.
+            if isinstance(error, SystemExit) and os.getpid() == self._pid:
                 raise
             error.add_note(f"while closing the producer: {type(failure).__name__}: {failure}")
 

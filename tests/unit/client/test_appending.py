@@ -199,6 +199,22 @@ def test_acks_0_is_sent_once_and_has_no_offsets() -> None:
         assert repr(delivery) == "Delivery(t-0, sent)"
 
 
+def test_acks_0_waits_for_the_broker_that_it_went_to_and_says_what_went_wrong_first() -> None:
+    cluster, driver, client = make({"t": 1, "u": 2})
+    cluster.move("t", 0, 1)
+    cluster.move("u", 1, 2)
+    client.topics()
+    driver.unsent = {1: 500_000}
+    with pytest.raises(TimedOut):
+        client.append("t", 0, ["stuck"], acks=0, timeout_s=3)
+    started = driver.now_ms()
+    assert client.append("u", 1, ["on its way"], acks=0, timeout_s=3).base_offset is None
+    with pytest.raises(UnknownTopicOrPartition):
+        client.append("u", 7, ["nowhere"], acks=0, timeout_s=3)
+    assert driver.now_ms() - started < 3_000
+    assert cluster.partition("u", 1).values() == [b"on its way"]
+
+
 def test_acks_0_takes_nothing_for_sent_that_is_still_here_when_time_is_up() -> None:
     cluster, driver, client = make({"t": 1})
     client.topics()

@@ -427,15 +427,6 @@ def test_a_wrong_argument_does_not_close() -> None:
     assert everything(cluster) == [b"a"]
 
 
-def test_a_producer_that_never_blocks_learns_of_topics_all_the_same() -> None:
-    cluster, _, client = make({"t": 1})
-    with client.producer(max_block_ms=0) as producer:
-        with pytest.raises(TimedOut, match=r"waited 0 s for .* topic 't'"):
-            producer.send("t", "a")
-        producer.send("t", "b")
-    assert everything(cluster) == [b"b"]
-
-
 def test_a_full_buffer_sends_what_lingers() -> None:
     cluster, driver, client = make({"t": 1})
     started = driver.now_ms()

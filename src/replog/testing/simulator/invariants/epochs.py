@@ -56,7 +56,11 @@ class EpochsNeverGoBack(Invariant):
     protocol = ("I13",)
 
     def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
-        """Within one life; the next one starts with nothing."""
+        """Within one life; the next one starts with nothing. So does a copy that could not be put away, and is known as failed when it is
+        named again: it has never taken a state.
+        """
+        if partition.failed and partition.leader_epoch < 0:
+            return
         if partition.leader_epoch < copy.leader_epoch or partition.partition_epoch < copy.partition_epoch:
             seen = (copy.leader_epoch, copy.partition_epoch)
             self.fail(ledger, f"broker {copy.broker} goes from epochs {seen} to {(partition.leader_epoch, partition.partition_epoch)}")
