@@ -121,14 +121,10 @@ class Producer:
         while True:
             with self._lock:
                 route = self._routes.get(topic)
-                if (
-                    route is not None
-                    and route.serial == self._core.view.serial
-                    and writer.buffered + self._leaving.bytes + size <= config.buffer_bytes
-                    and size - ROW_BYTES <= config.max_record_bytes
-                    and not self._closed
-                    and not self._driver.closed
-                ):
+                held = writer.buffered + self._leaving.bytes
+                fits = held + size <= config.buffer_bytes and size - ROW_BYTES <= config.max_record_bytes
+                is_open = not self._closed and not self._driver.closed
+                if fits and is_open and route is not None and route.serial == self._core.view.serial:
                     queue = route.sticky
                     if partition is not None:
                         queue = self._queue_of(topic, partition)
