@@ -207,8 +207,12 @@ class Membership:
     def _register(self) -> _Script:
         for path in (layout.CLUSTER, self._path):
             if path not in self._armed:
-                yield "watch", path
-                self._armed.add(path)
+                self._armed.add(path)  # at once: it may fire before the store has said that it is armed
+                try:
+                    yield "watch", path
+                except BaseException:
+                    self._armed.discard(path)
+                    raise
         found: Versioned | None = yield "read", self._path
         there = None if found is None else layout.decode_registration(self._path, found.value)
         epoch = found.created if found is not None and there is not None and there.incarnation == self._incarnation else -1

@@ -74,8 +74,12 @@ class Reader:
     def watch(self, path: str) -> Script:
         """Arm a watch unless it is armed."""
         if path not in self._armed:
-            yield "watch", path
-            self._armed.add(path)
+            self._armed.add(path)  # at once: it may fire before the store has said that it is armed, and is armed no more then
+            try:
+                yield "watch", path
+            except BaseException:
+                self._armed.discard(path)
+                raise
 
     def _watch_nested(self, path: str) -> Script:
         with suppress(UsageError):  # what may not be listed may not be watched: listing it says so

@@ -37,6 +37,7 @@ class Stepper:
         self.events: list[Any] = []
         self.commits = 0
         self.watched: list[str] = []
+        self.asked: list[Any] = []
         self.fault: Callable[[str], str | None] = lambda verb: None
 
     def run(self) -> Stepper:
@@ -49,6 +50,7 @@ class Stepper:
             self.told += box.messages
             self.events += box.events
             calls = list(box.calls)
+            self.asked += calls
             for content in (box.messages, box.events, box.calls):
                 content.clear()
             if not calls:
@@ -385,6 +387,18 @@ def test_a_refusal_is_final_until_the_session_changes():
     second.member.receive(None, SessionChanged("connected"), 5)
     assert second.go_on().epoch == created(store) > first.epoch
     assert second.member.refused is None
+
+
+def test_a_watch_that_fires_before_the_store_says_that_it_is_armed_is_heard():
+    stepper = Stepper(MemoryStore())
+    stepper.member.tick(0, 0)
+    (call,) = stepper.member.outbox.calls
+    assert call.verb == "watch"
+    stepper.member.receive(None, WatchFired(call.argument), 0)
+    stepper.run()
+    assert stepper.epoch > 0
+    armed = [asked.argument for asked in stepper.asked if asked.verb == "watch"]
+    assert armed.count(call.argument) == 2, "it is armed anew"
 
 
 # ---- where others are

@@ -11,7 +11,7 @@ from replog.errors import Code
 from replog.messages import AlterIsr, AlterIsrAnswer, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
-from replog.ports import Conflict, Delete, LossReport, Put, WatchFired
+from replog.ports import Conflict, Delete, LossReport, Put, UnknownOutcome, WatchFired
 
 
 def test_one_of_them_becomes_the_controller_and_tells_everyone_everything():
@@ -342,3 +342,20 @@ def test_giving_up_a_seat_of_an_earlier_life_deposes_nobody():
     with pytest.raises(Conflict):
         new.commit(late)
     assert layout.decode_controller(layout.CONTROLLER, new.read(layout.CONTROLLER).value).broker_id == 2
+
+
+def test_a_watch_that_fires_before_the_store_says_that_it_is_armed_is_armed_again():
+    """It was taken for armed from then on, and nobody looked when the seat became free, until the next `reconcile`."""
+    reader = Reader(10, lambda _: None)
+    script = reader.watch(layout.CONTROLLER)
+    assert next(script) == ("watch", layout.CONTROLLER)
+    reader.fired(layout.CONTROLLER)
+    assert list(script) == []
+    assert not reader.is_armed(layout.CONTROLLER)
+    assert next(reader.watch(layout.CONTROLLER)) == ("watch", layout.CONTROLLER)
+    reader.fired(layout.CONTROLLER)
+    script = reader.watch(layout.CONTROLLER)
+    next(script)
+    with pytest.raises(UnknownOutcome):
+        script.throw(UnknownOutcome("lost"))
+    assert not reader.is_armed(layout.CONTROLLER)
