@@ -76,7 +76,7 @@ class Forwarding:
 
     def disconnected(self, lost: Disconnected) -> None:
         """The wishes that this controller has, or their answers, may be lost, and nobody repeats them but who asked: tell that one."""
-        if lost.only_reads:
+        if lost.only_reads or not (type(lost.address) is tuple and lost.address[0] == "controller"):
             return
         for origin in [o for o, (_, _, at) in self._under_way.items() if lost.address == ("controller", at)]:
             self._in_doubt(origin, "the broker that passed it on has lost the controller")

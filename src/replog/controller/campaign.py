@@ -10,7 +10,11 @@ from replog.controller.reading import Reader, Script
 from replog.metadata import layout
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, Versioned
 
-__all__ = ["Won", "campaign", "still_seated"]
+__all__ = ["Deposed", "Won", "campaign", "still_seated"]
+
+
+class Deposed(Exception):
+    """Another controller has been elected, or this one cannot know that none was."""
 
 
 @frozen

@@ -29,6 +29,7 @@ __all__ = [
     "DrainingGone",
     "DrainingSet",
     "Due",
+    "HiddenSet",
     "IdentitySet",
     "LossNoted",
     "MoveWishGone",
@@ -264,6 +265,25 @@ class Unreadable:
 
 
 @frozen
+class HiddenSet:
+    """What cannot be read of that which says what a broker has lost, or which partitions that is about."""
+
+    topics: bool = False
+    """Whether there is a topic that is not known here, because it or a state of it could not be read, or it may be half deleted."""
+    admissions: frozenset[int] = frozenset()
+    """Brokers of which the store does not say which incarnation was let in last."""
+    others: bool = False
+    """Whether the level of those records may not be listed: whoever is not known may have one."""
+    garbled: frozenset[int] = frozenset()
+    """Brokers whose record was given out, and is damaged: it is written over."""
+
+    @property
+    def hides_admissions(self) -> bool:
+        """Whether such a record may be there, and is not known."""
+        return self.others or bool(self.admissions)
+
+
+@frozen
 class NodesFreed:
     """It is time to try again what could not be removed, or stored, and to look again at what could not be read."""
 
@@ -384,6 +404,7 @@ Change = (
     | NodeStuck
     | Stranger
     | Unreadable
+    | HiddenSet
     | NodesFreed
     | ReplicaBroken
     | RoomSet

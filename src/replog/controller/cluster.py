@@ -19,6 +19,7 @@ from replog.controller.changes import (
     DrainingGone,
     DrainingSet,
     Due,
+    HiddenSet,
     IdentitySet,
     LossNoted,
     MovesHeld,
@@ -76,6 +77,7 @@ class Cluster:
     """The same before they were last tried again: people were told of them."""
     unreadable: dict[str, int] = field(factory=dict)
     """Path -> version of what is in the way of something that was to be written there."""
+    hidden: HiddenSet = field(factory=HiddenSet)
     below: dict[str, str] = field(factory=dict)
     """Path -> the node below which it is, and which is to be removed; each before what it is below."""
     draining: dict[int, DrainingSet] = field(factory=dict)
@@ -158,17 +160,44 @@ class Cluster:
         broker = self.brokers.get(broker_id)
         if broker is None or not broker.info.fenced:
             return False
-        admitted = self.admitted.get(broker_id)
+        may_be_empty = broker_id in self.hidden.garbled and broker_id not in self.admitted
+        return may_be_empty or self._has_lost(broker, is_named=partition in broker.lossy)
+
+    def _has_lost(self, broker: Broker, *, is_named: bool) -> bool:
+        """Whether a broker that was not let in yet has lost records of a partition that its report names, or does not."""
+        admitted = self.admitted.get(broker.info.broker_id)
         if admitted is not None and admitted.incarnation == broker.incarnation:
             return False  # the same process lost its session, not its data
         if admitted is not None and admitted.directory_id != broker.info.directory_id:
             return True
         loss = broker.loss
-        if loss.kind == "replaced" or partition in broker.lossy:
+        if loss.kind == "replaced" or is_named:
             return True
         # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found; or of a later
         # one, of which the directory itself says that nothing was lost in between: nobody came to let it in.
         return admitted is not None and loss.broker_epoch >= 0 and admitted.broker_epoch not in (loss.broker_epoch, *loss.earlier)
+
+    def is_kept_out(self, broker_id: int) -> bool:
+        """Whether the broker may have lost what cannot be decided now, because the store does not give out what says so.
+
+        Once it has been let in it reports that no more, so it has to wait.
+        """
+        broker, hidden = self.brokers.get(broker_id), self.hidden
+        if broker is None or self.is_admitted(broker_id):
+            return False
+        if broker_id in hidden.admissions or (hidden.others and broker_id not in self.admitted):
+            return True
+        return hidden.topics and self._has_lost(broker, is_named=any(self._is_unknown(p.topic_id) for p in broker.lossy))
+
+    def _is_unknown(self, topic_id: bytes) -> bool:
+        return topic_id not in self.topics and topic_id not in self.removed
+
+    def concerns(self, partition: PartitionId, broker_id: int) -> bool:
+        """Whether the broker's fate changes anything for the partition."""
+        state = self.states.get(partition)
+        if state is None:
+            return False
+        return broker_id in (state.leader, *state.isr, *state.elr) or (state.leader is None and broker_id in state.last_known)
 
     def is_broken(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the disk under this replica failed in the broker's present life."""
@@ -380,6 +409,8 @@ class Cluster:
                 self.unreadable.pop(path, None)
             case Unreadable(path, version):
                 self.unreadable[path] = version
+            case HiddenSet():
+                self.hidden = change
             case NodesFreed():
                 self.unreadable.clear()
                 self.below.clear()

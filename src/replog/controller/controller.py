@@ -356,18 +356,11 @@ class Controller:
             if known is not None and now is not None and known.info.broker_epoch == now.info.broker_epoch:
                 continue
             changes.append(BrokerGone(broker_id) if now is None else BrokerSet(now))
-            due = tuple(p for p in cluster.on_broker(broker_id) if self.concerns(p, broker_id))
+            due = tuple(p for p in cluster.on_broker(broker_id) if cluster.concerns(p, broker_id))
             changes.append(Due(due))
             told.append(Told("broker_gone" if now is None else "broker_registered", {"broker": broker_id, "partitions": len(due)}))
         ended = tuple(DrainingEnded(b) for b in shutdown.ended(cluster, event))
         return Decision((Step(changes=tuple(changes), told=tuple(told)),) if changes else (), after=ended)
-
-    def concerns(self, partition: PartitionId, broker_id: int) -> bool:
-        """Whether the broker's fate changes anything for the partition."""
-        state = self.cluster.states.get(partition)
-        if state is None:
-            return False
-        return broker_id in (state.leader, *state.isr, *state.elr) or (state.leader is None and broker_id in state.last_known)
 
     def _broker_acknowledged(self, event: BrokerAcknowledged) -> Decision:
         """The broker knows its partitions: let its incarnation in, and elect it wherever only it was missing."""
@@ -379,6 +372,8 @@ class Controller:
         later: tuple[Event, ...] = ()
         if self.is_to_wait(event.broker_id):
             later = (evolve(event, strays=(), removals=()),)
+        elif any(self._counts_in_vain(p, event.broker_id) for p in cluster.due) and not cluster.is_admitted(event.broker_id):
+            return Decision(after=(event,))  # once they have been decided
         elif not cluster.is_admitted(event.broker_id):
             steps += pack(self.guard, [self._admit(event.broker_id)])
         else:  # admitted by a commit whose outcome nobody heard: what follows from it is still to be done
@@ -391,17 +386,30 @@ class Controller:
         return Decision(tuple(steps), after=tuple(gone), later=later)
 
     def is_to_wait(self, broker_id: int) -> bool:
-        """Whether the store refuses a state that follows from the end of the broker's last life: let in, it would go on from there."""
-        if self.cluster.is_admitted(broker_id):
+        """Whether the store refuses a state that follows from the end of the broker's last life: let in, it would go on from there.
+
+        Or whether a state cannot be read that is about what it has lost: let in, it reports that no more.
+        """
+        cluster = self.cluster
+        if cluster.is_admitted(broker_id):
             return False
-        return any(is_refused and self._goes_on(partition, broker_id) for partition, is_refused in self.cluster.parked.items())
+        if cluster.is_kept_out(broker_id):
+            return True
+        for partition, is_refused in cluster.parked.items():
+            if self._goes_on(partition, broker_id) if is_refused else broker_id in cluster.lossy(partition):
+                return True
+        return False
 
     def _goes_on(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the broker counts as complete in what is stored, and should not: of the ELR it may, unless it has lost records."""
         state = self.cluster.states.get(partition)
-        if state is None:
-            return False
-        return broker_id in (state.leader, *state.isr) or (broker_id in state.elr and broker_id in self.cluster.lossy(partition))
+        return state is not None and (broker_id in (state.leader, *state.isr) or self._counts_in_vain(partition, broker_id))
+
+    def _counts_in_vain(self, partition: PartitionId, broker_id: int) -> bool:
+        """Whether the broker counts as complete in what is known, and has lost records."""
+        state = self.cluster.states.get(partition)
+        counts = state is not None and broker_id in (state.leader, *state.isr, *state.elr)
+        return counts and broker_id in self.cluster.lossy(partition)
 
     def _admit(self, broker_id: int) -> Piece:
         cluster = self.cluster
@@ -435,7 +443,7 @@ class Controller:
         if not held:
             return Decision()
         broken = [ReplicaBroken(p, event.broker_id, event.broker_epoch) for p in held]
-        due = Due(tuple(p for p in held if self.concerns(p, event.broker_id)))
+        due = Due(tuple(p for p in held if cluster.concerns(p, event.broker_id)))
         told = Told("replicas_failed", {"broker": event.broker_id, "reason": event.reason, "partitions": len(held)})
         return Decision((Step(changes=(*broken, due), told=(told,)),))
 
@@ -462,6 +470,6 @@ class Controller:
         if not news:
             return Decision()
         changes = [RoomSet(p, broker_id, epoch, has_room) for p, has_room in news]
-        due = tuple(p for p, has_room in news if (self.leaderless(p) if has_room else self.concerns(p, broker_id)))
+        due = tuple(p for p, has_room in news if (self.leaderless(p) if has_room else cluster.concerns(p, broker_id)))
         told = Told("room_changed", {"broker": broker_id, "made": sum(r for _, r in news), "roomless": sum(not r for _, r in news)})
         return Decision((Step(changes=(*changes, Due(due)), told=(told,)),))

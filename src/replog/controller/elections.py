@@ -141,6 +141,8 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
     if broker.info.fenced and (other := cluster.at_the_same_endpoint(broker_id)) is not None:
         where = ", ".join(broker.info.endpoints)
         return f"it is fenced: it is said to be reached at {where}, as broker {other} is; one of them has to advertise another endpoint"
+    if cluster.is_kept_out(broker_id):
+        return "it is fenced: the store does not give out what says which records it may have lost (store_value_unreadable)"
     if broker.info.fenced:
         return "it is fenced: it has yet to apply the controller's first notice of its present life"
     if cluster.is_broken(partition, broker_id):

@@ -213,6 +213,12 @@ class WishesSeen:
     wishes: tuple[Wish, ...]
     is_rest: bool = False
     """What an earlier slice of the same look has left."""
+    refused: tuple[str, ...] = ()
+    """Paths in the row that the store did not give out; with a slash behind it: what is below the path."""
+
+    def hides(self, path: str) -> bool:
+        """Whether what is at a path could not be read: it may still be there."""
+        return any(path == one or (one.endswith("/") and path.startswith(one)) for one in self.refused)
 
 
 @frozen

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from replog.config import BrokerConfig
-from replog.controller.campaign import Won, campaign
+from replog.controller.campaign import Deposed, Won, campaign
 from replog.controller.events import AdminAsked, IsrProposed, ReplicasLost, ShutdownAsked
 from replog.controller.queues import Observer
 from replog.controller.reading import Reader, Script
-from replog.controller.term import Deposed, Term
+from replog.controller.term import Term
 from replog.errors import Code, ReplogError
 from replog.messages import (
     Admin,

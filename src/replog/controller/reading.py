@@ -16,6 +16,7 @@ from typing import Any, Final
 from replog.controller import stored
 from replog.controller.changes import (
     Change,
+    HiddenSet,
     IdentitySet,
     LossNoted,
     StateSet,
@@ -41,6 +42,17 @@ REFUSED: Final = Versioned(b"", -1, -1)
 """In place of the value of a node that is there, and that the store refuses to give out."""
 
 
+def _below(level: str) -> str:
+    """What stands for all that is below a path."""
+    return f"{level}/"
+
+
+def _is_of_a_topic(name: str) -> bool:
+    with suppress(StoreCorrupt):
+        return layout.place_of(f"{layout.TOPICS}/{name}").topic == name
+    return False
+
+
 class Reader:
     """Reads for one store session; remembers which watches are armed, and tells about values it cannot read."""
 
@@ -54,6 +66,8 @@ class Reader:
         """Those of them that the store did not give out when they were last read; with a slash behind it: what is below the path."""
         self._doubted: set[str] = set()
         """Names of topics that are left out, because they may be half deleted."""
+        self.cleared: frozenset[str] = frozenset()
+        """Those that were left out so before the last look at topics, and are not any more."""
 
     def fired(self, path: str) -> None:
         """A watch fires once."""
@@ -69,7 +83,7 @@ class Reader:
 
     def is_blind(self, known: Cluster) -> bool:
         """Whether there is a topic, or a state of a partition, that could not be read or has been removed by hand."""
-        return bool(known.vanished) or any(path.startswith(f"{layout.TOPICS}/") for path in self.unreadable)
+        return bool(known.vanished) or any(path.startswith(_below(layout.TOPICS)) for path in self.unreadable)
 
     def watch(self, path: str) -> Script:
         """Arm a watch unless it is armed."""
@@ -103,15 +117,16 @@ class Reader:
         except UsageError as error:
             if not nested:
                 raise
-            yield from self._note_refused(f"{parent}/", error)
+            yield from self._note_refused(_below(parent), error)
             return []
-        self._note_given(f"{parent}/")
+        self._note_given(_below(parent))
         names = [name for name in found if self._is_path(f"{parent}/{name}")]
-        told = [path for path in self.unreadable if path.startswith(f"{parent}/")]
+        told = [path for path in self.unreadable if path.startswith(_below(parent))]
         there = set(found) if told else ()
         for path in told:
             if path[len(parent) + 1 :].partition("/")[0] not in there:
                 del self.unreadable[path]  # it is gone; what comes in its place is told again
+                self._refused.discard(path)
         return names
 
     def _is_path(self, path: str) -> bool:
@@ -194,13 +209,28 @@ class Reader:
         return BrokersSeen(tuple(brokers))
 
     def admitted(self) -> Script:
-        """Which incarnations were let in."""
-        return (yield from self._readable(judgements.ADMITTED, stored.admitted_of))
+        """Which incarnations were let in: of everybody, or of those who are registered, where the level may not be listed."""
+        found = yield from self._readable(judgements.ADMITTED, stored.admitted_of)
+        if _below(judgements.ADMITTED) not in self._refused:
+            return found
+        registered = yield from self.names(layout.BROKER_IDS)
+        paths = [f"{judgements.ADMITTED}/{name}" for name in registered]
+        values = zip(paths, (yield from self.read_each(paths)), strict=True)
+        made = [self._decoded(path, stored.admitted_of, path, value) for path, value in values if value is not None]
+        return [one for one in made if one is not None]
+
+    def hidden(self, known: Cluster) -> HiddenSet:
+        """What could not be read, when it was last read, of that which says what brokers have lost."""
+        paths = {judgements.admitted_path(broker_id): broker_id for broker_id in known.brokers}
+        refused = frozenset(paths[path] for path in self._refused.intersection(paths))
+        garbled = frozenset(paths[path] for path in paths.keys() & self.unreadable.keys()) - refused
+        topics = any(map(_is_of_a_topic, self._away(known)))
+        return HiddenSet(topics, refused, _below(judgements.ADMITTED) in self._refused, garbled)
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
         found = yield from self._children(layout.TOPICS)
-        self._doubted.clear()
+        doubted, self._doubted = self._doubted, set()
         topics: list[Topic] = []
         kept: set[bytes] = set()
         for name, value in found:
@@ -215,6 +245,7 @@ class Reader:
                 topics.append(topic)
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
+        self.cleared = frozenset(doubted - self._doubted)
         stated = tuple(state for topic in readable for state in states[topic.topic_id])
         return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))
 
@@ -243,7 +274,7 @@ class Reader:
 
     def _away(self, known: Cluster) -> set[str]:
         """Names of topics that are there, were left out because they could not be read, and are not known from before that."""
-        unread = {path.split("/")[3] for path in self.unreadable if path.startswith(f"{layout.TOPICS}/")}
+        unread = {path.split("/")[3] for path in self.unreadable if path.startswith(_below(layout.TOPICS))}
         return (unread | self._doubted) - known.names.keys()
 
     def doubts(self, known: Cluster) -> list[bytes]:
@@ -252,7 +283,7 @@ class Reader:
 
     def _is_doubted(self, name: str) -> bool:
         """Whether a wish to delete a topic is there, and refused: whoever made the topic whole again would do so without a word."""
-        if self._refused.isdisjoint((layout.delete_topic_path(name), f"{layout.DELETE_TOPICS}/")):
+        if self._refused.isdisjoint((layout.delete_topic_path(name), _below(layout.DELETE_TOPICS))):
             return False
         self._doubted.add(name)
         return True
@@ -290,7 +321,8 @@ class Reader:
         wishes: list[Wish] = []
         for topic in sorted(set(topics) - self._away(known)):
             wishes += yield from self._wishes_below(f"{row}/{topic}", nested=True)
-        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)))
+        refused = tuple(sorted(path for path in self._refused if path.startswith(_below(row))))
+        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)), refused=refused)
 
     def _wishes_below(self, parent: str, *, nested: bool = False) -> Script:
         """Whatever is written there, and can be read."""

@@ -20,7 +20,7 @@ from replog.controller.changes import Change, Due, MoveWished, MoveWishGone, Top
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, pack
 from replog.controller.election import Choice, Loss, effective_min_isr
-from replog.controller.events import MovesDue, Wish
+from replog.controller.events import MovesDue, Wish, WishesSeen
 from replog.controller.growth import Growth
 from replog.controller.refusal import Refusal, standing
 from replog.controller.turns import urgency
@@ -122,12 +122,13 @@ def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId, state: Par
     return moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
 
 
-def remembered(cluster: Cluster, found: Sequence[Wish]) -> tuple[Change, ...]:
-    """What a look at all wishes to move partitions says."""
-    known = [seen(cluster, wish.path, wish) for wish in found]
+def remembered(cluster: Cluster, look: WishesSeen) -> tuple[Change, ...]:
+    """What a look at all wishes to move partitions says. One that the store does not give out is not gone: it counts as it was."""
+    known = [seen(cluster, wish.path, wish) for wish in look.wishes]
     wishes = [one for one in known if isinstance(one, MoveWished)]
     here = {one.partition for one in wishes}
-    return (*(MoveWishGone(partition) for partition in cluster.wishes if partition not in here), *wishes)
+    gone = [partition for partition, wish in cluster.wishes.items() if partition not in here and not look.hides(wish.path)]
+    return (*map(MoveWishGone, gone), *wishes)
 
 
 def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:

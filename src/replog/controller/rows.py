@@ -51,11 +51,11 @@ def _turn(row: str, wish: Wish) -> tuple[str, int]:
 def noted(cluster: Cluster, seen: WishesSeen | DeletionsSeen | RejectionsSeen) -> tuple[Change, ...]:
     """What a look at a row says, to be taken at once: later it may be older than what this controller has written since."""
     match seen:
-        case WishesSeen(layout.PARTITIONS_REASSIGNED, wishes):
-            return reassign.remembered(cluster, wishes)
+        case WishesSeen(layout.PARTITIONS_REASSIGNED):
+            return reassign.remembered(cluster, seen)
         case WishesSeen(layout.PARTITIONS_REMOVE, wishes):
             there = {wish.path: wish.version for wish in wishes}
-            return tuple(WishNoted(path, there.get(path, -1)) for path in cluster.wished)
+            return tuple(WishNoted(path, there.get(path, -1)) for path in cluster.wished if not seen.hides(path))
         case RejectionsSeen(wishes):
             kept = {path: version for path, _, version in wishes}
             gone = [RejectionNoted(path, -1) for path in cluster.rejections if path not in kept]

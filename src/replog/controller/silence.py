@@ -44,7 +44,7 @@ def silence_changed(controller: Controller, event: SilenceChanged) -> Decision:
     told: tuple[Told, ...] = ()
     if event.is_silent != cluster.is_silent(broker_id):
         back = not event.is_silent
-        due = tuple(p for p in cluster.on_broker(broker_id) if controller.concerns(p, broker_id) or (back and controller.leaderless(p)))
+        due = tuple(p for p in cluster.on_broker(broker_id) if cluster.concerns(p, broker_id) or (back and controller.leaderless(p)))
         name = "broker_silent" if event.is_silent else "broker_answers_again"
         told = (Told(name, {"broker": broker_id, "broker_epoch": event.broker_epoch, "partitions": len(due)}),)
     change = SilenceSet(broker_id, event.broker_epoch, event.is_overdue, event.is_silent)

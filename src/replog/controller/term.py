@@ -5,64 +5,47 @@ Nothing here outlives the term: the next controller, perhaps on the same broker,
 
 from __future__ import annotations
 
+from itertools import islice
+
 from replog.config import BrokerConfig
 from replog.controller import topics
 from replog.controller.balance import Rhythm
-from replog.controller.campaign import Won, still_seated
-from replog.controller.changes import Due, NodesFreed, Settled, TopicGone
+from replog.controller.campaign import Deposed, Won, still_seated
+from replog.controller.changes import Due, HiddenSet, NodesFreed, Settled, TopicGone
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
     AdminAsked,
     BalanceDue,
-    BrokerAcknowledged,
-    CopiesGone,
     DeletionsSeen,
     Event,
     FinishDeletion,
-    IsrProposed,
     MovesDue,
     Recheck,
     RejectionsSeen,
-    ReplicasLost,
-    ReplicasServed,
-    RoomChanged,
     ShutdownAsked,
     WishesSeen,
 )
+from replog.controller.hearing import Hearing
 from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
-from replog.controller.outboxes import BrokerOutbox
 from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting, without
 from replog.controller.publishing import Publisher
 from replog.controller.queues import Observer, Queued, Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import failed, resigned, why_given_up
 from replog.controller.rows import noted
-from replog.controller.silence import silences
 from replog.controller.stuck import let_be
-from replog.errors import Code, ReplogError, UsageError
-from replog.messages import (
-    AlterIsrAnswer,
-    Heartbeat,
-    LeaderAndIsrAnswer,
-    ReplicaStatesAnswer,
-    StopReplicaAnswer,
-)
+from replog.errors import ReplogError, UsageError
 from replog.metadata import layout
-from replog.model import Address
 from replog.ports import Conflict, Delete, Outbox, SessionLost, UnknownOutcome
 from replog.ports import Event as Told
 
-__all__ = ["Deposed", "Term"]
+__all__ = ["Term"]
 
 _SEEN = DeletionsSeen | WishesSeen | RejectionsSeen
 
 
-class Deposed(Exception):
-    """Another controller has been elected, or this one cannot know that none was."""
-
-
-class Term:
+class Term(Hearing):
     """The state of one term, and the scripts that its executor runs."""
 
     def __init__(
@@ -78,6 +61,7 @@ class Term:
     ) -> None:
         self._broker_id = broker_id
         self._won = won
+        self._controller_epoch = won.controller_epoch
         self._config = config
         self._cluster_id = cluster_id
         self._outbox = outbox
@@ -93,6 +77,8 @@ class Term:
         """The steps of the last decision that were not stored."""
         self._confirmed = 0
         """What was asked up to this number was asked before the seat was seen to be ours, or a step was committed."""
+        self._kept_out: dict[int, int] = {}
+        """Of which life of a broker people were told that it has to wait."""
         self.loaded = False
         self._now_ms = 0
         self._wall_ms = 0
@@ -148,10 +134,10 @@ class Term:
         self._observe(self.controller.decide((yield from self._reader.brokers())))
         self._observe(self.controller.decide((yield from self._reader.topics(self.cluster))))
         yield from self._wishes(layout.PARTITIONS_REASSIGNED)
-        wishes = yield from self._reader.deletions(self.cluster)
-        self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
+        yield from self._deletions()
         self._applied(Step(changes=tuple(map(TopicGone, self._reader.doubts(self.cluster)))))
         yield from self._confirm()
+        self._note_hidden()
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
         self._applied(Step(changes=(Settled(everything), Due(everything))))  # nobody is let in before that: nothing was missed
         for topic_id in sorted(self.cluster.deletions):
@@ -159,6 +145,19 @@ class Term:
         self._looks.update(dict.fromkeys(WISHED))  # drops wishes that name no topic
         self.loaded = True
         self._tell("controller_loaded", topics=len(self.cluster.topics), partitions=len(everything))
+
+    def _deletions(self) -> Script:
+        """Which topics are to be deleted: they are left as they are."""
+        wishes = yield from self._reader.deletions(self.cluster)
+        self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
+
+    def _admissions(self) -> Script:
+        """Who was let in, of those of whom the store did not say so: that may show what they have lost."""
+        found = yield from self._reader.admitted()
+        news = tuple(change for change in found if self.cluster.admitted.get(change.broker_id) != change.admitted)
+        if news:
+            yield from self._confirm()
+            self._applied(Step(changes=(*news, topics.due_after(self.cluster, news))))
 
     def _look(self, what: str) -> Script:
         """Read one level again. A watch that fires meanwhile makes it due once more; so does a failure."""
@@ -168,12 +167,22 @@ class Term:
         except ReplogError:
             self._looks[what] = None
             raise
+        finally:
+            self._note_hidden()
+
+    def _note_hidden(self) -> None:
+        """What could not be read: until it can be, whoever may have lost something of it is not let in."""
+        hidden = self._reader.hidden(self.cluster)
+        if hidden != self.cluster.hidden:
+            self._applied(Step(changes=(hidden,)))
 
     def _look_at(self, what: str) -> Script:
         if what == "seat":
             return (yield from self._confirm())
         armed = self._reader.is_armed(LOOKS[what])
         if what == "brokers":
+            if self.cluster.hidden.hides_admissions:
+                yield from self._admissions()
             seen = yield from self._reader.brokers()
             if self._reader.is_blind(self.cluster) and self.controller.decide(seen).steps:
                 yield from self._look_closer()
@@ -192,6 +201,8 @@ class Term:
                 self.ask(wishes)
             return
         self._observe(decision)
+        if what == "topics" and self._reader.cleared:
+            yield from self._deletions()  # before anybody makes them whole again
         if armed and decision.steps and what not in self._looks:
             # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
             self._reader.fired(LOOKS[what])
@@ -216,6 +227,7 @@ class Term:
         stops = topics.stops_of(self.cluster, changes)
         due = topics.due_after(self.cluster, changes)
         self._applied(Step(changes=(*changes, due), stops=stops))
+        self._note_hidden()
         for path in paths:
             self._unsure.pop(path, None)
 
@@ -354,107 +366,20 @@ class Term:
     def _tell(self, name: str, **fields: object) -> None:
         self._outbox.events.append(Told(name, {"controller_epoch": self._won.controller_epoch, **fields}))
 
+    def _tell_kept_out(self) -> None:
+        """Of each life of a broker once."""
+        for broker_id in self.publisher.outboxes.silent() if self.cluster.hidden != HiddenSet() else ():
+            epoch = self.cluster.brokers[broker_id].info.broker_epoch
+            if self.cluster.is_kept_out(broker_id) and self._kept_out.get(broker_id) != epoch:
+                self._kept_out[broker_id] = epoch
+                self._tell("broker_kept_out", broker=broker_id, unreadable=", ".join(islice(self._reader.unreadable, 10)))
+
     def publish(self) -> None:
         """Tell brokers what has become known."""
         if self.loaded:
+            self._tell_kept_out()
             self.publisher.publish(self._now_ms, self.controller.is_to_wait)
             self.controller.view_version = self.publisher.version
-
-    # ---- what brokers say
-
-    def on_heartbeat(self, message: Heartbeat) -> None:
-        """How far a broker is with the notices of this term."""
-        if message.controller_epoch == self._won.controller_epoch:
-            self.publisher.send(self.publisher.outboxes.heartbeat(message.broker_id, message.broker_epoch, message.notice, self._now_ms))
-            self._room_changed(message.broker_id, message.broker_epoch)
-
-    def on_leader_and_isr_answer(self, message: LeaderAndIsrAnswer) -> None:
-        """A notice was applied, or refused."""
-        box = self.publisher.outboxes.get(message.broker_id, message.broker_epoch)
-        if self._refused(message.error, message.controller_epoch) or box is None:
-            return
-        self._served(box, message)
-        roomless = tuple(p for p, error in message.errors if error == Code.LOG_DIRECTORY_FULL)
-        if box.answered(message.notice, roomless, self._now_ms):
-            self.ask(BrokerAcknowledged(message.broker_id, message.broker_epoch, tuple(message.strays), box.take_removals()))
-        if failed := tuple(p for p, error in message.errors if error == Code.STORAGE_ERROR):
-            self.on_replicas_failed(ReplicasLost(message.broker_id, message.broker_epoch, "could not be opened", failed))
-        self._room_changed(message.broker_id, message.broker_epoch)
-        self._listen(box)
-
-    def _served(self, box: BrokerOutbox, message: LeaderAndIsrAnswer) -> None:
-        """A report of a failed copy may be older than the copy that is there now: it is over once that one has taken a notice, made after
-        the report was heard. An answer to an earlier one may be older than the failure.
-        """
-        refused = {partition for partition, _ in message.errors}
-        named = (p for p in box.named(message.notice) if p not in refused)
-        if served := tuple(p for p in named if self.cluster.is_broken(p, message.broker_id)):
-            self.ask(ReplicasServed(message.broker_id, message.broker_epoch, served))
-
-    def on_replicas_failed(self, lost: ReplicasLost) -> None:
-        """Copies have failed; it is said again for as long as it is true."""
-        box = self.publisher.outboxes.get(lost.broker_id, lost.broker_epoch)
-        if box is not None:
-            named = lost.partitions or self.cluster.on_broker(lost.broker_id)
-            box.failed(p for p in named if lost.broker_id in self.cluster.replicas(p))
-        self.ask(lost)
-
-    def _room_changed(self, broker_id: int, broker_epoch: int) -> None:
-        """A full disk is not a lost one: the copies are asked for again, and nobody counts on them until they are made."""
-        box = self.publisher.outboxes.get(broker_id, broker_epoch)
-        if news := {} if box is None else box.room_news():
-            self.ask(RoomChanged(broker_id, broker_epoch, tuple(news.items())))
-
-    def on_stop_replica_answer(self, message: StopReplicaAnswer) -> None:
-        """Copies were taken out of service; what failed is sent again after the timeout."""
-        box = self.publisher.outboxes.get(message.broker_id, message.broker_epoch)
-        if self._refused(message.error, message.controller_epoch) or box is None:
-            return
-        self._listen(box)
-        if message.errors:
-            return
-        topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
-        box.answered(message.notice, now_ms=self._now_ms)
-        for topic_id in sorted(topic_ids - box.stopping() if topic_ids else topic_ids):
-            if topic_id in self.cluster.removed:
-                self.ask(CopiesGone(message.broker_id, topic_id))
-
-    def _refused(self, error: int, controller_epoch: int) -> bool:
-        """Whether a broker refused a command. Raises Deposed if it has obeyed a later controller."""
-        if error == Code.STALE_CONTROLLER_EPOCH or controller_epoch > self._won.controller_epoch:
-            if controller_epoch > self._won.controller_epoch:
-                raise Deposed
-            return True
-        if error == Code.STALE_BROKER_EPOCH:
-            self._looks["brokers"] = None
-        return error != Code.NONE or controller_epoch != self._won.controller_epoch
-
-    def on_replica_states_answer(self, message: ReplicaStatesAnswer) -> None:
-        """How far copies reach."""
-        if (broker := self.cluster.brokers.get(message.broker_id)) is not None and broker.info.broker_epoch == message.broker_epoch:
-            for event in self.publisher.last_known.answered(message):
-                self.ask(event)
-
-    def on_proposal(self, event: IsrProposed) -> None:
-        """A leader's wish; one from a life that is not known yet makes the controller look first.
-
-        One that is meant for another controller is not decided: what that one may have refused is not known here.
-        """
-        meant_for = event.proposal.controller_epoch
-        if meant_for != self._won.controller_epoch:
-            if meant_for > self._won.controller_epoch:
-                self._looks["seat"] = None
-            self._outbox.messages.append((event.sender, AlterIsrAnswer(event.proposal.request, Code.NOT_CONTROLLER, [])))
-            return
-        known = self.cluster.brokers.get(event.proposal.broker_id)
-        if known is None or known.info.broker_epoch < event.proposal.broker_epoch:
-            self._looks["brokers"] = None
-        self.ask(event)
-
-    def on_metadata_asked(self, sender: Address) -> None:
-        """A broker found a gap in the deltas."""
-        if self.loaded and isinstance(sender, int) and sender in self.cluster.brokers:
-            self.publisher.send_everything(sender)
 
     # ---- time
 
@@ -481,14 +406,6 @@ class Term:
         if self.balance.is_due(self._now_ms):
             self.ask(BalanceDue())
         self.publisher.ask_again(self._now_ms)
-
-    def _listen(self, answering: BrokerOutbox | None = None) -> None:
-        """Whether brokers answer; one of them has, just now."""
-        if answering is not None:
-            answering.heard(self._now_ms)
-        if self.loaded:
-            for event in silences(self.cluster, self.publisher.outboxes.owing(self._now_ms, self._config.session_ms)):
-                self.ask(event)
 
     def deadline_ms(self) -> int | None:
         """When `run_timers` has something to do."""

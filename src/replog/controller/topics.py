@@ -15,6 +15,7 @@ from attrs import evolve
 from replog.config import TopicConfig, default_min_isr
 from replog.controller.assignment import check_assignment, spread
 from replog.controller.changes import (
+    BrokerAdmitted,
     Change,
     DeletionGone,
     DeletionSet,
@@ -375,6 +376,9 @@ def due_after(cluster: Cluster, changes: Sequence[Change]) -> Due:
             due += [p for p in change.topic.identities() if differs or p not in cluster.parked]
         elif isinstance(change, StateGone) and change.partition in cluster.due and change.partition not in cluster.states:
             due.append(change.partition)
+        elif isinstance(change, BrokerAdmitted) and cluster.admitted.get(change.broker_id) != change.admitted:
+            # Who was let in before says what this life has lost.
+            due += [p for p in cluster.on_broker(change.broker_id) if cluster.concerns(p, change.broker_id)]
     return Due(tuple(due))
 
 

@@ -40,6 +40,7 @@ LOUD: Final = frozenset(
         "stray_kept",
         "topic_vanished",
         "store_value_unreadable",
+        "broker_kept_out",
         "stranger_removed",
         "decision_given_up",
         "membership_refused",

@@ -48,6 +48,16 @@ def test_notices_are_numbered_and_name_only_what_changed():
     assert list(boxes.boxes.flush(0)) == []
 
 
+@pytest.mark.parametrize(("broker_epoch", "number"), [(77, 3), (78, 0)])
+def test_a_life_that_is_seen_again_goes_on_with_its_numbers_and_another_begins_anew(broker_epoch: int, number: int) -> None:
+    boxes = Boxes()
+    boxes.change(P)
+    boxes.change(Q)
+    boxes.boxes.forget(2)
+    boxes.boxes.register(2, broker_epoch)
+    assert boxes.boxes.announce(2, [P, Q], (), 0).notice == number
+
+
 def test_changes_between_two_flushes_make_one_notice():
     boxes = Boxes()
     for partition in (Q, P, Q):

@@ -20,7 +20,7 @@ from kazoo.exceptions import (
 )
 
 from replog.errors import UsageError
-from replog.metadata.zookeeper.connection import meaning
+from replog.metadata.zookeeper.connection import Connection, meaning
 from replog.metadata.zookeeper.nodes import Nodes
 from replog.metadata.zookeeper.plan import Known, Parent, Planner, Stale, Step, outcome_of, parents_of
 from replog.ports import Check, Conflict, Create, Delete, Op, Put, UnknownOutcome
@@ -184,21 +184,24 @@ class Server:
     """As much of a `Connection` as transactions need: nothing is there, and whatever is created can be."""
 
     watches = acl = ()
+    _timeout_s, _hosts = 1.0, "here"
+    read = Connection.read
 
     def __init__(self, *denied: str) -> None:
         self.sent: list[list[str]] = []
         self.denied = denied
 
-    def read(self, calls: list[Any]) -> list[Any]:
-        asked = [call(SimpleNamespace(get_async=lambda path: path, sync_async=lambda path: path)) for call in calls]
-        return [NoAuthError() if path in self.denied else NoNodeError() for path in asked]
-
     def send(self, call: Any) -> Any:
-        return call(SimpleNamespace(transaction=lambda: SimpleNamespace(operations=(ops := []), commit_async=lambda: ops)))
+        def transaction() -> Any:
+            return SimpleNamespace(operations=(ops := []), commit_async=lambda: ops)
 
-    def answer(self, operations: list[Any]) -> list[Any]:
-        self.sent.append([operation.path for operation in operations])
-        return [SimpleNamespace(mzxid=7, version=0) for _ in operations]
+        return call(SimpleNamespace(get_async=str, sync_async=str, transaction=transaction))
+
+    def answer(self, asked: Any) -> Any:
+        if isinstance(asked, str):
+            return NoAuthError() if asked in self.denied else NoNodeError()
+        self.sent.append([operation.path for operation in asked])
+        return [SimpleNamespace(mzxid=7, version=0) for _ in asked]
 
 
 def test_a_transaction_that_is_too_large_is_refused_alone():
@@ -222,9 +225,9 @@ def test_a_transaction_below_a_node_that_may_not_be_read_is_refused_alone():
 class Busy(Server):
     """Somebody else changes the parents, each time."""
 
-    def answer(self, operations: list[Any]) -> list[Any]:
-        super().answer(operations)
-        return [RolledBackError(), NoNodeError(), *(RuntimeInconsistency() for _ in operations[2:])]
+    def answer(self, asked: Any) -> Any:
+        answer = super().answer(asked)
+        return answer if isinstance(asked, str) else [RolledBackError(), NoNodeError(), *(RuntimeInconsistency() for _ in asked[2:])]
 
 
 def test_a_transaction_that_others_always_come_between_names_what_was_to_be_written() -> None:

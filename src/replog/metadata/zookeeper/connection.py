@@ -162,17 +162,18 @@ class Connection:
                 raise UnknownOutcome(f"no answer from ZooKeeper ({self._hosts}) within {self._timeout_s:g} s")
         return result.value if result.successful() else result.exception
 
-    def read(self, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:
+    def read(self, calls: Sequence[Callable[[Any], Any]], *, denied: bool = False) -> list[Any]:
         """Send requests that change nothing, together, and wait; all of them again after a lost connection.
 
-        An answer is a value or what kazoo raised for it.
+        An answer is a value or what kazoo raised for it. A refusal by an access list is raised, unless with `denied` it is an answer, too.
         """
+        raised = (SessionExpiredError, BadArgumentsError) if denied else (SessionExpiredError, BadArgumentsError, NoAuthError)
         deadline = time.monotonic() + self._timeout_s
         while True:
             answers = [self.answer(result) for result in [self.send(call) for call in calls]]
             if not any(isinstance(answer, LOST_ON_THE_WAY) for answer in answers):
                 for answer in answers:
-                    if isinstance(answer, SessionExpiredError | NoAuthError | BadArgumentsError):
+                    if isinstance(answer, raised):
                         raise meaning(answer, self._hosts)
                 return answers
             if time.monotonic() >= deadline:

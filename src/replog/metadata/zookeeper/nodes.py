@@ -56,10 +56,10 @@ class Nodes:
 
     # -------------------------------------------------------------------------------------------------------- reads
 
-    def _read(self, calls: Reads) -> Iterator[Any]:
+    def _read(self, calls: Reads, *, denied: bool = False) -> Iterator[Any]:
         """Answers to reads that see everything that was committed, by anybody, before they were asked for."""
         for start in range(0, len(calls), READS_MAX):
-            yield from self._connection.read([self._sync, *calls[start : start + READS_MAX]])[1:]
+            yield from self._connection.read([self._sync, *calls[start : start + READS_MAX]], denied=denied)[1:]
 
     def _sync(self, client: Any) -> Any:
         return client.sync_async(self._at(ROOT))
@@ -178,7 +178,7 @@ class Nodes:
     def _known(self, paths: Sequence[str], *, synced: bool, denied: dict[str, UsageError] | None = None) -> Known:
         """What is there. One that may not be read goes to `denied`, with why; without that it is raised."""
         calls: Reads = [partial(_get, self._at(path)) for path in paths]
-        answers = self._read(calls) if synced else self._connection.read(calls)
+        answers = self._read(calls, denied=True) if synced else self._connection.read(calls, denied=True)
         known: Known = {}
         for path, answer in zip(paths, answers, strict=True):
             try:

@@ -1,0 +1,227 @@
+"""What a broker has lost is not forgotten while the store does not give out what that is about: whoever is let in reports it no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.controller import harness
+from tests.unit.controller.harness import World, pid
+from tests.unit.controller.test_refused import REFUSALS, refuse
+
+from replog.controller.elections import why_away
+from replog.metadata import judgements, layout
+from replog.metadata.wishes import encode_replicas
+from replog.model import PartitionId
+from replog.ports import Create, Delete, LossReport, Op, Put, StoreCall
+
+HIDDEN = [*REFUSALS, "damage"]
+"""Refused as one store or the other says it, or given out with a value that cannot be decoded."""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "STEPS_MAX", 6_000)
+
+
+class Hiding:
+    """A path that cannot be read, until `give_back`."""
+
+    def __init__(self, world: World, path: str, how: str) -> None:
+        self._world, self._path = world, path
+        self._refused: set[str] = set()
+        found = None if path.endswith("/") else world.store.read(path)
+        self._value = None if found is None else found.value
+        if how == "damage":
+            world.store.session().commit([Put(path, b"garbage")])
+        else:
+            self._refused.add(path)
+            refuse(world, self._refused, REFUSALS[how])
+
+    def give_back(self) -> None:
+        if not self._refused:
+            assert self._value is not None
+            self._world.store.session().commit([Put(self._path, self._value)])
+        self._refused.clear()
+        self._world.advance(45_000)
+
+
+def with_records(brokers: int = 2, **config: int) -> tuple[World, int, int, PartitionId]:
+    """A cluster of four, in which two brokers that are not the controller have a hundred records of a partition."""
+    world = World(4, reconcile_ms=10_000)
+    one, other = [n for n in world.nodes if n != world.controller_id][:brokers]
+    partition = pid(world.create(assignment={0: [one, other]}, config=config))
+    for broker in (one, other):
+        world.disks[broker][partition] = (0, 100)
+    return world, one, other, partition
+
+
+def loses_power(world: World, broker: int, partition: PartitionId) -> None:
+    """The broker comes back with forty of its records."""
+    world.kill(broker)
+    world.disks[broker][partition] = (0, 40)
+    world.start(broker, loss=LossReport("power", -1, (partition,)), settle=True)
+    world.advance(15_000)
+
+
+def live(world: World) -> Sequence[int]:
+    return list(world.leader._term.cluster.live_brokers())
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_who_lost_records_of_a_partition_waits_until_its_state_can_be_read(how: str) -> None:
+    world, one, other, partition = with_records(min_isr=1)
+    hiding = Hiding(world, layout.partition_state_path("t", 0), how)
+    loses_power(world, one, partition)
+    assert one not in live(world)
+    hiding.give_back()
+    assert (world.state().leader, world.state().isr) == (other, (other,))
+    assert one in live(world)
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+@pytest.mark.parametrize("what", ["topic", "state"])
+def test_who_lost_records_of_a_topic_that_is_not_known_waits_until_it_is(what: str, how: str) -> None:
+    world, one, other, partition = with_records(min_isr=1)
+    u = world.create("u", assignment={0: [one, other]}, config={"min_isr": 1})
+    hiding = Hiding(world, layout.topic_path("t") if what == "topic" else layout.partition_state_path("t", 0), how)
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    loses_power(world, one, partition)
+    assert one not in live(world)
+    assert [event["broker"] for event in world.told("broker_kept_out")] == [one], "once"
+    cluster = world.leader._term.cluster
+    assert "the store does not give out what says" in why_away(cluster, pid(u), one)
+    hiding.give_back()
+    assert (world.state().leader, world.state().isr) == (other, (other,))
+    assert one in live(world)
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_who_lost_records_of_a_topic_that_may_be_half_deleted_waits(how: str) -> None:
+    world, one, other, partition = with_records(min_isr=1)
+    hiding = Hiding(world, layout.delete_topic_path("t"), how)
+    of_another = Create(layout.delete_topic_path("t"), layout.encode_delete_topic(bytes(16)))
+    world.store.session().commit([of_another])
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    loses_power(world, one, partition)
+    assert one not in live(world)
+    hiding.give_back()
+    assert (world.state().leader, world.state().isr) == (other, (other,))
+
+
+def test_who_lost_nothing_does_not_wait_for_what_cannot_be_read() -> None:
+    world, one, _, _ = with_records(min_isr=1)
+    Hiding(world, layout.topic_path("t"), "damage")
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    world.kill(one)
+    world.start(one, loss=LossReport("process"), settle=True)
+    world.advance(2_000)
+    assert one in live(world)
+    assert world.told("broker_kept_out") == []
+
+
+@pytest.mark.parametrize("how", ["node", "level", "damage"])
+def test_an_empty_disk_is_noticed_although_it_cannot_be_read_who_was_let_in_before(how: str) -> None:
+    """Only the record says that the directory is another one: of itself it reports a power cut that cost nothing."""
+    world, one, other, partition = with_records(min_isr=2)
+    world.kill(other)
+    world.kill(one)
+    assert set(world.state().elr) == {one, other}
+    path = f"{judgements.ADMITTED}/" if how == "level" else judgements.admitted_path(one)
+    hiding = Hiding(world, path, "damage" if how == "damage" else "access list")
+    world.kill(world.controller_id)
+    world.disks[one].clear()
+    world.start(one, directory="f" * 32, loss=LossReport("power"), settle=True)
+    world.advance(5_000)
+    if how == "damage":
+        world.advance(45_000)  # it has been written over
+    else:
+        hiding.give_back()
+    assert (world.state().leader, world.state().elr) == (None, (other,))
+    world.start(other, settle=True)
+    world.advance(5_000)
+    assert world.state().leader == other
+    assert partition in world.disks[other]
+
+
+def test_the_next_controller_knows_who_was_let_in_although_the_level_may_not_be_listed() -> None:
+    world = World(4, reconcile_ms=10_000)
+    brokers = [n for n in world.nodes if n != world.controller_id]
+    world.create(assignment={n: [brokers[n % 3], brokers[(n + 1) % 3]] for n in range(6)}, config={"min_isr": 2})
+    before = [world.state(n) for n in range(6)]
+    hiding = Hiding(world, f"{judgements.ADMITTED}/", "access list")
+    world.kill(world.controller_id)
+    world.advance(3_000)
+    assert [world.state(n) for n in range(6)] == before
+    world.kill(brokers[0])
+    world.start(brokers[0], settle=True)
+    world.advance(3_000)
+    assert brokers[0] in live(world), "its record is known"
+    new = max(world.nodes) + 1
+    world.start(new, settle=True)
+    world.advance(3_000)
+    assert new not in live(world), "nobody knows whether it has one"
+    hiding.give_back()
+    assert new in live(world)
+
+
+def half_deleted(refused: set[str]) -> tuple[World, str]:
+    """A controller that begins in the middle of a deletion, of which the wish is refused."""
+    world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
+    world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
+    deposed, wish = world.controller_id, layout.delete_topic_path("t")
+
+    def stop(address: object, call: StoreCall) -> str | None:
+        if address != ("controller", deposed) or not call.verb.startswith("commit") or len(world.store.list(layout.topic_path("t"))) > 2:
+            return None
+        world.nodes[deposed].paused = True
+        return "lost"
+
+    world.before_store = stop
+    world.admin("delete_topic", name="t", at=deposed)
+    world.before_store = lambda _address, _call: None
+    refused.add(wish)
+    refuse(world, refused, REFUSALS["checksum"])
+    world.nodes.pop(deposed).session.expire()
+    world.settle()
+    world.advance(25_000)
+    return world, wish
+
+
+def test_a_topic_that_is_half_deleted_is_not_made_whole_before_it_is_deleted() -> None:
+    refused: set[str] = set()
+    world, _ = half_deleted(refused)
+    before = len(world.commits)
+    refused.clear()
+    world.advance(25_000)
+    assert world.store.list(layout.TOPICS) == []
+    done: list[Op] = [op for ops in world.commits[before:] for op in ops if op.path.startswith(layout.TOPICS)]
+    assert not any(isinstance(op, Create | Put) for op in done)
+
+
+def test_a_damaged_wish_to_delete_a_topic_that_somebody_removes_brings_the_topic_back() -> None:
+    refused: set[str] = set()
+    world, wish = half_deleted(refused)
+    refused.clear()
+    world.store.session().commit([Delete(wish)])
+    world.advance(45_000)
+    assert [world.state(n).leader is not None for n in range(6)] == [True] * 6
+
+
+def test_a_wish_that_is_refused_after_it_was_heard_still_counts() -> None:
+    world = World(4, reconcile_ms=10_000)
+    partition = pid(world.create(assignment={0: [1, 2]}, config={"min_isr": 1}))
+    path = layout.reassigned_path("t", 0)
+    world.store.session().commit([Create(path, encode_replicas((3, 4)))])
+    world.advance(11_000)
+    before = world.leader._term.cluster.wishes[partition]
+    hiding = Hiding(world, path, "checksum")
+    world.advance(25_000)
+    assert world.leader._term.cluster.wishes[partition] == before
+    hiding.give_back()
+    world.store.session().commit([Delete(path)])
+    world.advance(11_000)
+    assert partition not in world.leader._term.cluster.wishes
