@@ -78,6 +78,19 @@ class Broker:
     lossy: frozenset[PartitionId] = field(default=Factory(lambda self: frozenset(self.loss.lossy), takes_self=True), eq=False, repr=False)
     """Those of `loss`: they may be very many, and each partition is looked up."""
 
+    def has_lost(self, admitted: Admitted | None, *, is_named: bool) -> bool:
+        """Whether this life, after the one that was let in last, has lost records of a partition that its report names, or does not."""
+        if admitted is not None and admitted.incarnation == self.incarnation:
+            return False  # the same process lost its session, not its data
+        if admitted is not None and admitted.directory_id != self.info.directory_id:
+            return True
+        if self.loss.kind == "replaced" or is_named:
+            return True
+        # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found; or of a later
+        # one, of which the directory itself says that nothing was lost in between: nobody came to let it in.
+        loss = self.loss
+        return admitted is not None and loss.broker_epoch >= 0 and admitted.broker_epoch not in (loss.broker_epoch, *loss.earlier)
+
 
 @frozen
 class Topic:

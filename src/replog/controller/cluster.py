@@ -161,21 +161,7 @@ class Cluster:
         if broker is None or not broker.info.fenced:
             return False
         may_be_empty = broker_id in self.hidden.garbled and broker_id not in self.admitted
-        return may_be_empty or self._has_lost(broker, is_named=partition in broker.lossy)
-
-    def _has_lost(self, broker: Broker, *, is_named: bool) -> bool:
-        """Whether a broker that was not let in yet has lost records of a partition that its report names, or does not."""
-        admitted = self.admitted.get(broker.info.broker_id)
-        if admitted is not None and admitted.incarnation == broker.incarnation:
-            return False  # the same process lost its session, not its data
-        if admitted is not None and admitted.directory_id != broker.info.directory_id:
-            return True
-        loss = broker.loss
-        if loss.kind == "replaced" or is_named:
-            return True
-        # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found; or of a later
-        # one, of which the directory itself says that nothing was lost in between: nobody came to let it in.
-        return admitted is not None and loss.broker_epoch >= 0 and admitted.broker_epoch not in (loss.broker_epoch, *loss.earlier)
+        return may_be_empty or broker.has_lost(self.admitted.get(broker_id), is_named=partition in broker.lossy)
 
     def is_kept_out(self, broker_id: int) -> bool:
         """Whether the broker may have lost what cannot be decided now, because the store does not give out what says so.
@@ -187,7 +173,8 @@ class Cluster:
             return False
         if broker_id in hidden.admissions or (hidden.others and broker_id not in self.admitted):
             return True
-        return hidden.topics and self._has_lost(broker, is_named=any(self._is_unknown(p.topic_id) for p in broker.lossy))
+        is_named = hidden.topics and any(self._is_unknown(partition.topic_id) for partition in broker.lossy)
+        return hidden.topics and broker.has_lost(self.admitted.get(broker_id), is_named=is_named)
 
     def _is_unknown(self, topic_id: bytes) -> bool:
         return topic_id not in self.topics and topic_id not in self.removed
