@@ -64,6 +64,8 @@ class Admitted:
     incarnation: str
     directory_id: str
     version: int
+    is_early: bool = False
+    """What it leads by what is stored may be what an earlier life led: no life leads an epoch in which another may have written (P-44)."""
 
 
 @frozen

@@ -163,22 +163,6 @@ class Cluster:
         may_be_empty = broker_id in self.hidden.garbled and broker_id not in self.admitted
         return may_be_empty or broker.has_lost(self.admitted.get(broker_id), is_named=partition in broker.lossy)
 
-    def is_kept_out(self, broker_id: int) -> bool:
-        """Whether the broker may have lost what cannot be decided now, because the store does not give out what says so.
-
-        Once it has been let in it reports that no more, so it has to wait.
-        """
-        broker, hidden = self.brokers.get(broker_id), self.hidden
-        if broker is None or self.is_admitted(broker_id):
-            return False
-        if broker_id in hidden.admissions or (hidden.others and broker_id not in self.admitted):
-            return True
-        is_named = hidden.topics and any(self._is_unknown(partition.topic_id) for partition in broker.lossy)
-        return hidden.topics and broker.has_lost(self.admitted.get(broker_id), is_named=is_named)
-
-    def _is_unknown(self, topic_id: bytes) -> bool:
-        return topic_id not in self.topics and topic_id not in self.removed
-
     def concerns(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the broker's fate changes anything for the partition."""
         state = self.states.get(partition)

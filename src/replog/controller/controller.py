@@ -11,10 +11,8 @@ from itertools import islice
 from attrs import evolve
 
 from replog.config import BrokerConfig
-from replog.controller import admin, balance, explaining, moves, reassign, restored, rows, shutdown, silence, topics, wishes
+from replog.controller import admin, admitting, balance, explaining, moves, reassign, restored, rows, shutdown, silence, topics, wishes
 from replog.controller.changes import (
-    Admitted,
-    BrokerAdmitted,
     BrokerGone,
     BrokerSet,
     Change,
@@ -55,7 +53,6 @@ from replog.controller.events import (
     WishesSeen,
 )
 from replog.controller.isr_change import change_isr
-from replog.controller.writing import written
 from replog.errors import Code
 from replog.messages import AdminAnswer, AlterIsrAnswer, AlterIsrEntry, AlterIsrResult
 from replog.metadata import judgements, layout
@@ -96,7 +93,7 @@ class Controller:
             case BrokersSeen():
                 return self._brokers_seen(event)
             case BrokerAcknowledged():
-                return self._broker_acknowledged(event)
+                return admitting.broker_acknowledged(self, event)
             case ReplicasLost():
                 return self._replicas_lost(event)
             case ReplicasServed():
@@ -361,68 +358,6 @@ class Controller:
             told.append(Told("broker_gone" if now is None else "broker_registered", {"broker": broker_id, "partitions": len(due)}))
         ended = tuple(DrainingEnded(b) for b in shutdown.ended(cluster, event))
         return Decision((Step(changes=tuple(changes), told=tuple(told)),) if changes else (), after=ended)
-
-    def _broker_acknowledged(self, event: BrokerAcknowledged) -> Decision:
-        """The broker knows its partitions: let its incarnation in, and elect it wherever only it was missing."""
-        cluster = self.cluster
-        broker = cluster.brokers.get(event.broker_id)
-        if broker is None or broker.info.broker_epoch != event.broker_epoch:
-            return Decision()
-        steps: list[Step] = []
-        later: tuple[Event, ...] = ()
-        if self.is_to_wait(event.broker_id):
-            later = (evolve(event, strays=(), removals=()),)
-        elif any(self._counts_in_vain(p, event.broker_id) for p in cluster.due) and not cluster.is_admitted(event.broker_id):
-            return Decision(after=(event,))  # once they have been decided
-        elif not cluster.is_admitted(event.broker_id):
-            steps += pack(self.guard, [self._admit(event.broker_id)])
-        else:  # admitted by a commit whose outcome nobody heard: what follows from it is still to be done
-            due = tuple(p for p in cluster.on_broker(event.broker_id) if self.leaderless(p))
-            steps += [Step(changes=(Due(due),))] if due else []
-        stops, stray_topics, told = topics.strays(cluster, event.broker_id, event.strays)
-        if stops or told:
-            steps.append(Step(stops=stops, told=told))
-        gone = [CopiesGone(event.broker_id, t) for t in event.removals if t in cluster.removed and t not in stray_topics]
-        return Decision(tuple(steps), after=tuple(gone), later=later)
-
-    def is_to_wait(self, broker_id: int) -> bool:
-        """Whether the store refuses a state that follows from the end of the broker's last life: let in, it would go on from there.
-
-        Or whether a state cannot be read that is about what it has lost: let in, it reports that no more.
-        """
-        cluster = self.cluster
-        if cluster.is_admitted(broker_id):
-            return False
-        if cluster.is_kept_out(broker_id):
-            return True
-        for partition, is_refused in cluster.parked.items():
-            if self._goes_on(partition, broker_id) if is_refused else broker_id in cluster.lossy(partition):
-                return True
-        return False
-
-    def _goes_on(self, partition: PartitionId, broker_id: int) -> bool:
-        """Whether the broker counts as complete in what is stored, and should not: of the ELR it may, unless it has lost records."""
-        state = self.cluster.states.get(partition)
-        return state is not None and (broker_id in (state.leader, *state.isr) or self._counts_in_vain(partition, broker_id))
-
-    def _counts_in_vain(self, partition: PartitionId, broker_id: int) -> bool:
-        """Whether the broker counts as complete in what is known, and has lost records."""
-        state = self.cluster.states.get(partition)
-        counts = state is not None and broker_id in (state.leader, *state.isr, *state.elr)
-        return counts and broker_id in self.cluster.lossy(partition)
-
-    def _admit(self, broker_id: int) -> Piece:
-        cluster = self.cluster
-        broker = cluster.brokers[broker_id]
-        path = judgements.admitted_path(broker_id)
-        known = cluster.admitted.get(broker_id)
-        admission = judgements.Admission(broker.info.broker_epoch, broker.incarnation, broker.info.directory_id)
-        value = judgements.encode_admission(admission)
-        op, version, ended = written(cluster, path, value, None if known is None else known.version)
-        admitted = Admitted(admission.broker_epoch, admission.incarnation, admission.directory_id, version)
-        due = tuple(p for p in cluster.on_broker(broker_id) if self.leaderless(p))
-        told = Told("broker_admitted", {"broker": broker_id, "broker_epoch": admission.broker_epoch})
-        return Piece((op,), (BrokerAdmitted(broker_id, admitted), *ended, Due(due)), (told,))
 
     def leaderless(self, partition: PartitionId) -> bool:
         """Whether nobody leads the partition now."""

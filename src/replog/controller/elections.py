@@ -13,6 +13,7 @@ from attrs import evolve
 
 from replog.config import check_partition_number
 from replog.controller import moves
+from replog.controller.admitting import is_kept_out
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.election import Choice, choose
 from replog.controller.events import AdminAsked, Wish
@@ -141,7 +142,7 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
     if broker.info.fenced and (other := cluster.at_the_same_endpoint(broker_id)) is not None:
         where = ", ".join(broker.info.endpoints)
         return f"it is fenced: it is said to be reached at {where}, as broker {other} is; one of them has to advertise another endpoint"
-    if cluster.is_kept_out(broker_id):
+    if is_kept_out(cluster, broker_id):
         return "it is fenced: the store does not give out what says which records it may have lost (store_value_unreadable)"
     if broker.info.fenced:
         return "it is fenced: it has yet to apply the controller's first notice of its present life"

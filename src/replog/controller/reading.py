@@ -66,6 +66,8 @@ class Reader:
         """Those of them that the store did not give out when they were last read; with a slash behind it: what is below the path."""
         self._doubted: set[str] = set()
         """Names of topics that are left out, because they may be half deleted."""
+        self._unknown: set[str] = set()
+        """Names of topics that are there, and were not known when they were seen."""
         self.cleared: frozenset[str] = frozenset()
         """Those that were left out so before the last look at topics, and are not any more."""
 
@@ -221,11 +223,11 @@ class Reader:
 
     def hidden(self, known: Cluster) -> HiddenSet:
         """What could not be read, when it was last read, of that which says what brokers have lost."""
+        self._unknown -= known.names.keys()
         paths = {judgements.admitted_path(broker_id): broker_id for broker_id in known.brokers}
         refused = frozenset(paths[path] for path in self._refused.intersection(paths))
         garbled = frozenset(paths[path] for path in paths.keys() & self.unreadable.keys()) - refused
-        topics = any(map(_is_of_a_topic, self._away(known)))
-        return HiddenSet(topics, refused, _below(judgements.ADMITTED) in self._refused, garbled)
+        return HiddenSet(bool(self._unknown), refused, _below(judgements.ADMITTED) in self._refused, garbled)
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
@@ -246,6 +248,7 @@ class Reader:
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
         self.cleared = frozenset(doubted - self._doubted)
+        self._unknown = {name for name, _ in found if name not in known.names and _is_of_a_topic(name)}
         stated = tuple(state for topic in readable for state in states[topic.topic_id])
         return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))
 
@@ -356,6 +359,8 @@ class Reader:
             if path in cluster.below:
                 changes.append(Stranger(path, None))
                 continue
+            if path.startswith(_below(layout.TOPICS)) and value is not None:
+                self._unknown.add(path.split("/")[3])  # unless it is known, or will be
             if value is REFUSED:
                 changes += stored.waiting(cluster, path)
                 continue

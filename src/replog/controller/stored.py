@@ -137,7 +137,7 @@ def admitted_of(path: str, value: Versioned) -> BrokerAdmitted:
     """Which incarnation of a broker was let in."""
     broker_id = judgements.admitted_broker(path)
     said = judgements.decode_admission(path, value.value)
-    return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version))
+    return BrokerAdmitted(broker_id, Admitted(said.broker_epoch, said.incarnation, said.directory_id, value.version, said.is_early))
 
 
 def topic_of(path: str, name: str, value: Versioned) -> Topic:

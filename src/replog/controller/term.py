@@ -5,13 +5,15 @@ Nothing here outlives the term: the next controller, perhaps on the same broker,
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
 from replog.config import BrokerConfig
 from replog.controller import topics
+from replog.controller.admitting import is_kept_out, is_led_early, is_to_wait
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Deposed, Won, still_seated
-from replog.controller.changes import Due, HiddenSet, NodesFreed, Settled, TopicGone
+from replog.controller.changes import Due, HiddenSet, NodesFreed, Parked, Settled, StateSet, TopicGone
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -137,9 +139,11 @@ class Term(Hearing):
         yield from self._deletions()
         self._applied(Step(changes=tuple(map(TopicGone, self._reader.doubts(self.cluster)))))
         yield from self._confirm()
-        self._note_hidden()
+        self._note_hidden(is_whole=True)
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
-        self._applied(Step(changes=(Settled(everything), Due(everything))))  # nobody is let in before that: nothing was missed
+        early = tuple(p for p in everything if is_led_early(self.cluster, self.cluster.states.get(p)))
+        # Of all others nothing was missed: nobody was let in before that.
+        self._applied(Step(changes=(Settled(everything), Parked(early), Due(everything))))
         for topic_id in sorted(self.cluster.deletions):
             self.ask(FinishDeletion(topic_id))
         self._looks.update(dict.fromkeys(WISHED))  # drops wishes that name no topic
@@ -158,6 +162,7 @@ class Term(Hearing):
         if news:
             yield from self._confirm()
             self._applied(Step(changes=(*news, topics.due_after(self.cluster, news))))
+        self._note_hidden(is_whole=True)
 
     def _look(self, what: str) -> Script:
         """Read one level again. A watch that fires meanwhile makes it due once more; so does a failure."""
@@ -170,10 +175,19 @@ class Term(Hearing):
         finally:
             self._note_hidden()
 
-    def _note_hidden(self) -> None:
-        """What could not be read: until it can be, whoever may have lost something of it is not let in."""
-        hidden = self._reader.hidden(self.cluster)
-        if hidden != self.cluster.hidden:
+    def _note_hidden(self, *, is_whole: bool = False) -> None:
+        """What could not be read: until it can be, whoever may have lost something of it is not let in. Of who was let in before that is
+        known only once all of that `is_whole`: read, and taken.
+        """
+        hidden, before = self._reader.hidden(self.cluster), self.cluster.hidden
+        if not is_whole and before.hides_admissions:
+            hidden = HiddenSet(
+                hidden.topics,
+                hidden.admissions | before.admissions,
+                hidden.others or before.others,
+                hidden.garbled | before.garbled,
+            )
+        if hidden != before:
             self._applied(Step(changes=(hidden,)))
 
     def _look_at(self, what: str) -> Script:
@@ -226,7 +240,9 @@ class Term(Hearing):
         yield from self._confirm()
         stops = topics.stops_of(self.cluster, changes)
         due = topics.due_after(self.cluster, changes)
-        self._applied(Step(changes=(*changes, due), stops=stops))
+        new = (change for change in changes if isinstance(change, StateSet) and change.partition not in self.cluster.states)
+        early = tuple(change.partition for change in new if is_led_early(self.cluster, change.state))
+        self._applied(Step(changes=(*changes, Parked(early), due), stops=stops))
         self._note_hidden()
         for path in paths:
             self._unsure.pop(path, None)
@@ -370,7 +386,7 @@ class Term(Hearing):
         """Of each life of a broker once."""
         for broker_id in self.publisher.outboxes.silent() if self.cluster.hidden != HiddenSet() else ():
             epoch = self.cluster.brokers[broker_id].info.broker_epoch
-            if self.cluster.is_kept_out(broker_id) and self._kept_out.get(broker_id) != epoch:
+            if is_kept_out(self.cluster, broker_id) and self._kept_out.get(broker_id) != epoch:
                 self._kept_out[broker_id] = epoch
                 self._tell("broker_kept_out", broker=broker_id, unreadable=", ".join(islice(self._reader.unreadable, 10)))
 
@@ -378,7 +394,7 @@ class Term(Hearing):
         """Tell brokers what has become known."""
         if self.loaded:
             self._tell_kept_out()
-            self.publisher.publish(self._now_ms, self.controller.is_to_wait)
+            self.publisher.publish(self._now_ms, partial(is_to_wait, self.cluster))
             self.controller.view_version = self.publisher.version
 
     # ---- time

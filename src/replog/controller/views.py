@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replog.controller.admitting import is_led_early
 from replog.controller.changes import (
     BrokerAdmitted,
     BrokerGone,
@@ -52,6 +53,8 @@ class Views:
         if topic is None or state is None or partition.topic_id in cluster.deletions:
             return None
         if state.leader in cluster.brokers and not cluster.is_admitted(state.leader):
+            return None
+        if partition in cluster.parked and is_led_early(cluster, state):
             return None
         return PartitionNotice(partition, topic.topic, state, topic.assignments[partition.partition], topic.config)
 

@@ -59,6 +59,8 @@ class Admission:
     broker_epoch: int
     incarnation: str
     directory_id: str
+    is_early: bool = False
+    """Let in although there is something of which nobody could see whether an earlier life leads it."""
 
 
 @frozen
@@ -89,13 +91,15 @@ def encode_admission(admission: Admission) -> bytes:
         "broker_epoch": admission.broker_epoch,
         "incarnation": admission.incarnation,
         "directory_id": admission.directory_id,
+        **({"early": True} if admission.is_early else {}),
     })
 
 
 def decode_admission(path: str, value: bytes) -> Admission:
     """Reads `encode_admission`; raises StoreCorrupt naming `path` if the value is not one."""
     fields = Fields.of(path, value)
-    return Admission(fields.number("broker_epoch", wide=True), fields.text("incarnation"), fields.text("directory_id"))
+    is_early = fields.flag("early", missing=False)
+    return Admission(fields.number("broker_epoch", wide=True), fields.text("incarnation"), fields.text("directory_id"), is_early)
 
 
 def encode_loss(loss: LossRecord) -> bytes:

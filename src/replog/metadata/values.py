@@ -128,8 +128,10 @@ class Fields:
             raise self._bad(name, f"is {_short(value)}, not a list")
         return value
 
-    def flag(self, name: str) -> bool:
-        """true or false."""
+    def flag(self, name: str, *, missing: bool | None = None) -> bool:
+        """true or false. `missing` if the field may be left out."""
+        if missing is not None and name not in self._fields:
+            return missing
         value = self._get(name)
         if not isinstance(value, bool):
             raise self._bad(name, f"is {_short(value)}, not true or false")

@@ -38,6 +38,7 @@ KINDS: Final[dict[str, str]] = {
     "store": "a broker does not reach the store",
     "outage": "nobody reaches the store",
     "slow_store": "the store answers a broker late",
+    "refuse": "the store does not give out one of its nodes, or of its levels, nor takes anything for it",
     "unsure": "outcomes of a broker's store calls get lost, applied or not",
     "lag": "a follower does not get its fetch answers",
     "flush": "flushes of a broker take seconds",
@@ -65,7 +66,7 @@ MEMORY: Final = ("full", "flush_error")
 """Those of them that memory can have as well."""
 
 ROLES: Final = ("leader", "leader", "leader", "follower", "controller")
-_ALL: Final = frozenset({"outage", "kill_all", "power_all", "power_some", "rolling", "ring", "swizzle", "unseat"})
+_ALL: Final = frozenset({"outage", "kill_all", "power_all", "power_some", "rolling", "ring", "swizzle", "unseat", "refuse"})
 
 
 def check_kinds(kinds: Iterable[str]) -> None:

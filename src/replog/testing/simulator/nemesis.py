@@ -11,6 +11,7 @@ from replog.ports import Delete
 from replog.testing.simulator.kinds import DISK, LOSSY
 from replog.testing.simulator.node import Node
 from replog.testing.simulator.plan import Fault, stream
+from replog.testing.simulator.refusals import draw
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
@@ -42,6 +43,7 @@ class Nemesis:
         """Every fault is over."""
         self._outages = 0
         self._world.network.heal()
+        self._world.refusals.clear()
 
     def target(self, role: str, partition: int = 0) -> Node | None:
         """The node that a fault means: by number, or by what it is now."""
@@ -102,6 +104,11 @@ class Nemesis:
                     world.at(turn * (length // 2 + 200) + 150, node.start)
             case "unseat":
                 return self._unseat()
+            case "refuse":
+                refusal = draw(self._chance, world.root)
+                world.refusals.add(refusal, 1)
+                self._later(length, lambda: world.refusals.add(refusal, -1))
+                world.note(f"the store refuses {refusal[0]}")
             case "ring":
                 self._cut_ring(length)
             case "swizzle":

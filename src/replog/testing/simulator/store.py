@@ -10,6 +10,7 @@ from replog.errors import ReplogError
 from replog.metadata.memory import MemoryStore
 from replog.model import Address
 from replog.ports import StoreCall, StoreResult, UnknownOutcome, WatchFired
+from replog.testing.simulator.refusals import Refusals
 
 __all__ = ["StoreLine", "Timing"]
 
@@ -20,6 +21,7 @@ class Timing(Protocol):
     """What a line needs of its world."""
 
     now_ms: int
+    refusals: Refusals
 
     def at(self, delay_ms: int, what: Callable[..., None], *args: Any) -> None:
         """Call `what(*args)` after a delay."""
@@ -101,6 +103,7 @@ class StoreLine:
     def _carry_out(self, address: Address, call: StoreCall, result: StoreResult) -> None:
         unsure = self._chance.random() < self.unsure
         try:
+            self._timing.refusals.check(call.verb, call.argument)
             if call.verb == "watch":
                 self.session.watch(call.argument, lambda path: self._fired(address, path))
             elif call.verb == "commit_each":
@@ -125,7 +128,8 @@ class StoreLine:
         heard = self._chance.randint(0, applied) if unsure else applied
         results: list[Any] = []
         for ops in batches[:applied]:
-            one = self.session.commit_each([ops])[0]
+            refused = self._timing.refusals.error(op.path for op in ops)
+            one = self.session.commit_each([ops])[0] if refused is None else refused
             results.append(one)
             if isinstance(one, list):
                 self._timing.applied(list(ops))

@@ -24,6 +24,7 @@ from replog.testing.simulator.nemesis import Nemesis
 from replog.testing.simulator.network import Network, node_of
 from replog.testing.simulator.node import Node
 from replog.testing.simulator.plan import Plan, Shape, stream
+from replog.testing.simulator.refusals import Refusals
 from replog.testing.simulator.tasks import Signal, Task
 from replog.testing.simulator.tracing import message_text, name_of
 from replog.testing.simulator.wishes import Wishes
@@ -64,6 +65,7 @@ class World:
         self.history = History(idempotent=not _removes(plan.shape), stale_reads=True, clock=lambda: self.now_ms)
         """What clients were told; to be checked at the end."""
         self.root = MemoryStore()
+        self.refusals = Refusals()
         self.network = Network(plan.shape, stream(plan.seed, "network"))
         self.checks = Checks(self)
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(1, plan.shape.brokers + 1)}

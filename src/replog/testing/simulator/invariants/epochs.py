@@ -56,10 +56,10 @@ class EpochsNeverGoBack(Invariant):
     protocol = ("I13",)
 
     def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
-        """Within one life; the next one starts with nothing. So does a copy that could not be put away, and is known as failed when it is
-        named again: it has never taken a state.
+        """Within one life; the next one starts with nothing. So does a copy that was not served for a while, because it could not be put
+        away or a controller could not read its topic, until it has taken a state again.
         """
-        if partition.failed and partition.leader_epoch < 0:
+        if partition.leader_epoch < 0:
             return
         if partition.leader_epoch < copy.leader_epoch or partition.partition_epoch < copy.partition_epoch:
             seen = (copy.leader_epoch, copy.partition_epoch)
