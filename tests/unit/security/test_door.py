@@ -353,15 +353,53 @@ def test_a_line_shows_where_it_is_cut_off(caplog: pytest.LogCaptureFixture) -> N
     assert '..." outcome=' in line
 
 
-def test_no_answer_is_taken_for_that_of_another_wish(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("second", ["create_topic", "find_topic", "followers", "made of later"])
+def test_no_answer_is_taken_for_that_of_another_wish(caplog: pytest.LogCaptureFixture, second: str) -> None:
+    """The answer of a question came first, and was written down as what became of the deletion."""
     caplog.set_level(logging.INFO, "replog.audit")
     one = door()
     enter(one, m.Admin(1, "delete_topic", {"name": "t"}), ADMIN)
-    with pytest.raises(CodecError, match="a second change under number 1"):
-        enter(one, m.Admin(1, "create_topic", {"name": "u"}), ADMIN)
+    with pytest.raises(CodecError, match="a second wish under number 1, which waits for its answer"):
+        enter(one, m.Admin(1, second, {"name": "u"}), ADMIN)
     one.ended(PEER)  # which the transport sees to
     (line,) = audited(caplog)
     assert line.endswith("action=delete_topic topic=t outcome=unknown")
+
+
+@pytest.mark.parametrize("second", ["delete_topic", "find_topic"])
+def test_nor_is_that_of_a_question_taken_for_that_of_a_change(caplog: pytest.LogCaptureFixture, second: str) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    question = m.Admin(1, "find_topic", {"name": "t"})
+    enter(one, question, ADMIN)
+    with pytest.raises(CodecError, match="a second wish under number 1"):
+        enter(one, m.Admin(1, second, {"name": "t"}), ADMIN)
+    assert one.enter(ADMIN, "127.0.0.1:2", ("peer", 2), question) == (question, [])  # numbers are of a connection
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0))
+    enter(one, m.Admin(1, "delete_topic", {"name": "t"}), ADMIN)
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0))
+    (line,) = audited(caplog)
+    assert line.endswith("action=delete_topic topic=t outcome=ok")
+
+
+def test_a_wish_that_is_refused_at_once_keeps_no_number() -> None:
+    one = door(only_allowed)
+    for verb in ("find_topic", "delete_topic", "find_topic"):
+        passed, answers = enter(one, m.Admin(1, verb, {"name": "denied"}), ADMIN)
+        assert (passed, [answer.error for answer in answers]) == (None, [DENIED])
+
+
+def test_questions_that_wait_are_bounded_for_each_connection() -> None:
+    one = door()
+    for number in range(10_000):
+        enter(one, m.Admin(number, "find_view", {}))
+    with pytest.raises(CodecError, match="10000 wishes wait for their answers, and here is one more; allowed are 10000"):
+        enter(one, m.Admin(10_000, "find_view", {}))
+    one.enter(CLIENT, "127.0.0.1:2", ("peer", 2), m.Admin(1, "find_view", {}))
+    one.leave(CLIENT, PEER, m.AdminAnswer(7, 0))
+    enter(one, m.Admin(10_000, "find_view", {}))
+    one.ended(PEER)
+    assert [*one._questions] == [("peer", 2)]
 
 
 def test_what_waits_when_it_closes_is_written_down(caplog: pytest.LogCaptureFixture) -> None:
