@@ -29,6 +29,8 @@ _log = logging.getLogger("replog")
 _PENDING_MAX: Final = 10_000
 _QUESTIONS_MAX: Final = 10_000
 """Wishes of one connection that change nothing and wait for their answers. A broker passes on 1,000 of a client at a time."""
+_ENDS: Final = frozenset({-2, -1})
+"""Of a log, in `ListOffsetsEntry.at`: the earliest and the latest offset."""
 _DENIED: Final = Code.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -182,9 +184,14 @@ class Door:
         return evolve(asked, session_epoch=-1), []
 
     def _list_offsets(self, who: Identity, asked: m.ListOffsets) -> tuple[Any, list[Any]]:
-        denied = [(entry, self._code(who, DESCRIBE, entry.partition)) for entry in asked.entries]
+        denied = [(entry, self._offset_code(who, entry)) for entry in asked.entries]
         errors = [m.ListedOffset(entry.partition, code) for entry, code in denied if code]
         return (None, [m.ListedOffsets(asked.request, errors)]) if errors else (asked, [])
+
+    def _offset_code(self, who: Identity, entry: m.ListOffsetsEntry) -> int:
+        """What is no end is a time, and the answer says when a record was made: whoever hears that reads."""
+        code = self._code(who, DESCRIBE, entry.partition)
+        return code if code or entry.at in _ENDS else self._code(who, READ, entry.partition)
 
     def _epochs(self, who: Identity, asked: m.OffsetsForLeaderEpoch) -> tuple[Any, list[Any]]:
         denied = [(entry, self._code(who, DESCRIBE, entry.partition)) for entry in asked.entries]

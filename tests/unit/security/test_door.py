@@ -12,6 +12,7 @@ from tests.unit.samples import messages
 
 from replog import messages as m
 from replog.broker.followers import FOLLOWERS
+from replog.broker.offsets import EARLIEST, LATEST
 from replog.codec import MESSAGE_TYPES, CodecError
 from replog.config import TopicConfig
 from replog.controller.admin import VERBS
@@ -197,6 +198,22 @@ def test_what_is_about_one_partition(ask: Callable[[PartitionId], Any], answer: 
     assert enter(door(only_allowed), ask(HERE)) == (ask(HERE), [])
     assert enter(door(only_allowed), ask(THERE)) == (None, [answer(THERE, DENIED)])
     assert enter(door(only_allowed), ask(NOWHERE)) == (None, [answer(NOWHERE, UNKNOWN)])
+
+
+def test_an_offset_by_its_time_is_for_those_who_may_read() -> None:
+    """With it goes when records were made, of each time that somebody cares to ask for."""
+    may = {("describe", "allowed"), ("describe", "denied"), ("read", "allowed")}
+    one = door(lambda _, action, topic: (action, topic) in may)
+
+    def ask(where: PartitionId, *ats: int) -> m.ListOffsets:
+        return m.ListOffsets(7, [m.ListOffsetsEntry(where, 0, at) for at in ats])
+
+    for at in (0, 1, 1_700_000_000_000, 2**63 - 1, -3, -(2**63)):  # whatever is no end is searched for
+        assert enter(one, ask(THERE, at, LATEST)) == (None, [m.ListedOffsets(7, [m.ListedOffset(THERE, DENIED)])])
+        assert enter(one, ask(HERE, at, LATEST)) == (ask(HERE, at, LATEST), [])
+    assert enter(one, ask(THERE, EARLIEST, LATEST)) == (ask(THERE, EARLIEST, LATEST), [])
+    may.discard(("describe", "allowed"))
+    assert enter(one, ask(HERE, 5)) == (None, [m.ListedOffsets(7, [m.ListedOffset(HERE, DENIED)])])
 
 
 def test_a_topic_that_may_not_be_described_is_not_shown() -> None:
