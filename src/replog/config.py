@@ -24,6 +24,7 @@ __all__ = [
     "HEADER_COST",
     "MAX_TOPIC_NAME",
     "RECORD_HEADERS_MAX",
+    "SCATTERED_KEYS_MAX",
     "WISH_ITEMS_MAX",
     "BrokerConfig",
     "ClientConfig",
@@ -41,6 +42,9 @@ FRAME_BYTES_MAX: Final = 64 * MIB
 """Largest message between processes, all of its frame: a larger one is neither sent nor accepted."""
 WISH_ITEMS_MAX: Final = 250_000
 """Items of lists and dicts in one request of a client; each takes a broker a hundred times its bytes."""
+SCATTERED_KEYS_MAX: Final = 1_000
+"""Whole numbers that are keys of one dict in a message, if they do not follow one another: Python looks them up by their value, so that
+some can be chosen that are all in each other's way."""
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1 * MIB
 """No configuration may allow a larger batch or answer: the rest of the frame is for what is said beside the records."""
 BATCH_RECORDS_MAX: Final = 1 << 20

@@ -40,12 +40,14 @@ def followers(asked: Admin, partitions: Mapping[PartitionId, Partition], now_ms:
 
 def _identity(name: Any) -> PartitionId:
     """The partition of this name; one that nobody has if it is no name."""
-    try:
+    # As whoever may ask about a topic is judged (`security.roles.topics_of`): a map has keys in this order, too, and names nothing there.
+    if isinstance(name, list | tuple) and len(name) == 3:
         topic_id, number, creation = name
-        if type(number) is int and type(creation) is int:
-            return PartitionId(bytes.fromhex(topic_id), number, creation)
-    except (TypeError, ValueError):
-        pass
+        if isinstance(topic_id, str) and type(number) is int and type(creation) is int:
+            try:
+                return PartitionId(bytes.fromhex(topic_id), number, creation)
+            except ValueError:
+                pass
     return PartitionId(b"", -1, -1)
 
 

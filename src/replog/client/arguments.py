@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from replog.client.operations import AT_EARLIEST, AT_LATEST
-from replog.config import check_partition_number
-from replog.errors import UsageError
+from replog.config import SCATTERED_KEYS_MAX, check_partition_number
+from replog.errors import Code, UsageError, rejection
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from replog.payload import as_bytes
 from replog.records import Record
@@ -99,15 +100,24 @@ def check_choice(name: str, value: object, allowed: Iterable[Any]) -> Any:
 
 
 def checked_assignment(assignment: object) -> dict[int, list[int]]:
-    """{partition: [broker ids]}, as it is sent."""
+    """{partition: [broker ids]}, as it is sent: in the order of the numbers. Raises InvalidReplicaAssignment for one that is long and has a
+    hole: no frame may carry it, and no topic be so.
+    """
     if not isinstance(assignment, Mapping) or not assignment:
         raise UsageError(f"assignment is a mapping of partition number to broker ids, not {assignment!r}")
-    return {
+    placed = {
         check_partition_number(number): [
             check_count("broker id", b, 0, 2**31 - 1) for b in check_list(f"the assignment of partition {number}", ids, "broker ids")
         ]
         for number, ids in assignment.items()
     }
+    numbers = sorted(placed)
+    if len(numbers) > SCATTERED_KEYS_MAX:
+        for before, number in pairwise(numbers):
+            if number != before + 1:
+                text = f"the partitions of an assignment are numbered without a hole; {number} follows {before}"
+                raise rejection(Code.INVALID_REPLICA_ASSIGNMENT, text)
+    return {number: placed[number] for number in numbers}
 
 
 def merged_config(config: object, keys: Mapping[str, Any]) -> dict[str, Any]:

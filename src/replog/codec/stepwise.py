@@ -29,7 +29,7 @@ from replog.codec.frames import (
     SINCE,
     CodecError,
 )
-from replog.config import TopicConfig
+from replog.config import SCATTERED_KEYS_MAX, TopicConfig
 from replog.errors import UsageError
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.slices import MemorySlice
@@ -324,10 +324,24 @@ def _plain(reader: _Reader, where: str, depth: int) -> Any:
 
 
 def _plain_dict(reader: _Reader, where: str, depth: int = 0) -> dict[str | int, Any]:
+    """A dict. Many whole numbers are keys only in a run, each one more than the one before, like the partitions of an assignment.
+
+    A number is its own hash: of others enough can be chosen that are on each other's way through the table, whatever its size, so that
+    each costs as much as all before it. Those of a run never meet, here and in every dict or set that is made of them in this order.
+    Strings are hashed with a secret of the process, unless somebody starts it with PYTHONHASHSEED=0.
+    """
     result: dict[str | int, Any] = {}
+    numbers, before, gap = 0, 0, ""
     for _ in reader.pairs(where):  # grows with what is read, not with what is claimed
         key = reader.value()
         if type(key) not in KEYS:
             raise CodecError(f"{where} has a key of type {type(key).__name__}")
+        if type(key) is int:
+            if numbers and key != before + 1 and not gap:
+                gap = f"{key} follows {before}"
+            numbers, before = numbers + 1, key
+            if gap and numbers > SCATTERED_KEYS_MAX:
+                limit = f"allowed are {SCATTERED_KEYS_MAX} unless in a run"
+                raise CodecError(f"{where} has {numbers} whole numbers as keys, and {gap}; {limit}")
         result[key] = _plain(reader, where, depth + 1)
     return result

@@ -39,7 +39,9 @@ def find_topic(controller: Controller, event: AdminAsked) -> Decision:
         return answered(event, result)
     if not isinstance(wanted, list | tuple) or not all(type(number) is int for number in wanted):
         raise Refusal(Code.INVALID_REQUEST, f"leaders is a list of partition numbers, not {wanted!r}")
-    result["leaders"] = list(_leaders(cluster, topic, dict.fromkeys(wanted)))
+    # What there is not is left out before it is a key: numbers that anybody chooses could all be in each other's way.
+    numbers = dict.fromkeys(number for number in wanted if number in topic.assignments)
+    result["leaders"] = list(_leaders(cluster, topic, numbers))
     return answered(event, result)
 
 
@@ -51,7 +53,7 @@ def find_view(controller: Controller, event: AdminAsked) -> Decision:
 
 def _leaders(cluster: Cluster, topic: Topic, numbers: Iterable[int]) -> Iterator[list[Any]]:
     for number in numbers:
-        state = cluster.states.get(topic.identity(number)) if number in topic.assignments else None
+        state = cluster.states.get(topic.identity(number))
         if state is not None:
             yield [number, topic.assignments[number].creation, state.leader_epoch, state.leader]
 

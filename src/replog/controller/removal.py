@@ -8,6 +8,7 @@ whoever is controller finishes it. A number that is added again is another log, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -89,7 +90,8 @@ def _meant(topic: Topic, arguments: Mapping[str, Any]) -> list[PartitionId]:
 def _are_numbers(given: Any, *, unique: bool = True) -> bool:
     if not isinstance(given, list | tuple) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
         return False
-    return not unique or len(set(given)) == len(given)
+    # Sorted, and not put into a set, where numbers that somebody has chosen could all be in each other's way.
+    return not unique or all(before != number for before, number in pairwise(sorted(given)))
 
 
 def _is_there(topic: Topic, partition: PartitionId) -> bool:

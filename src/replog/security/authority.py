@@ -1,22 +1,25 @@
 """A small authority of its own, for tests and first steps: certificates that name a role, made by the command `openssl`.
 
-Keys are made where they stay, readable for nobody else. Nothing is written over.
+Keys are made where they stay, readable for nobody else. Nothing is written over: what is there already and can be used is left as it is.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import ssl
 import subprocess
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from replog.errors import UsageError
 from replog.security.certificates import URI
 from replog.security.identity import Identity, identity_from
 
-__all__ = ["AUTHORITY", "DAYS_MAX", "file_name", "make_authority", "make_certificate"]
+__all__ = ["AUTHORITY", "DAYS_MAX", "Pair", "file_name", "make_authority", "make_certificate", "make_missing"]
 
 AUTHORITY: Final = "authority"
 """What its files are called: authority.pem, authority.key."""
@@ -28,6 +31,49 @@ _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 def file_name(identity: Identity) -> str:
     """What the files of a certificate are called, without their ends: "broker-3"."""
     return f"{identity.role}-{identity.name}"
+
+
+class Pair(NamedTuple):
+    """A certificate with its key."""
+
+    certificate: Path
+    is_new: bool
+    """Whether it was made now. Else it was there."""
+
+    @property
+    def key(self) -> Path:
+        """The file of its key, beside it."""
+        return self.certificate.with_suffix(".key")
+
+
+def make_missing(folder: Path, names: Iterable[str], *, days: int) -> list[Pair]:
+    """Make the authority, and a certificate for each of these names, where they are not there yet; the authority comes first.
+
+    What is there stays, if it is a pair that this authority has signed for this name. Raises UsageError if anything is in the way, or
+    cannot be made; then nothing is.
+    """
+    _check_days(days)
+    authority = folder / f"{AUTHORITY}.pem"
+    is_there = _is_there(authority)
+    asked: dict[str, Pair] = {}
+    for name in names:
+        identity = _identity(name)
+        certificate = folder / f"{file_name(identity)}.pem"
+        asked[name] = Pair(certificate, is_new=not _is_there(certificate))
+        if not asked[name].is_new:
+            if not is_there:
+                raise UsageError(f"{certificate} exists, and {authority}, which would have signed it, does not")
+            _check_signed(certificate, identity, authority)
+    with ExitStack() as undo:
+        if not is_there:
+            make_authority(folder, days=days)
+            _undone(undo, authority)
+        for name, pair in asked.items():
+            if pair.is_new:
+                make_certificate(folder, name, days=days)
+                _undone(undo, pair.certificate)
+        undo.pop_all()
+    return [Pair(authority, is_new=not is_there), *asked.values()]
 
 
 def make_authority(folder: Path, *, days: int) -> Path:
@@ -49,9 +95,7 @@ def make_certificate(folder: Path, name: str, *, days: int) -> Path:
 
     Raises UsageError if there is no such role, or if it cannot be made.
     """
-    identity = identity_from(name)
-    if identity is None or not identity.name:
-        raise UsageError(f"{name!r:.150} is no name for a certificate; write broker/3, client/billing or admin/anna")
+    identity = _identity(name)
     certificate, key = folder / f"{file_name(identity)}.pem", folder / f"{file_name(identity)}.key"
     signer = ("-CA", f"{folder / AUTHORITY}.pem", "-CAkey", f"{folder / AUTHORITY}.key", "-subj", f"/CN={file_name(identity)}"[:64])
     uses = (
@@ -62,20 +106,76 @@ def make_certificate(folder: Path, name: str, *, days: int) -> Path:
     return certificate
 
 
-def _make(certificate: Path, key: Path, days: int, who: tuple[str, ...], uses: tuple[str, ...]) -> None:
+def _identity(name: str) -> Identity:
+    identity = identity_from(name)
+    if identity is None or not identity.name:
+        raise UsageError(f"{name!r:.150} is no name for a certificate; write broker/3, client/billing or admin/anna")
+    return identity
+
+
+def _is_there(certificate: Path) -> bool:
+    """Whether this certificate and its key are there, and belong together. Raises UsageError for one without the other."""
+    key = certificate.with_suffix(".key")
+    missing = [path for path in (certificate, key) if not os.path.lexists(path)]
+    if len(missing) == 2:
+        return False
+    if missing:
+        half = key if missing[0] == certificate else certificate
+        raise UsageError(f"{half} exists, and is not written over, and {missing[0].name} is missing")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as problem:  # ssl.SSLError is one
+        why = getattr(problem, "reason", None) or problem.strerror
+        raise UsageError(f"{certificate} and {key.name} exist, and are no certificate with its key: {why}") from None
+    return True
+
+
+def _check_signed(certificate: Path, identity: Identity, authority: Path) -> None:
+    """Raise UsageError unless the authority has signed it, for this identity and for a time that is not over."""
+    done = _openssl("verify", "-CAfile", str(authority), "-no-CApath", str(certificate))
+    if done.returncode:
+        said = re.search(r"lookup: *(.+)", done.stderr)
+        why = said[1] if said else "it cannot be read"
+        raise UsageError(f"{certificate} exists, and is not accepted by {authority.name}: {why}")
+    named = _openssl("x509", "-in", str(certificate), "-noout", "-ext", "subjectAltName").stdout
+    if f"URI:{URI}{identity}" not in re.split(r"[\s,]+", named):
+        raise UsageError(f"{certificate} exists, and is not of {identity}")
+
+
+def _undone(undo: ExitStack, certificate: Path) -> None:
+    for path in (certificate, certificate.with_suffix(".key")):
+        undo.callback(path.unlink, missing_ok=True)
+
+
+def _check_days(days: int) -> None:
     if not 1 <= days <= DAYS_MAX:
         raise UsageError(f"days is {days}; allowed are 1 to {DAYS_MAX}")
+
+
+def _openssl(*words: str) -> subprocess.CompletedProcess[str]:
     openssl = shutil.which("openssl")
     if openssl is None:
         raise UsageError("certificates are made by the command openssl, which is not installed here")
+    try:
+        return subprocess.run(
+            [openssl, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"openssl {words[0]} has not ended within {_SECONDS} s") from None
+    except OSError as problem:
+        raise UsageError(f"{openssl} cannot be run: {problem.strerror}") from None
+
+
+def _make(certificate: Path, key: Path, days: int, who: tuple[str, ...], uses: tuple[str, ...]) -> None:
+    _check_days(days)
     try:
         with ExitStack() as undo:
             for path, mode in ((key, 0o600), (certificate, 0o644)):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, mode))
                 undo.callback(path.unlink, missing_ok=True)
-            words = [openssl, "req", "-x509", *_KEY, "-sha256", "-days", str(days), "-keyout", str(key), "-out", str(certificate), *who]
+            words = ["req", "-x509", *_KEY, "-sha256", "-days", str(days), "-keyout", str(key), "-out", str(certificate), *who]
             words += [word for use in uses for word in ("-addext", use)]
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            done = _openssl(*words)
             if done.returncode:
                 lines = done.stderr.strip().splitlines() or ["it said nothing"]
                 raise UsageError(f"openssl could not make {certificate}: {lines[-1]}")
@@ -84,5 +184,3 @@ def _make(certificate: Path, key: Path, days: int, who: tuple[str, ...], uses: t
         raise UsageError(f"{problem.filename} exists, and is not written over") from None
     except OSError as problem:
         raise UsageError(f"{problem.filename} cannot be made: {problem.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"openssl has not made {certificate} within {_SECONDS} s") from None

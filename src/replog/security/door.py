@@ -27,6 +27,10 @@ __all__ = ["Door"]
 _log = logging.getLogger("replog")
 
 _PENDING_MAX: Final = 10_000
+_QUESTIONS_MAX: Final = 10_000
+"""Wishes of one connection that change nothing and wait for their answers. A broker passes on 1,000 of a client at a time."""
+_ENDS: Final = frozenset({-2, -1})
+"""Of a log, in `ListOffsetsEntry.at`: the earliest and the latest offset."""
 _DENIED: Final = Code.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -44,6 +48,8 @@ class Door:
         self._raised: set[type[BaseException]] = set()
         self._pending: dict[tuple[Address, int], tuple[Identity, str, str, str, dict[str, str]]] = {}
         """Changes that were passed on: who asked from where, the verb, the topics, and what else is told of it."""
+        self._questions: dict[Address, dict[tuple[Address, int], None]] = {}
+        """What else was passed on, by who asked: an answer to it is not to be taken for one to a change."""
         self._entries: dict[type[Any], Callable[[Identity, Any], tuple[Any, list[Any]]]] = {
             m.Produce: self._produce,
             m.Fetch: self._fetch,
@@ -57,7 +63,7 @@ class Door:
     def enter(self, who: Identity, address: str, peer: Address, message: Any) -> tuple[Any, list[Any]]:
         """What of a message goes on to the broker (None: nothing), and what is answered at once.
 
-        Raises CodecError for a change under a number whose answer is still to come: nobody could say afterwards which one it is about.
+        Raises CodecError for a wish under a number whose answer is still to come: nobody could say afterwards which one it is about.
         """
         if type(message) is m.Admin:
             return self._admin(who, address, peer, message)
@@ -72,6 +78,8 @@ class Door:
             asked = self._pending.pop((peer, message.request), None)
             if asked is not None:
                 audit(*asked, message.error)
+            else:
+                self._questions.get(peer, {}).pop((peer, message.request), None)
         elif type(message) is m.ClusterView and self._authorizer is not None and not who.is_broker:
             return evolve(
                 message,
@@ -82,6 +90,7 @@ class Door:
 
     def ended(self, peer: Address) -> None:
         """Nobody will hear what becomes of what it has asked for."""
+        self._questions.pop(peer, None)
         for key in [key for key in self._pending if key[0] == peer]:
             audit(*self._pending.pop(key), None)
 
@@ -108,18 +117,24 @@ class Door:
         if asked.verb == "followers":
             topics = self._followed(topics)
         refusal = self._refusal(who, asked, needs, topics)
-        if needs.changes:
-            names = ",".join("*" if one is None else one for one in topics)
-            entry = who, address, asked.verb, names, particulars_of(asked.verb, asked.arguments)
-            if refusal is not None:
+        names = ",".join("*" if one is None else one for one in topics)
+        entry = who, address, asked.verb, names, particulars_of(asked.verb, asked.arguments)
+        if refusal is not None:
+            if needs.changes:
                 audit(*entry, refusal.error)
-            elif (peer, asked.request) in self._pending:
-                raise CodecError(f"a second change under number {asked.request}, which waits for its answer")
-            else:
-                self._pending[peer, asked.request] = entry
-                while len(self._pending) > _PENDING_MAX:
-                    audit(*self._pending.pop(next(iter(self._pending))), None)
-        return (asked, []) if refusal is None else (None, [refusal])
+            return None, [refusal]
+        here, questions = (peer, asked.request), self._questions.get(peer, {})
+        if here in self._pending or here in questions:
+            raise CodecError(f"a second wish under number {asked.request}, which waits for its answer")
+        if needs.changes:
+            self._pending[here] = entry
+            while len(self._pending) > _PENDING_MAX:
+                audit(*self._pending.pop(next(iter(self._pending))), None)
+        elif len(questions) < _QUESTIONS_MAX:
+            self._questions.setdefault(peer, questions)[here] = None
+        else:
+            raise CodecError(f"{len(questions)} wishes wait for their answers, and here is one more; allowed are {_QUESTIONS_MAX}")
+        return asked, []
 
     def _refusal(self, who: Identity, asked: m.Admin, needs: Wish, topics: Iterable[str | None]) -> m.AdminAnswer | None:
         if not meant(who, needs):
@@ -169,9 +184,14 @@ class Door:
         return evolve(asked, session_epoch=-1), []
 
     def _list_offsets(self, who: Identity, asked: m.ListOffsets) -> tuple[Any, list[Any]]:
-        denied = [(entry, self._code(who, DESCRIBE, entry.partition)) for entry in asked.entries]
+        denied = [(entry, self._offset_code(who, entry)) for entry in asked.entries]
         errors = [m.ListedOffset(entry.partition, code) for entry, code in denied if code]
         return (None, [m.ListedOffsets(asked.request, errors)]) if errors else (asked, [])
+
+    def _offset_code(self, who: Identity, entry: m.ListOffsetsEntry) -> int:
+        """What is no end is a time, and the answer says when a record was made: whoever hears that reads."""
+        code = self._code(who, DESCRIBE, entry.partition)
+        return code if code or entry.at in _ENDS else self._code(who, READ, entry.partition)
 
     def _epochs(self, who: Identity, asked: m.OffsetsForLeaderEpoch) -> tuple[Any, list[Any]]:
         denied = [(entry, self._code(who, DESCRIBE, entry.partition)) for entry in asked.entries]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,6 +27,16 @@ def asked(partitions: dict[PartitionId, Partition], *names: Any, now_ms: int = 0
 )
 def test_what_is_no_partition_is_not_there(name: Any) -> None:
     answer = asked({}, name)
+    assert (answer.error, answer.result) == (Code.NONE, {"partitions": []})
+
+
+@pytest.mark.parametrize("shape", [dict.fromkeys, lambda name: [name[0].encode(), *name[1:]], lambda name: [*name, 0]])
+def test_what_names_no_topic_to_an_authorizer_names_no_partition(shape: Callable[[list[Any]], Any]) -> None:
+    """Who may see the cluster, and not this topic, was told of it for a map in place of the list."""
+    anew = PartitionId(IDENTITY.topic_id, 0, 7)
+    known, name = {anew: leading(log_of(("a", 1)))}, [anew.topic_id.hex(), 0, 7]
+    assert len(asked(known, name).result["partitions"]) == 1
+    answer = asked(known, shape(name))
     assert (answer.error, answer.result) == (Code.NONE, {"partitions": []})
 
 

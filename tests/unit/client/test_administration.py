@@ -12,6 +12,8 @@ from tests.unit.client.fake import FakeCluster, make
 from replog.client import client as client_module
 from replog.client.client import Client
 from replog.client.results import FeatureLevels
+from replog.codec import decode, encode
+from replog.config import SCATTERED_KEYS_MAX
 from replog.errors import (
     Code,
     ElectionNotNeeded,
@@ -241,6 +243,28 @@ def test_a_request_of_too_many_items_is_refused_at_once() -> None:
     with pytest.raises(MessageTooLarge, match=r"has 2\d\d\d\d\d items; allowed are 249900"):
         client.create_topic("u", assignment={number: [1, 2, 3] for number in range(70_000)})
     assert asked == []
+
+
+def test_a_long_assignment_with_a_hole_is_refused_at_once() -> None:
+    """As one of too many items is: a broker takes no map of that many numbers that do not follow one another."""
+    cluster, _, client = make({"t": 1})
+    asked = answers(cluster)
+    assignment = {number: [1] for number in range(SCATTERED_KEYS_MAX + 1) if number != 7}
+    with pytest.raises(InvalidReplicaAssignment, match="numbered without a hole; 8 follows 6"):
+        client.create_topic("u", assignment={**assignment, SCATTERED_KEYS_MAX + 1: [1]})
+    with pytest.raises(InvalidReplicaAssignment, match="numbered without a hole; 8 follows 6"):
+        client.add_partitions("t", 2 * SCATTERED_KEYS_MAX, assignment={**assignment, SCATTERED_KEYS_MAX + 1: [1]})
+    assert asked == []
+
+
+def test_an_assignment_is_sent_in_the_order_of_its_partitions() -> None:
+    cluster, _, client = make()
+    asked = answers(cluster, AdminAnswer(0, Code.NONE))
+    placed = {number: [1] for number in reversed(range(2 * SCATTERED_KEYS_MAX))}
+    client.create_topic("u", assignment=placed, validate_only=True)
+    (one,) = asked
+    assert [*one.arguments["assignment"]] == sorted(placed)
+    assert decode(b"".join(encode(one))) == one
 
 
 def test_a_topic_that_was_made_anew_is_deleted_although_the_broker_that_is_asked_knows_the_one_before() -> None:

@@ -9,9 +9,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.authorities import expired
 
 from replog.cli.command import main
 from replog.errors import UsageError
+from replog.security import authority
 from replog.security.authority import make_authority, make_certificate
 
 
@@ -37,14 +39,117 @@ def test_an_authority_and_certificates(tmp_path: Path) -> None:
     assert [json.loads(line)["name"] for line in lines] == ["authority", "admin/b"]
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    run(str(tmp_path), "broker/1")
+    before = files(tmp_path)
+    status, lines, told = run(str(tmp_path), "client/a", "broker/1", "client/a")
+    assert (status, told) == (0, "")
+    assert lines == [
+        f"authority: {tmp_path}/authority.pem, and its key authority.key, were there",
+        f"client/a: {tmp_path}/client-a.pem, and its key client-a.key",
+        f"broker/1: {tmp_path}/broker-1.pem, and its key broker-1.key, were there",
+    ]
+    after = files(tmp_path)
+    assert {name: after.pop(name) for name in before} == before
+    assert sorted(after) == ["client-a.key", "client-a.pem"]
+    status, lines, _ = run(str(tmp_path), "client/a", "client/b", "--format", "json")
+    assert (status, [json.loads(line)["made"] for line in lines]) == (0, [False, False, True])
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        (("broker-2.key",), "broker-2.key exists, and is not written over, and broker-2.pem is missing"),
+        (("broker-2.pem",), "broker-2.pem exists, and is not written over, and broker-2.key is missing"),
+        (("broker-2.pem", "broker-2.key"), "broker-2.pem and broker-2.key exist, and are no certificate with its key"),
+    ],
+)
+def test_what_is_in_the_way_is_named_before_anything_is_made(tmp_path: Path, there: tuple[str, ...], says: str) -> None:
+    """The first name had its certificate by then, and with that each repetition failed."""
+    for name in there:
+        (tmp_path / name).write_text("precious")
+    before = files(tmp_path)
+    for names in (("broker/1", "broker/2"), ("broker/2", "broker/1")):
+        status, lines, told = run(str(tmp_path), *names)
+        assert (status, lines) == (2, [])
+        assert f"{tmp_path}/{says}" in told
+        assert files(tmp_path) == before
+
+
+def test_a_name_that_is_none_is_found_before_anything_is_made(tmp_path: Path) -> None:
+    status, lines, told = run(str(tmp_path / "ca"), "broker/1", "king/1")
+    assert (status, lines) == (2, [])
+    assert "'king/1' is no name for a certificate" in told
+    assert not (tmp_path / "ca").exists()
+
+
+@pytest.mark.parametrize("half", ["authority.pem", "authority.key"])
+def test_half_an_authority_is_none(tmp_path: Path, half: str) -> None:
+    run(str(tmp_path))
+    (tmp_path / half).rename(tmp_path / "elsewhere")
+    status, _, told = run(str(tmp_path), "broker/1")
+    assert status == 2
+    assert f"{half} is missing" in told
+    assert len(files(tmp_path)) == 2
+
+
+def test_a_pair_of_another_authority_or_of_another_name_is_in_the_way(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run(str(here), "broker/1")
+    run(str(there), "broker/1", "broker/2")
+    for end in ("pem", "key"):
+        (here / f"broker-2.{end}").write_bytes((there / f"broker-2.{end}").read_bytes())
+    status, _, told = run(str(here), "broker/2", "broker/3")
+    assert status == 2
+    assert f"{here}/broker-2.pem exists, and is not accepted by authority.pem: " in told
+    for end in ("pem", "key"):
+        (here / f"broker-2.{end}").write_bytes((here / f"broker-1.{end}").read_bytes())
+    status, _, told = run(str(here), "broker/2", "broker/3")
+    assert status == 2
+    assert f"{here}/broker-2.pem exists, and is not of broker/2" in told
+    for end in ("pem", "key"):
+        (here / f"authority.{end}").unlink()
+    status, _, told = run(str(here), "broker/1")
+    assert status == 2
+    assert f"{here}/broker-1.pem exists, and {here}/authority.pem, which would have signed it, does not" in told
+
+
+def test_what_has_expired_is_not_taken_for_made(tmp_path: Path) -> None:
+    tls = expired(tmp_path, "broker/1")
+    Path(tls.certificate).replace(tmp_path / "broker-1.pem")
+    status, _, told = run(str(tmp_path), "broker/1")
+    assert status == 2
+    assert "broker-1.pem exists, and is not accepted by authority.pem: certificate has expired" in told
+
+
+def test_if_one_cannot_be_made_none_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = authority.make_certificate
+
+    def failing(folder: Path, name: str, *, days: int) -> Path:
+        if name == "client/b":
+            raise UsageError("the disk is full")
+        return whole(folder, name, days=days)
+
+    run(str(tmp_path), "broker/1")
+    before = files(tmp_path)
+    monkeypatch.setattr(authority, "make_certificate", failing)
+    status, lines, told = run(str(tmp_path), "broker/1", "client/a", "client/b")
+    assert (status, lines) == (2, [])
+    assert "the disk is full" in told
+    assert files(tmp_path) == before
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     make_authority(tmp_path, days=1)
     make_certificate(tmp_path, "broker/1", days=1)
-    before = (tmp_path / "broker-1.key").read_bytes()
-    status, _, told = run(str(tmp_path), "broker/1")
-    assert status == 2
-    assert "broker-1.key exists, and is not written over" in told
-    assert (tmp_path / "broker-1.key").read_bytes() == before
+    before = files(tmp_path)
+    with pytest.raises(UsageError, match=r"broker-1\.key exists, and is not written over"):
+        make_certificate(tmp_path, "broker/1", days=1)
+    assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize("name", ["broker", "broker/x", "king/1", "client/", "../x", "client/../x", "client/a b"])

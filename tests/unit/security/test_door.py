@@ -12,6 +12,7 @@ from tests.unit.samples import messages
 
 from replog import messages as m
 from replog.broker.followers import FOLLOWERS
+from replog.broker.offsets import EARLIEST, LATEST
 from replog.codec import MESSAGE_TYPES, CodecError
 from replog.config import TopicConfig
 from replog.controller.admin import VERBS
@@ -199,6 +200,22 @@ def test_what_is_about_one_partition(ask: Callable[[PartitionId], Any], answer: 
     assert enter(door(only_allowed), ask(NOWHERE)) == (None, [answer(NOWHERE, UNKNOWN)])
 
 
+def test_an_offset_by_its_time_is_for_those_who_may_read() -> None:
+    """With it goes when records were made, of each time that somebody cares to ask for."""
+    may = {("describe", "allowed"), ("describe", "denied"), ("read", "allowed")}
+    one = door(lambda _, action, topic: (action, topic) in may)
+
+    def ask(where: PartitionId, *ats: int) -> m.ListOffsets:
+        return m.ListOffsets(7, [m.ListOffsetsEntry(where, 0, at) for at in ats])
+
+    for at in (0, 1, 1_700_000_000_000, 2**63 - 1, -3, -(2**63)):  # whatever is no end is searched for
+        assert enter(one, ask(THERE, at, LATEST)) == (None, [m.ListedOffsets(7, [m.ListedOffset(THERE, DENIED)])])
+        assert enter(one, ask(HERE, at, LATEST)) == (ask(HERE, at, LATEST), [])
+    assert enter(one, ask(THERE, EARLIEST, LATEST)) == (ask(THERE, EARLIEST, LATEST), [])
+    may.discard(("describe", "allowed"))
+    assert enter(one, ask(HERE, 5)) == (None, [m.ListedOffsets(7, [m.ListedOffset(HERE, DENIED)])])
+
+
 def test_a_topic_that_may_not_be_described_is_not_shown() -> None:
     one = door(only_allowed)
     passed, answers = enter(one, m.Metadata(7, 3, 12, ["allowed", "denied"]))
@@ -353,15 +370,53 @@ def test_a_line_shows_where_it_is_cut_off(caplog: pytest.LogCaptureFixture) -> N
     assert '..." outcome=' in line
 
 
-def test_no_answer_is_taken_for_that_of_another_wish(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("second", ["create_topic", "find_topic", "followers", "made of later"])
+def test_no_answer_is_taken_for_that_of_another_wish(caplog: pytest.LogCaptureFixture, second: str) -> None:
+    """The answer of a question came first, and was written down as what became of the deletion."""
     caplog.set_level(logging.INFO, "replog.audit")
     one = door()
     enter(one, m.Admin(1, "delete_topic", {"name": "t"}), ADMIN)
-    with pytest.raises(CodecError, match="a second change under number 1"):
-        enter(one, m.Admin(1, "create_topic", {"name": "u"}), ADMIN)
+    with pytest.raises(CodecError, match="a second wish under number 1, which waits for its answer"):
+        enter(one, m.Admin(1, second, {"name": "u"}), ADMIN)
     one.ended(PEER)  # which the transport sees to
     (line,) = audited(caplog)
     assert line.endswith("action=delete_topic topic=t outcome=unknown")
+
+
+@pytest.mark.parametrize("second", ["delete_topic", "find_topic"])
+def test_nor_is_that_of_a_question_taken_for_that_of_a_change(caplog: pytest.LogCaptureFixture, second: str) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    question = m.Admin(1, "find_topic", {"name": "t"})
+    enter(one, question, ADMIN)
+    with pytest.raises(CodecError, match="a second wish under number 1"):
+        enter(one, m.Admin(1, second, {"name": "t"}), ADMIN)
+    assert one.enter(ADMIN, "127.0.0.1:2", ("peer", 2), question) == (question, [])  # numbers are of a connection
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0))
+    enter(one, m.Admin(1, "delete_topic", {"name": "t"}), ADMIN)
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0))
+    (line,) = audited(caplog)
+    assert line.endswith("action=delete_topic topic=t outcome=ok")
+
+
+def test_a_wish_that_is_refused_at_once_keeps_no_number() -> None:
+    one = door(only_allowed)
+    for verb in ("find_topic", "delete_topic", "find_topic"):
+        passed, answers = enter(one, m.Admin(1, verb, {"name": "denied"}), ADMIN)
+        assert (passed, [answer.error for answer in answers]) == (None, [DENIED])
+
+
+def test_questions_that_wait_are_bounded_for_each_connection() -> None:
+    one = door()
+    for number in range(10_000):
+        enter(one, m.Admin(number, "find_view", {}))
+    with pytest.raises(CodecError, match="10000 wishes wait for their answers, and here is one more; allowed are 10000"):
+        enter(one, m.Admin(10_000, "find_view", {}))
+    one.enter(CLIENT, "127.0.0.1:2", ("peer", 2), m.Admin(1, "find_view", {}))
+    one.leave(CLIENT, PEER, m.AdminAnswer(7, 0))
+    enter(one, m.Admin(10_000, "find_view", {}))
+    one.ended(PEER)
+    assert [*one._questions] == [("peer", 2)]
 
 
 def test_what_waits_when_it_closes_is_written_down(caplog: pytest.LogCaptureFixture) -> None:

@@ -324,7 +324,7 @@ def test_a_number_that_waits_for_its_answer_is_not_given_again(party: Make, capl
     for name in ("t", "u"):
         anna.say(broker.endpoint, m.Admin(2, "delete_topic", {"name": name}))
     settle([broker, anna], lambda: len(broker.messages) == 1 and broker.open == 0)
-    assert "a second change under number 2" in broker.told("peer_disconnected")[0]["reason"]
+    assert "a second wish under number 2" in broker.told("peer_disconnected")[0]["reason"]
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.endswith("delete_topic topic=t outcome=unknown")
 
