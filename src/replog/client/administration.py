@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,8 +14,9 @@ from replog.client.results import FeatureLevels
 from replog.client.view import Topic, View
 from replog.config import TopicConfig, check_partition_number, check_topic_name
 from replog.errors import Code, Rejected, TimedOut, UsageError, rejection
+from replog.model import why_not_highest
 
-__all__ = ["Administration"]
+__all__ = ["Administration", "check_removable"]
 
 _LEADER_S: Final = 2
 """How long a leader may take to say how far its followers are: without it there is less to explain."""
@@ -88,10 +89,7 @@ class Administration(Reassigning):
             raise UsageError("partitions is empty; name those to remove")
         deadline_ms = self._deadline(timeout_s)
         known = self._topic(name, timeout_s)
-        for number in numbers:
-            if number not in known.places:
-                text = f"topic {name!r} has no partition {number}; it has {len(known.places)}"
-                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=name, partition=number)
+        _check_there(name, numbers, known.places)
         meant = {known.places[number].identity for number in numbers}
         creations = [known.places[number].identity.creation for number in numbers]
         arguments = {"name": name, "partitions": numbers, "topic_id": known.topic_id.hex(), "creations": creations}
@@ -204,6 +202,21 @@ class Administration(Reassigning):
         """
         check_count("level", level, 1, 2**31 - 1)
         self._do(AdminOp("raise_feature_level", {"level": level}, self._deadline(timeout_s)))
+
+
+def check_removable(name: str, numbers: Sequence[int], there: Collection[int]) -> None:
+    """Raise what `remove_partitions` would, of a topic that has the partitions `there`."""
+    _check_there(name, numbers, there)
+    why = why_not_highest(name, sorted(numbers, reverse=True), there)
+    if why:
+        raise rejection(Code.INVALID_PARTITIONS, why)
+
+
+def _check_there(name: str, numbers: Iterable[int], there: Collection[int]) -> None:
+    for number in numbers:
+        if number not in there:
+            text = f"topic {name!r} has no partition {number}; it has {len(there)}"
+            raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=name, partition=number)
 
 
 def _places(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
