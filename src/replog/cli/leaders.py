@@ -76,7 +76,11 @@ def drain(context: Context) -> int:
     if output.is_json:
         output.json({"broker": broker, "remaining": [{"topic": topic, "partition": partition} for topic, partition in left]})
         return OK
-    output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
-    if left:
-        output.line(f"nobody else can lead now: {', '.join(f'{topic}-{partition}' for topic, partition in left)}")
+    if not left:
+        output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
+        return OK
+    these = "this partition" if len(left) == 1 else f"these {len(left)} partitions"
+    output.line(f"broker {broker} has given away what others can lead; it serves again after a restart")
+    output.line(f"nobody else can lead now: {', '.join(f'{topic}-{partition}' for topic, partition in left)}")
+    output.line(f"stopping it takes {these} offline; replog explain says who is missing")
     return OK

@@ -110,6 +110,10 @@ def test_drain(run: Run, cluster: replog.Cluster) -> None:
     assert (drained.status, drained.lines) == (0, ["broker 2 is drained: it may be stopped; it serves again after a restart"])
     assert cluster.leader("t", 0) == 1
     cluster.create_topic("alone", assignment={0: [3]})
-    assert run("broker", "drain", "3").lines[1] == "nobody else can lead now: alone-0"
+    assert run("broker", "drain", "3").lines == [
+        "broker 3 has given away what others can lead; it serves again after a restart",
+        "nobody else can lead now: alone-0",
+        "stopping it takes this partition offline; replog explain says who is missing",
+    ]
     plain = run("broker", "drain", "3", "--format", "json").json
     assert plain == {"broker": 3, "remaining": [{"topic": "alone", "partition": 0}]}
