@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
+from replog.cli.plans import moves_in, plan_of, read_plan
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
@@ -36,8 +36,7 @@ def generate(context: Context) -> int:
     current = {(name, n): ways.get((name, n), p.replicas) for name, n, p in places}
     placed = balanced(current, {broker: racks[broker] for broker in brokers})
     changed = {place: replicas for place, replicas in placed.items() if replicas != tuple(current[place])}
-    partitions = [{"topic": name, "partition": n, "replicas": list(changed[name, n])} for name, n in sorted(changed)]
-    context.output.json({"version": 1, "partitions": partitions})
+    context.output.json(plan_of(changed))
     copies = sum(len(set(replicas) - set(current[place])) for place, replicas in changed.items())
     context.output.note(f"{len(changed)} of {len(current)} partitions change; {copies} replicas would be copied")
     return OK
@@ -58,40 +57,24 @@ def _check(what: str, named: Iterable[Any], known: Mapping[Any, Any]) -> None:
 
 def execute(context: Context) -> int:
     """Wish what a plan says."""
-    targets = _plan(context)
+    name = context.arguments.plan
+    targets = moves_in(name, read_plan(context, name))
     with context.client() as client:
-        client.reassign(targets, timeout_s=context.timeout_s)
+        if targets:
+            client.reassign(targets, timeout_s=context.timeout_s)
         if context.arguments.watch:
             watch(context, client)
             return OK
     if context.output.is_json:
         context.output.json({"accepted": len(targets)})
     else:
-        context.output.line(f"{_partitions(len(targets))} accepted; see replog reassign status")
+        look = "; see replog reassign status" if targets else ""
+        context.output.line(f"{_partitions(len(targets))} accepted{look}")
     return OK
 
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'' if count == 1 else 's'}"
-
-
-def _plan(context: Context) -> dict[tuple[str, int], list[int] | None]:
-    """The plan in a file, or on stdin for `-`."""
-    name = context.arguments.plan
-    try:
-        if name == "-":
-            text = context.stdin.read()
-        else:
-            with open(name, "rb") as file:
-                text = file.read()
-    except OSError as problem:
-        raise UsageError(f"the plan {name} cannot be read: {problem.strerror}") from problem
-    try:
-        plan = json.loads(text)
-        return {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
-    except (ValueError, KeyError, TypeError) as problem:
-        shape = '{"partitions": [{"topic": NAME, "partition": N, "replicas": [IDS]}, ...]}'
-        raise UsageError(f"{name} is no plan: it must be {shape} ({type(problem).__name__}: {problem})") from problem
 
 
 def cancel(context: Context) -> int:
@@ -103,7 +86,7 @@ def cancel(context: Context) -> int:
         if asked.all:
             places = {(one.topic, one.partition) for one in client.reassignments(timeout_s=context.timeout_s)}
         else:
-            places = set(_plan(context))
+            places = set(read_plan(context, asked.plan))
         if places:
             client.reassign(dict.fromkeys(sorted(places)), timeout_s=context.timeout_s)
         returning = _returning(context, client, places)

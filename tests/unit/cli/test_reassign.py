@@ -111,6 +111,16 @@ def test_what_moves_counts_where_it_is_going(run: Run, cluster: replog.Cluster) 
         (("execute", "/no/such/plan"), b"", "/no/such/plan cannot be read"),
         (("execute", "-"), b"[", "- is no plan"),
         (("execute", "-"), b"{}", "- is no plan"),
+        (("execute", "-"), b"[]", "- is no plan"),
+        (("execute", "-"), b'{"partitions": [{"topic": [], "partition": 0, "replicas": [1]}]}', "- is no plan"),
+        (("execute", "-"), b"[" * 200_000, "- is no plan: it must be"),
+        (("cancel", "-"), b"[" * 200_000, "nested too deeply"),
+        (("execute", "-"), b'{"version": 99, "partitions": []}', "- is a plan of version 99; this replog knows version 1"),
+        (("cancel", "-"), b'{"version": "1", "partitions": []}', '- is a plan of version "1"; this replog knows version 1'),
+        (("execute", "-"), b'{"version": true, "partitions": []}', "- is a plan of version true"),
+        (("execute", "-"), plan_of(("orders", 0, [1]), ("x", 0, [1]), ("orders", 0, [2])).encode(), "- names orders-0 twice"),
+        (("cancel", "-"), plan_of(("orders", 0, [1]), ("orders", 0, [1])).encode(), "- names orders-0 twice"),
+        (("execute", "-"), plan_of(("orders", 0, [1])).replace("[1]", "null").encode(), "null for the replicas of orders-0"),
         (("cancel",), b"", "name a plan, or give --all"),
     ],
 )
@@ -119,6 +129,17 @@ def test_bad_arguments(run: Run, words: tuple[str, ...], stdin: bytes, says: str
     found = run("reassign", *words, stdin=stdin)
     assert (found.status, found.stdout) == (2, "")
     assert says in found.stderr
+
+
+def test_a_plan_in_which_nothing_changes_is_carried_out(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]})
+    made = run("reassign", "generate", "--brokers", "1", "2")
+    assert made.json == {"version": 1, "partitions": []}
+    done = run("reassign", "execute", "-", stdin=made.stdout.encode())
+    assert (done.status, done.stdout) == (0, "0 partitions accepted\n")
+    assert run("reassign", "execute", "-", "--format", "json", stdin=made.stdout.encode()).json["accepted"] == 0
+    assert run("reassign", "execute", "-", "--watch", stdin=made.stdout.encode()).stdout == "nothing is being reassigned\n"
+    assert run("reassign", "cancel", "-", stdin=made.stdout.encode()).stdout == "0 partitions cancelled\n"
 
 
 def test_a_wish_that_is_refused(run: Run, cluster: replog.Cluster) -> None:
