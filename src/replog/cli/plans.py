@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.errors import UsageError
 
-__all__ = ["Places", "moves_in", "plan_of", "read_plan"]
+__all__ = ["Places", "keep", "moves_in", "plan_of", "read_plan"]
 
 Places = dict[tuple[str, int], Any]
 """(topic, partition) -> the ids of its brokers, as a plan says them."""
@@ -63,3 +65,44 @@ def moves_in(name: str, places: Places) -> Places:
             text = f"{name} has null for the replicas of {topic}-{number}: a plan that is carried out says where each partition is to be"
             raise UsageError(f"{text}; replog reassign cancel takes moves back")
     return places
+
+
+def keep(plan: Mapping[str, Any], path: str) -> None:
+    """Write a plan to a new file, for good. One that holds just this stays as it is; over anything else nothing is written.
+
+    Raises UsageError.
+    """
+    data = json.dumps(plan).encode() + b"\n"
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        if _holds(path, data):
+            return
+        raise UsageError(f"{path} is there already, and holds something else; nothing was asked for") from None
+    except OSError as problem:
+        raise _unkept(path, problem) from problem
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+    except BaseException as problem:  # half of a plan is none, and would be in the way of the next attempt
+        with suppress(OSError):
+            os.unlink(path)
+        if isinstance(problem, OSError):
+            raise _unkept(path, problem) from problem
+        raise
+
+
+def _holds(path: str, data: bytes) -> bool:
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(data) + 1) == data
+    except OSError as problem:
+        raise _unkept(path, problem) from problem
+
+
+def _unkept(path: str, problem: OSError) -> UsageError:
+    return UsageError(f"{path} cannot be written: {problem.strerror}; nothing was asked for")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
-from replog.cli.plans import moves_in, plan_of, read_plan
+from replog.cli.plans import keep, moves_in, plan_of, read_plan
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
@@ -25,21 +25,27 @@ def generate(context: Context) -> int:
     """A plan that balances topics over brokers, with the least movement; `execute` takes it."""
     asked = context.arguments
     with context.client() as client:
-        ways = {(one.topic, one.partition): _goal(one) for one in client.reassignments(timeout_s=context.timeout_s)}
+        goals = _goals(context, client)
         view, known = client._view(context.timeout_s), client.describe_cluster(timeout_s=context.timeout_s)
         racks = {one.broker_id: one.rack for one in known.brokers}
     brokers = sorted(set(asked.brokers or [b.broker_id for b in known.brokers if b.state == "serving"]))
     _check("broker", brokers, racks)
     _check("topic", asked.topic or (), view.topics)
-    names = sorted(set(asked.topic or view.topics))
-    places = ((name, n, p) for name in names for n, p in sorted(view.topics[name].partitions.items()))
-    current = {(name, n): ways.get((name, n), p.replicas) for name, n, p in places}
+    names = set(asked.topic or view.topics)
+    current = {place: goals[place] for place in sorted(goals) if place[0] in names}
     placed = balanced(current, {broker: racks[broker] for broker in brokers})
     changed = {place: replicas for place, replicas in placed.items() if replicas != tuple(current[place])}
     context.output.json(plan_of(changed))
     copies = sum(len(set(replicas) - set(current[place])) for place, replicas in changed.items())
     context.output.note(f"{len(changed)} of {len(current)} partitions change; {copies} replicas would be copied")
     return OK
+
+
+def _goals(context: Context, client: Client) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Where every partition is, or where it is going."""
+    ways = {(one.topic, one.partition): _goal(one) for one in client.reassignments(timeout_s=context.timeout_s)}
+    topics = client._view(context.timeout_s).topics
+    return {(name, n): ways.get((name, n), p.replicas) for name, topic in topics.items() for n, p in topic.partitions.items()}
 
 
 def _goal(one: Reassignment) -> tuple[int, ...]:
@@ -56,19 +62,23 @@ def _check(what: str, named: Iterable[Any], known: Mapping[Any, Any]) -> None:
 
 
 def execute(context: Context) -> int:
-    """Wish what a plan says."""
-    name = context.arguments.plan
-    targets = moves_in(name, read_plan(context, name))
+    """Wish what a plan says. The plan that leads back is kept first, if one is asked for."""
+    asked, output = context.arguments, context.output
+    targets = moves_in(asked.plan, read_plan(context, asked.plan))
     with context.client() as client:
+        goals = {} if asked.undo is None and not output.is_json else _goals(context, client)
+        before = plan_of({place: goals[place] for place in targets if place in goals})
+        if asked.undo is not None:
+            keep(before, asked.undo)
         judged = client._wish_moves(targets, context.timeout_s) if targets else Judged(0)
-        if context.arguments.watch and not judged.refused:
+        if asked.watch and not judged.refused:
             watch(context, client)
             return OK
-        if context.output.is_json:
-            context.output.json({"accepted": judged.accepted, "refused": _refused(judged)})
+        if output.is_json:
+            output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
         elif judged.accepted or not judged.refused:
             look = "; see replog reassign status" if judged.accepted else ""
-            context.output.line(f"{_partitions(judged.accepted)} accepted{look}")
+            output.line(f"{_partitions(judged.accepted)} accepted{look}")
         judged.check()
     return OK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -173,6 +174,60 @@ def test_half_a_plan_is_told_apart(run: Run, cluster: replog.Cluster) -> None:
     nothing = run("reassign", "execute", "-", stdin=plan_of(("t", 1, [1, 9])).encode())
     assert (nothing.status, nothing.stdout) == (3, "")
     assert "the other" not in nothing.stderr
+
+
+def placed(cluster: replog.Cluster, topic: str) -> list[tuple[int, ...]]:
+    return [p.replicas for p in cluster.describe(topic).partitions]
+
+
+def test_a_finished_move_is_taken_back_by_what_was_written_before_it(run: Run, cluster: replog.Cluster, tmp_path: Path) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2], 1: [2, 3]}, min_isr=1)
+    undo = tmp_path / "undo.json"
+    plan = plan_of(("t", 0, [3, 2]), ("x", 0, [1]), ("t", 1, [3, 1])).encode()
+    done = run("reassign", "execute", "-", "--undo", str(undo), "--format", "json", stdin=plan)
+    assert (done.status, done.json["accepted"]) == (3, 2)
+    back = {"version": 1, "partitions": [{"topic": "t", "partition": n, "replicas": r} for n, r in ((0, [1, 2]), (1, [2, 3]))]}
+    assert done.json["before"] == back, "without what there is not"
+    assert json.loads(undo.read_text()) == back
+    eventually(lambda: placed(cluster, "t") == [(3, 2), (3, 1)])
+    late = run("reassign", "cancel", "-", stdin=plan_of(("t", 0, [3, 2])).encode())
+    assert late.status == 3
+    assert "next: replog reassign execute UNDO" in late.stderr
+    assert run("reassign", "execute", str(undo), "--watch").status == 0
+    eventually(lambda: placed(cluster, "t") == [(1, 2), (2, 3)])
+
+
+def test_what_leads_back_is_written_before_anything_is_asked_for(
+    run: Run, cluster: replog.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=1)
+    undo, plan = tmp_path / "undo.json", plan_of(("t", 0, [3, 2])).encode()
+    for there, status in ((b"mine", 2), (b"", 2)):
+        undo.write_bytes(there)
+        refused = run("reassign", "execute", "-", "--undo", str(undo), stdin=plan)
+        assert (refused.status, refused.stdout, undo.read_bytes()) == (status, "", there)
+        assert "is there already, and holds something else; nothing was asked for" in refused.stderr
+    assert "is there already" in run("reassign", "execute", "-", "--undo", str(tmp_path), stdin=plan).stderr
+    nowhere = run("reassign", "execute", "-", "--undo", str(tmp_path / "no" / "undo"), stdin=plan)
+    assert (nowhere.status, "cannot be written: No such file" in nowhere.stderr) == (2, True)
+    undo.unlink()
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("replog.cli.plans.os.fsync", full)
+        failed = run("reassign", "execute", "-", "--undo", str(undo), stdin=plan)
+    assert (failed.status, undo.exists()) == (2, False)
+    assert "cannot be written: No space left on device; nothing was asked for" in failed.stderr
+    assert (cluster.reassignments(), placed(cluster, "t")) == ([], [(1, 2)])
+
+    cluster.stop_broker(3)
+    undo.write_text(plan_of(("t", 0, [1, 2])).replace("{", '{"version": 1, ', 1) + "\n")
+    kept = undo.read_bytes()
+    assert run("reassign", "execute", "-", "--undo", str(undo), stdin=plan).status == 0, "it is just that"
+    again = run("reassign", "execute", "-", "--undo", str(undo), stdin=plan)
+    assert (again.status, undo.read_bytes()) == (2, kept), "the way back of what moves already is another one, and this one stays"
 
 
 def test_the_bar() -> None:
