@@ -208,6 +208,7 @@ def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
     execute.add_argument("plan", metavar="PLAN", help="a file, or - for stdin")
     execute.add_argument("--watch", action="store_true", help="show how far it is, until it is done")
     undo = "write the plan that leads back there first, as a new file"
+    execute.add_argument("--dry-run", action="store_true", help="only say what would move where, and what would be refused")
     execute.add_argument("--undo", type=parse.filled, metavar="FILE", help=undo)
     status = command("status", "reassign:status", "what is queued and under way, and how far it is")
     status.add_argument("--watch", **_WATCH, help="again and again, until nothing is left (default: each second)")

@@ -8,11 +8,11 @@ from typing import Any, Final
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
-from replog.cli.plans import keep, moves_in, plan_of, read_plan
+from replog.cli.plans import Places, keep, moves_in, plan_of, read_plan
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
-from replog.client.reassigning import Judged, Reassignment
+from replog.client.reassigning import Judged, Reassignment, checked_wishes
 from replog.errors import ReplogError, UsageError, error_name
 
 __all__ = ["cancel", "execute", "generate", "status"]
@@ -65,6 +65,10 @@ def execute(context: Context) -> int:
     """Wish what a plan says. The plan that leads back is kept first, if one is asked for."""
     asked, output = context.arguments, context.output
     targets = moves_in(asked.plan, read_plan(context, asked.plan))
+    if targets:
+        checked_wishes(targets)
+    if asked.dry_run:
+        return _rehearse(context, targets)
     with context.client() as client:
         goals = {} if asked.undo is None and not output.is_json else _goals(context, client)
         before = plan_of({place: goals[place] for place in targets if place in goals})
@@ -81,6 +85,16 @@ def execute(context: Context) -> int:
             output.line(f"{_partitions(judged.accepted)} accepted{look}")
         judged.check()
     return OK
+
+
+def _rehearse(context: Context, targets: Places) -> int:
+    from replog.cli.rehearsal import rehearse
+
+    if context.arguments.watch or context.arguments.undo is not None:
+        raise UsageError("--dry-run asks for nothing and writes nothing: neither --watch nor --undo goes with it")
+    with context.client() as client:
+        ways = {(one.topic, one.partition): one for one in client.reassignments(timeout_s=context.timeout_s)}
+        return rehearse(context, client._view(context.timeout_s), ways, targets)
 
 
 def _refused(judged: Judged) -> list[dict[str, Any]]:

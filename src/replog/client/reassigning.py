@@ -15,7 +15,7 @@ from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, UsageError, rejection
 from replog.model import Address
 
-__all__ = ["Judged", "PlaceName", "Reassigning", "Reassignment", "Refused", "ReplicaProgress"]
+__all__ = ["Judged", "PlaceName", "Reassigning", "Reassignment", "Refused", "ReplicaProgress", "checked_wishes"]
 
 _SLICE = 500
 """Wishes, or questions, in one request."""
@@ -138,7 +138,7 @@ class Reassigning:
 
     def _wish_moves(self, targets: Mapping[tuple[str, int], Sequence[int] | None], timeout_s: float | None) -> Judged:
         """As `reassign`, but what is refused is told and not raised."""
-        wishes = _checked(targets)
+        wishes = checked_wishes(targets)
         refused: list[Refused] = []
         in_doubt = False
         for start in range(0, len(wishes), _SLICE):
@@ -183,7 +183,8 @@ class Reassigning:
         return known
 
 
-def _checked(targets: object) -> list[list[Any]]:
+def checked_wishes(targets: object) -> list[list[Any]]:
+    """As they are sent: [topic, partition, broker ids or None]. Raises UsageError."""
     if not isinstance(targets, Mapping) or not targets:
         raise UsageError(f"targets is a mapping of (topic, partition) to broker ids or None, not {targets!r}")
     wishes: list[list[Any]] = []

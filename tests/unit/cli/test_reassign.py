@@ -230,6 +230,39 @@ def test_what_leads_back_is_written_before_anything_is_asked_for(
     assert (again.status, undo.read_bytes()) == (2, kept), "the way back of what moves already is another one, and this one stays"
 
 
+def test_a_dry_run_says_what_would_move_where_and_what_would_be_refused(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2], 1: [1, 2], 2: [1, 2], 3: [2, 3]}, min_isr=1)
+    cluster.stop_broker(3)
+    good = [("t", 0, [3, 2]), ("t", 1, [1, 2]), ("t", 2, [2, 1])]
+    told = run("reassign", "execute", "-", "--dry-run", stdin=plan_of(*good).encode())
+    assert (told.status, told.stderr) == (0, "")
+    assert told.lines[0] == "2 of 3 partitions would change: 1 replica added, 1 removed"
+    assert [line.split() for line in told.lines[2:]] == [
+        ["t-0", "1,2", "3,2", "3", "1"], ["t-1", "1,2", "1,2", "-", "-", "no", "change"], ["t-2", "1,2", "2,1", "-", "-"],
+    ]  # fmt: skip
+    bad = [("t", 1, [1, 9]), ("t", 7, [1]), ("t", 2, [2, 2]), ("x", 0, [1])]
+    for wrong in bad:
+        plan = plan_of(good[0], wrong).encode()
+        dry = run("reassign", "execute", "-", "--dry-run", stdin=plan)
+        assert cluster.reassignments() == [], "nothing was asked for"
+        plain = run("reassign", "execute", "-", "--dry-run", "--format", "json", stdin=plan).json
+        real = run("reassign", "execute", "-", stdin=plan)
+        assert (dry.status, real.status) == (3, 3)
+        assert dry.stderr.replace("would be refused", "refused").replace("is not\n", "is accepted\n") == real.stderr, "in the same words"
+        assert (plain["changes"], plain["adding"], plain["removing"], plain["refused"], plain["executed"]) == (1, 1, 1, 1, False)
+        (why,) = [one["refused"] for one in plain["partitions"] if one["refused"]]
+        assert why in real.stderr
+        (moving,) = run("reassign", "execute", "-", "--dry-run", "--format", "json", stdin=plan_of(good[0]).encode()).json["partitions"]
+        assert (moving["now"], moving["then"], moving["adding"], moving["removing"]) == ([3, 2, 1], [3, 2], [], [1])
+        assert run("reassign", "cancel", "--all").status == 0
+        eventually(lambda: cluster.reassignments() == [])
+    for words in (("--watch",), ("--undo", "x")):
+        assert run("reassign", "execute", "-", "--dry-run", *words, stdin=plan_of(*good).encode()).status == 2
+    assert run("reassign", "execute", "-", "--dry-run", stdin=b'{"partitions": []}').lines[0].startswith("0 of 0 partitions would change")
+    odd = plan_of(("t", 0, [True])).encode()
+    assert run("reassign", "execute", "-", "--dry-run", stdin=odd) == run("reassign", "execute", "-", stdin=odd)
+
+
 def test_the_bar() -> None:
     assert bar(0) == "[" + "." * 20 + "]   0 %"
     assert bar(0.5) == "[" + "#" * 10 + "." * 10 + "]  50 %"
