@@ -222,7 +222,8 @@ def _elect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every partition that its preferred leader does not lead")
     parser.add_argument("--to", type=parse.broker_id, metavar="BROKER", help="this one, if it is in sync, in place of the preferred leader")
     parser.add_argument("--unclean", action="store_true", help="where nobody leads: any live replica, although records may be lost")
-    parser.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
+    parser.add_argument("--yes", action="store_true", help="do not ask; --unclean needs it where no terminal is")
+    parser.add_argument("--dry-run", action="store_true", help="only say who could lead with --unclean, and how far each reaches")
 
 
 def _produce(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from replog.client.explaining import Explanation, FollowersOp, explanation
 from replog.client.operations import AdminOp, MetadataOp, Operation
 from replog.client.reassigning import Reassigning
 from replog.client.results import FeatureLevels
+from replog.client.vacancies import Candidate, Vacancy
 from replog.client.view import Topic, View
 from replog.config import TopicConfig, check_partition_number, check_topic_name
 from replog.errors import Code, Rejected, TimedOut, UsageError, rejection
@@ -157,6 +158,30 @@ class Administration(Reassigning):
             done = not code or (op.uncertain and code == Code.ELECTION_NOT_NEEDED)
             found[topic, partition] = None if done else rejection(code, text, topic=topic, partition=partition)
         return found
+
+    def _vacancies(self, places: Iterable[tuple[str, int]] | None, timeout_s: float | None) -> list[Vacancy]:
+        """Of these partitions (None: of all) those that nobody leads, and who could. Raises UnknownTopicOrPartition."""
+        view, deadline_ms = self._view(timeout_s), self._deadline(timeout_s)
+        if places is None:
+            places = [(name, number) for name, topic in sorted(view.topics.items()) for number in topic.numbers()]
+        vacant = []
+        for name, number in places:
+            if view.place(name, number) is None:
+                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(name, number), topic=name, partition=number)
+            if (one := view.topics[name].partitions[number]).leader is None:
+                vacant.append((name, one, view.topics[name].places[number].identity))
+        live = {broker_id for broker_id, broker in view.brokers.items() if not broker.fenced}
+        holders = [(broker, identity) for _, one, identity in vacant for broker in one.replicas if broker in live]
+        ends = self._ends(holders, min(deadline_ms, self._deadline(_LEADER_S)))
+        return [
+            Vacancy(
+                name,
+                one.partition,
+                tuple(Candidate(b, ends.get((b, identity))) for b in sorted(one.replicas, key=one.adding.__contains__) if b in live),
+                tuple(b for b in one.replicas if b not in live),
+            )
+            for name, one, identity in vacant
+        ]
 
     def explain(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> Explanation:
         """Why a partition is as it is, in sentences: who leads it, who is not in sync and why, what it waits for, what can be done.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 from attrs import field, frozen
@@ -13,7 +13,7 @@ from replog.client.arguments import check_count, check_list
 from replog.client.operations import AdminOp, Operation, unknown_outcome
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, UsageError, rejection
-from replog.model import Address
+from replog.model import Address, PartitionId
 
 __all__ = ["Judged", "PlaceName", "Reassigning", "Reassignment", "Refused", "ReplicaProgress", "checked_wishes"]
 
@@ -164,23 +164,50 @@ class Reassigning:
         known = self._followers(asked, min(self._deadline(timeout_s), self._deadline(_PROGRESS_S)))
         return [_reassignment(one, known.get((one["topic_id"], one["partition"], one["creation"]))) for one in found]
 
+    def _ends(self, copies: Iterable[tuple[int, PartitionId]], deadline_ms: int) -> dict[tuple[int, PartitionId], int]:
+        """Where copies end that do not lead, each given with its broker. Left out are those of which no broker says it."""
+        by_broker: dict[int, list[PartitionId]] = {}
+        for broker, identity in copies:
+            by_broker.setdefault(broker, []).append(identity)
+        asked = list(_sliced(by_broker))
+        ops = [LeaderOp("followers", {"partitions": [_named(one) for one in some]}, deadline_ms, broker) for broker, some in asked]
+        self._do_all(ops)
+        ends: dict[tuple[int, PartitionId], int] = {}
+        for (broker, some), op in zip(asked, ops, strict=True):
+            told = [] if op.error is not None else op.result.get("copies", ())
+            known = {(one["topic_id"], one["partition"], one["creation"]): one["end_offset"] for one in told}
+            ends |= {(broker, one): known[name] for one in some if (name := tuple(_named(one))) in known}
+        return ends
+
     def _followers(self, places: Iterable[tuple[int | None, PlaceName]], deadline_ms: int) -> dict[PlaceName, dict[str, Any]]:
         """What leaders know of the followers of these partitions, each given with its leader. Those that do not answer are left out."""
         by_leader: dict[int, list[PlaceName]] = {}
         for leader, place in places:
             if leader is not None:
                 by_leader.setdefault(leader, []).append(place)
-        ops = [
-            LeaderOp("followers", {"partitions": [list(place) for place in some[start : start + _SLICE]]}, deadline_ms, leader)
-            for leader, some in sorted(by_leader.items())
-            for start in range(0, len(some), _SLICE)
-        ]
+        asked = _sliced(by_leader)
+        ops = [LeaderOp("followers", {"partitions": list(map(list, some))}, deadline_ms, leader) for leader, some in asked]
         self._do_all(ops)  # side by side: one that is away costs nobody else's answer, and ten that are away one wait
         known: dict[PlaceName, dict[str, Any]] = {}
         for op in ops:
             if op.error is None:
                 known |= {(one["topic_id"], one["partition"], one["creation"]): one for one in op.result["partitions"]}
         return known
+
+
+_Part = TypeVar("_Part")
+
+
+def _sliced(by_broker: Mapping[int, Sequence[_Part]]) -> Iterator[tuple[int, Sequence[_Part]]]:
+    """What each broker is asked about, as much at a time as goes into one question."""
+    for broker, some in sorted(by_broker.items()):
+        for start in range(0, len(some), _SLICE):
+            yield broker, some[start : start + _SLICE]
+
+
+def _named(identity: PartitionId) -> list[Any]:
+    """As messages name it."""
+    return [identity.topic_id.hex(), identity.partition, identity.creation]
 
 
 def checked_wishes(targets: object) -> list[list[Any]]:
