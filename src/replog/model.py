@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Sequence
 from typing import Final, NamedTuple
 
 from attrs import field, frozen
@@ -18,6 +18,7 @@ __all__ = [
     "PartitionState",
     "TopicPartition",
     "numbers_from",
+    "why_not_highest",
 ]
 
 ACKS_NONE: Final = 0
@@ -38,6 +39,17 @@ def numbers_from(epoch: int) -> int:
     The epoch is of a broker or a controller, not negative; there is room for 2**32 requests.
     """
     return epoch % 2**31 << 32
+
+
+def why_not_highest(topic: str, numbers: Sequence[int], there: Collection[int]) -> str:
+    """Why these partitions, in falling order, cannot be removed from a topic that has those `there`; "": they can. The highest go first,
+    so that what is left is numbered without a hole, and never all of them."""
+    if len(numbers) >= len(there):
+        return f"topic {topic!r} has {len(there)} partitions; the last one goes only with its topic"
+    for number, next_ in zip(numbers, sorted(there, reverse=True), strict=False):
+        if number != next_:
+            return f"the highest partition of {topic!r} goes first: that is {next_} here, not {number}"
+    return ""
 
 
 class TopicPartition(NamedTuple):

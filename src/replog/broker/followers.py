@@ -1,4 +1,7 @@
-"""What a leader knows of its followers, for whoever asks why one is not in sync, or how far a move is. No controller is asked."""
+"""What a leader knows of its followers, for whoever asks why one is not in sync, or how far a move is. No controller is asked.
+
+And how far the other copies of the broker that is asked reach: where nobody leads, nobody else knows that.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ _PARTITIONS_MAX: Final = 1_000
 
 
 def followers(asked: Admin, partitions: Mapping[PartitionId, Partition], now_ms: int) -> AdminAnswer:
-    """`partitions` is a list of [topic id (hexadecimal), partition, creation]; the answer has those that this broker leads.
+    """`partitions` is a list of [topic id (hexadecimal), partition, creation]; the answer has those that this broker leads,
+    and under `copies`, if there are any, the end of those that it only has. Nothing of one that has failed.
 
     Of each follower: how far it is (None: it has fetched nothing in this leadership), for how many ms it has not been caught up (None:
     never was), about how many bytes it lacks, as the offsets that it lacks have their share of the log, and what keeps it out of the ISR.
@@ -30,12 +34,17 @@ def followers(asked: Admin, partitions: Mapping[PartitionId, Partition], now_ms:
         text = f"partitions is a list of up to {_PARTITIONS_MAX} [topic id, partition, creation]"
         return AdminAnswer(asked.request, Code.INVALID_REQUEST, text)
     found: list[dict[str, Any]] = []
+    copies: list[dict[str, Any]] = []
     for name in names:
         partition = partitions.get(_identity(name))
-        if partition is not None and partition.leading is not None:
-            place = dict(zip(("topic_id", "partition", "creation"), name, strict=True))
+        if partition is None:
+            continue
+        place = dict(zip(("topic_id", "partition", "creation"), name, strict=True))
+        if partition.leading is not None:
             found.append(place | _told(partition, partition.leading, now_ms))
-    return AdminAnswer(asked.request, Code.NONE, result={"partitions": found})
+        elif partition.failed is None:
+            copies.append(place | {"end_offset": partition.log.end_offset})
+    return AdminAnswer(asked.request, Code.NONE, result={"partitions": found} | ({"copies": copies} if copies else {}))
 
 
 def _identity(name: Any) -> PartitionId:

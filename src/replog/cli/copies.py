@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, UsageError
@@ -206,8 +206,7 @@ def _alone(path: str, names: list[str]) -> Place:
     if os.path.basename(os.path.dirname(absolute)) == "logs" and FS.size(f"{above}/meta") is not None:
         known = [copy for copy in _directory(above).copies if os.path.basename(copy.folder) == os.path.basename(absolute)]
         if known:
-            one = known[0]
-            return Place(path, [Copy(path, one.identity, one.topic, one.flushed_end, one.power)])
+            return Place(path, [evolve(known[0], folder=path)])
     named = _FOLDER.fullmatch(os.path.basename(absolute))
     if named:
         return Place(path, [Copy(path, PartitionId(bytes.fromhex(named[1]), int(named[2]), int(named[3])))])
@@ -263,7 +262,7 @@ def _look(path: str) -> Place:
     live = {identity: entry.topic for identity, entry in catalogue.live.items()} if catalogue else dict.fromkeys(map(_identity, known), "")
     for identity, topic in sorted(live.items()):
         flushed_end = claims.flushed_ends.get(identity, 0)
-        start = -1 if claims.starts_with_files else claims.start_offsets.get(identity, 0)
+        start = -1 if claims.starts_with_files(identity) else claims.start_offsets.get(identity, 0)
         place.copies.append(Copy(f"{path}/logs/{folder_name(identity)}", identity, topic, flushed_end, claims.power, start))
     for name in folders:
         identity_of = _identity(name) if name in known else None

@@ -207,6 +207,9 @@ def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
     execute = command("execute", "reassign:execute", "carry a plan out")
     execute.add_argument("plan", metavar="PLAN", help="a file, or - for stdin")
     execute.add_argument("--watch", action="store_true", help="show how far it is, until it is done")
+    undo = "write the plan that leads back there first, as a new file"
+    execute.add_argument("--dry-run", action="store_true", help="only say what would move where, and what would be refused")
+    execute.add_argument("--undo", type=parse.filled, metavar="FILE", help=undo)
     status = command("status", "reassign:status", "what is queued and under way, and how far it is")
     status.add_argument("--watch", **_WATCH, help="again and again, until nothing is left (default: each second)")
     cancel = command("cancel", "reassign:cancel", "take a plan back: what is under way goes back where it was")
@@ -219,7 +222,8 @@ def _elect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every partition that its preferred leader does not lead")
     parser.add_argument("--to", type=parse.broker_id, metavar="BROKER", help="this one, if it is in sync, in place of the preferred leader")
     parser.add_argument("--unclean", action="store_true", help="where nobody leads: any live replica, although records may be lost")
-    parser.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
+    parser.add_argument("--yes", action="store_true", help="do not ask; --unclean needs it where no terminal is")
+    parser.add_argument("--dry-run", action="store_true", help="only say who could lead with --unclean, and how far each reaches")
 
 
 def _produce(parser: argparse.ArgumentParser) -> None:

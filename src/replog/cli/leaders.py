@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from replog.cli.context import Context
 from replog.cli.exits import OK, REFUSED
+from replog.cli.output import Output
 from replog.client.client import Client
+from replog.client.vacancies import Vacancy
 from replog.errors import Code, UsageError
 
 __all__ = ["drain", "elect", "explain"]
+
+_LED: Final = "every partition has a leader"
 
 
 def elect(context: Context) -> int:
     """Elect preferred leaders, or --to; with --unclean any live replica where nobody leads. Refused if one of those named was not."""
     asked, output = context.arguments, context.output
-    if bool(asked.partitions) == asked.all:
-        raise UsageError("name the partitions (TOPIC, or TOPIC:NUMBER), or give --all")
-    if asked.to is not None and (asked.all or asked.unclean):
-        raise UsageError("--to names who is to lead: neither --all nor --unclean goes with it")
+    _check(context)
     with context.client() as client:
-        if asked.unclean and not asked.yes and context.stdin.isatty():
-            output.note("an unclean election may lose records for good. Type 'lose records' to do it:")
-            if context.stdin.readline().decode("utf-8", "replace").strip() != "lose records":
-                raise UsageError("nobody was elected")
         named = None if asked.all else [place for word in asked.partitions for place in _named(context, client, word)]
+        if asked.unclean and (asked.dry_run or not asked.yes):
+            vacant = client._vacancies(named, context.timeout_s)
+            if asked.dry_run:
+                return _show(output, vacant)
+            _ask(context, vacant)
         found = client.elect_leaders(named, to=asked.to, unclean=asked.unclean, timeout_s=context.timeout_s)
     rows = []
     failed = 0
@@ -37,8 +41,42 @@ def elect(context: Context) -> int:
     elif rows:
         output.table(head, rows)
     else:
-        output.note("every partition is led by its preferred leader" if not asked.unclean else "every partition has a leader")
+        output.note(_LED if asked.unclean else "every partition is led by its preferred leader")
     return REFUSED if failed else OK
+
+
+def _check(context: Context) -> None:
+    """Raise UsageError for what does not go together, and for what nobody has said yes to."""
+    asked = context.arguments
+    if bool(asked.partitions) == asked.all:
+        raise UsageError("name the partitions (TOPIC, or TOPIC:NUMBER), or give --all")
+    if asked.to is not None and (asked.all or asked.unclean):
+        raise UsageError("--to names who is to lead: neither --all nor --unclean goes with it")
+    if asked.dry_run and not asked.unclean:
+        raise UsageError("--dry-run shows who could be elected at the price of records: it goes with --unclean")
+    if asked.unclean and not (asked.yes or asked.dry_run or context.stdin.isatty()):
+        text = "an unclean election may lose records for good: where no terminal can be asked it takes --yes"
+        raise UsageError(f"{text}; --dry-run shows who could lead, and how far each reaches")
+
+
+def _show(output: Output, vacant: list[Vacancy]) -> int:
+    if output.is_json:
+        output.json([one.to_dict() for one in vacant])
+        return OK
+    for one in vacant:
+        output.line(str(one))
+    if not vacant:
+        output.note(_LED)
+    return OK
+
+
+def _ask(context: Context, vacant: list[Vacancy]) -> None:
+    """Raises UsageError unless somebody says that records may be lost."""
+    for one in vacant:
+        context.output.note(str(one))
+    context.output.note("an unclean election may lose records for good. Type 'lose records' to do it:")
+    if context.stdin.readline().decode("utf-8", "replace").strip() != "lose records":
+        raise UsageError("nobody was elected")
 
 
 def _named(context: Context, client: Client, word: str) -> list[tuple[str, int]]:
@@ -76,7 +114,11 @@ def drain(context: Context) -> int:
     if output.is_json:
         output.json({"broker": broker, "remaining": [{"topic": topic, "partition": partition} for topic, partition in left]})
         return OK
-    output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
-    if left:
-        output.line(f"nobody else can lead now: {', '.join(f'{topic}-{partition}' for topic, partition in left)}")
+    if not left:
+        output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
+        return OK
+    these = "this partition" if len(left) == 1 else f"these {len(left)} partitions"
+    output.line(f"broker {broker} has given away what others can lead; it serves again after a restart")
+    output.line(f"nobody else can lead now: {', '.join(f'{topic}-{partition}' for topic, partition in left)}")
+    output.line(f"stopping it takes {these} offline; replog explain says who is missing")
     return OK

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
+from replog.cli.plans import Places, keep, moves_in, plan_of, read_plan
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
-from replog.client.reassigning import Reassignment
-from replog.errors import ReplogError, UsageError
+from replog.client.reassigning import Judged, Reassignment, checked_wishes
+from replog.errors import ReplogError, UsageError, error_name
 
 __all__ = ["cancel", "execute", "generate", "status"]
 
@@ -25,22 +25,27 @@ def generate(context: Context) -> int:
     """A plan that balances topics over brokers, with the least movement; `execute` takes it."""
     asked = context.arguments
     with context.client() as client:
-        ways = {(one.topic, one.partition): _goal(one) for one in client.reassignments(timeout_s=context.timeout_s)}
+        goals = _goals(context, client)
         view, known = client._view(context.timeout_s), client.describe_cluster(timeout_s=context.timeout_s)
         racks = {one.broker_id: one.rack for one in known.brokers}
     brokers = sorted(set(asked.brokers or [b.broker_id for b in known.brokers if b.state == "serving"]))
     _check("broker", brokers, racks)
     _check("topic", asked.topic or (), view.topics)
-    names = sorted(set(asked.topic or view.topics))
-    places = ((name, n, p) for name in names for n, p in sorted(view.topics[name].partitions.items()))
-    current = {(name, n): ways.get((name, n), p.replicas) for name, n, p in places}
+    names = set(asked.topic or view.topics)
+    current = {place: goals[place] for place in sorted(goals) if place[0] in names}
     placed = balanced(current, {broker: racks[broker] for broker in brokers})
     changed = {place: replicas for place, replicas in placed.items() if replicas != tuple(current[place])}
-    partitions = [{"topic": name, "partition": n, "replicas": list(changed[name, n])} for name, n in sorted(changed)]
-    context.output.json({"version": 1, "partitions": partitions})
+    context.output.json(plan_of(changed))
     copies = sum(len(set(replicas) - set(current[place])) for place, replicas in changed.items())
     context.output.note(f"{len(changed)} of {len(current)} partitions change; {copies} replicas would be copied")
     return OK
+
+
+def _goals(context: Context, client: Client) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Where every partition is, or where it is going."""
+    ways = {(one.topic, one.partition): _goal(one) for one in client.reassignments(timeout_s=context.timeout_s)}
+    topics = client._view(context.timeout_s).topics
+    return {(name, n): ways.get((name, n), p.replicas) for name, topic in topics.items() for n, p in topic.partitions.items()}
 
 
 def _goal(one: Reassignment) -> tuple[int, ...]:
@@ -57,41 +62,48 @@ def _check(what: str, named: Iterable[Any], known: Mapping[Any, Any]) -> None:
 
 
 def execute(context: Context) -> int:
-    """Wish what a plan says."""
-    targets = _plan(context)
+    """Wish what a plan says. The plan that leads back is kept first, if one is asked for."""
+    asked, output = context.arguments, context.output
+    targets = moves_in(asked.plan, read_plan(context, asked.plan))
+    if targets:
+        checked_wishes(targets)
+    if asked.dry_run:
+        return _rehearse(context, targets)
     with context.client() as client:
-        client.reassign(targets, timeout_s=context.timeout_s)
-        if context.arguments.watch:
+        goals = {} if asked.undo is None and not output.is_json else _goals(context, client)
+        before = plan_of({place: goals[place] for place in targets if place in goals})
+        if asked.undo is not None:
+            keep(before, asked.undo)
+        judged = client._wish_moves(targets, context.timeout_s) if targets else Judged(0)
+        if asked.watch and not judged.refused:
             watch(context, client)
             return OK
-    if context.output.is_json:
-        context.output.json({"accepted": len(targets)})
-    else:
-        context.output.line(f"{_partitions(len(targets))} accepted; see replog reassign status")
+        if output.is_json:
+            output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
+        elif judged.accepted or not judged.refused:
+            look = "; see replog reassign status" if judged.accepted else ""
+            output.line(f"{_partitions(judged.accepted)} accepted{look}")
+        judged.check()
     return OK
+
+
+def _rehearse(context: Context, targets: Places) -> int:
+    from replog.cli.rehearsal import rehearse
+
+    if context.arguments.watch or context.arguments.undo is not None:
+        raise UsageError("--dry-run asks for nothing and writes nothing: neither --watch nor --undo goes with it")
+    with context.client() as client:
+        ways = {(one.topic, one.partition): one for one in client.reassignments(timeout_s=context.timeout_s)}
+        return rehearse(context, client._view(context.timeout_s), ways, targets)
+
+
+def _refused(judged: Judged) -> list[dict[str, Any]]:
+    """What is refused, as plain values."""
+    return [{"topic": one.topic, "partition": one.partition, "error": error_name(one.code), "why": one.text} for one in judged.refused]
 
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'' if count == 1 else 's'}"
-
-
-def _plan(context: Context) -> dict[tuple[str, int], list[int] | None]:
-    """The plan in a file, or on stdin for `-`."""
-    name = context.arguments.plan
-    try:
-        if name == "-":
-            text = context.stdin.read()
-        else:
-            with open(name, "rb") as file:
-                text = file.read()
-    except OSError as problem:
-        raise UsageError(f"the plan {name} cannot be read: {problem.strerror}") from problem
-    try:
-        plan = json.loads(text)
-        return {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
-    except (ValueError, KeyError, TypeError) as problem:
-        shape = '{"partitions": [{"topic": NAME, "partition": N, "replicas": [IDS]}, ...]}'
-        raise UsageError(f"{name} is no plan: it must be {shape} ({type(problem).__name__}: {problem})") from problem
 
 
 def cancel(context: Context) -> int:
@@ -103,17 +115,17 @@ def cancel(context: Context) -> int:
         if asked.all:
             places = {(one.topic, one.partition) for one in client.reassignments(timeout_s=context.timeout_s)}
         else:
-            places = set(_plan(context))
-        if places:
-            client.reassign(dict.fromkeys(sorted(places)), timeout_s=context.timeout_s)
-        returning = _returning(context, client, places)
-    if context.output.is_json:
-        context.output.json({"cancelled": len(places), "returning": returning})
-    else:
-        verb = "goes" if returning == 1 else "go"
-        wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""
-        wait = "; nobody could be asked whether some of them have to wait" if returning is None else wait
-        context.output.line(f"{_partitions(len(places))} cancelled{wait}")
+            places = set(read_plan(context, asked.plan))
+        judged = client._wish_moves(dict.fromkeys(sorted(places)), context.timeout_s) if places else Judged(0)
+        returning = _returning(context, client, places - {(one.topic, one.partition) for one in judged.refused})
+        if context.output.is_json:
+            context.output.json({"cancelled": judged.accepted, "returning": returning, "refused": _refused(judged)})
+        elif judged.accepted or not judged.refused:
+            verb = "goes" if returning == 1 else "go"
+            wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""
+            wait = "; nobody could be asked whether some of them have to wait" if returning is None else wait
+            context.output.line(f"{_partitions(judged.accepted)} cancelled{wait}")
+        judged.check(granted="cancelled")
     return OK
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
+from replog.cli.going import Going
 from replog.cli.topics import show
+from replog.client.administration import check_removable
 
 __all__ = ["add_partitions", "alter", "remove_partitions"]
 
@@ -34,12 +36,12 @@ def remove_partitions(context: Context) -> int:
     with context.client() as client:
         if asked.dry_run or (not asked.yes and context.stdin.isatty()):
             topic = client.describe(asked.topic, timeout_s=context.timeout_s)
-            going = [p for p in topic.partitions if p.partition in numbers]
-            records = sum((p.high_watermark or 0) - (p.start_offset or 0) for p in going)
-            what = f"{len(going)} of {len(topic.partitions)} partitions of topic {asked.topic}, {records} records"
+            check_removable(asked.topic, numbers, [p.partition for p in topic.partitions])
+            going = Going.of(p for p in topic.partitions if p.partition in numbers)
+            what = f"{len(numbers)} of {len(topic.partitions)} partitions of topic {asked.topic}, {going}"
             if asked.dry_run:
                 if output.is_json:
-                    output.json({"topic": asked.topic, "partitions": [p.partition for p in going], "records": records, "removed": False})
+                    output.json({"topic": asked.topic, "partitions": numbers, **going.to_plain(), "removed": False})
                 else:
                     output.line(f"would remove {what}")
                 return OK

@@ -50,6 +50,7 @@ _STEPS: Final = {
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "replog explain {topic} says who is missing, and why",
     Code.OFFSET_OUT_OF_RANGE: "replog topic describe {topic} says which offsets there are; --start earliest takes the first",
     Code.REASSIGNMENT_IN_PROGRESS: "replog reassign status shows it, replog reassign cancel takes it back",
+    Code.NO_REASSIGNMENT_IN_PROGRESS: "replog reassign execute UNDO, with what execute --undo UNDO wrote, takes back what is done",
     Code.BROKER_ID_NOT_REGISTERED: "replog health says which brokers there are",
 }
 _UNPROVEN: Final = "--security FILE, or REPLOG_SECURITY, names the settings with the secret or the certificate that this cluster knows"

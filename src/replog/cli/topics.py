@@ -9,6 +9,7 @@ from attrs import evolve
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
+from replog.cli.going import Going
 from replog.client.client import Client
 from replog.client.results import TopicDescription
 from replog.errors import UnknownTopicOrPartition
@@ -127,11 +128,11 @@ def delete(context: Context) -> int:
     with context.client() as client:
         if asked.dry_run or (not asked.yes and context.stdin.isatty()):
             topic = client.describe(asked.topic, timeout_s=context.timeout_s)
-            records = sum((p.high_watermark or 0) - (p.start_offset or 0) for p in topic.partitions)
-            what = f"topic {asked.topic}: {len(topic.partitions)} partitions, {records} records"
+            going = Going.of(topic.partitions)
+            what = f"topic {asked.topic}: {len(topic.partitions)} partitions, {going}"
             if asked.dry_run:
                 if output.is_json:
-                    output.json({"topic": asked.topic, "partitions": len(topic.partitions), "records": records, "deleted": False})
+                    output.json({"topic": asked.topic, "partitions": len(topic.partitions), **going.to_plain(), "deleted": False})
                 else:
                     output.line(f"would delete {what}")
                 return OK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,11 +11,13 @@ from replog.client.explaining import Explanation, FollowersOp, explanation
 from replog.client.operations import AdminOp, MetadataOp, Operation
 from replog.client.reassigning import Reassigning
 from replog.client.results import FeatureLevels
+from replog.client.vacancies import Candidate, Vacancy
 from replog.client.view import Topic, View
 from replog.config import TopicConfig, check_partition_number, check_topic_name
 from replog.errors import Code, Rejected, TimedOut, UsageError, rejection
+from replog.model import why_not_highest
 
-__all__ = ["Administration"]
+__all__ = ["Administration", "check_removable"]
 
 _LEADER_S: Final = 2
 """How long a leader may take to say how far its followers are: without it there is less to explain."""
@@ -88,10 +90,7 @@ class Administration(Reassigning):
             raise UsageError("partitions is empty; name those to remove")
         deadline_ms = self._deadline(timeout_s)
         known = self._topic(name, timeout_s)
-        for number in numbers:
-            if number not in known.places:
-                text = f"topic {name!r} has no partition {number}; it has {len(known.places)}"
-                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=name, partition=number)
+        _check_there(name, numbers, known.places)
         meant = {known.places[number].identity for number in numbers}
         creations = [known.places[number].identity.creation for number in numbers]
         arguments = {"name": name, "partitions": numbers, "topic_id": known.topic_id.hex(), "creations": creations}
@@ -160,6 +159,30 @@ class Administration(Reassigning):
             found[topic, partition] = None if done else rejection(code, text, topic=topic, partition=partition)
         return found
 
+    def _vacancies(self, places: Iterable[tuple[str, int]] | None, timeout_s: float | None) -> list[Vacancy]:
+        """Of these partitions (None: of all) those that nobody leads, and who could. Raises UnknownTopicOrPartition."""
+        view, deadline_ms = self._view(timeout_s), self._deadline(timeout_s)
+        if places is None:
+            places = [(name, number) for name, topic in sorted(view.topics.items()) for number in topic.numbers()]
+        vacant = []
+        for name, number in places:
+            if view.place(name, number) is None:
+                raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(name, number), topic=name, partition=number)
+            if (one := view.topics[name].partitions[number]).leader is None:
+                vacant.append((name, one, view.topics[name].places[number].identity))
+        live = {broker_id for broker_id, broker in view.brokers.items() if not broker.fenced}
+        holders = [(broker, identity) for _, one, identity in vacant for broker in one.replicas if broker in live]
+        ends = self._ends(holders, min(deadline_ms, self._deadline(_LEADER_S)))
+        return [
+            Vacancy(
+                name,
+                one.partition,
+                tuple(Candidate(b, ends.get((b, identity))) for b in sorted(one.replicas, key=one.adding.__contains__) if b in live),
+                tuple(b for b in one.replicas if b not in live),
+            )
+            for name, one, identity in vacant
+        ]
+
     def explain(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> Explanation:
         """Why a partition is as it is, in sentences: who leads it, who is not in sync and why, what it waits for, what can be done.
 
@@ -204,6 +227,21 @@ class Administration(Reassigning):
         """
         check_count("level", level, 1, 2**31 - 1)
         self._do(AdminOp("raise_feature_level", {"level": level}, self._deadline(timeout_s)))
+
+
+def check_removable(name: str, numbers: Sequence[int], there: Collection[int]) -> None:
+    """Raise what `remove_partitions` would, of a topic that has the partitions `there`."""
+    _check_there(name, numbers, there)
+    why = why_not_highest(name, sorted(numbers, reverse=True), there)
+    if why:
+        raise rejection(Code.INVALID_PARTITIONS, why)
+
+
+def _check_there(name: str, numbers: Iterable[int], there: Collection[int]) -> None:
+    for number in numbers:
+        if number not in there:
+            text = f"topic {name!r} has no partition {number}; it has {len(there)}"
+            raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=name, partition=number)
 
 
 def _places(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 from attrs import field, frozen
@@ -13,9 +13,9 @@ from replog.client.arguments import check_count, check_list
 from replog.client.operations import AdminOp, Operation, unknown_outcome
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, UsageError, rejection
-from replog.model import Address
+from replog.model import Address, PartitionId
 
-__all__ = ["PlaceName", "Reassigning", "Reassignment", "ReplicaProgress"]
+__all__ = ["Judged", "PlaceName", "Reassigning", "Reassignment", "Refused", "ReplicaProgress", "checked_wishes"]
 
 _SLICE = 500
 """Wishes, or questions, in one request."""
@@ -66,6 +66,36 @@ class Reassignment:
         return attrs.asdict(self, value_serializer=lambda _i, _a, value: list(value) if isinstance(value, tuple) else value)
 
 
+class Refused(NamedTuple):
+    """A wish that is refused, with the code that says why."""
+
+    topic: str
+    partition: int
+    code: int
+    text: str
+
+
+@frozen
+class Judged:
+    """What became of wishes, each judged by itself."""
+
+    accepted: int
+    refused: tuple[Refused, ...] = ()
+    in_doubt: bool = False
+    """Some were asked for again and refused then: the time before they may have been granted."""
+
+    def check(self, verb: str = "refused", granted: str = "accepted") -> None:
+        """Raise an error that names those that are refused, if any is."""
+        if not self.refused:
+            return
+        topic, number, code, _ = self.refused[0]
+        texts = "; ".join(one.text for one in islice(self.refused, 5)) + ("; ..." if len(self.refused) > 5 else "")
+        others = f"; {'the other one is' if self.accepted == 1 else f'the other {self.accepted} are'} {granted}" if self.accepted else ""
+        total = self.accepted + len(self.refused)
+        error = rejection(code, f"{len(self.refused)} of {total} {verb}: {texts}{others}", topic=topic, partition=number)
+        raise unknown_outcome("a reassignment", error) if self.in_doubt else error
+
+
 class LeaderOp(AdminOp):
     """A question that one broker answers from what it knows itself."""
 
@@ -104,8 +134,12 @@ class Reassigning:
         InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition; Unavailable if the request had to be repeated, and the
         one before may have been granted.
         """
-        wishes = _checked(targets)
-        refused: list[tuple[str, int, int, str]] = []
+        self._wish_moves(targets, timeout_s).check()
+
+    def _wish_moves(self, targets: Mapping[tuple[str, int], Sequence[int] | None], timeout_s: float | None) -> Judged:
+        """As `reassign`, but what is refused is told and not raised."""
+        wishes = checked_wishes(targets)
+        refused: list[Refused] = []
         in_doubt = False
         for start in range(0, len(wishes), _SLICE):
             slice_ = wishes[start : start + _SLICE]
@@ -116,13 +150,9 @@ class Reassigning:
                 # Asked again because nobody heard the answer: by then it may have been cancelled.
                 done = op.uncertain and code == Code.NO_REASSIGNMENT_IN_PROGRESS and (topic, number) in cancelled
                 if not done:
-                    refused.append((topic, number, code, text))
+                    refused.append(Refused(topic, number, code, text))
                     in_doubt |= op.uncertain
-        if refused:
-            topic, number, code, _ = refused[0]
-            texts = "; ".join(text for *_, text in islice(refused, 5)) + ("; ..." if len(refused) > 5 else "")
-            error = rejection(code, f"{len(refused)} of {len(wishes)} refused: {texts}", topic=topic, partition=number)
-            raise unknown_outcome("a reassignment", error) if in_doubt else error
+        return Judged(len(wishes) - len(refused), tuple(refused), in_doubt)
 
     def reassignments(self, *, timeout_s: float | None = 30) -> list[Reassignment]:
         """Every partition that is queued to move or moving, by name; of those that move, how far each joining replica is.
@@ -134,17 +164,29 @@ class Reassigning:
         known = self._followers(asked, min(self._deadline(timeout_s), self._deadline(_PROGRESS_S)))
         return [_reassignment(one, known.get((one["topic_id"], one["partition"], one["creation"]))) for one in found]
 
+    def _ends(self, copies: Iterable[tuple[int, PartitionId]], deadline_ms: int) -> dict[tuple[int, PartitionId], int]:
+        """Where copies end that do not lead, each given with its broker. Left out are those of which no broker says it."""
+        by_broker: dict[int, list[PartitionId]] = {}
+        for broker, identity in copies:
+            by_broker.setdefault(broker, []).append(identity)
+        asked = list(_sliced(by_broker))
+        ops = [LeaderOp("followers", {"partitions": [_named(one) for one in some]}, deadline_ms, broker) for broker, some in asked]
+        self._do_all(ops)
+        ends: dict[tuple[int, PartitionId], int] = {}
+        for (broker, some), op in zip(asked, ops, strict=True):
+            told = [] if op.error is not None else op.result.get("copies", ())
+            known = {(one["topic_id"], one["partition"], one["creation"]): one["end_offset"] for one in told}
+            ends |= {(broker, one): known[name] for one in some if (name := tuple(_named(one))) in known}
+        return ends
+
     def _followers(self, places: Iterable[tuple[int | None, PlaceName]], deadline_ms: int) -> dict[PlaceName, dict[str, Any]]:
         """What leaders know of the followers of these partitions, each given with its leader. Those that do not answer are left out."""
         by_leader: dict[int, list[PlaceName]] = {}
         for leader, place in places:
             if leader is not None:
                 by_leader.setdefault(leader, []).append(place)
-        ops = [
-            LeaderOp("followers", {"partitions": [list(place) for place in some[start : start + _SLICE]]}, deadline_ms, leader)
-            for leader, some in sorted(by_leader.items())
-            for start in range(0, len(some), _SLICE)
-        ]
+        asked = _sliced(by_leader)
+        ops = [LeaderOp("followers", {"partitions": list(map(list, some))}, deadline_ms, leader) for leader, some in asked]
         self._do_all(ops)  # side by side: one that is away costs nobody else's answer, and ten that are away one wait
         known: dict[PlaceName, dict[str, Any]] = {}
         for op in ops:
@@ -153,7 +195,23 @@ class Reassigning:
         return known
 
 
-def _checked(targets: object) -> list[list[Any]]:
+_Part = TypeVar("_Part")
+
+
+def _sliced(by_broker: Mapping[int, Sequence[_Part]]) -> Iterator[tuple[int, Sequence[_Part]]]:
+    """What each broker is asked about, as much at a time as goes into one question."""
+    for broker, some in sorted(by_broker.items()):
+        for start in range(0, len(some), _SLICE):
+            yield broker, some[start : start + _SLICE]
+
+
+def _named(identity: PartitionId) -> list[Any]:
+    """As messages name it."""
+    return [identity.topic_id.hex(), identity.partition, identity.creation]
+
+
+def checked_wishes(targets: object) -> list[list[Any]]:
+    """As they are sent: [topic, partition, broker ids or None]. Raises UsageError."""
     if not isinstance(targets, Mapping) or not targets:
         raise UsageError(f"targets is a mapping of (topic, partition) to broker ids or None, not {targets!r}")
     wishes: list[list[Any]] = []

@@ -25,7 +25,7 @@ from replog.errors import Code, StoreCorrupt
 from replog.messages import StopEntry
 from replog.metadata import layout
 from replog.metadata.wishes import decode_partition_remove, encode_partition_remove
-from replog.model import PartitionId
+from replog.model import PartitionId, why_not_highest
 from replog.ports import Create, Delete, Op
 from replog.ports import Event as Told
 
@@ -101,14 +101,9 @@ def _is_there(topic: Topic, partition: PartitionId) -> bool:
 
 def _check_highest(topic: Topic, numbers: Sequence[int]) -> None:
     """Raise Refusal unless these, in falling order, are the highest numbers of the topic, and not all of them."""
-    if len(numbers) >= len(topic.assignments):
-        text = f"topic {topic.topic!r} has {len(topic.assignments)} partitions; the last one goes only with its topic"
-        raise Refusal(Code.INVALID_PARTITIONS, text)
-    highest = sorted(topic.assignments, reverse=True)
-    for number, next_ in zip(numbers, highest, strict=False):
-        if number != next_:
-            text = f"the highest partition of {topic.topic!r} goes first: that is {next_} here, not {number}"
-            raise Refusal(Code.INVALID_PARTITIONS, text)
+    why = why_not_highest(topic.topic, numbers, topic.assignments)
+    if why:
+        raise Refusal(Code.INVALID_PARTITIONS, why)
 
 
 def _slice_max(controller: Controller, topic: Topic) -> int:

@@ -52,6 +52,15 @@ def test_only_what_is_led_here_is_told() -> None:
     assert [[one["topic_id"], one["partition"], one["creation"]] for one in answer.result["partitions"]] == [NAME]
 
 
+def test_of_a_copy_that_does_not_lead_its_end_is_told() -> None:
+    copy = partition_of(log_of(("a", 1), ("b", 1)))
+    assert asked({IDENTITY: copy}, NAME).result == {
+        "partitions": [], "copies": [{"topic_id": NAME[0], "partition": NAME[1], "creation": NAME[2], "end_offset": 2}],
+    }  # fmt: skip
+    copy.failed = "its disk"
+    assert asked({IDENTITY: copy}, NAME).result == {"partitions": []}
+
+
 def test_how_far_each_is_and_what_keeps_it_out() -> None:
     partition = leading(log_of(("a", 1), ("b", 1), ("c", 1), ("d", 1)), isr=(1, 2))
     fetch(partition, 2, 4, 1, now_ms=100)

@@ -9,6 +9,7 @@ from tests.unit.cli.conftest import Run
 
 import replog
 from replog.cli import main
+from replog.testing.eventually import eventually
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_elect(run: Run, cluster: replog.Cluster) -> None:
     assert refused.status == 3
     assert "not elected" in refused.stdout
     assert "it is not registered" in refused.stdout
-    led = run("elect", "t:0", "--unclean", "--format", "json")
+    led = run("elect", "t:0", "--unclean", "--yes", "--format", "json")
     assert [row["result"] for row in led.json] == ["not needed"]
     assert "only for partitions without a leader" in led.json[0]["why"]
 
@@ -60,6 +61,9 @@ def test_elect_by_name(run: Run, cluster: replog.Cluster) -> None:
     (("elect", "t", "--to", "1", "--unclean"), 2, "neither --all nor --unclean"),
     (("elect", "t", "--to", "x"), 2, "not a whole number"),
     (("elect", "t:x"), 2, "'x' is not the number"),
+    (("elect", "t", "--dry-run"), 2, "it goes with --unclean"),
+    (("elect", "t:0", "--unclean"), 2, "where no terminal can be asked it takes --yes"),
+    (("elect", "t:7", "--unclean", "--dry-run"), 3, "has no partition 7"),
     (("elect", "none"), 3, "unknown topic"),
     (("topic", "explain", "none"), 3, "unknown topic"),
     (("explain", "none"), 3, "unknown topic"),
@@ -75,12 +79,44 @@ def test_refused(run: Run, capsys: pytest.CaptureFixture[str], words: tuple[str,
     assert says in refused.stderr + capsys.readouterr().err
 
 
+class Terminal(io.BytesIO):
+    """A person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_who_could_lead_is_shown_before_records_may_be_lost(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2, 3]}, min_isr=1)
+    cluster.create_topic("u", assignment={0: [3]})
+    cluster.append("t", 0, ["a", "b"])
+    cluster.stop_broker(2)
+    cluster.append("t", 0, ["c"])
+    cluster.stop_broker(3)
+    cluster.append("t", 0, ["d"] * 7)
+    cluster.kill_broker(1)
+    for broker in (2, 3):
+        cluster.start_broker(broker)
+    eventually(lambda: cluster.describe("u").partitions[0].leader == 3)
+    told = "t-0 could be led by broker 2, which ends at offset 2; or by broker 3, which ends at offset 3; away, and may hold more: broker 1"
+    eventually(lambda: run("elect", "t", "u", "--unclean", "--dry-run").stdout == f"{told}\n")
+    plain = run("elect", "--all", "--unclean", "--dry-run", "--format", "json").json
+    candidates = [{"broker": 2, "end_offset": 2}, {"broker": 3, "end_offset": 3}]
+    assert plain == [{"topic": "t", "partition": 0, "candidates": candidates, "away": [1]}]
+    assert run("elect", "u:0", "--unclean", "--dry-run") == (0, "", "every partition has a leader\n")
+    stderr = io.StringIO()
+    assert main(["elect", "t:0", "--unclean"], client=cluster, stdin=Terminal(b"no\n"), stdout=io.BytesIO(), stderr=stderr) == 2
+    assert stderr.getvalue().startswith(f"{told}\nan unclean election may lose records for good.")
+    assert run("elect", "t:0", "--unclean").status == 2, "nobody can be asked"
+    assert cluster.describe("t").partitions[0].leader is None, "nothing was done"
+    cluster.kill_broker(3)
+    eventually(lambda: "or by" not in run("elect", "t:0", "--unclean", "--dry-run").stdout)
+    assert run("elect", "t:0", "--unclean", "--dry-run").stdout.endswith("away, and may hold more: brokers 1, 3\n")
+    assert run("elect", "t:0", "--unclean", "--yes").lines[1].split() == ["t", "0", "elected"]
+
+
 @pytest.mark.usefixtures("topic")
 def test_a_person_is_asked_before_records_may_be_lost(cluster: replog.Cluster) -> None:
-    class Terminal(io.BytesIO):
-        def isatty(self) -> bool:
-            return True
-
     stderr = io.StringIO()
     words = ["elect", "--all", "--unclean"]
     assert main(words, client=cluster, stdin=Terminal(b"yes\n"), stdout=io.BytesIO(), stderr=stderr) == 2
@@ -110,6 +146,10 @@ def test_drain(run: Run, cluster: replog.Cluster) -> None:
     assert (drained.status, drained.lines) == (0, ["broker 2 is drained: it may be stopped; it serves again after a restart"])
     assert cluster.leader("t", 0) == 1
     cluster.create_topic("alone", assignment={0: [3]})
-    assert run("broker", "drain", "3").lines[1] == "nobody else can lead now: alone-0"
+    assert run("broker", "drain", "3").lines == [
+        "broker 3 has given away what others can lead; it serves again after a restart",
+        "nobody else can lead now: alone-0",
+        "stopping it takes this partition offline; replog explain says who is missing",
+    ]
     plain = run("broker", "drain", "3", "--format", "json").json
     assert plain == {"broker": 3, "remaining": [{"topic": "alone", "partition": 0}]}

@@ -196,6 +196,20 @@ def test_a_first_segment_that_a_power_cut_took_is_missed(tmp_path: Path, monkeyp
     assert run_with(None, "log", "verify", str(data)).status == 0, "nothing says where the log began"
 
 
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_first_segment_that_is_missing_after_a_clean_stop_is_missed(data: Path, checkpoint: bool) -> None:
+    """What a broker leaves when it is stopped says where each log begins, and nothing is trimmed afterwards."""
+    first = segments(data)[0]
+    first.unlink()
+    if not checkpoint:
+        (data / "checkpoint").unlink()
+    for folder in (data, first.parent):
+        ran = look("verify", folder)
+        assert (ran.status, "the log begins at offset 0, and no segment in front of this one is there" in ran.stdout) == (1, True)
+    shown = look("repair", data)
+    assert (shown.status, "no segment begins at offset 0, and" in shown.stdout) == (1, True)
+
+
 @pytest.mark.parametrize(("same_boot", "status"), [(True, 1), (False, 0)])
 def test_garbage_at_the_end_is_damage_unless_the_machine_has_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_boot: bool, status: int

@@ -28,7 +28,7 @@ def test_partitions_come_and_go(run: Run, cluster: replog.Cluster) -> None:
     assert run("topic", "remove-partitions", "orders", "3", "2", "--dry-run").stdout == (
         "would remove 2 of 4 partitions of topic orders, 2 records\n"
     )
-    plain = {"topic": "orders", "partitions": [3], "records": 2, "removed": False}
+    plain = {"topic": "orders", "partitions": [3], "records": 2, "records_at_least": 2, "unknown": [], "removed": False}
     assert run("topic", "remove-partitions", "orders", "3", "--dry-run", "--format", "json").json == plain
     assert cluster.partitions_for("orders") == [0, 1, 2, 3]
     gone = run("topic", "remove-partitions", "orders", "3", "2")
@@ -58,6 +58,37 @@ def test_refused(run: Run, words: tuple[str, ...], status: int, says: str) -> No
     assert (refused.status, refused.stdout) == (status, "")
     assert refused.stderr.startswith("replog: ")
     assert says in refused.stderr
+
+
+@pytest.mark.parametrize("numbers", [("0", "1", "2"), ("0",), ("0", "2"), ("7",), ("2", "7")])
+def test_a_dry_run_refuses_what_would_be_refused(run: Run, cluster: replog.Cluster, numbers: tuple[str, ...]) -> None:
+    run("topic", "create", "orders", "-p", "3")
+    dry = run("topic", "remove-partitions", "orders", *numbers, "--dry-run")
+    assert (dry.status, dry.stdout) == (3, "")
+    assert dry == run("topic", "remove-partitions", "orders", *numbers), "in the same words"
+    assert run("topic", "remove-partitions", "missing", "0", "--dry-run") == run("topic", "remove-partitions", "missing", "0")
+    stderr = io.StringIO()
+    words = ["topic", "remove-partitions", "orders", *numbers]
+    assert main(words, client=cluster, stdin=Terminal(b"orders\n"), stdout=io.BytesIO(), stderr=stderr) == 3
+    assert stderr.getvalue() == dry.stderr, "nobody is asked about it"
+
+
+def test_what_is_not_known_of_what_goes_is_said(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("orders", assignment={0: [1], 1: [1], 2: [2]})
+    cluster.append("orders", 1, ["x", "y"])
+    cluster.append("orders", 2, ["z"])
+    cluster.kill_broker(2)
+    dry = run("topic", "remove-partitions", "orders", "2", "1", "--dry-run")
+    assert dry.stdout == "would remove 2 of 3 partitions of topic orders, at least 2 records; nothing is known of 1 partition\n"
+    plain = run("topic", "remove-partitions", "orders", "2", "1", "--dry-run", "--format", "json").json
+    assert (plain["records"], plain["records_at_least"], plain["unknown"]) == (None, 2, [2])
+    whole = run("topic", "delete", "orders", "--dry-run")
+    assert whole.stdout == "would delete topic orders: 3 partitions, at least 2 records; nothing is known of 1 partition\n"
+    plain = run("topic", "delete", "orders", "--dry-run", "--format", "json").json
+    assert (plain["records"], plain["records_at_least"], plain["unknown"]) == (None, 2, [2])
+    stderr = io.StringIO()
+    assert main(["topic", "delete", "orders"], client=cluster, stdin=Terminal(b"\n"), stdout=io.BytesIO(), stderr=stderr) == 2
+    assert "3 partitions, at least 2 records; nothing is known of 1 partition? Type the name" in stderr.getvalue()
 
 
 @pytest.mark.parametrize("words", [("alter", "t"), ("alter", "t", "x"), ("alter", "t", "a=1", "a=2"), ("add-partitions", "t", "0")])

@@ -71,7 +71,7 @@ def test_a_dry_run_deletes_nothing(run: Run, cluster: replog.Cluster) -> None:
     run("topic", "create", "orders", "-p", "2")
     cluster.append("orders", 1, ["x", "y"])
     assert run("topic", "delete", "orders", "--dry-run").stdout == "would delete topic orders: 2 partitions, 2 records\n"
-    plain = {"topic": "orders", "partitions": 2, "records": 2, "deleted": False}
+    plain = {"topic": "orders", "partitions": 2, "records": 2, "records_at_least": 2, "unknown": [], "deleted": False}
     assert run("topic", "delete", "orders", "--dry-run", "--format", "json").json == plain
     assert cluster.topics() == ["orders"]
 

@@ -287,6 +287,21 @@ def test_what_is_missing_in_front_after_a_power_cut_costs_all_as_it_does_at_a_st
     assert IDENTITY in directory.loss.lossy
 
 
+@pytest.mark.parametrize("trim", [0, 9])
+def test_what_is_missing_in_front_after_a_clean_stop_was_not_trimmed(trim: int) -> None:
+    """Its note says where the log began, and a broker that trusts it would look in vain for what is gone."""
+    before, content = prepared(True, trim)
+    disk = disk_with(before)
+    disk.unlink(segments(disk)[0])
+    (one,) = plan_of(disk, "/d").logs
+    assert (one.start, one.end, len(one.cuts)) == (trim, trim, len(segments(disk)))
+    assert sum(stop - first for first, stop in (*one.unreadable, *one.readable)) == content[-1].end - trim
+    repaired(disk)
+    directory, log = reopened(disk)
+    assert (log.start_offset, log.end_offset) == (trim, trim)
+    assert directory.loss.lossy == (IDENTITY,)
+
+
 @pytest.mark.parametrize("names", [["other"], ["other", "plan.json"]])
 def test_evidence_of_something_else_is_not_written_over(names: list[str]) -> None:
     disk, _ = hurt()

@@ -35,22 +35,28 @@ class Claims:
     flushed_ends: dict[PartitionId, int]
     """Everything below was flushed, and must be there; none for a log that nothing is known of."""
     start_offsets: dict[PartitionId, int]
-    starts_with_files: bool
-    """A log begins where its files do, whatever was noted. After a power cut files may be missing in front that were not trimmed, which
-    nobody can tell if the checkpoint is lost as well."""
+    files_may_go: bool
+    """A log may begin later than was noted, at its first file: it may have been trimmed since. After a power cut files may be missing in
+    front that were not trimmed, which nobody can tell if the checkpoint is lost as well."""
+    left: frozenset[PartitionId]
+    """Those that the note of a clean stop describes as they were left: nothing was trimmed since."""
     power: bool
     """The machine has restarted since the directory was last written to, or an fsync has failed: what was not flushed may be anything."""
+
+    def starts_with_files(self, identity: PartitionId) -> bool:
+        """Whether a log begins where its files do, whatever was noted. If not, what is missing in front is lost."""
+        return self.files_may_go and identity not in self.left
 
 
 def claims_of(checkpoint: list[Any] | None, clean: list[Any] | None, life: Life, boot_id: str) -> Claims:
     """What the small files claim; None for one that is missing or damaged."""
     flushed = {PartitionId(*entry[:3]): entry[5] for entry in checkpoint or ()}
     starts = {PartitionId(*entry[:3]): entry[4] for entry in checkpoint or ()}
-    for entry in [] if clean is None else clean[1]:
-        identity = PartitionId(*entry[:3])
-        starts[identity], flushed[identity] = entry[3][:2]
+    left = {PartitionId(*entry[:3]): entry[3] for entry in ([] if clean is None else clean[1])}
+    for identity, state in left.items():
+        starts[identity], flushed[identity] = state[:2]
     power = clean is None and (life.flush_failed or life.boot_id != boot_id)
-    return Claims(flushed, starts, not power or checkpoint is None, power)
+    return Claims(flushed, starts, not power or checkpoint is None, frozenset(left), power)
 
 
 def value_of(fs: Fs, path: str, shape: shapes.Shape) -> tuple[Any | None, bool]:

@@ -229,7 +229,7 @@ class _Look:
         trimmed = [base for base, following in pairwise(bases) if following <= start]
         reason = self._look_at_trimmed(trimmed)
         bases = bases[len(trimmed) :]
-        start = max(start, bases[0]) if bases and claims.starts_with_files else start
+        start = max(start, bases[0]) if bases and claims.starts_with_files(self.identity) else start
         end, why = self._walk(bases, start, flushed_end)
         why = why or ("the marker does not match its checksum" if is_marker_damaged else "")
         if not why and not reason:
