@@ -1094,6 +1094,18 @@ def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
     client.close()
 
 
+def test_what_is_unsettled_counts_once_while_it_is_sealed_and_no_more_while_it_leaves() -> None:
+    _, _, client = make({"t": 1})
+    producer = client.producer(linger_ms=60_000)
+    delivery = producer.send("t", "x")
+    queue = producer._writer.queues["t", 0]
+    queue.batches.append(delivery._batch)  # half of `seal`
+    assert list(producer._writer.unsettled()) == [delivery._batch]
+    delivery._batch.done = True  # half of `settle`
+    assert list(producer._writer.unsettled()) == []
+    client.close()
+
+
 def test_failures_may_be_asked_for_while_they_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes one off the list, on whatever thread, holds the lock that those hold who go through it."""
     cluster, driver, client = make({"t": 1})
