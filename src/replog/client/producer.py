@@ -356,9 +356,8 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything and wait until every outcome is known. Raises the first failure that was not reported yet, or TimedOut.
 
-        Under acks=0 nobody answers: it waits until connections have taken what this producer has sent, and while others keep a connection
-        busy that it has used, until that one is empty. When the client itself was closed meanwhile, Unavailable says how many records were
-        lost by that.
+        Under acks=0 nobody answers: it waits until connections have taken what this producer had sent before. When the client itself was
+        closed meanwhile, Unavailable says how many records were lost by that.
         """
         self._finish(check_timeout(timeout_s), self._driver.now_ms())
         self._raise_failed()

@@ -78,13 +78,13 @@ class Writer:
         for queue in list(self.queues.values()):
             queue.crash(error)
         self.buffered = 0
+        self.leaving.clear()
 
     def renew(self, ids: Ids) -> None:
         """Become another producer: new id, nothing remembered."""
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
         self.routes.clear()
-        self.leaving.clear()
         self.take_failed()
 
     def held(self, unsent_to: Callable[[Address], int]) -> int:

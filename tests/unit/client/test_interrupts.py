@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
 from replog.client.delivery import Delivery
-from replog.errors import Code, ReplogError
+from replog.errors import Code, ReplogError, TimedOut, Unavailable
 from replog.messages import Produce, Produced, ProducedEntry
 from replog.runtime.pump import InterruptLock
 
@@ -136,3 +137,29 @@ def test_what_has_an_outcome_keeps_no_headers_and_what_was_interrupted_nothing_a
     assert len(producer._writer.failed) == 2
     with pytest.raises(ReplogError):
         producer.close()
+
+
+def test_an_interrupt_at_every_line_that_looks_what_has_left_holds_up_nobody() -> None:
+    line, interrupted = 0, True
+    while interrupted:
+        line += 1
+        _, driver, client = world()
+        producer = client.producer(acks=0, compression=None)
+        for _ in range(3):
+            producer.send("t", b"x" * 900)
+            driver.unsent = {1: 1_500}
+
+        def look(driver: Any = driver, producer: Any = producer) -> None:
+            producer.send("t", b"x" * 900)
+            with contextlib.suppress(TimedOut):
+                producer.flush(timeout_s=0)
+            driver.unsent = {}
+            producer.flush(timeout_s=0)
+
+        interrupted = interrupted_at(line, within("leaving.py"), look)
+        driver.unsent = {}
+        with contextlib.suppress(Unavailable):  # a record may be lost by it
+            producer.flush(timeout_s=0)
+        producer.close(timeout_s=0)
+        assert producer._held() == 0, line
+    assert line > 30
