@@ -460,7 +460,7 @@ class Producer:
             now_ms = self._driver.now_ms()
             batches = list(self._writer.unsettled())
             for queue in list(self._writer.queues.values()):  # one whose topic is found to be gone is forgotten on the way
-                if queue.open is not None:
+                if queue.has_batches:  # also what was sealed by a `send_many` that was interrupted before it sent it
                     queue.seal()
                     self._core.kick(queue, now_ms)
             self._driver.run()

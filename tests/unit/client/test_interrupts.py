@@ -163,3 +163,20 @@ def test_an_interrupt_at_every_line_that_looks_what_has_left_holds_up_nobody() -
         producer.close(timeout_s=0)
         assert producer._held() == 0, line
     assert line > 30
+
+
+@pytest.mark.parametrize("acks", ["all", 0])
+def test_what_was_sealed_and_not_sent_for_an_interrupt_goes_with_the_next_flush(acks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, _, client = world()
+    producer = client.producer(acks=acks)
+
+    def interrupt(sealed: list[Any]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(producer, "_go_all", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        producer.send_many("t", ["a", "b"])
+    monkeypatch.undo()
+    producer.flush(timeout_s=5)
+    assert cluster.partition("t").values() == [b"a", b"b"]
+    producer.close()
