@@ -133,6 +133,12 @@ class Batch:
         """No more records: the count is known, the producer's sequences can be given out."""
         self.count = len(self.values)
 
+    def drop_records(self) -> None:
+        """They are needed no more, nor counted. What stays are the times that were given, for whoever asks later."""
+        self.values, self.keys, self.body = [], None, None
+        if self.rare is not None:
+            self.rare = [], self.rare[1]
+
     def doubt(self) -> None:
         """Nobody knows what became of the copy that was sent last."""
         self.uncertain = True

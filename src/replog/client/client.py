@@ -265,8 +265,8 @@ class Client(Administration, Staging):
             if not batch.done:
                 driver.wait(lambda: batch.done, timeout_s)
             # What waits for other brokers says nothing of this one.
-            has_left = number != ACKS_NONE or batch.error or queue.writer.leaving.wait(driver, timeout_s, batch.opened_ms, batch.went_to)
-            if not has_left:
+            is_sent = number == ACKS_NONE and batch.done and batch.error is None
+            if is_sent and not queue.writer.leaving.wait(driver, timeout_s, batch.opened_ms, batch.went_to):
                 raise timed_out("an append under acks=0 to leave this process", timeout_s)
             if core.finished:
                 run_callbacks(core)
@@ -307,7 +307,8 @@ class Client(Administration, Staging):
         """A producer: many records, batched, in order per partition. What is None comes from the client's configuration.
 
         `idempotent=False` (and acks=0) gives up sequences: a batch whose answer is lost is sent again and may then be stored
-        twice (never under acks=0, which sends once and never hears of a loss).
+        twice (never under acks=0, which sends once and never hears of a loss). With `max_block_ms=0` nothing is asked either: topics that
+        the client has not heard of raise TimedOut until another call has, `partitions_for` for example.
         """
         given = {"linger_ms": linger_ms, "batch_bytes": batch_bytes, "buffer_bytes": buffer_bytes, "max_block_ms": max_block_ms}
         config: ClientConfig = evolve(self._core.config, **{key: value for key, value in given.items() if value is not None})

@@ -64,8 +64,7 @@ class ClientCore:
         """Whom the driver did not reach when it last tried, and why: it says so here, for people."""
         self._writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
         self._numbers = 0
-        self._requests: dict[int, Operation | Batch] = {}
-        """What is under way, in the order of sending."""
+        self._requests: dict[int, Operation | Batch] = {}  # what is under way, in the order of sending
         self._watch = Unanswered(config)
         self.moved = 0
         """How many requests went to a new leader because the old one did not answer."""
@@ -77,6 +76,7 @@ class ClientCore:
         self._down: dict[Address, int] = {}
         """Addresses that were not reached or do not answer, and until when (ms) others are asked first."""
         self.breaks: Counter[Address] = Counter()  # how often the connection to each was lost
+        self.given: Counter[Address] = Counter()  # bytes of batches that were ever sent to each
         self.answered_metadata = -1
         """Highest number of a Metadata that was answered."""
         self.metadata_address: Address = None

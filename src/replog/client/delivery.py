@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from replog.client.batches import Batch
@@ -60,9 +61,9 @@ class Delivery:
             if not self._batch.done:
                 if self._batch.callbacks is None:
                     self._batch.callbacks = []
-                self._batch.callbacks.append(lambda: callback(self))
+                self._batch.callbacks.append(partial(callback, self))
                 return
-        _call(lambda: callback(self))
+        _call(partial(callback, self))
 
     def future(self) -> Future[RecordMetadata]:
         """The same as a `concurrent.futures.Future`, for code that wants one.
@@ -200,31 +201,34 @@ def run_callbacks(core: ClientCore) -> None:
         return
     finished, depths = core.finished, _calling.depths
     depth = depths.get(core, 0)
-    depths[core] = depth + 1
     try:
+        depths[core] = depth + 1
         while finished:
             try:
-                batch = finished.popleft()
+                batch = finished[0]
             except IndexError:  # another thread took it
                 return
-            _call_back(core, batch)
+            try:
+                finished.remove(batch)
+                _call_back(batch)
+            except ValueError:  # another thread took it
+                continue
+            except BaseException:
+                if batch.callbacks and batch not in finished:  # the others are owed their outcome all the same
+                    finished.appendleft(batch)
+                raise
     finally:
         if depth:
             depths[core] = depth
         else:
-            del depths[core]
+            depths.pop(core, None)
 
 
-def _call_back(core: ClientCore, batch: Batch) -> None:
-    callbacks, batch.callbacks = batch.callbacks or [], None
-    for number, callback in enumerate(callbacks, 1):
-        try:
-            _call(callback)
-        except BaseException:
-            if number < len(callbacks):  # the others are owed their outcome all the same
-                batch.callbacks = callbacks[number:]
-                core.finished.appendleft(batch)
-            raise
+def _call_back(batch: Batch) -> None:
+    """Each is taken in the statement that calls it: an interruption leaves those that were not called, and none that was."""
+    callbacks = batch.callbacks
+    while callbacks:
+        _call(lambda: callbacks.pop(0)())
 
 
 def _call(callback: Callable[[], object]) -> None:

@@ -40,9 +40,12 @@ class Produces:
         message.entries.append(ProduceEntry(request, place.identity, batch.body))
         self._last[place.leader, acks] = message, held + size
         if acks == ACKS_NONE:
+            batch.queue.core.given[place.leader] += size
             batch.went_to = place.leader
             batch.queue.writer.leaving.add(place.leader, size)
             batch.queue.settle(batch)
+        elif (place.leader, ACKS_NONE) not in self._last:  # else it may join a message that leaves before what is under acks=0
+            batch.queue.core.given[place.leader] += size
 
     def __iter__(self) -> Iterator[tuple[Address, Produce]]:
         """(leader, message) for each."""

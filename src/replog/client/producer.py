@@ -6,6 +6,7 @@ import os
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -253,7 +254,8 @@ class Producer:
                             self._go_all(sealed)
                 at, since_ms = stop, None
         finally:
-            self._go_all(sealed)
+            with suppress(UsageError):  # the client was closed meanwhile: what becomes of those that were taken their handles say
+                self._go_all(sealed)
 
     def _begin(self, queue: PartitionQueue) -> Batch:
         """A new open batch; a full one before it is sent. Of the queue that there is now: the log of the one given may be gone."""
@@ -356,9 +358,8 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything and wait until every outcome is known. Raises the first failure that was not reported yet, or TimedOut.
 
-        Under acks=0 nobody answers: it waits until connections have taken what this producer has sent, and while others keep a connection
-        busy that it has used, until that one is empty. When the client itself was closed meanwhile, Unavailable says how many records were
-        lost by that.
+        Under acks=0 nobody answers: it waits until connections have taken what this producer had sent before. When the client itself was
+        closed meanwhile, Unavailable says how many records were lost by that.
         """
         self._finish(check_timeout(timeout_s), self._driver.now_ms())
         self._raise_failed()
@@ -421,14 +422,15 @@ class Producer:
             self.close()
             return
         # What can be delivered is; what cannot must not hide the error that is under way, nor hold it up for ever.
+        ends = isinstance(error, SystemExit | GeneratorExit)  # a generator that is closed has not failed, nor been interrupted
         try:
-            if isinstance(error, Exception | SystemExit) or self._driver.closed:
+            if isinstance(error, Exception) or ends or self._driver.closed:
                 self.close(self._config.max_block_ms / 1000)
             else:
                 self._leave()
         except Exception as failure:
-            # Nobody would see a note, and the status might say that all went well. In a forked child they are the parent's records.
-            if isinstance(error, SystemExit) and os.getpid() == self._pid:
+            # Nobody would see a note, and might think that all went well. A forked child of a `Cluster` has none: they are its parent's.
+            if ends and (os.getpid() == self._pid or not self._driver.closed):
                 raise
             error.add_note(f"while closing the producer: {type(failure).__name__}: {failure}")
 
@@ -458,7 +460,7 @@ class Producer:
             now_ms = self._driver.now_ms()
             batches = list(self._writer.unsettled())
             for queue in list(self._writer.queues.values()):  # one whose topic is found to be gone is forgotten on the way
-                if queue.open is not None:
+                if queue.has_batches:  # also what was sealed by a `send_many` that was interrupted before it sent it
                     queue.seal()
                     self._core.kick(queue, now_ms)
             self._driver.run()

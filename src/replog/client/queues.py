@@ -103,11 +103,12 @@ class PartitionQueue:
         return self.open
 
     def seal(self) -> None:
-        """Put the open batch, if any, at the end of the queue."""
-        batch, self.open = self.open, None
+        """Put the open batch, if any, at the end of the queue. For a moment it is in both places: `crash` finds it at any time."""
+        batch = self.open
         if batch is not None and batch.values:
             batch.seal()
             self.batches.append(batch)
+        self.open = None
 
     # ------------------------------------------------------------------------------------------------- sending
 
@@ -347,29 +348,33 @@ class PartitionQueue:
         self.go_back(now_ms, refresh=True)
 
     def settle(self, batch: Batch, *, base_offset: int | None = None, error: BaseException | None = None) -> None:
-        """The outcome of a batch; it leaves the queue."""
+        """The outcome of a batch; it leaves the queue, last of all: what an interruption leaves half done `crash` finds there."""
         if batch.done:
             return
         self._ground(batch)
+        if batch is self.open:
+            batch.seal()
+        batch.base_offset = base_offset
+        self._ended(batch, error)
+        self.writer.buffered -= batch.size
         if self.batches and self.batches[0] is batch:
             self.batches.popleft()
         elif batch is self.open:
-            batch.seal()
             self.open = None
         else:
             self.batches.remove(batch)
-        self.writer.buffered -= batch.size
-        batch.base_offset = base_offset
+        if self.draining:
+            self._restart_when_drained()
+
+    def _ended(self, batch: Batch, error: BaseException | None) -> None:
+        """The outcome is known: what of it is for others is told. Doing it again does what was left out."""
         batch.error = error
         batch.done = True
-        batch.values, batch.keys = [], None
-        batch.body = None
+        batch.drop_records()
         if error is not None:
             self.writer.failed[batch] = None
         if batch.callbacks:
             self.core.finished.append(batch)
-        if self.draining:
-            self._restart_when_drained()
 
     # ------------------------------------------------------------------------------------------------- time
 
@@ -448,10 +453,8 @@ class PartitionQueue:
             if not batch.done:
                 if not batch.count:
                     batch.seal()  # a batch with a body has been counted, and no longer has its values
-                batch.done, batch.error, batch.flying = True, error, None
-                self.writer.failed[batch] = None
-                if batch.callbacks:
-                    self.core.finished.append(batch)
+                batch.base_offset = batch.flying = None
+            self._ended(batch, batch.error if batch.done else error)
 
     def _rejection(self, code: int) -> ReplogError:
         return rejection(code, topic=self.topic, partition=self.partition)

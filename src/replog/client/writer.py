@@ -78,13 +78,13 @@ class Writer:
         for queue in list(self.queues.values()):
             queue.crash(error)
         self.buffered = 0
+        self.leaving.clear()
 
     def renew(self, ids: Ids) -> None:
         """Become another producer: new id, nothing remembered."""
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
         self.routes.clear()
-        self.leaving.clear()
         self.take_failed()
 
     def held(self, unsent_to: Callable[[Address], int]) -> int:
@@ -124,6 +124,7 @@ class Writer:
     def unsettled(self) -> Iterator[Batch]:
         """Every batch without an outcome, open ones included."""
         for queue in list(self.queues.values()):  # whoever drops a producer looks at it without the lock
-            yield from list(queue.batches)
-            if (lingering := queue.open) is not None:
+            lingering, sealed = queue.open, list(queue.batches)  # in this order: what is sealed meanwhile is in both, and not in neither
+            yield from (batch for batch in sealed if not batch.done)
+            if lingering is not None and not lingering.done and lingering not in sealed:
                 yield lingering

@@ -77,6 +77,11 @@ class ColumnBatch(Batch):
             self.body = with_producer(self.body, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         self.epoch, self.sequence = epoch, sequence
 
+    def drop_records(self) -> None:
+        """They are needed no more, nor counted."""
+        super().drop_records()
+        self.cells = ()
+
 
 class Appender:
     """The batches of one task. Either `finish` or `give_up` ends it."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import repeat
+from itertools import repeat, tee
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
@@ -100,11 +100,13 @@ class _Rows:
         """Each a tuple of (name, value); a mapping is taken for its items."""
         found: list[Headers] = []
         for index, cell in enumerate(self._column(selector)):
-            pairs = cell.items() if isinstance(cell, Mapping) else cell
+            pairs = again = cell.items() if isinstance(cell, Mapping) else cell
+            if isinstance(pairs, Iterator):  # what is wrong is looked for from the beginning
+                pairs, again = tee(pairs)
             try:
                 found.append(as_headers(pairs))
             except UsageError:
-                raise UsageError(f"{self._source(selector)} of {self._place(index)}: {_wrong_headers(pairs)}") from None
+                raise UsageError(f"{self._source(selector)} of {self._place(index)}: {_wrong_headers(again)}") from None
         return found
 
     def partitions(self, selector: Selector) -> list[int | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -237,6 +238,28 @@ def test_acks_0_takes_nothing_for_sent_that_is_still_here_when_time_is_up() -> N
     driver.unsent = {}
     assert client.append("t", 0, ["c"], acks=0).base_offset is None
     assert cluster.partition("t").values() == [b"a", b"b", b"c"]
+
+
+def test_acks_0_says_that_it_was_never_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    driver.unsent = {1: 10}
+    with pytest.raises(TimedOut):
+        client.append("t", 0, ["a"], acks=0, timeout_s=3)
+    cluster.move("t", 0, None)
+    client.topics()
+
+    def time_is_up_between_a_look_at_the_timers_and_one_at_the_clock(done: Callable[[], bool], timeout_s: float) -> bool:
+        driver.clock.advance(int(timeout_s * 1000))
+        return done()
+
+    monkeypatch.setattr(driver, "wait", time_is_up_between_a_look_at_the_timers_and_one_at_the_clock)
+    with pytest.raises(TimedOut, match=r"waited 3 s for t-0 to have a leader.*; it was never sent$"):
+        client.append("t", 0, ["b"], acks=0, timeout_s=3)
+    monkeypatch.undo()
+    cluster.move("t", 0, 1)
+    client.topics()
+    assert cluster.partition("t").values() == [b"a"]
 
 
 def test_not_enough_replicas_to_the_end_is_a_definite_refusal() -> None:

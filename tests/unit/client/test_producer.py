@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +26,13 @@ SENDS: dict[str, Callable[[Producer, bytes], object]] = {
     "send": lambda producer, value: producer.send("t", value),
     "send_many": lambda producer, value: producer.send_many("t", [value]),
 }
+
+
+def raises(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
 
 
 def everything(cluster: Any, topic: str = "t") -> list[bytes]:
@@ -427,6 +434,17 @@ def test_a_wrong_argument_does_not_close() -> None:
     assert everything(cluster) == [b"a"]
 
 
+def test_a_producer_that_never_blocks_sends_to_topics_that_its_client_knows() -> None:
+    cluster, _, client = make({"t": 1})
+    with client.producer(max_block_ms=0) as producer:
+        for _ in range(3):
+            with pytest.raises(TimedOut, match=r"waited 0 s for .* topic 't'"):
+                producer.send("t", "a")
+        assert client.partitions_for("t") == [0]
+        producer.send("t", "b")
+    assert everything(cluster) == [b"b"]
+
+
 def test_a_full_buffer_sends_what_lingers() -> None:
     cluster, driver, client = make({"t": 1})
     started = driver.now_ms()
@@ -512,6 +530,38 @@ def test_many_whose_topic_goes_when_some_were_taken_are_not_refused() -> None:
         producer.send_many("t", [b"%080d" % n for n in range(20)])
     assert isinstance(caught.value.__cause__, UnknownTopicOrPartition)
     with pytest.raises(ReplogError):  # nobody was told what became of those that were taken
+        producer.close()
+
+
+def test_many_of_which_all_were_taken_have_handles_although_the_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    producer = client.producer(batch_bytes=300)
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    go = producer._go_all
+
+    def closed_before(sealed: list[Any]) -> None:
+        if len(sealed) == 2:
+            close_driver(driver)
+            monkeypatch.setattr(driver, "run", raises(UsageError("this Client is closed")))
+        go(sealed)
+
+    monkeypatch.setattr(producer, "_go_all", closed_before)
+    sent = producer.send_many("t", [b"%080d" % n for n in range(6)])
+    assert (len(sent), sent.done()) == (6, True)
+    assert isinstance(sent.exception(), Unavailable)
+    producer.close()  # they were told of
+
+
+def test_many_that_find_no_room_say_so_also_when_the_client_is_closed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, driver, client = make({"t": 1})
+    client.topics()
+    producer = client.producer(batch_bytes=300, buffer_bytes=1_024)
+    driver.filter = lambda to, message: isinstance(message, Produce)
+    driver.events = [lambda: close_driver(driver), lambda: monkeypatch.setattr(driver, "run", raises(UsageError("this Client is closed")))]
+    with pytest.raises(Unavailable, match=r"^\d+ of 20 records were taken .* this Client is closed"):
+        producer.send_many("t", [b"%080d" % n for n in range(20)])
+    with pytest.raises(Unavailable):
         producer.close()
 
 
@@ -1019,14 +1069,56 @@ def test_sys_exit_in_the_block_loses_nothing() -> None:
     assert everything(cluster) == [b"warm", b"a"]
 
 
-def test_sys_exit_in_the_block_does_not_say_that_all_went_well() -> None:
-    """Nobody sees the notes of a SystemExit."""
+@pytest.mark.parametrize("forked", [False, True])
+def test_sys_exit_in_the_block_does_not_say_that_all_went_well(forked: bool) -> None:
+    """Nobody sees the notes of a SystemExit. A child of a fork may go on with the client, and has records of its own."""
     cluster, _, client = make({"t": 1})
     client.append("t", 0, ["warm"])
     refuse_everything(cluster)
-    with pytest.raises(InvalidRecord) as caught, client.producer(linger_ms=60_000) as producer:
+    producer = client.producer(linger_ms=60_000)
+    producer._pid += forked
+    with pytest.raises(InvalidRecord) as caught, producer:
         sys.exit(producer.send("t", "a").done())
     assert isinstance(caught.value.__context__, SystemExit)
+
+
+def test_in_a_child_that_has_no_client_sys_exit_is_none_of_the_records_of_its_parent() -> None:
+    _, driver, client = make({"t": 1})
+    producer = client.producer(linger_ms=60_000)
+    producer.send("t", "a")
+    producer._pid += 1
+    close_driver(driver)
+    with pytest.raises(SystemExit) as caught, producer:
+        sys.exit()
+    assert "1 records were not sent" in caught.value.__notes__[0]
+
+
+def pour(client: Any) -> Iterator[int]:
+    with client.producer(linger_ms=60_000) as producer:
+        for n in range(1_000):
+            producer.send("t", str(n))
+            yield n
+
+
+def test_a_generator_that_is_closed_in_the_block_loses_nothing() -> None:
+    cluster, driver, client = make({"t": 1})
+    client.append("t", 0, ["warm"])
+    cluster.paused = {1}
+    driver.events = [driver.resume]
+    numbers = pour(client)
+    assert [next(numbers), next(numbers)] == [0, 1]
+    numbers.close()
+    assert everything(cluster) == [b"warm", b"0", b"1"]
+
+
+def test_nor_does_it_say_that_all_went_well() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["warm"])
+    refuse_everything(cluster)
+    numbers = pour(client)
+    next(numbers)
+    with pytest.raises(InvalidRecord):
+        numbers.close()
 
 
 def test_an_interrupt_in_the_block_is_not_held_up_at_all() -> None:
@@ -1091,6 +1183,18 @@ def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
     writer.queues["t", 1].seal()
     writer.forget(writer.queues["t", 0])
     assert len(list(seen)) == 1
+    client.close()
+
+
+def test_what_is_unsettled_counts_once_while_it_is_sealed_and_no_more_while_it_leaves() -> None:
+    _, _, client = make({"t": 1})
+    producer = client.producer(linger_ms=60_000)
+    delivery = producer.send("t", "x")
+    queue = producer._writer.queues["t", 0]
+    queue.batches.append(delivery._batch)  # half of `seal`
+    assert list(producer._writer.unsettled()) == [delivery._batch]
+    delivery._batch.done = True  # half of `settle`
+    assert list(producer._writer.unsettled()) == []
     client.close()
 
 

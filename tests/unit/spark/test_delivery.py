@@ -323,6 +323,17 @@ def test_without_acknowledgements_what_has_not_left_the_process_is_on_its_way(
     assert values(cluster, "t") == [b"x" * 40] * 2
 
 
+def test_what_was_given_up_keeps_no_records(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    appender = Appender(cluster, acks=-1, compression=None)
+    monkeypatch.setattr(type(cluster._driver), "run", lambda driver: None)
+    one = some(b"x" * 40)
+    cluster._core.crash(KeyboardInterrupt())  # whom to send to is forgotten
+    batch = appender.append(one.topic, one.partition, [one.cells])
+    assert batch.cells
+    appender.give_up()
+    assert (batch.done, batch.cells, batch.count) == (True, (), 1)
+
+
 def test_records_that_nobody_takes_are_not_taken_for_sent(cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(cluster._driver), "unsent_to", lambda driver, broker: 1)
     sink = begun(cluster, acks=0)

@@ -52,6 +52,16 @@ def test_a_row_with_more_headers_than_a_record_may_have_is_named(make: Any) -> N
         make([0, 1, RECORD_HEADERS_MAX + 1, 1])
 
 
+@pytest.mark.parametrize("count", [RECORD_HEADERS_MAX + 1, RECORD_HEADERS_MAX + 5, 2 * RECORD_HEADERS_MAX + 5])
+def test_so_is_one_with_headers_that_can_be_gone_through_once(count: int) -> None:
+    columns = RowColumns(value=0, headers=1)
+    with pytest.raises(UsageError, match=r"row 0 of Spark partition 5: a record with more than 10000 headers; allowed are 10000"):
+        columns.of([("v", (("", "") for _ in range(count)))], place)
+    with pytest.raises(UsageError, match=r"row 0 of Spark partition 5: header 2 \(counted from 0\) is int"):
+        columns.of([("v", (pair for pair in (("", ""), ("", ""), 3, 4)))], place)
+    assert columns.of([("v", (("a", "b") for _ in range(2)))], place).headers == [(("a", b"b"),) * 2]
+
+
 @WAYS
 def test_headers_count_for_what_a_record_may_have(make: Any) -> None:
     limit = 4 * HEADER_COST  # besides value and heads
