@@ -142,7 +142,8 @@ class Dialer:
         if connection in link.open:
             link.open.remove(connection)
             if connection.dialed:
-                if connection.incoming.frames > 1 or now_ms - connection.began_ms >= self._limits.backoff_ms_max:
+                lasted_ms = now_ms - connection.began_ms
+                if connection.incoming.frames > connection.opened_by or lasted_ms >= self._limits.backoff_ms_max:
                     link.succeeded()
                 else:
                     link.failed(now_ms, self._limits, self._jitter())  # it is taken in and thrown out: no storm

@@ -152,6 +152,7 @@ class Opening:
     def _open(self, connection: Connection, now_ms: int) -> None:
         connection.state = State.OPEN
         connection.heard_ms = now_ms
+        connection.opened_by = connection.incoming.frames
         connection.incoming.frame_bytes_max = self._process.limits.frame_bytes_max
         if connection.link is not None:
             self._dialer.opened(connection)
