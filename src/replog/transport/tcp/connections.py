@@ -6,6 +6,7 @@ import os
 import select
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -336,7 +337,8 @@ class Connections:
         self.dirty.pop(connection, None)
         self.decrypted.pop(connection.fd, None)
         del self.open[connection.fd]
-        self._epoll.unregister(connection.fd)
+        with suppress(OSError):  # it never got there, or has been closed by `ssl` itself, which does that to one that was reset
+            self._epoll.unregister(connection.fd)
         connection.incoming.drop(self.buffers)
         if abort:
             sockets.abort(connection.socket)

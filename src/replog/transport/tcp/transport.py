@@ -15,6 +15,7 @@ from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
+from replog.security.tls_words import words_of
 from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
@@ -432,8 +433,11 @@ class TcpTransport(Transport):
             return
         now_ms = self._now_ms()
         connection = Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False)
-        self._connections.add(connection)
-        self._opening.begin(connection)
+        try:
+            self._connections.add(connection)
+            self._opening.begin(connection)
+        except OSError as problem:  # whatever is wrong with one that has just come, the turn of all others goes on
+            self._connections.end(connection, words_of(problem))
 
     def _connected(self, connection: Connection, failure: str) -> None:
         self._dialer.connected(connection, failure, self._now_ms())
