@@ -108,8 +108,8 @@ class Connection:
 
     @property
     def is_heard(self) -> bool:
-        """Whether what comes is read."""
-        return not self.paused and self.muted_ms < 0
+        """Whether what comes is read; what has come already is paid for, and not muted."""
+        return not self.paused and (self.muted_ms < 0 or bool(self.incoming.kept))
 
     @property
     def host(self) -> str:

@@ -153,7 +153,10 @@ class Opening:
         connection.state = State.OPEN
         connection.heard_ms = now_ms
         connection.opened_by = connection.incoming.frames
-        connection.incoming.frame_bytes_max = self._process.limits.frame_bytes_max
+        limits = self._process.limits
+        connection.incoming.frame_bytes_max = limits.frame_bytes_max
+        if connection.is_asked:
+            connection.incoming.bound(limits.client_turn_requests_max)
         if connection.link is not None:
             self._dialer.opened(connection)
         self._connections.look(connection)
