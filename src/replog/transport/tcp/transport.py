@@ -1,4 +1,4 @@
-"""Messages between processes: one selector, no thread, no lock, bounded memory (design, sections 2 and 9)."""
+"""Messages between processes: one selector, no thread but for names, no lock, bounded memory (design, sections 2 and 9)."""
 
 from __future__ import annotations
 
@@ -141,6 +141,7 @@ class TcpTransport(Transport):
             endpoint_of=endpoint_of,
             lost=lambda target, lane: self._lost.add(target, lane),
             jitter=jitter,
+            wake=self._wakeup.ring,
             on_event=self._on_event,
         )
         self._lost = Losses(self._dialer.reaches)
@@ -234,7 +235,7 @@ class TcpTransport(Transport):
             if lane != CONTROL:
                 self._ways[sender, to, lane] = link, route
             self._send_on(link.open[0], message, route)
-        elif link.dialing is None and link.retry_at_ms > self._now_ms():
+        elif not link.is_under_way and link.retry_at_ms > self._now_ms():
             drop(message)
             self._lost.add(target, lane)
         elif (sized := self._fitting.encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
@@ -280,7 +281,9 @@ class TcpTransport(Transport):
             return self._now_ms()
         due_ms = connections.timers.next_ms()
         if self._listeners.paused and (resume_ms := self._listeners.next_ms()) is not None:
-            return resume_ms if due_ms is None else min(due_ms, resume_ms)
+            due_ms = resume_ms if due_ms is None else min(due_ms, resume_ms)
+        if (self._dialer.sought or self._dialer.resolver.found) and (look_ms := self._dialer.next_ms()) is not None:
+            due_ms = look_ms if due_ms is None else min(due_ms, look_ms)
         return due_ms
 
     @property
@@ -330,6 +333,8 @@ class TcpTransport(Transport):
                 break
         if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
+        if self._dialer.sought or self._dialer.resolver.found:
+            self._dialer.look(now_ms)
         if self._listeners.paused:
             self._listeners.resume(now_ms)
         if self._lost.waiting:
