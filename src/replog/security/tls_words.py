@@ -19,6 +19,7 @@ _REASONS: Final = {
     "UNSUPPORTED_PROTOCOL": "it does not speak TLS 1.3",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak TLS 1.3",
     "UNEXPECTED_EOF_WHILE_READING": "it has ended the connection (does it speak TLS?)",
+    "Closed before TLS handshake with data in recv buffer.": "it has reset the connection before TLS began",
 }
 
 

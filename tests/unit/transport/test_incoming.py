@@ -212,3 +212,57 @@ def test_the_pool_stays_small() -> None:
     buffers.give(bytearray(POOLED_BYTES_MAX + 1))
     assert len(buffers._pool) == POOLED_MAX
     assert all(len(each) == 100_000 for each in buffers._pool)
+
+
+@given(st.lists(FRAMES, max_size=40), st.integers(1, 1_000_000), st.integers(1, 7), st.booleans())
+def test_a_turn_hands_over_so_many_frames_and_the_rest_waits(frames: list[bytes], size: int, bound: int, whole: bool) -> None:
+    incoming, buffers = Incoming(FRAME_MAX), Buffers()
+    incoming.bound(bound)
+    feed = Feed(b"".join(frames), None if whole else iter(lambda: size, None))
+    got: list[bytes] = []
+    while feed.data or incoming.kept:
+        before, left = len(got), len(feed.data)
+        if incoming.kept:
+            incoming.go_on(buffers, lambda frame, _: got.append(bytes(frame)))
+            assert len(feed.data) == left
+        else:
+            incoming.receive(cast(Any, feed), buffers, lambda frame, _: got.append(bytes(frame)))
+        assert len(got) - before <= bound
+        assert len(incoming.kept) <= SCRATCH_BYTES
+        assert buffers.held == incoming.held
+        assert not (incoming.kept and incoming.is_partial)
+    assert got == frames
+    assert buffers.held == 0
+
+
+def test_a_bound_that_comes_while_frames_are_handed_over_holds_for_those_behind() -> None:
+    incoming, buffers = Incoming(FRAME_MAX), Buffers()
+    got: list[bytes] = []
+
+    def take(frame: memoryview, _: bool) -> None:
+        got.append(bytes(frame))
+        if len(got) == 1:
+            incoming.bound(2)
+
+    incoming.receive(cast(Any, Feed(SAMPLES[0] * 6)), buffers, take)
+    assert len(got) == 3
+    incoming.drop(buffers)
+    assert (buffers.held, incoming.kept) == (0, b"")
+
+
+@pytest.mark.parametrize("begins_with", [b"", b"".join(encode(fetched(1, piece(b"x" * 70_000))))], ids=["nothing", "a large frame"])
+def test_nothing_more_is_read_once_something_is_kept(begins_with: bytes) -> None:
+    count = 2 * TURN_BYTES // len(SAMPLES[0])
+    data, first = begins_with + SAMPLES[0] * count, len(begins_with) // 2
+    incoming, buffers = Incoming(FRAME_MAX), Buffers()
+    incoming.bound(7)
+    got: list[bytes] = []
+    assert drain(Feed(data[:first]), incoming, buffers) == []
+    feed = Feed(data[first:])
+    while feed.data or incoming.kept:
+        if incoming.kept:
+            incoming.go_on(buffers, lambda frame, _: got.append(bytes(frame)))
+        else:
+            incoming.receive(cast(Any, feed), buffers, lambda frame, _: got.append(bytes(frame)))
+    assert b"".join(got) == data
+    assert len(got) == count + bool(begins_with)

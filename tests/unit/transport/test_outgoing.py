@@ -93,8 +93,28 @@ def test_short_writes_lose_nothing(parts: list[bytes], take: int) -> None:
     outgoing.add(parts, sum(map(len, parts)))
     while outgoing.size:
         outgoing.write(cast(Any, sink))
+        assert outgoing.held == sum(map(len, outgoing._parts))
+    assert outgoing.held == 0
     assert sink.got == b"".join(parts)
     assert all(count <= BUFFERS_MAX for count, _ in sink.calls)
+
+
+def test_what_lies_in_a_file_takes_no_memory(file: tuple[int, bytes], pair: Pair) -> None:
+    regions = [Region(file[0], 100, 500_000), Region(file[0], 7, 100), Region(file[0], 5, 0)]
+    outgoing = Outgoing()
+    outgoing.add([b"head", *regions, b"tail", memoryview(b"view")], 500_112)  # type: ignore[list-item]
+    assert (outgoing.held, outgoing.size) == (12, 500_112)
+    while outgoing.size > 100:
+        pair[1].recv(outgoing.write(pair[0]), socket.MSG_WAITALL)
+        assert outgoing.held == (12 if outgoing.size == 500_112 else 8 if outgoing.size else 0)
+    carry(outgoing, pair)
+    assert outgoing.held == 0
+    outgoing.add([b"head", Region(file[0], 0, BIG)], 4 + BIG)  # type: ignore[list-item]
+    assert outgoing.take_whole() is not None
+    assert outgoing.held == 0
+    outgoing.add([b"head"], 4)
+    outgoing.drop()
+    assert outgoing.held == 0
 
 
 def test_many_small_frames_go_in_one_call() -> None:

@@ -158,6 +158,31 @@ def test_somebody_has_a_secret_of_its_own(party: Make) -> None:
 # --------------------------------------------------------------------------------------------------------- who is not let in
 
 
+@pytest.mark.parametrize("security", [None, of_client()], ids=["without a secret", "with a secret"])
+def test_a_peer_that_lets_in_and_throws_out_makes_no_storm(party: Make, clock: ManualClock, security: Security | None) -> None:
+    """What is said until a connection is open is no message, however many frames it takes."""
+    broker, client = party(1, security=security), party(security=security)
+    for _ in range(300):
+        client.say(broker.endpoint, question(1))
+        idle([client, broker], 2)
+        for connection in [each for each in broker.transport._connections.open.values() if each.peer is not None]:
+            broker.transport._connections.end(connection, "over")
+        clock.advance(5)
+    assert 2 <= len(broker.told("peer_connected")) <= 7  # 50 ms, and twice as long each time
+
+
+def test_a_peer_that_has_said_something_is_dialed_again_at_once(party: Make, clock: ManualClock) -> None:
+    broker, client = party(1, security=of_client()), party(security=of_client())
+    for number in range(1, 6):
+        client.say(broker.endpoint, question(number))
+        settle([client, broker], lambda want=number: len(broker.messages) == want)  # type: ignore[misc]
+        broker.say(("peer", number), m.ListedOffsets(number, []))
+        settle([client, broker], lambda want=number: len(client.messages) == want)  # type: ignore[misc]
+        (connection,) = broker.transport._connections.open.values()
+        broker.transport._connections.end(connection, "over")
+        settle([client, broker], lambda: client.open == 0)
+
+
 def test_a_wrong_secret_fails_at_the_dialer_with_the_reason(party: Make, clock: ManualClock) -> None:
     broker, client = party(3, security=ALL), party(security=of_client(OTHER_SECRET))
     client.say(broker.endpoint, question(1))

@@ -151,11 +151,11 @@ def test_what_waits_decrypted_is_read_once_the_peer_may_go_on(party: Make, folde
         has_decrypted = True
 
     plain, connection.socket, connection.paused = connection.socket, Waiting(), True
-    connections._note_decrypted(connection)
-    assert connections.decrypted == {}
+    connections._note_unread(connection)
+    assert connections.unread == {}
     connections.select(connection)
     connections.write(connection, two.transport._now_ms())
-    assert list(connections.decrypted) == [connection.fd]
+    assert list(connections.unread) == [connection.fd]
     assert two.transport.next_poll_ms() == two.transport._now_ms()  # at once: no selector will say so
     connection.socket = plain
 

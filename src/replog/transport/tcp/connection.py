@@ -52,8 +52,8 @@ class Connection:
 
     __slots__ = (
         "addresses", "began_ms", "dialed", "exchange", "expects", "fd", "frame_began_ms", "frame_filled", "heard_ms", "identity",
-        "incoming", "lane", "limited", "link", "local", "mask", "muted_ms", "name", "outgoing", "paused", "peer", "peer_id", "refusal",
-        "said_last", "socket", "state", "take", "taken_ms"
+        "incoming", "lane", "limited", "link", "local", "mask", "muted_ms", "name", "opened_by", "outgoing", "paused", "peer", "peer_id",
+        "refusal", "said_last", "socket", "state", "take", "taken_ms"
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
@@ -84,6 +84,8 @@ class Connection:
         self.take: Take = nowhere
         """Told each whole frame."""
         self.incoming = Incoming(HANDSHAKE_BYTES_MAX)
+        self.opened_by = 0
+        """How many frames of the other end had come when it was open: what comes after them are messages."""
         self.outgoing = Outgoing()
         self.mask = 0
         self.paused = False
@@ -106,8 +108,8 @@ class Connection:
 
     @property
     def is_heard(self) -> bool:
-        """Whether what comes is read."""
-        return not self.paused and self.muted_ms < 0
+        """Whether what comes is read; what has come already is paid for, and not muted."""
+        return not self.paused and (self.muted_ms < 0 or bool(self.incoming.kept))
 
     @property
     def host(self) -> str:

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -73,8 +74,10 @@ class Connections:
         self.dirty: dict[Connection, None] = {}
         """What `flush` is to do: those with something to send that it has not tried yet."""
         self.timers: Timers[Connection] = Timers()
-        self.decrypted: dict[int, None] = {}
+        self.unread: dict[int, None] = {}
         """Descriptors of connections in which something waits that the selector does not know of."""
+        self.output_held = 0
+        """Memory of what waits to be sent, in all of them."""
         self.bytes_read = 0
         """Since the owner last set it to 0."""
 
@@ -139,8 +142,12 @@ class Connections:
         source = connection.socket
         if connection.limited is not None:
             source = Portion(source, connection.limited.portion_bytes)
+        went_on = bool(incoming.kept)
         try:
-            self.bytes_read += incoming.receive(source, self.buffers, connection.take)
+            if went_on:
+                incoming.go_on(self.buffers, connection.take)
+            else:
+                self.bytes_read += incoming.receive(source, self.buffers, connection.take)
             connection.heard_ms = now_ms
         except EndOfStream:
             self.end(connection, "closed by the peer within a frame" if incoming.is_partial else CLOSED_BY_PEER)
@@ -155,10 +162,12 @@ class Connections:
         elif connection.frame_began_ms < 0 or incoming.frames != frames or incoming.filled - connection.frame_filled >= FRAME_STEP_BYTES:
             connection.frame_began_ms, connection.frame_filled = now_ms, incoming.filled
             self.look(connection)
-        if connection.limited is not None:
+        if connection.limited is not None and not went_on:
             self._mute(connection, connection.limited.received(source.taken))
-        if connection.outgoing.copies:
-            self._note_decrypted(connection)
+        if went_on and connection.muted_ms >= 0 and connection.state is not _CLOSED:
+            self.select(connection)  # it is muted from when nothing is kept any more
+        if incoming.kept or connection.outgoing.copies:
+            self._note_unread(connection)
         if self.buffers.held > self._limits.receive_bytes_max:
             self._make_room()
 
@@ -186,12 +195,14 @@ class Connections:
             connection.mask = mask
             self._epoll.modify(connection.fd, mask)
         if not wanted:
-            self._note_decrypted(connection)
+            self._note_unread(connection)
             self._secured(connection, "")
 
-    def _note_decrypted(self, connection: Connection) -> None:
-        if connection.outgoing.copies and connection.state is not _CLOSED and connection.is_heard and connection.socket.has_decrypted:
-            self.decrypted[connection.fd] = None
+    def _note_unread(self, connection: Connection) -> None:
+        if connection.state is _CLOSED or not connection.is_heard:
+            return
+        if connection.incoming.kept or (connection.outgoing.copies and connection.socket.has_decrypted):
+            self.unread[connection.fd] = None
 
     def refuse_later(self, connection: Connection, frame: bytes, at_ms: int) -> None:
         """Say no at that time, and nothing before."""
@@ -232,6 +243,14 @@ class Connections:
         most = max(holders, key=lambda one: (one.peer_id < 0, one.incoming.held))
         self.end(most, f"half-received frames take more than {self._limits.receive_bytes_max} bytes")
 
+    def bound_output(self) -> None:
+        """What waits to be sent takes too much: whoever holds most of it goes, clients first."""
+        self.output_held = sum(connection.outgoing.held for connection in self.open.values())
+        while self.output_held > self._limits.output_bytes_total_max:
+            holders = [connection for connection in self.open.values() if connection.outgoing.held]
+            most = max(holders, key=lambda one: (one.peer_id < 0, one.outgoing.held))
+            self.end(most, f"what waits for all takes more than {self._limits.output_bytes_total_max} bytes", abort=True)
+
     # -------------------------------------------------------------------------------------------------------------- quotas
 
     def _mute(self, connection: Connection, until_ms: int) -> None:
@@ -247,7 +266,7 @@ class Connections:
         if connection.frame_began_ms >= 0:
             connection.frame_began_ms = now_ms  # it could not go on
         self.select(connection)
-        self._note_decrypted(connection)
+        self._note_unread(connection)
         self.look(connection)
 
     # ------------------------------------------------------------------------------------------------------------- writing
@@ -255,7 +274,9 @@ class Connections:
     def send(self, connection: Connection, parts: Sequence[bytes | Part], size: int) -> None:
         """Queue a frame; `flush` sends it."""
         outgoing = connection.outgoing
+        held = outgoing.held
         outgoing.add(parts, size)
+        self.output_held += outgoing.held - held
         self.dirty[connection] = None
         if outgoing.size > self._output_bytes_max and connection.is_asked and not connection.paused:
             connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
@@ -274,22 +295,25 @@ class Connections:
     def write(self, connection: Connection, now_ms: int) -> None:
         """Write what waits for one peer."""
         outgoing = connection.outgoing
+        held = outgoing.held
+        failure: Exception | None = None
         try:
             if outgoing.write(connection.socket):
                 connection.taken_ms = now_ms
-        except StaleSlice:
-            self.end(connection, "a log was truncated below what was being sent", abort=True)
-            return
-        except OSError as problem:
-            self.end(connection, words_of(problem), abort=True)
-            return
+        except (StaleSlice, OSError) as problem:
+            failure = problem
+        self.output_held -= held - outgoing.held
+        if failure is not None:
+            self._unwritable(connection, failure)
+            if connection.is_closed:
+                return
         if not outgoing.size and connection.mask == _IN and connection.state is _OPEN:
             return  # nothing waits, and the selector knows
         if connection.paused and 2 * outgoing.size <= self._output_bytes_max:
             connection.paused = False
             if connection.frame_began_ms >= 0:
                 connection.frame_began_ms = now_ms  # it could not go on
-            self._note_decrypted(connection)
+            self._note_unread(connection)
         if not outgoing.size and connection.state is State.LEAVING and not connection.said_last:
             self._say_no_more(connection)
             if connection.is_closed:
@@ -297,6 +321,16 @@ class Connections:
         self.select(connection)
         if outgoing.size:
             self.look(connection)
+
+    def _unwritable(self, connection: Connection, failure: Exception) -> None:
+        """It takes nothing more. If it has just gone, what it had said before is heard first."""
+        if connection.incoming.kept and isinstance(failure, (BrokenPipeError, ConnectionResetError)):
+            self.output_held -= connection.outgoing.held
+            connection.outgoing.drop()
+        elif isinstance(failure, StaleSlice):
+            self.end(connection, "a log was truncated below what was being sent", abort=True)
+        else:
+            self.end(connection, words_of(failure), abort=True)
 
     def select(self, connection: Connection) -> None:
         """Tell the selector what this connection waits for."""
@@ -331,12 +365,14 @@ class Connections:
 
     def _close(self, connection: Connection, *, abort: bool) -> None:
         connection.state = State.CLOSED
+        self.output_held -= connection.outgoing.held
         connection.take = nowhere  # no circle is left
         self.timers.forget(connection)
         self.dirty.pop(connection, None)
-        self.decrypted.pop(connection.fd, None)
+        self.unread.pop(connection.fd, None)
         del self.open[connection.fd]
-        self._epoll.unregister(connection.fd)
+        with suppress(OSError):  # it never got there, or has been closed by `ssl` itself, which does that to one that was reset
+            self._epoll.unregister(connection.fd)
         connection.incoming.drop(self.buffers)
         if abort:
             sockets.abort(connection.socket)

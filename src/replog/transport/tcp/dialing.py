@@ -12,16 +12,20 @@ from replog.model import Address
 from replog.transport.tcp import sockets
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections
-from replog.transport.tcp.endpoint import SocketAddress, addresses_of, parse_endpoint
+from replog.transport.tcp.endpoint import SocketAddress, known_addresses, parse_endpoint
 from replog.transport.tcp.lanes import LANES
 from replog.transport.tcp.limits import TcpLimits
-from replog.transport.tcp.links import Link, LinkKey
+from replog.transport.tcp.links import Link, LinkKey, Sought
+from replog.transport.tcp.resolving import Resolver
 
 __all__ = ["Dialer"]
 
 
 class Dialer:
-    """Owns the links. `lost(target, lane)` is told each time that nobody is reached, `reached(connection)` each time that somebody is."""
+    """Owns the links. `lost(target, lane)` is told each time that nobody is reached, `reached(connection)` each time that somebody is.
+
+    `wake` has the owner of the transport call `look`; it is called on other threads.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class Dialer:
         endpoint_of: Callable[[int], str | None],
         lost: Callable[[Address, int], None],
         jitter: Callable[[], float],
+        wake: Callable[[], None],
         on_event: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._connections = connections
@@ -42,6 +47,9 @@ class Dialer:
         self._jitter = jitter
         self._on_event = on_event
         self._links: dict[LinkKey, Link] = {}
+        self.sought: dict[Link, None] = {}
+        """Those of which a name is looked up, soonest to fail first."""
+        self.resolver = Resolver(wake)
         self.wanted: dict[Link, None] = {}
         """What `dial` is to do."""
 
@@ -69,16 +77,16 @@ class Dialer:
     def hold(self, link: Link, parts: Sequence[bytes | Part], size: int) -> bool:
         """Keep a frame for a link without a connection, and have it dialed; False: too much waits, it is dropped."""
         kept = link.hold(parts, size, 4 * self._limits.output_bytes_max)
-        if link.dialing is None:
+        if not link.is_under_way:
             self.wanted[link] = None
         return kept
 
     def dial(self, now_ms: int) -> None:
-        """Dial whoever is wanted. A host name is resolved here, which may block; addresses and localhost never are."""
+        """Dial whoever is wanted. Names of hosts, but for localhost, are looked up first, elsewhere; `look` is for what becomes of that."""
         while self.wanted:
             link = next(iter(self.wanted))
             del self.wanted[link]
-            if link.open or link.dialing:
+            if link.open or link.is_under_way:
                 continue
             target = link.key.target
             endpoint = self._endpoint_of(target) if isinstance(target, int) else str(target)
@@ -88,11 +96,46 @@ class Dialer:
                 self._forget(link)
                 continue
             try:
-                addresses = addresses_of(parse_endpoint(endpoint))
-            except (OSError, UnicodeError, UsageError) as problem:
+                parsed = parse_endpoint(endpoint)
+                addresses = known_addresses(parsed)
+                if addresses is None:
+                    self.resolver.ask(parsed.host)
+            except (RuntimeError, UsageError) as problem:
                 self._give_up(link, endpoint, str(problem), now_ms)
                 continue
-            self._try(link, endpoint, addresses, "no address", now_ms)
+            if addresses is not None:
+                self._try(link, endpoint, addresses, "no address", now_ms)
+            else:
+                link.sought = Sought(endpoint, parsed, now_ms + self._limits.connect_timeout_ms)
+                self.sought[link] = None
+
+    def next_ms(self) -> int | None:
+        """When `look` is due; None: never. Of interest if anything is in `sought` or in `resolver.found`."""
+        if self.resolver.found:
+            return 0
+        return next((link.sought.until_ms for link in self.sought if link.sought is not None), None)
+
+    def look(self, now_ms: int) -> None:
+        """Dial those whose names have been found, and give up those that have waited for too long."""
+        found = dict(self.resolver.take())
+        for link in list(self.sought):
+            sought = link.sought
+            assert sought is not None
+            addresses = found.get(sought.endpoint.host)
+            if addresses is None and sought.until_ms > now_ms:
+                continue
+            self._stop_seeking(link)
+            if link.open:  # it has dialed meanwhile
+                continue
+            if isinstance(addresses, list):
+                there = [address._replace(port=sought.endpoint.port) for address in addresses]
+                self._try(link, sought.text, there, "no address", now_ms)
+            else:
+                self._give_up(link, sought.text, str(addresses or "looking up its name took too long"), now_ms)
+
+    def _stop_seeking(self, link: Link) -> None:
+        link.sought = None
+        self.sought.pop(link, None)
 
     def _try(self, link: Link, endpoint: str, addresses: list[SocketAddress], reason: str, now_ms: int) -> None:
         """Begin to connect to the first address that does not fail at once."""
@@ -142,7 +185,8 @@ class Dialer:
         if connection in link.open:
             link.open.remove(connection)
             if connection.dialed:
-                if connection.incoming.frames > 1 or now_ms - connection.began_ms >= self._limits.backoff_ms_max:
+                lasted_ms = now_ms - connection.began_ms
+                if connection.incoming.frames > connection.opened_by or lasted_ms >= self._limits.backoff_ms_max:
                     link.succeeded()
                 else:
                     link.failed(now_ms, self._limits, self._jitter())  # it is taken in and thrown out: no storm
@@ -167,6 +211,10 @@ class Dialer:
         for key, link in list(self._links.items()):
             if key.target == target:
                 link.succeeded()
+                if link.sought is not None:
+                    self._stop_seeking(link)
+                    if link.waiting_bytes:
+                        self.wanted[link] = None
                 self._forget(link)
 
     def drop(self, local: Address) -> None:
@@ -175,6 +223,7 @@ class Dialer:
             if key.local == local:
                 link.drop_waiting()
                 self.wanted.pop(link, None)
+                self._stop_seeking(link)
                 del self._links[key]
 
     def close(self) -> None:
@@ -182,6 +231,7 @@ class Dialer:
         for link in self._links.values():
             link.drop_waiting()
         self._links.clear()
+        self.sought.clear()
         self.wanted.clear()
 
     def _give_up(self, link: Link, endpoint: str, reason: str, now_ms: int) -> None:

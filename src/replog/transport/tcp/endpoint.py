@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from replog.errors import UsageError
 
-__all__ = ["Endpoint", "SocketAddress", "addresses_of", "advertised", "parse_endpoint"]
+__all__ = ["Endpoint", "SocketAddress", "addresses_of", "advertised", "known_addresses", "parse_endpoint"]
 
 SCHEME: Final = "tcp://"
 _LOCALHOST: Final = ("127.0.0.1", "::1")
@@ -88,14 +88,21 @@ def advertised(bound: str, wish: str | None) -> str:
     return str(endpoint._replace(port=endpoint.port or listens.port))
 
 
-def addresses_of(endpoint: Endpoint) -> list[SocketAddress]:
-    """Every socket address to try, in order. Addresses and localhost are known at once; any other name is asked of the
-    system's resolver, which may block as long as that is configured to. Raises OSError if it finds nothing."""
+def known_addresses(endpoint: Endpoint) -> list[SocketAddress] | None:
+    """The socket addresses of an address or of localhost, in the order in which to try them; None: a name that has to be looked up."""
     host, port = endpoint
     if host.lower() == "localhost":
         return [SocketAddress(_family(one), one, port) for one in _LOCALHOST]
-    if _is_address(host):
-        return [SocketAddress(_family(host), host, port)]
+    return [SocketAddress(_family(host), host, port)] if _is_address(host) else None
+
+
+def addresses_of(endpoint: Endpoint) -> list[SocketAddress]:
+    """Every socket address to try, in order. A name is asked of the system's resolver, which may block as long as that is configured
+    to. Raises OSError if it finds nothing."""
+    known = known_addresses(endpoint)
+    if known is not None:
+        return known
+    host, port = endpoint
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [SocketAddress(family, str(where[0]), port) for family, _, _, _, where in found if family in _FAMILIES]
     if not addresses:

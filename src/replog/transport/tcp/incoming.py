@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from struct import Struct
+from sys import maxsize
 from typing import Final
 
 from replog.codec import HEADER, frame_length
@@ -25,14 +26,18 @@ class EndOfStream(Exception):
 
 
 class Incoming:
-    """What one connection has received of a frame that is not whole. It owns nothing between frames."""
+    """What one connection has received of a frame that is not whole, and of whole ones that are too many for one turn. It owns nothing
+    between frames."""
 
-    __slots__ = ("_filled", "_large", "_length", "_rest", "frame_bytes_max", "frames")
+    __slots__ = ("_at_once", "_filled", "_large", "_length", "_rest", "_until", "frame_bytes_max", "frames", "kept")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.frames = 0
         """Whole frames so far."""
+        self.kept = b""
+        """What has been read and is for another turn: begins with a whole frame, if it is not empty."""
+        self._at_once = self._until = maxsize  # frames to hand over in one turn; and which is the last of this one
         self._rest = b""  # less than FRESH_BYTES of a frame, or not even its length
         self._large: bytearray | None = None
         self._filled = 0
@@ -41,7 +46,7 @@ class Incoming:
     @property
     def held(self) -> int:
         """Bytes of memory."""
-        return len(self._rest) if self._large is None else len(self._large)
+        return len(self.kept) + (len(self._rest) if self._large is None else len(self._large))
 
     @property
     def filled(self) -> int:
@@ -59,10 +64,10 @@ class Incoming:
         Raises EndOfStream after the last frame, CodecError for a length that is not allowed, OSError, and what `take` raises.
         After any of these the connection cannot be read on.
         """
-        total = 0
+        total, self._until = 0, self.frames + self._at_once
         if self._large is None and not self._rest:
             total = self._begin(source, buffers, take)
-            if total < SCRATCH_BYTES:  # nearly always: there is no more
+            if total < SCRATCH_BYTES or self.kept:  # nearly always: there is no more
                 return total
         held = self.held
         try:
@@ -71,6 +76,8 @@ class Incoming:
                 if part <= 0:
                     return total - part
                 total += part
+                if self.kept:
+                    break
             return total
         finally:
             buffers.held += self.held - held
@@ -94,10 +101,24 @@ class Incoming:
             buffers.held += self.held
         return size
 
+    def bound(self, frames: int) -> None:
+        """Hand over so many frames in one turn from now on, and in this one."""
+        self._at_once = frames
+        self._until = self.frames + frames
+
+    def go_on(self, buffers: Buffers, take: Take) -> None:
+        """The next turn of what is kept: hand over the frames in it, as `receive` does, and read nothing. Raises as that does."""
+        held, kept = self.held, self.kept
+        self.kept, self._until = b"", self.frames + self._at_once
+        try:
+            self._split(memoryview(kept), len(kept), buffers, take)
+        finally:
+            buffers.held += self.held - held
+
     def drop(self, buffers: Buffers) -> None:
-        """Forget the frame that has begun."""
+        """Forget the frame that has begun, and what is kept."""
         buffers.held -= self.held
-        self._rest, self._large = b"", None
+        self._rest, self._large, self.kept = b"", None, b""
 
     def _receive(self, source: socket.socket, buffers: Buffers, take: Take) -> int:
         """One read: bytes if there may be more, else minus that."""
@@ -134,7 +155,7 @@ class Incoming:
             grow(large, min(self._length, 2 * len(large)))  # as bytes arrive: a claim costs nothing
 
     def _split(self, scratch: memoryview, stop: int, buffers: Buffers, take: Take) -> None:
-        """Whole frames in the scratch buffer; what is left behind them is kept."""
+        """Whole frames in a buffer; what is left behind them is kept."""
         at = length = 0
         while stop - at >= 4:
             length = _LENGTH(scratch, at)[0] + 4
@@ -142,6 +163,9 @@ class Incoming:
                 frame_length(scratch[at : at + 4], frame_bytes_max=self.frame_bytes_max)  # which says what is wrong
             if stop - at < length:
                 break
+            if self.frames >= self._until:
+                self._rest, self.kept = b"", bytes(scratch[at:stop])
+                return
             self.frames += 1
             take(scratch[at : at + length], False)
             at += length

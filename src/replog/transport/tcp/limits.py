@@ -41,6 +41,9 @@ class TcpLimits:
     """One message of a client without the batches in it; decoding takes some hundred times as long as receiving it."""
     client_items_max: int = field(default=WISH_ITEMS_MAX, validator=_at_least(1))
     """... and the items of all its lists and dicts. The largest wish that can be granted has 180,000: the replicas of a topic."""
+    client_turn_requests_max: int = field(default=100, validator=_at_least(1))
+    """Messages of one connection of a client that are taken in before the others have their turn: the rest is kept, and nothing more
+    is read from it meanwhile."""
     connections_max: int = field(default=10_000, validator=_at_least(1))
     """Open connections, accepted and dialed. Beyond it, whoever has not said yet who it is has to go, else the newcomer. Never more
     than three quarters of the descriptors that the process may have: the others are for files. An eighth of them is kept free of
@@ -48,12 +51,16 @@ class TcpLimits:
     connections_per_address_max: int = field(default=0, validator=_at_least(0))
     """... that were accepted from one address; 0: as many as there are."""
     receive_bytes_max: int = field(default=512 << 20, validator=_at_least(HANDSHAKE_BYTES_MAX))
-    """Memory for all frames of which a part has arrived. Beyond it, the client that holds most has to go, else the broker that does."""
+    """Memory for all frames of which a part has arrived, or that wait for the next turn. Beyond it, the client that holds most has to go,
+    else the broker that does."""
     output_bytes_max: int = field(default=16 << 20, validator=_at_least(1))
     """Waiting to be taken by one peer. Above it nothing is read from that peer if it is a client, and its fetches are answered
     without records, so that it asks again; a broker closes a connection for which four times as much waits when yet another frame
     comes (what a client sends, its configuration bounds). Also four times as much may wait for a peer while it is dialed; the
     messages beyond are dropped."""
+    output_bytes_total_max: int = field(default=512 << 20, validator=_at_least(1))
+    """The same of all peers of a broker together, without records that lie in a log: the client for which most waits has to go beyond it,
+    else the broker for which most does."""
     connect_timeout_ms: int = field(default=3_000, validator=_at_least(1))
     """Until the other end's kernel has answered."""
     handshake_timeout_ms: int = field(default=5_000, validator=_at_least(1))

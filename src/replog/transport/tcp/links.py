@@ -9,10 +9,11 @@ from typing import NamedTuple
 from replog.codec import Part
 from replog.model import Address
 from replog.transport.tcp.connection import Connection
+from replog.transport.tcp.endpoint import Endpoint
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.outgoing import release
 
-__all__ = ["Link", "LinkKey"]
+__all__ = ["Link", "LinkKey", "Sought"]
 
 
 class LinkKey(NamedTuple):
@@ -25,15 +26,26 @@ class LinkKey(NamedTuple):
     lane: int
 
 
+class Sought(NamedTuple):
+    """Where a lane leads, while the name in it is looked up."""
+
+    text: str
+    endpoint: Endpoint
+    until_ms: int
+    """The attempt has failed if nothing was found by then."""
+
+
 class Link:
     """Keeps the connections of a lane, newest first: a peer that dials again has given up those of before."""
 
-    __slots__ = ("_waiting", "dialing", "failures", "key", "open", "retry_at_ms", "waiting_bytes")
+    __slots__ = ("_waiting", "dialing", "failures", "key", "open", "retry_at_ms", "sought", "waiting_bytes")
 
     def __init__(self, key: LinkKey) -> None:
         self.key = key
         self.open: list[Connection] = []
         self.dialing: Connection | None = None
+        self.sought: Sought | None = None
+        """What is to be dialed as soon as its name has been looked up."""
         self.failures = 0
         self.retry_at_ms = 0
         """Not before is it dialed again."""
@@ -78,4 +90,9 @@ class Link:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (self.open or self.dialing or self._waiting or self.failures)
+        return not (self.open or self.is_under_way or self._waiting or self.failures)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is dialed, or about to be."""
+        return self.dialing is not None or self.sought is not None

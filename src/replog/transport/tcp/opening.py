@@ -152,7 +152,11 @@ class Opening:
     def _open(self, connection: Connection, now_ms: int) -> None:
         connection.state = State.OPEN
         connection.heard_ms = now_ms
-        connection.incoming.frame_bytes_max = self._process.limits.frame_bytes_max
+        connection.opened_by = connection.incoming.frames
+        limits = self._process.limits
+        connection.incoming.frame_bytes_max = limits.frame_bytes_max
+        if connection.is_asked:
+            connection.incoming.bound(limits.client_turn_requests_max)
         if connection.link is not None:
             self._dialer.opened(connection)
         self._connections.look(connection)

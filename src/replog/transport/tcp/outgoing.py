@@ -99,7 +99,7 @@ def without_records(message: Fetched) -> Fetched:
 class Outgoing:
     """A queue of parts. A slice is released when its last byte was taken, or when it is dropped."""
 
-    __slots__ = ("_begun", "_parts", "_skip", "copies", "size")
+    __slots__ = ("_begun", "_parts", "_skip", "copies", "held", "size")
 
     def __init__(self) -> None:
         self._parts: deque[Waiting] = deque()
@@ -109,15 +109,23 @@ class Outgoing:
         """Whether regions of files are read here: the connection is encrypted, and the kernel does not do that."""
         self.size = 0
         """Bytes that wait."""
+        self.held = 0
+        """... without those that lie in a log: what waits takes so much memory. A part counts until all of it is gone."""
 
     def add(self, parts: Sequence[bytes | Part], size: int) -> None:
         """Send these next; `size` bytes in all."""
+        lent = 0
         for part in parts:
-            if part if type(part) is bytes else len(part) if isinstance(part, _BUFFERS) else part.length:
+            if type(part) is bytes or isinstance(part, _BUFFERS):
+                if part:
+                    self._parts.append(part)
+            elif part.length:
                 self._parts.append(part)
+                lent += part.length
             else:
                 release([part])
         self.size += size
+        self.held += size - lent
 
     def write(self, target: socket.socket) -> int:
         """Write until all is gone, the socket takes no more, or it is the turn of others; returns the bytes taken.
@@ -132,7 +140,8 @@ class Outgoing:
                     taken = target.sendmsg((head,), (), 0)
                     if taken == len(head):
                         parts.clear()
-                        self.size, self._begun = 0, False
+                        self.size = self.held = 0
+                        self._begun = False
                         return total + taken
                 elif type(head) is not bytes and _is_region(head):
                     taken = self._sendfile(target, head)
@@ -151,14 +160,14 @@ class Outgoing:
             return None
         parts, size = list(self._parts), self.size
         self._parts.clear()
-        self.size = 0
+        self.size = self.held = 0
         return parts, size
 
     def drop(self) -> None:
         """Forget everything, and release it."""
         release(self._parts)
         self._parts.clear()
-        self._skip = self.size = 0
+        self._skip = self.size = self.held = 0
         self._begun = False
 
     def _sendfile(self, target: socket.socket, head: Any) -> int:
@@ -201,7 +210,7 @@ class Outgoing:
         if not self.size:
             release(parts)
             parts.clear()
-            self._skip = 0
+            self._skip = self.held = 0
             self._begun = False
             return
         self._begun = True
@@ -213,7 +222,9 @@ class Outgoing:
                 break
             taken -= length
             parts.popleft()
-            if not isinstance(head, _BUFFERS):
+            if isinstance(head, _BUFFERS):
+                self.held -= length
+            else:
                 head.release()
         self._skip = taken
 

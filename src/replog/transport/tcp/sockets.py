@@ -6,6 +6,7 @@ import errno
 import resource
 import socket
 import struct
+from contextlib import suppress
 from typing import Final
 
 from replog.transport.tcp.endpoint import SocketAddress
@@ -81,10 +82,9 @@ def failure_of(dialed: socket.socket) -> str | None:
 
 def abort(connection: socket.socket) -> None:
     """Close it so that nothing more of what the kernel holds is sent."""
-    try:
+    with suppress(OSError):  # it is closed already
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
-    finally:
-        connection.close()
+    connection.close()
 
 
 def _prepare(connection: socket.socket, dead_after_ms: int) -> None:

@@ -1,11 +1,10 @@
-"""Messages between processes: one selector, no thread, no lock, bounded memory (design, sections 2 and 9)."""
+"""Messages between processes: one selector, no thread but for names, no lock, bounded memory (design, sections 2 and 9)."""
 
 from __future__ import annotations
 
 import random
 import select
 import socket
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,11 +14,13 @@ from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
+from replog.security.tls_words import words_of
 from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
 from replog.transport.tcp.dialing import Dialer
 from replog.transport.tcp.fitting import Fitting
+from replog.transport.tcp.inbox import Inbox
 from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
@@ -32,7 +33,7 @@ from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
 from replog.transport.tcp.telling import Strangers, quiet, unheeded
 from replog.transport.tcp.wakeup import Wakeup
-from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts, nobody
+from replog.transport.tcp.whereabouts import Whereabouts, nobody
 
 if TYPE_CHECKING:
     from replog.security.quotas import Quotas
@@ -47,6 +48,8 @@ _SMALL_BYTES: Final = 2 << 10
 """A frame of so many is copied before it is decoded: bytes are cut up faster than views are."""
 HANDLE_BYTES_MAX: Final = 16 << 20
 """Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
+HANDLE_REQUESTS_MAX: Final = 1_000
+"""Of clients, in one turn: who has none of them in it is first in the next."""
 HANDLE_MS_MAX: Final = 200
 """No further connection is read once a turn has taken so long: some bytes take ten thousand times as long to decode as others."""
 _QUICK_BYTES: Final = 64 << 10
@@ -106,11 +109,11 @@ class TcpTransport(Transport):
         self._insecure = insecure
         self._encrypted = security is not None and security.tls is not None
         self._door = door
-        self._receivers: dict[Address, Callable[[Address, Any], None]] = {}
         self._whereabouts = Whereabouts(endpoint_of)
+        self._inbox = Inbox(self._whereabouts)
+        self._receivers = self._inbox.receivers
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
         """Sender, receiver and lane -> the link that the last such message took, and its route."""
-        self._inbox: deque[tuple[Address, Address, Any]] = deque()
         self.closed = False
         """Whether it was closed or abandoned."""
         self._left: list[tuple[int, int]] = []
@@ -138,6 +141,7 @@ class TcpTransport(Transport):
             endpoint_of=endpoint_of,
             lost=lambda target, lane: self._lost.add(target, lane),
             jitter=jitter,
+            wake=self._wakeup.ring,
             on_event=self._on_event,
         )
         self._lost = Losses(self._dialer.reaches)
@@ -184,8 +188,7 @@ class TcpTransport(Transport):
 
     def unlisten(self, address: Address) -> None:
         """Stop delivering to `address`; what has arrived for it is dropped. Idempotent."""
-        self._receivers.pop(address, None)
-        self._inbox = deque(item for item in self._inbox if item[0] != address)
+        self._inbox.forget(address)
 
     def send(self, sender: Address, to: Address, message: Any) -> None:
         """Queue a message; `flush` dials and writes. Never blocks. Slices in it are released when they are sent or dropped.
@@ -196,7 +199,7 @@ class TcpTransport(Transport):
         if self.closed:
             drop(message)
         elif to in self._receivers:
-            self._inbox.append((to, sender, message))
+            self._inbox.brokers.append((to, sender, message))
         elif type(to) is tuple and to[0] == "peer":
             connection = self._opening.peers.get(to[1])
             if connection is None:
@@ -213,7 +216,7 @@ class TcpTransport(Transport):
             else:
                 self._send_to_broker(sender, to, message, lane)
         if self._fitting.refused:
-            self._inbox.append((sender, to, Unsent(to, message, self._fitting.refused)))
+            self._inbox.brokers.append((sender, to, Unsent(to, message, self._fitting.refused)))
             self._fitting.refused = ""
 
     def _send_to_broker(self, sender: Address, to: Address, message: Any, lane: int) -> None:
@@ -232,7 +235,7 @@ class TcpTransport(Transport):
             if lane != CONTROL:
                 self._ways[sender, to, lane] = link, route
             self._send_on(link.open[0], message, route)
-        elif link.dialing is None and link.retry_at_ms > self._now_ms():
+        elif not link.is_under_way and link.retry_at_ms > self._now_ms():
             drop(message)
             self._lost.add(target, lane)
         elif (sized := self._fitting.encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
@@ -274,11 +277,13 @@ class TcpTransport(Transport):
         if self.closed:
             return None
         connections = self._connections
-        if self._inbox or self._lost.waiting or self._left or connections.decrypted or self._dialer.wanted or connections.dirty:
+        if self._inbox or self._lost.waiting or self._left or connections.unread or self._dialer.wanted or connections.dirty:
             return self._now_ms()
         due_ms = connections.timers.next_ms()
         if self._listeners.paused and (resume_ms := self._listeners.next_ms()) is not None:
-            return resume_ms if due_ms is None else min(due_ms, resume_ms)
+            due_ms = resume_ms if due_ms is None else min(due_ms, resume_ms)
+        if (self._dialer.sought or self._dialer.resolver.found) and (look_ms := self._dialer.next_ms()) is not None:
+            due_ms = look_ms if due_ms is None else min(due_ms, look_ms)
         return due_ms
 
     @property
@@ -309,12 +314,10 @@ class TcpTransport(Transport):
         """
         if self.closed:
             return 0
-        connections, turn = self._connections, self._left + ready if self._left else ready
-        connections.bytes_read, self._left = 0, []
+        connections, asked = self._connections, self._inbox.clients
+        turn = self._in_turn(ready) if self._left or connections.unread else ready
+        connections.bytes_read = 0
         self._whereabouts.turn(now_ms)
-        if connections.decrypted:
-            turn = [*((fd, select.EPOLLIN) for fd in connections.decrypted), *turn]
-            connections.decrypted.clear()
         for at, (fd, mask) in enumerate(turn):
             if fd == self._wakeup.fd:
                 self._whereabouts.doubtful = True
@@ -324,34 +327,29 @@ class TcpTransport(Transport):
             else:
                 connections.ready(fd, mask, now_ms)
             read = connections.bytes_read
-            if read >= HANDLE_BYTES_MAX or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
+            is_full = read >= HANDLE_BYTES_MAX or len(asked) >= HANDLE_REQUESTS_MAX
+            if is_full or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
                 self._left = turn[at + 1 :]  # these are first the next time
                 break
         if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
+        if self._dialer.sought or self._dialer.resolver.found:
+            self._dialer.look(now_ms)
         if self._listeners.paused:
             self._listeners.resume(now_ms)
-        return self._deliver()
-
-    def _deliver(self) -> int:
-        """What is here now; what receivers send meanwhile is for the next call."""
         if self._lost.waiting:
             for hint in self._lost.take():
-                self._inbox.extend((listener, hint.address, hint) for listener in self._receivers)
-        delivered = 0
-        for _ in range(len(self._inbox)):
-            if not self._inbox:  # a receiver has closed the transport, or stopped listening
-                break
-            to, sender, message = self._inbox.popleft()
-            receive = self._receivers.get(to)
-            if receive is None:
-                drop(message)
-            else:
-                delivered += 1
-                if type(message) not in ROUTINE:
-                    self._whereabouts.doubtful = True
-                receive(sender, message)
-        return delivered
+                self._inbox.tell(hint.address, hint)
+        return self._inbox.deliver()
+
+    def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Each once: first those for whom the last turn was too short, last those who say so much that some of it was kept."""
+        masks = dict(self._left)
+        for fd, mask in (*ready, *((fd, select.EPOLLIN) for fd in self._connections.unread)):
+            masks[fd] = masks.get(fd, 0) | mask
+        self._left = []
+        self._connections.unread.clear()
+        return list(masks.items())
 
     def flush(self) -> None:
         """Dial whom `send` wants to reach, and write what it queued, as far as sockets take it."""
@@ -365,6 +363,8 @@ class TcpTransport(Transport):
             if self._dialer.wanted:
                 self._dialer.dial(now_ms)
             self._connections.flush(now_ms)
+            if self._connections.output_held > self.limits.output_bytes_total_max and self.role == BROKER:
+                self._connections.bound_output()  # what a client sends, its configuration bounds
             if self._lost.waiting:
                 self.wake()  # whoever waits does not know of it
 
@@ -411,10 +411,7 @@ class TcpTransport(Transport):
     die_in_child = abandon
 
     def _forget(self) -> None:
-        for _to, _sender, message in self._inbox:
-            drop(message)
         self._inbox.clear()
-        self._receivers.clear()
         self._opening.peers.clear()
         self._ways.clear()
         self._lost.clear()
@@ -432,8 +429,11 @@ class TcpTransport(Transport):
             return
         now_ms = self._now_ms()
         connection = Connection(accepted, local=listener.broker_id, name=name, now_ms=now_ms, dialed=False)
-        self._connections.add(connection)
-        self._opening.begin(connection)
+        try:
+            self._connections.add(connection)
+            self._opening.begin(connection)
+        except OSError as problem:  # whatever is wrong with one that has just come, the turn of all others goes on
+            self._connections.end(connection, words_of(problem))
 
     def _connected(self, connection: Connection, failure: str) -> None:
         self._dialer.connected(connection, failure, self._now_ms())
@@ -464,7 +464,8 @@ class TcpTransport(Transport):
             if message is None:
                 return
         to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
-        self._inbox.append((to, connection.sender(route) if route else connection.peer, message))
+        inbox = self._inbox.brokers if connection.peer_id >= 0 else self._inbox.clients
+        inbox.append((to, connection.sender(route) if route else connection.peer, message))
 
     def _ended(self, connection: Connection, reason: str) -> None:
         now_ms = self._now_ms()
