@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import sqlite3
@@ -124,6 +125,25 @@ def test_values_that_cannot_be_decoded_hide_no_others(path: str, store: FileStor
     assert "does not match its checksum" in altered.json[1]["problem"]
     assert look(path, "get", "/x/binary").status == 1
     assert look(path, "get", "/x/well").status == 0
+
+
+@pytest.mark.parametrize("value", [b'{"version":1,"n":NaN}', b'{"version":1,"n":-1e999}'])
+def test_numbers_that_json_does_not_have_are_damage(path: str, store: FileStore, value: bytes) -> None:
+    store.commit([Create("/x/number", value)])
+    (listed,) = look(path, "list", "/x", "--format", "json").json
+    got = look(path, "get", "/x/number", "--format", "json")
+    assert (got.status, got.json, "value" in listed) == (1, listed, False)
+    assert base64.b64decode(listed["value_base64"]) == value
+    assert "cannot be decoded; base64" in look(path, "list", "/x").stdout
+
+
+def test_values_are_shown_so_that_a_terminal_does_not_obey_them(path: str, store: FileStore) -> None:
+    store.commit([Create("/x/value", '{"version":1,"a":"\x9b2J\\u001b\u202e","b":"\\ud800"}'.encode())])
+    for words in (("list", "/x"), ("get", "/x/value")):
+        told = look(path, *words)
+        assert (told.status, told.stdout.replace("\n", "").isprintable()) == (0, True)
+        assert all(seen in told.stdout for seen in ("\\u009b2J", "\\u001b", "\\u202e", "\\ud800"))
+        assert look(path, *words, "--format", "json").stdout[:-1].isprintable()
 
 
 def test_a_live_store_goes_on(path: str, store: FileStore) -> None:
