@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from replog.client.arguments import Acks, Position
+from replog.client.arguments import FOREVER_S, Acks, Position
 from replog.config import check_rack
 from replog.errors import UsageError
 from replog.transport.tcp.endpoint import SCHEME, Endpoint, parse_endpoint
@@ -89,14 +89,14 @@ def http(text: str) -> Endpoint:
 
 
 def seconds(text: str) -> float:
-    """Seconds, from 0 up."""
+    """Seconds, from 0 up; more than anybody can wait is as long as clocks and locks count."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 up")
-    return value
+    return min(value, float(FOREVER_S))
 
 
 def interval(text: str) -> float:

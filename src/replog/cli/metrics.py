@@ -6,7 +6,7 @@ import time
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.cli.pages import fetched, parsed
+from replog.cli.pages import all_of, check_counted, parsed
 from replog.metrics.seen import seen
 from replog.metrics.text import prometheus_text
 
@@ -28,10 +28,11 @@ def metrics(context: Context) -> int:
 
 
 def _of_broker(context: Context, url: str) -> int:
-    """What a broker has counted, from its status page. Raises UsageError for what is no such URL, Unavailable if nobody answers."""
-    body, _ = fetched(url, context.timeout_s, as_json=context.output.is_json)
+    """What a broker has counted, from its status page. Raises UsageError for what is no such URL, Unavailable for what is no such page."""
+    body = all_of(url, context.timeout_s, as_json=context.output.is_json)
     if context.output.is_json:
         context.output.json(parsed(body, url))
     else:
+        check_counted(body, url)
         context.output.data(body)
     return OK

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.threads import in_thread
 from tests.unit.cli.conftest import Ran, run_with
 
 from replog.metadata.file import FileStore
@@ -233,3 +236,23 @@ def test_no_zookeeper_within_the_time() -> None:
     words = "no ZooKeeper server of 127.0.0.1:1 opened a session within 0.2 s; the last that was tried: Connection refused"
     assert told.stderr.splitlines()[0].endswith(words)
     assert told.stderr.splitlines()[1] == "next: see whether the store is up; --timeout waits for longer"
+
+
+def test_a_silent_zookeeper_is_left_when_the_time_is_up() -> None:
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            connection, _ = server.accept()
+            with connection:
+                asked.append(connection.recv(4_096))
+                while connection.recv(4_096):  # until it goes
+                    pass
+
+        thread, _ = in_thread(listen)
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        told = run_with(None, "store", "list", "--store", f"zookeeper://{place}/x", "--timeout", "0.5")
+        thread.join(30)
+    assert (told.status, f"no ZooKeeper server of {place} opened a session within 0.5 s" in told.stderr) == (4, True)
+    _, _, _, session_ms = struct.unpack_from(">iiqi", asked[0])
+    assert session_ms == 500, "kazoo waits for a session time before it gives a server up"
