@@ -17,6 +17,7 @@ __all__ = [
     "acks",
     "broker_id",
     "count",
+    "demo_records",
     "filled",
     "http",
     "interval",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _BROKER_ID_MAX: Final = 2**31 - 1
+_DEMO_RECORDS_MAX: Final = 1_000_000
 _INTERVAL_S_MIN: Final = 0.1
 _INTERVAL_S_MAX: Final = 86_400
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,19}\.[0-9]{1,19}")
@@ -62,6 +64,13 @@ def count(text: str) -> int:
     """A whole number from 1 up."""
     if number(text) == 0:
         raise argparse.ArgumentTypeError("0 is too few: at least 1")
+    return int(text)
+
+
+def demo_records(text: str) -> int:
+    """As many as the demo holds in memory, twice."""
+    if count(text) > _DEMO_RECORDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is too many: at most {_DEMO_RECORDS_MAX}")
     return int(text)
 
 

@@ -71,7 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
         return lambda *words: command(verbs, *words)
 
     demo = command(commands, "demo", "demo:demo", "three brokers in a temporary folder; one is killed")
-    demo.add_argument("--records", type=parse.count, default=1_000, metavar="N", help="written before, and after (default: %(default)s)")
+    written = "written before, and after (default: %(default)s; at most 1000000)"
+    demo.add_argument("--records", type=parse.demo_records, default=1_000, metavar="N", help=written)
     broker = command(commands, "broker", "broker:broker", "run a broker in this process; or drain one")
     _broker(broker)
     drain = command(broker.add_subparsers(metavar="VERB"), "drain", "leaders:drain", "move what a broker leads to others")
@@ -146,12 +147,12 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="what stderr is told (default: %(default)s)")
 
 
-def check_broker(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def check_broker(asked: argparse.Namespace) -> None:
     """What running a broker needs, and its verbs do not."""
     if asked.run == "broker:broker":
         missing = [f"--{name}" for name in ("id", "listen", "data", "store") if getattr(asked, name) is None]
         if missing:
-            parser.error(f"the following arguments are required: {', '.join(missing)}")
+            asked.parser.error(f"the following arguments are required: {', '.join(missing)}")
 
 
 def _cluster(command: Callable[..., argparse.ArgumentParser]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.unit.client.fake import make
 
-from replog.client.arguments import check_count, check_timeout
+from replog.client.arguments import check_count, check_timeout, parse_position
 from replog.errors import TimedOut, UsageError
 
 
@@ -86,3 +88,14 @@ def test_the_wrong_kind_is_refused_before_anything_is_sent(call: Any, match: str
     with pytest.raises(UsageError, match=match):
         call(client)
     assert not cluster.counts
+
+
+@pytest.mark.parametrize("time", [datetime.min, datetime.min.replace(tzinfo=UTC), datetime(1969, 12, 31, tzinfo=UTC)])
+def test_before_1970_there_are_no_records(time: datetime) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"start is {time.isoformat()}; times before 1970 hold no records")):
+        parse_position(time, "start")
+
+
+@pytest.mark.parametrize("time", [datetime.max, datetime.max.replace(tzinfo=UTC)])
+def test_the_end_of_time_is_a_time(time: datetime) -> None:
+    assert parse_position(time) == (None, 253_402_300_800_000)
