@@ -13,10 +13,13 @@ from replog.cli.pages import Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.cli.topics import described
 from replog.client.client import Client
+from replog.config import ClientConfig
 from replog.errors import Unavailable
 
 __all__ = ["top"]
 
+_CLUSTER_S: Final = 2 * ClientConfig().unanswered_ms / 1_000
+"""A client turns to another broker when one has not answered for half of this. Who gives up sooner asks one that hangs again and again."""
 _CLEAR: Final = b"\x1b[H\x1b[J"
 _LINES_MIN: Final = 3
 _NAMED_MAX: Final = 5
@@ -29,12 +32,13 @@ def top(context: Context) -> int:
     """Look, wait, look again and tell, again and again; with --once the first time only. Bytes are counted by the pages that are named."""
     asked, rest = context.arguments, threading.Event()
     patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
+    cluster_s = asked.timeout if asked.timeout is not None else context.timeout_s if asked.once else max(_CLUSTER_S, asked.interval)
     before: tuple[Look, Counts] | None = None
     pages = Pages(asked.urls)
     with context.client() as client:
         while True:
             try:
-                now, brokers = _look(client, patience_s)
+                now, brokers = _look(client, cluster_s)
             except Unavailable as nobody:
                 if asked.once:
                     raise
