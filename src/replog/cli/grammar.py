@@ -197,8 +197,9 @@ def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", type=parse.filled)
+    parser.add_argument("topic", nargs="?", type=parse.filled, metavar="TOPIC", help="default: the partitions that are not well, of all")
     parser.add_argument("partition", nargs="?", type=parse.number, metavar="PARTITION", help="default: all of them")
+    parser.add_argument("--limit", type=parse.count, metavar="N", help="without TOPIC: so many at most, the worst first (default: 20)")
 
 
 def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
