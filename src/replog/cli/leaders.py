@@ -64,7 +64,7 @@ def _named(context: Context, client: Client, word: str) -> list[tuple[str, int]]
 
 
 def explain(context: Context) -> int:
-    """Why the partitions of a topic, or one of them, are as they are; without a topic those that are not well. Then 1 says that some are not."""
+    """Why the partitions of a topic, or one of them, are as they are; without a topic those that are not well, and the status says so."""
     asked, output = context.arguments, context.output
     if asked.topic is None:
         return _explain_what_is_wrong(context)
