@@ -32,7 +32,7 @@ def top(context: Context) -> int:
     """Look, wait, look again and tell, again and again; with --once the first time only. Bytes are counted by the pages that are named."""
     asked, rest = context.arguments, threading.Event()
     patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
-    cluster_s = asked.timeout if asked.timeout is not None else context.timeout_s if asked.once else max(_CLUSTER_S, asked.interval)
+    cluster_s = context.timeout_s if asked.once or asked.timeout is not None else max(_CLUSTER_S, asked.interval)
     before: tuple[Look, Counts] | None = None
     pages = Pages(asked.urls)
     with context.client() as client:
@@ -64,7 +64,7 @@ def _counts(context: Context, pages: Pages, timeout_s: float) -> Counts:
     return found
 
 
-def _look(client: Client, timeout_s: float) -> tuple[Look, dict[int, str]]:
+def _look(client: Client, timeout_s: float | None) -> tuple[Look, dict[int, str]]:
     look: Look = {}
     cluster = client.describe_cluster(timeout_s=timeout_s)
     topics = [(topic, time.monotonic()) for topic in described(client, cluster.topics, timeout_s)]
@@ -78,7 +78,7 @@ def _look(client: Client, timeout_s: float) -> tuple[Look, dict[int, str]]:
     return look, {b.broker_id: b.state for b in cluster.brokers}
 
 
-def _lags(client: Client, timeout_s: float) -> dict[tuple[str, int], dict[int, int]]:
+def _lags(client: Client, timeout_s: float | None) -> dict[tuple[str, int], dict[int, int]]:
     """Of each partition whose leader says so: how many records each follower lacks."""
     view = client._view(timeout_s)
     places = [
@@ -86,7 +86,7 @@ def _lags(client: Client, timeout_s: float) -> dict[tuple[str, int], dict[int, i
         for topic in view.topics.values()
         for number, place in topic.places.items()
     ]
-    found = client._followers(places, client._deadline(min(timeout_s, _FOLLOWERS_S)))
+    found = client._followers(places, client._deadline(_FOLLOWERS_S if timeout_s is None else min(timeout_s, _FOLLOWERS_S)))
     return {
         (topic_id, number): {
             one["broker"]: max(told["end_offset"] - one["end_offset"], 0) for one in told["followers"] if one["end_offset"] is not None

@@ -91,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     counted = command(commands, "metrics", "metrics:metrics", "numbers for monitoring, as Prometheus text")
     of = "a broker's status page (--http): all that it has counted. Without it: what any broker knows of all of them"
     counted.add_argument("url", nargs="?", type=parse.filled, metavar="URL", help=of)
+    counted.add_argument("--partitions", action="store_true", help="with URL: also offsets, lags and sizes of each partition")
     _topic(noun("topic", "make, describe, change and delete topics"))
     _explain(command(commands, "explain", "leaders:explain", "why partitions are as they are, and what can be done"))
     _reassign(noun("reassign", "move partitions to other brokers"))

@@ -35,16 +35,18 @@ Counts = Mapping[int, Counted]
 """By broker."""
 
 
-def fetched(url: str, timeout_s: float | None, *, as_json: bool) -> tuple[bytes, str]:
+def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: bool = False) -> tuple[bytes, str]:
     """The metrics of a page; of JSON also when they were taken (ms), which can be a second ago. "" if it does not say.
 
-    `timeout_s` limits each wait for more of it. Raises UsageError for what is no such URL, Unavailable if nobody answers.
+    `partitions`: with series of each. `timeout_s` limits each wait for more of it. Raises UsageError for what is no such URL,
+    Unavailable if nobody answers.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{shown(url)!r} is not the URL of a status page, such as http://127.0.0.1:8101")
     if "@" in url:
         raise UsageError(f"{shown(url)!r} has a user or a password, and a status page asks for none: leave out what stands before the @")
-    where = url.rstrip("/") + "/metrics" + ("?format=json" if as_json else "")
+    query = "&".join((*(("format=json",) if as_json else ()), *(("partitions=1",) if partitions else ())))
+    where = url.rstrip("/") + "/metrics" + (f"?{query}" if query else "")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(where, timeout=timeout_s) as answer:
@@ -60,13 +62,13 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool) -> tuple[bytes,
         raise Unavailable(f"{where} does not answer in HTTP, or not to the end: {str(problem).strip()!r:.80}") from problem
 
 
-def all_of(url: str, timeout_s: float | None, *, as_json: bool) -> bytes:
+def all_of(url: str, timeout_s: float | None, *, as_json: bool, partitions: bool) -> bytes:
     """The metrics of a page, or Unavailable once `timeout_s` is over: whoever sends it byte by byte is left behind. Raises as `fetched`."""
     found: list[bytes | Exception] = []
 
     def ask() -> None:
         try:
-            found.append(fetched(url, timeout_s, as_json=as_json)[0])
+            found.append(fetched(url, timeout_s, as_json=as_json, partitions=partitions)[0])
         except Exception as problem:
             found.append(problem)
 

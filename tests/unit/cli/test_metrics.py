@@ -43,6 +43,20 @@ def test_a_broker_is_asked_by_the_url_of_its_page(cluster: replog.Cluster) -> No
         assert sum(one["value"] for one in plain["replog_records_in_total"]) == 3
 
 
+def test_series_of_each_partition_come_when_asked_for(cluster: replog.Cluster, run: Run) -> None:
+    cluster.create_topic("orders", partitions=2, replication_factor=3)
+    cluster.append("orders", 1, ["a", "b", "c"])
+    with cluster.serve_status() as page:
+        assert "replog_high_watermark" not in run("metrics", page.url).stdout
+        told = run("metrics", page.url, "--partitions")
+        assert (told.status, 'replog_log_end_offset{topic="orders",partition="1",broker="2"} 3\n' in told.stdout) == (0, True)
+        plain = run("metrics", page.url, "--partitions", "--format", "json").json
+        assert len(plain["replog_high_watermark"]) == 6
+        assert "replog_high_watermark" not in run("metrics", page.url).stdout, "the answer of a moment ago was to another question"
+    refused = run("metrics", "--partitions")
+    assert (refused.status, "--partitions goes with the URL of a status page" in refused.stderr) == (2, True)
+
+
 def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
     found = run("metrics", "--format", "json").json
     assert [one["labels"]["broker"] for one in found["replog_leaders"]] == ["1", "2", "3"]
