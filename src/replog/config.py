@@ -88,7 +88,10 @@ def check_partition_number(partition: object) -> int:
 
 
 def check_rack(rack: object) -> str | None:
-    """The rack if a broker may stand there, else UsageError: None, or a str that UTF-8 can encode, as every message that names it."""
+    """The rack if a broker may stand there, else UsageError: None, or a str that UTF-8 can encode, as every message that names it.
+
+    Nor may it hold what cannot be seen: to a terminal that shows it, an escape or the end of a line means something else.
+    """
     if rack is None:
         return None
     if not isinstance(rack, str):
@@ -97,6 +100,9 @@ def check_rack(rack: object) -> str | None:
         rack.encode()
     except UnicodeEncodeError:
         raise UsageError(f"rack {rack!r:.120} cannot be written in UTF-8") from None
+    if not rack.isprintable():
+        unseen = next(one for one in rack if not one.isprintable())
+        raise UsageError(f"rack {rack!r:.120} holds {unseen!r}; allowed are characters that can be printed, and spaces")
     return rack
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from replog.client.arguments import Acks, Position
+from replog.client.arguments import FOREVER_S, Acks, Position
 from replog.config import check_rack
 from replog.errors import UsageError
 from replog.transport.tcp.endpoint import SCHEME, Endpoint, parse_endpoint
@@ -17,6 +17,7 @@ __all__ = [
     "acks",
     "broker_id",
     "count",
+    "demo_records",
     "filled",
     "http",
     "interval",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _BROKER_ID_MAX: Final = 2**31 - 1
+_DEMO_RECORDS_MAX: Final = 1_000_000
 _INTERVAL_S_MIN: Final = 0.1
 _INTERVAL_S_MAX: Final = 86_400
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,19}\.[0-9]{1,19}")
@@ -65,6 +67,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def demo_records(text: str) -> int:
+    """As many as the demo holds in memory, twice."""
+    if count(text) > _DEMO_RECORDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is too many: at most {_DEMO_RECORDS_MAX}")
+    return int(text)
+
+
 def broker_id(text: str) -> int:
     """A whole number that a broker may have."""
     if number(text) > _BROKER_ID_MAX:
@@ -89,14 +98,14 @@ def http(text: str) -> Endpoint:
 
 
 def seconds(text: str) -> float:
-    """Seconds, from 0 up."""
+    """Seconds, from 0 up; more than anybody can wait is as long as clocks and locks count."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 up")
-    return value
+    return min(value, float(FOREVER_S))
 
 
 def interval(text: str) -> float:

@@ -118,20 +118,20 @@ def broker(context: Context) -> int:
         insecure=asked.insecure,
     )
     ending = Ending()
-    served, page_is = contextlib.ExitStack(), ""
+    served, page_url = contextlib.ExitStack(), None
     try:
         if asked.until_stdin_closes:
             ending.watch(context.stdin.fileno())
         if asked.http is not None:  # first: an address that cannot be had is known before anything is opened
             page = served.enter_context(one.serve_status(asked.http.port, host=asked.http.host, insecure=asked.insecure))
-            page_is = f"\npage {page.url}"
+            page_url = page.url
             _log.info("broker %d has its status page at %s", one.broker_id, page.url)
         one.start()
         status = _wait_until_ready(context, one, ending)
         if status is not None:
             _stop(one, ending)
             return status
-        _say(context, f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}{page_is}")
+        _say_ready(context, one, page_url)
         hopeless = _wait_until_ending(one, ending)
         if hopeless is None:
             _stop(one, ending)
@@ -185,10 +185,15 @@ def _status(one: Any) -> int:
     return REFUSED if _is_refused(one) else BAD
 
 
-def _say(context: Context, line: str) -> None:
-    """A line on stdout, if somebody reads it: a broker does not end because nobody does."""
+def _say_ready(context: Context, one: Any, page_url: str | None) -> None:
+    """That it is ready, and where, on stdout, if somebody reads it: a broker does not end because nobody does."""
+    line = f"ready broker {one.broker_id} at {one.endpoint} cluster {one.cluster_id}" + (f"\npage {page_url}" if page_url else "")
+    facts = {"broker": one.broker_id, "state": "ready", "endpoint": one.endpoint, "cluster_id": one.cluster_id, "page": page_url}
     try:
-        context.output.line(line)
+        if context.output.is_json:
+            context.output.json(facts)
+        else:
+            context.output.line(line)
         context.output.flush()
     except (OutputClosed, OutputFailed) as lost:
         quieten(context.output.stdout)

@@ -13,10 +13,13 @@ from replog.cli.pages import Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.cli.topics import described
 from replog.client.client import Client
+from replog.config import ClientConfig
 from replog.errors import Unavailable
 
 __all__ = ["top"]
 
+_CLUSTER_S: Final = 2 * ClientConfig().unanswered_ms / 1_000
+"""A client turns to another broker when one has not answered for half of this. Who gives up sooner asks one that hangs again and again."""
 _CLEAR: Final = b"\x1b[H\x1b[J"
 _LINES_MIN: Final = 3
 _NAMED_MAX: Final = 5
@@ -29,12 +32,13 @@ def top(context: Context) -> int:
     """Look, wait, look again and tell, again and again; with --once the first time only. Bytes are counted by the pages that are named."""
     asked, rest = context.arguments, threading.Event()
     patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
+    cluster_s = context.timeout_s if asked.once or asked.timeout is not None else max(_CLUSTER_S, asked.interval)
     before: tuple[Look, Counts] | None = None
     pages = Pages(asked.urls)
     with context.client() as client:
         while True:
             try:
-                now, brokers = _look(client, patience_s)
+                now, brokers = _look(client, cluster_s)
             except Unavailable as nobody:
                 if asked.once:
                     raise
@@ -60,7 +64,7 @@ def _counts(context: Context, pages: Pages, timeout_s: float) -> Counts:
     return found
 
 
-def _look(client: Client, timeout_s: float) -> tuple[Look, dict[int, str]]:
+def _look(client: Client, timeout_s: float | None) -> tuple[Look, dict[int, str]]:
     look: Look = {}
     cluster = client.describe_cluster(timeout_s=timeout_s)
     topics = [(topic, time.monotonic()) for topic in described(client, cluster.topics, timeout_s)]
@@ -74,7 +78,7 @@ def _look(client: Client, timeout_s: float) -> tuple[Look, dict[int, str]]:
     return look, {b.broker_id: b.state for b in cluster.brokers}
 
 
-def _lags(client: Client, timeout_s: float) -> dict[tuple[str, int], dict[int, int]]:
+def _lags(client: Client, timeout_s: float | None) -> dict[tuple[str, int], dict[int, int]]:
     """Of each partition whose leader says so: how many records each follower lacks."""
     view = client._view(timeout_s)
     places = [
@@ -82,7 +86,7 @@ def _lags(client: Client, timeout_s: float) -> dict[tuple[str, int], dict[int, i
         for topic in view.topics.values()
         for number, place in topic.places.items()
     ]
-    found = client._followers(places, client._deadline(min(timeout_s, _FOLLOWERS_S)))
+    found = client._followers(places, client._deadline(_FOLLOWERS_S if timeout_s is None else min(timeout_s, _FOLLOWERS_S)))
     return {
         (topic_id, number): {
             one["broker"]: max(told["end_offset"] - one["end_offset"], 0) for one in told["followers"] if one["end_offset"] is not None

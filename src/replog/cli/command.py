@@ -36,9 +36,9 @@ def main(
     parser = make_parser()
     try:
         asked = parser.parse_args((sys.argv[1:] if argv is None else argv) or ["help"])
-        check_broker(asked, parser)
+        check_broker(asked)
         if hasattr(asked, "config"):
-            asked.settings = parse.settings(asked.config, parser)
+            asked.settings = parse.settings(asked.config, asked.parser)
     except SystemExit as end:  # --help, --version, or what argparse has refused
         return end.code if isinstance(end.code, int) else BAD
     with contextlib.ExitStack() as opened:  # in this order, so that a closed stream's number is no other file's

@@ -71,7 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
         return lambda *words: command(verbs, *words)
 
     demo = command(commands, "demo", "demo:demo", "three brokers in a temporary folder; one is killed")
-    demo.add_argument("--records", type=parse.count, default=1_000, metavar="N", help="written before, and after (default: %(default)s)")
+    written = "written before, and after (default: %(default)s; at most 1000000)"
+    demo.add_argument("--records", type=parse.demo_records, default=1_000, metavar="N", help=written)
     broker = command(commands, "broker", "broker:broker", "run a broker in this process; or drain one")
     _broker(broker)
     drain = command(broker.add_subparsers(metavar="VERB"), "drain", "leaders:drain", "move what a broker leads to others")
@@ -90,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     counted = command(commands, "metrics", "metrics:metrics", "numbers for monitoring, as Prometheus text")
     of = "a broker's status page (--http): all that it has counted. Without it: what any broker knows of all of them"
     counted.add_argument("url", nargs="?", type=parse.filled, metavar="URL", help=of)
+    counted.add_argument("--partitions", action="store_true", help="with URL: also offsets, lags and sizes of each partition")
     _topic(noun("topic", "make, describe, change and delete topics"))
     _explain(command(commands, "explain", "leaders:explain", "why partitions are as they are, and what can be done"))
     _reassign(noun("reassign", "move partitions to other brokers"))
@@ -146,12 +148,12 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="what stderr is told (default: %(default)s)")
 
 
-def check_broker(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def check_broker(asked: argparse.Namespace) -> None:
     """What running a broker needs, and its verbs do not."""
     if asked.run == "broker:broker":
         missing = [f"--{name}" for name in ("id", "listen", "data", "store") if getattr(asked, name) is None]
         if missing:
-            parser.error(f"the following arguments are required: {', '.join(missing)}")
+            asked.parser.error(f"the following arguments are required: {', '.join(missing)}")
 
 
 def _cluster(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -196,8 +198,9 @@ def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", type=parse.filled)
+    parser.add_argument("topic", nargs="?", type=parse.filled, metavar="TOPIC", help="default: the partitions that are not well, of all")
     parser.add_argument("partition", nargs="?", type=parse.number, metavar="PARTITION", help="default: all of them")
+    parser.add_argument("--limit", type=parse.count, metavar="N", help="without TOPIC: so many at most, the worst first (default: 20)")
 
 
 def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from replog.cli.context import Context
-from replog.cli.exits import OK, REFUSED
+from replog.cli.exits import BAD, OK, REFUSED
 from replog.cli.output import Output
 from replog.client.client import Client
+from replog.client.explaining import Explanation
 from replog.client.vacancies import Vacancy
-from replog.errors import Code, UsageError
+from replog.client.view import View
+from replog.errors import Code, UnknownTopicOrPartition, UsageError
+from replog.metrics.troubles import WRONG, troubles
 
 __all__ = ["drain", "elect", "explain"]
 
 _LED: Final = "every partition has a leader"
+_EXPLAINED_MAX: Final = 20
+_MOVING: Final = "moving"
+_ORDER: Final = (*WRONG, _MOVING)
+"""The worst first."""
 
 
 def elect(context: Context) -> int:
@@ -90,20 +99,66 @@ def _named(context: Context, client: Client, word: str) -> list[tuple[str, int]]
 
 
 def explain(context: Context) -> int:
-    """Why the partitions of a topic, or one of them, are as they are."""
+    """Why the partitions of a topic, or one of them, are as they are; without a topic those that are not well, and the status says so."""
     asked, output = context.arguments, context.output
+    if asked.topic is None:
+        return _explain_what_is_wrong(context)
+    if asked.limit is not None:
+        raise UsageError("--limit goes without a topic: of one all partitions are explained")
     with context.client() as client:
         numbers = [asked.partition] if asked.partition is not None else client.partitions_for(asked.topic, timeout_s=context.timeout_s)
-        found = [client.explain(asked.topic, number, timeout_s=context.timeout_s) for number in numbers]
+        try:
+            found = [client.explain(asked.topic, number, timeout_s=context.timeout_s) for number in numbers]
+        except UnknownTopicOrPartition as refused:
+            client.partitions_for(asked.topic, timeout_s=context.timeout_s)  # refused as well if it is the topic
+            refused.topic, refused.partition = asked.topic, asked.partition
+            raise
     if output.is_json:
         output.json([one.to_dict() for one in found])
-        return OK
+    else:
+        _tell(context, found)
+    return OK
+
+
+def _explain_what_is_wrong(context: Context) -> int:
+    """Those partitions that are not well or are moved, the worst first."""
+    output, most = context.output, context.arguments.limit or _EXPLAINED_MAX
+    explained: list[tuple[Explanation, list[str]]] = []
+    with context.client() as client:
+        view = client._view(context.timeout_s)
+        total = sum(len(topic.partitions) for topic in view.topics.values())
+        wrong = sorted(_not_well(view))
+        for _, topic, number, kinds in wrong[:most]:
+            with suppress(UnknownTopicOrPartition):  # deleted meanwhile
+                explained.append((client.explain(topic, number, timeout_s=context.timeout_s), kinds))
+    more = max(len(wrong) - most, 0)
+    if output.is_json:
+        output.json({"explained": [{**one.to_dict(), "wrong": kinds} for one, kinds in explained], "more": more, "partitions": total})
+    elif wrong:
+        _tell(context, [one for one, _ in explained])
+        if more:
+            output.line(f"\nand {more} more that are not well: --limit {len(wrong)} explains them all, replog health names them")
+    else:
+        output.line(f"all is well: each of {total} partitions has a leader and all its replicas in sync, and none is moved")
+    return BAD if any(kinds != [_MOVING] for *_, kinds in wrong) else OK
+
+
+def _not_well(view: View) -> Iterator[tuple[int, str, int, list[str]]]:
+    """(how bad, topic, partition, what is wrong with it); 0 is the worst."""
+    for name, topic in view.topics.items():
+        for number, p in topic.partitions.items():
+            found = troubles(p, topic.config.min_isr)
+            kinds = [kind for kind in WRONG if kind in found] + ([_MOVING] if p.adding or p.removing else [])
+            if kinds:
+                yield _ORDER.index(kinds[0]), name, number, kinds
+
+
+def _tell(context: Context, found: Iterable[Explanation]) -> None:
     for at, one in enumerate(found):
         if at:
-            output.line("")
+            context.output.line("")
         for sentence in one.sentences:
-            output.line(sentence)
-    return OK
+            context.output.line(sentence)
 
 
 def drain(context: Context) -> int:

@@ -6,7 +6,8 @@ import time
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.cli.pages import fetched, parsed
+from replog.cli.pages import all_of, check_counted, parsed
+from replog.errors import UsageError
 from replog.metrics.seen import seen
 from replog.metrics.text import prometheus_text
 
@@ -18,6 +19,8 @@ def metrics(context: Context) -> int:
     url: str | None = context.arguments.url
     if url is not None:
         return _of_broker(context, url)
+    if context.arguments.partitions:
+        raise UsageError("--partitions goes with the URL of a status page: what is known of all brokers has no offsets")
     with context.client() as client:
         snapshot = seen(client._view(context.timeout_s), time.time_ns() // 1_000_000)
     if context.output.is_json:
@@ -28,10 +31,11 @@ def metrics(context: Context) -> int:
 
 
 def _of_broker(context: Context, url: str) -> int:
-    """What a broker has counted, from its status page. Raises UsageError for what is no such URL, Unavailable if nobody answers."""
-    body, _ = fetched(url, context.timeout_s, as_json=context.output.is_json)
+    """What a broker has counted, from its status page. Raises UsageError for what is no such URL, Unavailable for what is no such page."""
+    body = all_of(url, context.timeout_s, as_json=context.output.is_json, partitions=context.arguments.partitions)
     if context.output.is_json:
         context.output.json(parsed(body, url))
     else:
+        check_counted(body, url)
         context.output.data(body)
     return OK

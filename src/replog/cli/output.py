@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, Final, TextIO
 
 from attrs import define, field
 
-__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "quieten"]
+__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "quieten", "visible"]
 
 
 class OutputClosed(Exception):
@@ -51,7 +53,7 @@ class Output:
 
     def live(self, text: str) -> None:
         """A line in the place of the one before it, cut where the terminal ends. Raises OutputClosed or OutputFailed."""
-        self.data(f"\r{text[: self.width].ljust(self.width)}".encode())
+        self.data(f"\r{visible(text)[: self.width].ljust(self.width)}".encode())
         self.is_live = True
         self.flush()
 
@@ -74,23 +76,28 @@ class Output:
             raise _lost(problem) from problem
 
     def line(self, text: str) -> None:
-        """A line to stdout. What cannot be UTF-8 (a file's name may hold any byte) goes out as the bytes it was."""
-        self.data(text.encode("utf-8", "surrogateescape") + b"\n")
+        """A line to stdout, or some. What a terminal might obey is made visible; bytes of a file's name that are no UTF-8 stay."""
+        self._print(visible(text, "\n\t"))
 
     def json(self, value: Any) -> None:
-        """One JSON value, on one line."""
-        self.line(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+        """One JSON value, on one line. A number that JSON does not have is a mistake of ours."""
+        text = visible(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        self._print(text.encode("utf-8", "backslashreplace").decode())
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
         """A table under its title."""
-        cells = [[_shown(cell) for cell in row] for row in rows]
+        cells = [[visible(_shown(cell)) for cell in row] for row in rows]
         drawn = _drawn_by_rich(head, cells) if self.pretty else None
         if title:
-            self.line(title)
-        self.line(aligned(head, cells) if drawn is None else drawn)
+            self._print(visible(title))
+        self._print(aligned(head, cells) if drawn is None else drawn)
+
+    def _print(self, text: str) -> None:
+        self.data(text.encode("utf-8", "surrogateescape") + b"\n")
 
     def passing(self, text: str) -> None:
         """A line on stderr in the place of the one before, without an end; an empty one takes it away."""
+        text = visible(text)
         try:
             print(f"\r{text[: self.width].ljust(self.width)}\r{text[: self.width]}", end="", file=self.stderr, flush=True)
         except OSError:
@@ -99,7 +106,7 @@ class Output:
     def note(self, text: str) -> None:
         """A line to stderr, for people; if nobody can be told there, nobody is."""
         try:
-            print(text, file=self.stderr, flush=True)
+            print(visible(text, "\n\t"), file=self.stderr, flush=True)
         except OSError:
             quieten(self.stderr)
 
@@ -109,6 +116,40 @@ class Output:
             self.stdout.flush()
         except OSError as problem:
             raise _lost(problem) from problem
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text of others as a terminal may show it: what would move its cursor, colour it or turn its words around stands as JSON writes it.
+
+    Also what is no character at all, but not the bytes of a file's name that are no UTF-8. `keep`: what else goes out as it is.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one in keep or _is_harmless(one) else _ESCAPES.get(one) or _escaped(one) for one in text)
+
+
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _is_harmless(one: str) -> bool:
+    return one.isprintable() or unicodedata.category(one) == "Zs" or "\udc80" <= one <= "\udcff"
+
+
+def _escaped(one: str) -> str:
+    units = one.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def json_value(text: bytes | str) -> Any:
+    """What JSON says, as its standard has it. Raises ValueError for what it does not: NaN, and numbers that would be infinite."""
+    return json.loads(text, parse_constant=_number, parse_float=_number)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no number that JSON can tell")
+    return value
 
 
 def _lost(problem: OSError) -> OutputClosed | OutputFailed:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import http.client
-import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from replog.cli.output import json_value
 from replog.errors import Unavailable, UsageError
 from replog.status.http import TAKEN_AT
 
-__all__ = ["Counted", "Counts", "byte_rates", "counts_of", "fetched", "parsed"]
+__all__ = ["Counted", "Counts", "all_of", "byte_rates", "check_counted", "counts_of", "fetched", "parsed", "shown"]
 
 _BYTES_MAX: Final = 64 << 20
 _APPENDED: Final = "replog_bytes_in_total"
 _ALWAYS: Final = "replog_leaders"
 """A metric that every broker of a page has a series of."""
+_TYPED: Final = b"# TYPE replog_"
 
 
 class Counted(NamedTuple):
@@ -33,14 +35,18 @@ Counts = Mapping[int, Counted]
 """By broker."""
 
 
-def fetched(url: str, timeout_s: float | None, *, as_json: bool) -> tuple[bytes, str]:
+def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: bool = False) -> tuple[bytes, str]:
     """The metrics of a page; of JSON also when they were taken (ms), which can be a second ago. "" if it does not say.
 
-    Raises UsageError for what is no such URL, Unavailable if nobody answers.
+    `partitions`: with series of each. `timeout_s` limits each wait for more of it. Raises UsageError for what is no such URL,
+    Unavailable if nobody answers.
     """
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is not the URL of a status page, such as http://127.0.0.1:8101")
-    where = url.rstrip("/") + "/metrics" + ("?format=json" if as_json else "")
+        raise UsageError(f"{shown(url)!r} is not the URL of a status page, such as http://127.0.0.1:8101")
+    if "@" in url:
+        raise UsageError(f"{shown(url)!r} has a user or a password, and a status page asks for none: leave out what stands before the @")
+    query = "&".join((*(("format=json",) if as_json else ()), *(("partitions=1",) if partitions else ())))
+    where = url.rstrip("/") + "/metrics" + (f"?{query}" if query else "")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(where, timeout=timeout_s) as answer:
@@ -56,16 +62,50 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool) -> tuple[bytes,
         raise Unavailable(f"{where} does not answer in HTTP, or not to the end: {str(problem).strip()!r:.80}") from problem
 
 
+def all_of(url: str, timeout_s: float | None, *, as_json: bool, partitions: bool) -> bytes:
+    """The metrics of a page, or Unavailable once `timeout_s` is over: whoever sends it byte by byte is left behind. Raises as `fetched`."""
+    found: list[bytes | Exception] = []
+
+    def ask() -> None:
+        try:
+            found.append(fetched(url, timeout_s, as_json=as_json, partitions=partitions)[0])
+        except Exception as problem:
+            found.append(problem)
+
+    question = threading.Thread(target=ask, name="replog page", daemon=True)
+    question.start()
+    question.join(timeout_s)
+    if not found:
+        raise Unavailable(f"{url} does not answer: not all of it came within {timeout_s:g} s")
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def shown(url: str) -> str:
+    """A URL without what stands before an @, which may be a password."""
+    before, at, host = url.rpartition("@")
+    scheme, found, _ = before.partition("://")
+    return f"{scheme if found else ''}{found}...{at}{host}" if at else url
+
+
 def _said(refused: urllib.error.HTTPError) -> str:
     with refused, suppress(OSError, http.client.HTTPException):
-        return refused.read(1_000).decode("utf-8", "replace").strip()
+        return " ".join(refused.read(1_000).decode("utf-8", "replace").split())
     return ""
+
+
+def check_counted(body: bytes, url: str) -> None:
+    """Raises Unavailable for a page that is no text of metrics with those of a broker among them."""
+    if _TYPED not in body:
+        first = " ".join(body[:200].decode("utf-8", "replace").split())
+        raise Unavailable(f"{url} is not the status page of a broker: no metric of replog is in what it answers, {first[:60]!r}")
 
 
 def parsed(body: bytes, url: str) -> dict[str, Any]:
     """The JSON that a page has answered with. Raises Unavailable for what is none."""
     with suppress(ValueError, RecursionError):
-        found = json.loads(body)
+        found = json_value(body)
         if isinstance(found, dict):
             return found
     raise Unavailable(f"{url} is not the status page of a broker")

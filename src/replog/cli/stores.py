@@ -12,6 +12,7 @@ from attrs import frozen
 
 from replog.cli.context import Context
 from replog.cli.exits import BAD, OK
+from replog.cli.output import json_value, visible
 from replog.cli.overview import COLUMNS
 from replog.cli.spoken import nearest
 from replog.errors import StoreCorrupt, UsageError
@@ -53,7 +54,7 @@ def _decoded(path: str, found: Found) -> tuple[dict[str, Any], str]:
     except StoreCorrupt as corrupt:
         problem = problem or str(corrupt)
     try:
-        return {"value": json.loads(found.value.decode())}, problem
+        return {"value": json_value(found.value.decode())}, problem
     except (ValueError, RecursionError):
         return {"value_base64": base64.b64encode(found.value).decode()}, problem
 
@@ -169,7 +170,7 @@ def _name(path: str, above: str) -> str:
 def _value(plain: dict[str, Any]) -> str:
     if "value_base64" in plain:
         return f"(cannot be decoded; base64) {plain['value_base64']}"
-    return "-" if plain["value"] is None else json.dumps(plain["value"], ensure_ascii=False, separators=(",", ":"))
+    return "-" if plain["value"] is None else visible(json.dumps(plain["value"], ensure_ascii=False, separators=(",", ":")))
 
 
 def _cut(text: str, room: int) -> str:

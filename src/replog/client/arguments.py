@@ -39,6 +39,10 @@ Position = int | Literal["earliest", "latest"] | datetime
 FOREVER_S: Final = 10**9
 """More than thirty years: no clock or lock has to count further."""
 
+_EPOCH_YEAR: Final = 1970
+_LAST_MS: Final = 253_402_300_800_000
+"""The end of the year 9999."""
+
 _ACKS: Mapping[object, int] = {"all": ACKS_ALL, ACKS_ALL: ACKS_ALL, ACKS_NONE: ACKS_NONE, ACKS_LEADER: ACKS_LEADER}
 
 
@@ -55,7 +59,10 @@ def parse_position(position: object, name: str = "position") -> tuple[int | None
     A `datetime` without a zone is local time, as everywhere in Python.
     """
     if isinstance(position, datetime):
-        at = int(position.timestamp() * 1000)
+        try:
+            at = int(position.timestamp() * 1000)
+        except (ValueError, OverflowError):  # where local time would leave the years of a datetime
+            at = -1 if position.year < _EPOCH_YEAR else _LAST_MS
         if at < 0:
             raise UsageError(f"{name} is {position.isoformat()}; times before 1970 hold no records")
         return None, at

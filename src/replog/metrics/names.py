@@ -68,8 +68,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         alert="> 0", kafka="ReplicaManager UnderMinIsrPartitionCount",
     ),
     _gauge(
-        "at_min_isr_partitions", "partitions", "Partitions led here with just min_isr replicas in sync, and fewer than they have.",
-        alert="> 0 for 5 minutes", kafka="ReplicaManager AtMinIsrPartitionCount",
+        "at_min_isr_partitions", "partitions",
+        "Partitions led here with just min_isr replicas in sync, as those with no more replicas than min_isr always have.",
+        alert="> 0 while under_replicated_partitions > 0, for 5 minutes", kafka="ReplicaManager AtMinIsrPartitionCount",
     ),
     _gauge(
         "offline_partitions", "partitions", "Partitions without a leader; only the broker with the active controller counts them.",

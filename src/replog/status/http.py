@@ -26,7 +26,7 @@ _REASONS: Final = {
     200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout", 421: "Misdirected Request",
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
-_REQUEST: Final = re.compile(r"([A-Z]{1,16}) (/[!-~]{0,2000}) HTTP/1\.[01]")
+_REQUEST: Final = re.compile(r"([A-Z]{1,16}) (/[!-~]{0,2000}) HTTP/1\.([01])")
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Connection": "close",
@@ -53,8 +53,8 @@ class Request:
     """"GET" or "HEAD"."""
     path: str
     query: dict[str, str]
-    host: str
-    """The header, with the port if one is named; "" if there is none."""
+    host: str | None
+    """The header, with the port if one is named; None if there is none, which HTTP/1.0 allows."""
 
 
 @frozen
@@ -96,14 +96,14 @@ def parse_request(head: bytes) -> Request:
     if found[1] not in ("GET", "HEAD"):
         raise BadRequest(405, "only GET and HEAD: nothing can be changed here")
     hosts = [line.partition(":")[2].strip() for line in lines if line.partition(":")[0].lower() == "host"]
-    if len(hosts) != 1:
+    if len(hosts) > 1 or (not hosts and found[3] == "1"):
         raise BadRequest(400, "a request has one Host header")
     path, _, query = found[2].partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=16, errors="strict")
     except ValueError:
         raise BadRequest(400, "the query cannot be read") from None
-    return Request(found[1], path, dict(pairs), hosts[0])
+    return Request(found[1], path, dict(pairs), hosts[0] if hosts else None)
 
 
 def names_of(endpoint: Endpoint) -> frozenset[str]:
@@ -114,11 +114,14 @@ def names_of(endpoint: Endpoint) -> frozenset[str]:
     return frozenset(names)
 
 
-def check_host(host: str, endpoint: Endpoint, names: frozenset[str]) -> None:
+def check_host(host: str | None, endpoint: Endpoint, names: frozenset[str]) -> None:
     """Refuse a request that was made to another name: a page of a stranger can have its name lead to this address (DNS rebinding).
 
-    Addresses are nobody's names: beyond loopback any of them will do, on it only those of loopback. Raises BadRequest.
+    Addresses are nobody's names: beyond loopback any of them will do, on it only those of loopback. A request without a name (of a load
+    balancer's check, in HTTP/1.0) is none of these: that attack needs a browser, and every browser names whom it asks. Raises BadRequest.
     """
+    if host is None:
+        return
     name, colon, port = host.rpartition(":") if re.search(r":\d{1,5}$", host) and not host.endswith("]") else (host, "", "")
     name = name.removeprefix("[").removesuffix("]").lower() if name.startswith("[") else name.lower()
     try:

@@ -27,6 +27,7 @@ __all__ = ["StatusServer"]
 
 _log = logging.getLogger("replog")
 
+_YES: Final = ("1", "true")
 CONNECTIONS_MAX: Final = 16
 REQUEST_S: Final = 5.0
 """A request is sent within this time, ..."""
@@ -46,7 +47,7 @@ class StatusServer:
 
     def __init__(
         self,
-        metrics: Callable[[], Snapshot],
+        metrics: Callable[..., Snapshot],
         client: Callable[[], Client],
         changes: Callable[[], list[dict[str, Any]]],
         *,
@@ -176,11 +177,11 @@ class StatusServer:
                 case "/health":
                     report = self._source.health()
                     return _json(200 if report["healthy"] else 503, report)
-                case "/metrics" if request.query.get("format") == "json":
-                    taken = self._source.metrics()
-                    return evolve(_json(200, taken.to_dict()), headers={TAKEN_AT: str(taken.time_ms)})
                 case "/metrics":
-                    return Answer(200, prometheus_text(self._source.metrics()).encode(), CONTENT_TYPE)
+                    taken = self._source.metrics(partitions=request.query.get("partitions", "") in _YES)
+                    if request.query.get("format") == "json":
+                        return evolve(_json(200, taken.to_dict()), headers={TAKEN_AT: str(taken.time_ms)})
+                    return Answer(200, prometheus_text(taken).encode(), CONTENT_TYPE)
                 case "/status.json":
                     return _json(200, self._source.status(_query(request.query)))
                 case _:
@@ -203,7 +204,7 @@ def _query(words: dict[str, str]) -> Query:
         text=words.get("filter", "")[:300],
         page=_number(words, "page", 1, 10**6),
         size=_number(words, "size", 100, PAGE_MAX),
-        unhealthy=words.get("unhealthy", "") in ("1", "true"),
+        unhealthy=words.get("unhealthy", "") in _YES,
     )
 
 

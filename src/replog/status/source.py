@@ -83,13 +83,13 @@ class Source:
 
     def __init__(
         self,
-        metrics: Callable[[], Snapshot],
+        metrics: Callable[..., Snapshot],
         client: Callable[[], Client],
         changes: Callable[[], list[dict[str, Any]]],
         *,
         owner: object = None,
     ) -> None:
-        """`client` is called when one is needed; it is closed with this, unless it is `owner`."""
+        """`metrics` takes `partitions`. `client` is called when one is needed; it is closed with this, unless it is `owner`."""
         self._metrics = metrics
         self._make_client = client
         self._changes = changes
@@ -110,9 +110,9 @@ class Source:
 
     # --------------------------------------------------------------------------------------------------------- answers
 
-    def metrics(self) -> Snapshot:
-        """Every metric, without series of partitions. Raises ReplogError once the broker has ended."""
-        snapshot: Snapshot = _recent(self._for_metrics, None, self._metrics)
+    def metrics(self, *, partitions: bool = False) -> Snapshot:
+        """Every metric; series of each partition only with `partitions`. Raises ReplogError once the broker has ended."""
+        snapshot: Snapshot = _recent(self._for_metrics, partitions, lambda: self._metrics(partitions=partitions))
         return snapshot
 
     def health(self) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import logging
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -48,6 +50,10 @@ class Played:
         Played.looks += 1
         return self.reason if self.looks > 1 or not self.ready else None
 
+    @contextlib.contextmanager
+    def serve_status(self, _port: int, *, host: str, insecure: bool) -> Iterator[object]:
+        yield SimpleNamespace(url="http://page")
+
     def stop(self, *, controlled: bool) -> None:
         self._life = None  # type: ignore[assignment]
         self.stops.append(controlled)
@@ -66,9 +72,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Played]]:
     logger.setLevel(level)
 
 
-def ran(stdout: io.BytesIO | None = None) -> tuple[int, str, list[str]]:
+def ran(stdout: io.BytesIO | None = None, *words: str) -> tuple[int, str, list[str]]:
     out, err = stdout or io.BytesIO(), io.StringIO()
-    status = main(list(WORDS), stdin=io.BytesIO(), stdout=out, stderr=err)
+    status = main([*WORDS, *words], stdin=io.BytesIO(), stdout=out, stderr=err)
     return status, out.getvalue().decode(), err.getvalue().splitlines()
 
 
@@ -138,3 +144,14 @@ def test_a_readiness_line_that_nobody_gets_does_not_end_it(monkeypatch: pytest.M
     done, _, err = ran(Lost())
     assert (done, Played.stops) == (1, [True])
     assert err[-1].endswith("cannot go on: so that it ends")
+
+
+@pytest.mark.parametrize("http", [(), ("--http", "127.0.0.1:0")])
+def test_programs_get_one_object_once_it_is_ready(monkeypatch: pytest.MonkeyPatch, http: tuple[str, ...]) -> None:
+    monkeypatch.setattr(Played, "reason", LogDamaged("so that it ends"))
+    _, out, _ = ran(None, "--format", "json", *http)
+    (line,) = out.splitlines()
+    where, page = "tcp://127.0.0.1:7101", "http://page" if http else None
+    assert json.loads(line) == {"broker": 1, "state": "ready", "endpoint": where, "cluster_id": "c", "page": page}
+    _, out, _ = ran(None, *http)
+    assert out.splitlines() == [f"ready broker 1 at {where} cluster c", *(["page http://page"] if http else [])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from attrs import evolve
 from tests.unit.cli.conftest import Run
 
 import replog
@@ -138,6 +139,47 @@ def test_explain(run: Run, cluster: replog.Cluster) -> None:
     assert "\n\nBroker 1 leads t-1" in both.stdout
     (plain,) = run("topic", "explain", "t", "1", "--format", "json").json
     assert plain["missing"] == {"2": "it is not registered: its process has ended, or its store session has"}
+
+
+@pytest.mark.usefixtures("topic")
+def test_what_is_not_well_is_explained_the_worst_first(run: Run, cluster: replog.Cluster) -> None:
+    well = run("explain")
+    assert (well.status, len(well.lines)) == (0, 1)
+    assert well.stdout == "all is well: each of 2 partitions has a leader and all its replicas in sync, and none is moved\n"
+    assert run("topic", "explain", "--format", "json").json == {"explained": [], "more": 0, "partitions": 2}
+    cluster.create_topic("a", assignment={0: [1], 1: [3]}, min_isr=1)
+    cluster.create_topic("z", assignment={0: [3]}, min_isr=1)
+    cluster.alter_topic("t", min_isr=3)
+    cluster.kill_broker(3)
+    found = run("explain", "--format", "json")
+    assert (found.status, found.json["more"], found.json["partitions"]) == (1, 0, 5)
+    offline, short = ["leaderless", "under_min_isr", "under_replicated"], ["under_min_isr", "under_replicated"]
+    wrong = [(one["topic"], one["partition"], one["wrong"]) for one in found.json["explained"]]
+    assert wrong == [("a", 1, offline), ("z", 0, offline), ("t", 0, short), ("t", 1, short)]
+    assert found.json["explained"][2]["missing"].keys() == {"3"}
+    few = run("explain", "--limit", "3")
+    assert (few.status, few.lines[0]) == (1, "Nobody leads a-1, in epoch 1: nothing can be appended or read.")
+    assert "\n\nNobody leads z-0" in few.stdout
+    assert few.lines[-2:] == ["", "and 1 more that are not well: --limit 4 explains them all, replog health names them"]
+    assert run("explain", "--limit", "3", "--format", "json").json["more"] == 1
+
+
+@pytest.mark.usefixtures("topic")
+def test_what_is_moved_is_explained_and_not_bad(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = cluster._view(30)
+    moved = evolve(view.topics["t"].partitions[1], adding=(3,))
+    monkeypatch.setitem(view.topics["t"].partitions, 1, moved)
+    monkeypatch.setattr(cluster, "_view", lambda _timeout_s: view)
+    found = run("explain", "--format", "json")
+    assert (found.status, [(one["partition"], one["wrong"]) for one in found.json["explained"]]) == (0, [(1, ["moving"])])
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_partition_that_is_not_there_is_no_topic_to_make(run: Run) -> None:
+    refused = run("explain", "t", "7")
+    assert (refused.status, refused.stderr) == (3, "replog: topic 't' has no partition 7; it has 2\n")
+    assert "next: replog topic list" in run("explain", "nope", "7").stderr
+    assert run("explain", "t", "--limit", "1").status == 2
 
 
 @pytest.mark.usefixtures("topic")

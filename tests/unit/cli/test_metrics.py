@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -42,6 +43,20 @@ def test_a_broker_is_asked_by_the_url_of_its_page(cluster: replog.Cluster) -> No
         assert sum(one["value"] for one in plain["replog_records_in_total"]) == 3
 
 
+def test_series_of_each_partition_come_when_asked_for(cluster: replog.Cluster, run: Run) -> None:
+    cluster.create_topic("orders", partitions=2, replication_factor=3)
+    cluster.append("orders", 1, ["a", "b", "c"])
+    with cluster.serve_status() as page:
+        assert "replog_high_watermark" not in run("metrics", page.url).stdout
+        told = run("metrics", page.url, "--partitions")
+        assert (told.status, 'replog_log_end_offset{topic="orders",partition="1",broker="2"} 3\n' in told.stdout) == (0, True)
+        plain = run("metrics", page.url, "--partitions", "--format", "json").json
+        assert len(plain["replog_high_watermark"]) == 6
+        assert "replog_high_watermark" not in run("metrics", page.url).stdout, "the answer of a moment ago was to another question"
+    refused = run("metrics", "--partitions")
+    assert (refused.status, "--partitions goes with the URL of a status page" in refused.stderr) == (2, True)
+
+
 def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
     found = run("metrics", "--format", "json").json
     assert [one["labels"]["broker"] for one in found["replog_leaders"]] == ["1", "2", "3"]
@@ -55,12 +70,18 @@ def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
         ("http://127.0.0.1:abc", "is not the URL of a status page: nonnumeric port"),
         ("http://a b", "is not the URL"),
         ("http://[::1", "is not the URL"),
+        ("http://anna:secret@127.0.0.1:8101", "'http://...@127.0.0.1:8101' has a user or a password, and a status page asks for none"),
+        ("http://anna:#secret@127.0.0.1:8101/x?y#z", "a status page asks for none"),
+        ("http://anna:se@cret@host", "a status page asks for none"),
+        ("anna:secret@127.0.0.1:8101", "'...@127.0.0.1:8101' is not the URL"),
+        ("ftp://anna:secret@host", "'ftp://...@host' is not the URL"),
     ],
 )
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:
     ran = run_with(None, "metrics", url)
     assert (ran.status, ran.stdout) == (2, "")
     assert text in ran.stderr
+    assert "cret" not in ran.stderr, "it may stand in front of others"
 
 
 _CUT_OFF = b"Transfer-Encoding: chunked\r\n\r\n10\r\nabc"
@@ -75,9 +96,23 @@ _CUT_OFF = b"Transfer-Encoding: chunked\r\n\r\n10\r\nabc"
         (b"HTTP/1.1 500 Oh\r\n" + _CUT_OFF, "answers 500"),
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "is not the status page of a broker"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "is not the status page of a broker"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"a": NaN}', "is not the status page of a broker"),
+        (b"HTTP/1.1 404 Oh\r\n\r\nnot here\nreplog: all is well\x1b[2J", "answers 404: not here replog: all is well\\u001b[2J\n"),
     ],
 )
 def test_somebody_else_answers(answer: bytes, text: str) -> None:
+    assert text in somebody(answer, "--format", "json")
+
+
+@pytest.mark.parametrize("page", [b"<html>\x1b[2J\n<body>", b"# TYPE go_threads gauge\ngo_threads 7\n", b""])
+def test_another_page_is_no_metrics(page: bytes) -> None:
+    told = somebody(b"HTTP/1.1 200 OK\r\n\r\n" + page)
+    assert "is not the status page of a broker: no metric of replog is in what it answers, " in told
+    assert "\x1b" not in told
+
+
+def somebody(answer: bytes, *words: str) -> str:
+    """What is said where a page answers with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -87,10 +122,40 @@ def test_somebody_else_answers(answer: bytes, text: str) -> None:
                 connection.sendall(answer)
 
         thread, _ = in_thread(serve)
-        ran = run_with(None, "metrics", f"http://127.0.0.1:{server.getsockname()[1]}", "--format", "json")
+        ran = run_with(None, "metrics", f"http://127.0.0.1:{server.getsockname()[1]}", *words)
         thread.join(30)
     assert (ran.status, ran.stdout) == (4, "")
-    assert text in ran.stderr
+    return ran.stderr
+
+
+def test_a_page_that_comes_byte_by_byte_is_left_when_the_time_is_up() -> None:
+    enough, sent = threading.Event(), 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            nonlocal sent
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while sent < 100 and not enough.wait(0.1):
+                    connection.sendall(b"#")
+                    sent += 1
+
+        thread, _ = in_thread(drip)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        ran = run_with(None, "metrics", url, "--timeout", "0.5")
+        enough.set()
+        thread.join(30)
+    assert (ran.status, ran.stdout) == (4, "")
+    assert f"{url} does not answer: not all of it came within 0.5 s" in ran.stderr
+    assert 0 < sent < 100
+
+
+@pytest.mark.parametrize("seconds", ["1e10", "inf", "1e300"])
+def test_patience_without_end(cluster: replog.Cluster, run: Run, seconds: str) -> None:
+    with cluster.serve_status() as page:
+        assert run("metrics", page.url, "--timeout", seconds).status == 0
+        assert run("top", page.url, "--once", "--interval", "0.1", "--timeout", seconds).status == 0
 
 
 def test_nobody_answers(cluster: replog.Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 import replog
 from replog.cli import main
-from replog.cli.output import Output, OutputClosed
+from replog.cli.output import Output, OutputClosed, json_value
 from replog.cli.told import Lines
 
 HEAD = ("name", "count", "ids")
@@ -49,6 +50,46 @@ def test_a_line_in_place_covers_the_one_before_it_and_no_other(monkeypatch: pyte
     for _ in range(2):
         output.end_live()
     assert stdout.getvalue() == b"\rabcd\ra   \n"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("a\x1b[2Jb", "a\\u001b[2Jb"),
+        ("a\nhealthy", "a\\nhealthy"),
+        ("a\r\tb", "a\\r\\tb"),
+        ("\x9b31m", "\\u009b31m"),
+        ("\u202egpj", "\\u202egpj"),
+        ("\u2028", "\\u2028"),
+        ("\U000e0041", "\\udb40\\udc41"),
+        ("\ud800", "\\ud800"),
+        ("ä\u3000日本", "ä\u3000日本"),
+    ],
+)
+@pytest.mark.parametrize("pretty", [False, True])
+def test_what_a_terminal_would_obey_is_seen_instead(text: str, seen: str, pretty: bool) -> None:
+    stdout, stderr = io.BytesIO(), io.StringIO()
+    output = Output(stdout, stderr, pretty=pretty)
+    output.table(("name",), [(text,)], text)
+    told = re.sub(r"\x1b\[[0-9;]*m", "", stdout.getvalue().decode())
+    assert told.splitlines()[0] == seen
+    assert (told.count(seen), text in told) == (2, text == seen)
+    output.json(text)
+    assert json.loads(stdout.getvalue().splitlines()[-1]) == text
+    kept = seen.replace("\\n", "\n").replace("\\t", "\t")
+    output.note(text)
+    output.line(text)
+    assert stderr.getvalue() == f"{kept}\n"
+    assert stdout.getvalue().decode().endswith(f"{kept}\n")
+
+
+def test_json_has_no_numbers_of_its_own() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Output(io.BytesIO(), io.StringIO()).json({"n": float("inf")})
+    assert json_value('{"n": [1.5, 7]}') == {"n": [1.5, 7]}
+    for text in ("NaN", "[-Infinity]", '{"n": 1e999}'):
+        with pytest.raises(ValueError, match="no number that JSON can tell"):
+            json_value(text)
 
 
 class Gone(io.BytesIO):

@@ -238,9 +238,36 @@ def test_it_goes_on_when_nobody_answers_for_a_while(cluster: replog.Cluster, mon
     assert told == [0.0, None, 0.0], "what was not seen in between gives no rate"
 
 
-def test_once_fails_when_nobody_answers() -> None:
-    class Nobody:
-        def describe_cluster(self, *, timeout_s: float | None) -> object:
-            raise TimedOut("nobody there")
+class Nobody:
+    """A cluster that does not answer, and what it was given to do so; at last somebody has seen enough."""
 
+    def __init__(self) -> None:
+        self.given: list[float | None] = []
+
+    def describe_cluster(self, *, timeout_s: float | None) -> object:
+        self.given.append(timeout_s)
+        if len(self.given) > 1:
+            raise KeyboardInterrupt
+        raise TimedOut("nobody there")
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ((), 6),  # one that hangs is left after 3 s
+        (("--interval", "60"), 60),
+        (("--once",), 30),
+        (("--once", "--interval", "0.1"), 30),
+        (("--once", "--timeout", "0.5"), 0.5),
+        (("--interval", "0.1", "--timeout", "0.5"), 0.5),
+    ],
+)
+def test_another_broker_can_be_asked_while_one_hangs(words: tuple[str, ...], seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = Nobody()
+    monkeypatch.setattr("threading.Event.wait", lambda *_: False)
+    run_with(nobody, "top", *words)  # type: ignore[arg-type]
+    assert set(nobody.given) == {seconds}
+
+
+def test_once_fails_when_nobody_answers() -> None:
     assert run_with(Nobody(), "top", "--once").status == 4  # type: ignore[arg-type]

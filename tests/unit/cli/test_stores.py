@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.threads import in_thread
 from tests.unit.cli.conftest import Ran, run_with
 
 from replog.metadata.file import FileStore
@@ -126,6 +130,25 @@ def test_values_that_cannot_be_decoded_hide_no_others(path: str, store: FileStor
     assert look(path, "get", "/x/well").status == 0
 
 
+@pytest.mark.parametrize("value", [b'{"version":1,"n":NaN}', b'{"version":1,"n":-1e999}'])
+def test_numbers_that_json_does_not_have_are_damage(path: str, store: FileStore, value: bytes) -> None:
+    store.commit([Create("/x/number", value)])
+    (listed,) = look(path, "list", "/x", "--format", "json").json
+    got = look(path, "get", "/x/number", "--format", "json")
+    assert (got.status, got.json, "value" in listed) == (1, listed, False)
+    assert base64.b64decode(listed["value_base64"]) == value
+    assert "cannot be decoded; base64" in look(path, "list", "/x").stdout
+
+
+def test_values_are_shown_so_that_a_terminal_does_not_obey_them(path: str, store: FileStore) -> None:
+    store.commit([Create("/x/value", '{"version":1,"a":"\x9b2J\\u001b\u202e","b":"\\ud800"}'.encode())])
+    for words in (("list", "/x"), ("get", "/x/value")):
+        told = look(path, *words)
+        assert (told.status, told.stdout.replace("\n", "").isprintable()) == (0, True)
+        assert all(seen in told.stdout for seen in ("\\u009b2J", "\\u001b", "\\u202e", "\\ud800"))
+        assert look(path, *words, "--format", "json").stdout[:-1].isprintable()
+
+
 def test_a_live_store_goes_on(path: str, store: FileStore) -> None:
     before = files(path)
     assert look(path, "list", "-r").status == 0
@@ -213,3 +236,23 @@ def test_no_zookeeper_within_the_time() -> None:
     words = "no ZooKeeper server of 127.0.0.1:1 opened a session within 0.2 s; the last that was tried: Connection refused"
     assert told.stderr.splitlines()[0].endswith(words)
     assert told.stderr.splitlines()[1] == "next: see whether the store is up; --timeout waits for longer"
+
+
+def test_a_silent_zookeeper_is_left_when_the_time_is_up() -> None:
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            connection, _ = server.accept()
+            with connection:
+                asked.append(connection.recv(4_096))
+                while connection.recv(4_096):  # until it goes
+                    pass
+
+        thread, _ = in_thread(listen)
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        told = run_with(None, "store", "list", "--store", f"zookeeper://{place}/x", "--timeout", "0.5")
+        thread.join(30)
+    assert (told.status, f"no ZooKeeper server of {place} opened a session within 0.5 s" in told.stderr) == (4, True)
+    _, _, _, session_ms = struct.unpack_from(">iiqi", asked[0])
+    assert session_ms == 500, "kazoo waits for a session time before it gives a server up"

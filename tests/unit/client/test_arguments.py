@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.unit.client.fake import make
 
-from replog.client.arguments import check_count, check_timeout
+from replog.client.arguments import check_count, check_timeout, parse_position
 from replog.errors import TimedOut, UsageError
 
 
@@ -86,3 +89,17 @@ def test_the_wrong_kind_is_refused_before_anything_is_sent(call: Any, match: str
     with pytest.raises(UsageError, match=match):
         call(client)
     assert not cluster.counts
+
+
+@pytest.mark.parametrize("moment", [datetime.min, datetime.min.replace(tzinfo=UTC), datetime(1969, 12, 31, tzinfo=UTC)])
+def test_before_1970_there_are_no_records(moment: datetime) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"start is {moment.isoformat()}; times before 1970 hold no records")):
+        parse_position(moment, "start")
+
+
+def test_the_end_of_time_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as east:
+        east.setenv("TZ", "UTC-9")  # where Python looks for the difference beyond the year 9999
+        time.tzset()
+        assert parse_position(datetime.max) == (None, 253_402_300_800_000)
+    time.tzset()

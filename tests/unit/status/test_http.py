@@ -42,6 +42,7 @@ def test_a_request_is_taken_apart() -> None:
         (b"DELETE / HTTP/1.1\r\nHost: localhost", 405),
         (b"GET / HTTP/1.1", 400),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", 400),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: evil.example", 400),
         (b"GET / HTTP/2\r\nHost: localhost", 400),
         (b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost", 400),
         (b"GET /" + b"a" * 3_000 + b" HTTP/1.1\r\nHost: localhost", 400),
@@ -89,6 +90,16 @@ def test_a_page_of_a_stranger_cannot_ask_under_its_own_name(endpoint: Endpoint, 
     with pytest.raises(BadRequest) as problem:
         check_host(host, endpoint, names_of(endpoint))
     assert problem.value.status == 421
+
+
+@pytest.mark.parametrize("endpoint", [LOOPBACK, ANYWHERE])
+def test_a_load_balancer_names_nobody_and_a_browser_always_does(endpoint: Endpoint) -> None:
+    found = parse_request(b"GET /health HTTP/1.0")
+    assert (found.path, found.host) == ("/health", None)
+    check_host(found.host, endpoint, names_of(endpoint))
+    named = parse_request(b"GET /health HTTP/1.0\r\nHost: evil.example")
+    with pytest.raises(BadRequest, match="not served under that name"):
+        check_host(named.host, endpoint, names_of(endpoint))
 
 
 def test_a_request_may_come_in_pieces(pair: tuple[socket.socket, socket.socket]) -> None:

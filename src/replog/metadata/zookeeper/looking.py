@@ -15,6 +15,8 @@ __all__ = ["look_at_zookeeper"]
 
 T = TypeVar("T")
 _SESSION_MS: Final = 10_000
+_SESSION_MS_MIN: Final = 100
+"""A server makes it longer where that is too short for it."""
 _TIMEOUT_S_MAX: Final = 1e6
 
 
@@ -33,7 +35,8 @@ def look_at_zookeeper(
 
     hosts, chroot = _parse(hosts_and_chroot)
     limit_s = min(timeout_s, _TIMEOUT_S_MAX)
-    connection = Connection(hosts, session_ms=_SESSION_MS, timeout_s=limit_s, credentials=_credentials(auth), tls=tls)
+    session_ms = max(min(_SESSION_MS, int(limit_s * 1_000)), _SESSION_MS_MIN)  # kazoo waits for a server, and to be rid of it, for so long
+    connection = Connection(hosts, session_ms=session_ms, timeout_s=limit_s, credentials=_credentials(auth), tls=tls)
     try:
         return collect(_Look(Nodes(connection, chroot, request_bytes_max=REQUEST_BYTES_MAX)))
     finally:
