@@ -23,6 +23,7 @@ from replog.metrics.reading import Subject, take
 from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
+from replog.runtime.attached import Attached
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
@@ -326,28 +327,15 @@ class Broker(Measured):
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         """Run on an asyncio loop, from its thread; returns what ends that. `stop` ends it as well."""
-        fd = self.fileno()
-        timer: asyncio.TimerHandle | None = None
-
-        def turn() -> None:
-            nonlocal timer
-            if timer is not None:
-                timer.cancel()
-            try:
-                self.poll()
-            finally:
-                timer = None if self._state != "open" else loop.call_later(self.next_poll_s(), turn)
+        attached = Attached(loop, self.fileno(), self.poll, lambda: self.next_poll_s() if self._state == "open" else None)
 
         def detach() -> None:
             self._detach = _nothing
             self._polled_by = None
-            loop.remove_reader(fd)
-            if timer is not None:
-                timer.cancel()
+            attached.end()
 
         self._detach = detach
-        loop.add_reader(fd, turn)
-        turn()
+        attached.begin()
         return detach
 
     # -------------------------------------------------------------------------------------------------------- looking
