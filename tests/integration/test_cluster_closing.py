@@ -64,3 +64,27 @@ def test_damage_found_by_reading_is_left_behind(tmp_path: Path) -> None:
             cluster.kill_broker(other)
         assert cluster.leader("t", 0) == leader
         assert len(list(cluster.read("t"))) == 100
+
+
+@pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"])
+def test_an_exception_in_a_broker_while_the_cluster_is_closed(tmp_path: Path, listen: str | None) -> None:
+    """It is raised once everything is released; the other brokers stop cleanly, and that one has no next life."""
+    data, threads = tmp_path / "data", threading.active_count()
+    cluster = replog.Cluster(data, listen=listen).start()
+    cluster.create_topic("t")
+    cluster.append("t", 0, ["a"])
+    lingering = cluster.producer(linger_ms=60_000).send("t", "x")
+    if cluster._embedded.outside is not None:
+        cluster._embedded.outside.stop()  # its thread would come across it first
+    with cluster._embedded.lock:
+        broken = cluster._embedded.running[2]
+        broken.broker.tick = lambda now_ms, wall_ms: 1 // 0  # type: ignore[assignment]
+        broken.leave()
+    with pytest.raises(ZeroDivisionError):
+        cluster.close()
+    assert isinstance(lingering.exception(), replog.ReplogError)
+    assert threading.active_count() == threads
+    assert [(data / f"broker-{broker}" / "clean").exists() for broker in (1, 2, 3)] == [True, False, True]
+    cluster.close()
+    with replog.Cluster(data) as again:
+        assert [record.text() for record in again.read("t")] == ["a"]

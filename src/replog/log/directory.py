@@ -91,13 +91,14 @@ class FileLogDirectory(LogDirectory):
         self._lock = self._take_lock()
         try:
             self._open()
+            self.staging.clear()
+            kill_in_child(self)
         except BaseException:
+            self._closed = f"log directory {self.path} could not be opened"  # nor closed once more in a forked child
             for log in self._logs.values():
                 log.close()
             fs.close(self._lock)
             raise
-        self.staging.clear()
-        kill_in_child(self)
 
     # -------------------------------------------------------------------------------------------------------- opening
 
@@ -117,9 +118,12 @@ class FileLogDirectory(LogDirectory):
         if foreign and _META not in names:
             raise UsageError(f"{self.path} is not empty and no log directory: it has {foreign[0]!r} and no {_META!r}")
         lock = self.fs.open(f"{self.path}/{_LOCK}", create=True)
-        if not self.fs.lock(lock):
+        try:
+            if not self.fs.lock(lock):
+                raise UsageError(f"log directory {self.path} is in use: another process, or another object in this one, has it open")
+        except BaseException:
             self.fs.close(lock)
-            raise UsageError(f"log directory {self.path} is in use: another process, or another object in this one, has it open")
+            raise
         return lock
 
     def _open(self) -> None:

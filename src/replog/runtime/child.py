@@ -93,7 +93,8 @@ class BrokerProcess:
     def start(self, *, timeout_s: float | None = 60.0) -> Self:
         """Start the process, again if it has ended, and wait until the broker is let into its cluster.
 
-        Raises Unavailable with the last lines it logged if it ends instead, and TimedOut if it does neither; it is then gone.
+        Raises Unavailable with the last lines it logged if it ends instead, TimedOut if it does neither, and RuntimeError if no thread
+        can be had that reads those lines; it is then gone.
         """
         self._check_mine()
         limit_s = check_timeout(timeout_s)
@@ -113,8 +114,8 @@ class BrokerProcess:
         assert process.stderr is not None
         name = f"log of broker {self.broker_id}"
         self._reader = threading.Thread(target=self._keep_lines, args=(process.stderr.fileno(),), name=name, daemon=True)
-        self._reader.start()
         try:
+            self._reader.start()
             lines = self._first_lines(process, limit_s)
         except BaseException:
             self.kill()
@@ -194,7 +195,7 @@ class BrokerProcess:
             status = self._process.wait(check_timeout(timeout_s))
         except subprocess.TimeoutExpired:
             raise TimedOut(f"waited {timeout_s:g} s for {self!r} to end") from None
-        if self._reader is not None:
+        if self._reader is not None and self._reader.is_alive():  # it could not be started at all, perhaps
             self._reader.join()  # what it said last
         self._close_pipes()
         return status

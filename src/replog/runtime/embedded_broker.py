@@ -94,6 +94,13 @@ class EmbeddedBroker:
         found = self.broker.routing.topics.get(topic_id)
         return None if found is None else found.topic
 
+    def endpoint_of(self, broker_id: int) -> str | None:
+        """Where another broker listens, as far as the broker or the controller here knows."""
+        found, stored = self.broker.routing.brokers.get(broker_id), self.controller.registered(broker_id)
+        if stored is not None and (found is None or stored.broker_epoch > found.broker_epoch):
+            found = stored
+        return found.endpoints[0] if found is not None and found.endpoints else None
+
     def leave(self) -> None:
         """Have it ask to be let go; `may_leave` says when it is. It goes on as before until it is stopped."""
         self._pump.post(self.broker_id, Leave())

@@ -294,9 +294,9 @@ class EmbeddedBrokers:
         with self.lock:
             if self.closed:
                 return
+            problem = None
             if self._state == "started":
-                with contextlib.suppress(ReplogError):  # whatever is wrong, every log is closed
-                    self._pump.run()
+                problem = self._pump.run_last()
                 self._stop_all(clean=True)
             self._abandon()
             self._state = "closed"
@@ -304,6 +304,8 @@ class EmbeddedBrokers:
             self.core.crash(UsageError("the cluster was closed"))
             self._pump.wake()
         run_callbacks(self.core)
+        if problem is not None:
+            raise problem
 
     def _stop_all(self, *, clean: bool) -> None:
         """A store that is silent is waited for once, not once per broker."""
@@ -456,10 +458,10 @@ class EmbeddedBrokers:
         """An exception has left one of its actors: its memory is discarded; it is opened again from its logs, uncleanly. Repeatable."""
         broker_id = embedded.broker_id
         if self.running.get(broker_id) is embedded:
-            _log.warning("broker %d is restarted after %s", broker_id, type(problem).__name__)
             self._end(embedded, clean=False, keep=True)  # the process lives on, and so does what it had stored
-        if broker_id in self.running or self._state == "closed":
+        if broker_id in self.running or self._state == "closed" or (self._pump.is_last and isinstance(problem, Exception)):
             return
+        _log.warning("broker %d is restarted after %s", broker_id, type(problem).__name__)
         try:
             self._start(broker_id)
         except Exception as failure:  # it stays stopped; the others go on without it

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,8 @@ __all__ = ["ClusterFolder", "open_directory"]
 _BROKER: Final = re.compile(r"broker-([1-9][0-9]*)")
 _LOCK: Final = "lock"
 _STORE: Final = "metadata.db"
+_BEGUN: Final = f"{_STORE}.new-"
+"""What a store is made as, before it gets its name; with its companions it stays if the process is killed meanwhile."""
 
 
 def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS) -> FileLogDirectory:
@@ -51,26 +54,45 @@ class ClusterFolder:
         self._fs_of = fs_of or (lambda broker_id: OS)
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            names = os.listdir(path)
-            brokers = [int(match.group(1)) for name in names if (match := _BROKER.fullmatch(name))]
-            foreign = sorted(name for name in names if name != _LOCK)
-            if foreign and _STORE not in names and not brokers:
-                raise UsageError(f"{path} is not empty, and holds no cluster: it has {foreign[0]!r} and no {_STORE!r}")
+            self._look()  # before anything is written
             self._lock = OS.open(str(path / _LOCK), create=True)
+            try:
+                self._take(count, own_store=own_store)
+            except BaseException:
+                self.close()
+                raise
         except OSError as problem:
             raise UsageError(f"{path} cannot hold a cluster: {_why(problem, str(path))}") from problem
-        try:
-            if not OS.lock(self._lock):
-                raise UsageError(f"{path} is in use: another process, or another Cluster in this one, has it open")
-            if max(brokers, default=0) > count:
-                raise UsageError(f"{path} holds {max(brokers)} brokers; opening it with {count} would leave copies behind")
-            store = path / _STORE
-            if own_store and brokers and not OS.size(str(store)):  # made before the first broker: a new one would forget every topic
-                state = "is missing" if OS.size(str(store)) is None else "is empty"
-                raise StoreCorrupt(str(store), f"the metadata store {state}, although {path} has the logs of {len(brokers)} brokers")
-        except BaseException:
-            self.close()
-            raise
+
+    def _take(self, count: int, *, own_store: bool) -> None:
+        path = self.path
+        if not OS.lock(self._lock):
+            raise UsageError(f"{path} is in use: another process, or another Cluster in this one, has it open")
+        brokers = self._look()  # until now others may have changed it
+        if max(brokers, default=0) > count:
+            raise UsageError(f"{path} holds {max(brokers)} brokers; opening it with {count} would leave copies behind")
+        store = path / _STORE
+        if own_store and brokers and not OS.size(str(store)):  # made before the first broker: a new one would forget every topic
+            state = "is missing" if OS.size(str(store)) is None else "is empty"
+            raise StoreCorrupt(str(store), f"the metadata store {state}, although {path} has the logs of {len(brokers)} brokers")
+        if own_store:
+            self._clear()
+
+    def _look(self) -> list[int]:
+        """Ids of the brokers in the folder. UsageError if something else is in it, and no cluster."""
+        names = os.listdir(self.path)
+        brokers = [int(match.group(1)) for name in names if (match := _BROKER.fullmatch(name))]
+        foreign = sorted(name for name in names if name != _LOCK and not name.startswith(_BEGUN))
+        if foreign and _STORE not in names and not brokers:
+            raise UsageError(f"{self.path} is not empty, and holds no cluster: it has {foreign[0]!r} and no {_STORE!r}")
+        return brokers
+
+    def _clear(self) -> None:
+        """Under the lock nobody else makes a store here."""
+        for name in os.listdir(self.path):
+            if name.startswith(_BEGUN):
+                with suppress(OSError):  # it is in nobody's way
+                    os.unlink(self.path / name)
 
     def open_store(self) -> FileStore:
         """A session on the metadata store. The lock is held: every session that is still recorded has ended."""

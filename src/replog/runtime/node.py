@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -23,6 +23,7 @@ from replog.metrics.reading import Subject, take
 from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
+from replog.runtime.attached import Attached
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
@@ -73,6 +74,8 @@ class Broker(Measured):
     """Addresses of its actors, once they have their seats."""
     _ending: EmbeddedBroker | None = None
     """A life whose end has begun: after an interrupt the rest is left to do."""
+    _dead: EmbeddedBroker | None = None
+    """A life that an exception has ended, until another one has begun in its place, or could not."""
 
     def __init__(
         self,
@@ -150,57 +153,58 @@ class Broker(Measured):
                     self._loop.flush_on(self._workers)
                     self._begin()
                 except BaseException:
-                    self._transport.close()
-                    self._state = "stopped"
+                    self._let_go(clean=False)
+                    self._workers.close(_WORKERS_S)
                     raise
                 self._state = "open"
         return self
 
     def _begin(self) -> None:
-        """A life: the directory is opened, the actors take their seats, a session is asked for."""
+        """A life: the directory is opened, the actors take their seats, a session is asked for. If that fails, nothing of it is left."""
         directory = self._directory()
         try:
             self._owner = None if self._data is None else Owner(self._data, self.broker_id)
             self._listen = self._transport.serve(self._listen, broker_id=self.broker_id)  # a later life has the same port
             self.endpoint = advertised(self._listen, self._advertise)
+            broker, *members = self._own = addresses_of(self.broker_id)
+            life = self._life = EmbeddedBroker(
+                self.broker_id,
+                self._pump,
+                directory,
+                self._new_sessions(members),
+                config=self.config,
+                ids=self._ids,
+                rack=self._rack,
+                endpoints=(self.endpoint,),
+                cluster_id=None if self._owner is None else self._owner.cluster_id or None,
+                meter=self._meter,
+            )
+            for address in (broker, members[1]):
+                self._loop.listen(address)
+            life.take_seats(lambda problem: self._died(life, problem))
         except BaseException:
-            directory.close(clean=False)
+            if self._life is None:
+                directory.close(clean=False)
+            self._end_life(clean=False)
             raise
+        self._kept = None
+
+    def _new_sessions(self, members: Sequence[Address]) -> StoreSessions:
         sessions: StoreSessions
 
         def post(to: Address, message: Any) -> None:
             if self._sessions is sessions:  # not for the actors of a later life
                 self._loop.post(to, message)
 
-        broker, *members = self._own = addresses_of(self.broker_id)
         sessions = self._sessions = StoreSessions(
             self._open_session, members=members, post=post, workers=self._workers, ids=self._ids
         )
-        life = self._life = EmbeddedBroker(
-            self.broker_id,
-            self._pump,
-            directory,
-            sessions,
-            config=self.config,
-            ids=self._ids,
-            rack=self._rack,
-            endpoints=(self.endpoint,),
-            cluster_id=None if self._owner is None else self._owner.cluster_id or None,
-            meter=self._meter,
-        )
-        for address in (broker, members[1]):
-            self._loop.listen(address)
-        try:
-            life.take_seats(lambda problem: self._died(life, problem))
-        except BaseException:
-            self._end_life(clean=False)
-            raise
+        return sessions
 
     def _directory(self) -> LogDirectory:
         if self._data is None:
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                return kept.reopened()
+            if self._kept is not None:
+                return self._kept.reopened()
             return MemoryLogDirectory(directory_id=self._ids.token().hex(), loss=LossReport("replaced"), limits=self.config)
         return open_directory(self._data, self.config)
 
@@ -208,15 +212,20 @@ class Broker(Measured):
         return open_store(self._store, session_ms=self.config.session_ms)
 
     def _died(self, life: EmbeddedBroker, problem: BaseException) -> None:
-        """An exception has left one of its actors: its memory is discarded, and it is opened again from its logs, uncleanly."""
-        if life in (self._life, self._ending):
-            _log.warning("broker %d is restarted after %s", self.broker_id, type(problem).__name__)
-            self._end_life(clean=False)
-            try:
+        """An exception has left one of its actors: its memory is discarded; it is opened again from its logs, uncleanly. Repeatable."""
+        if life is self._life:
+            self._dead = life
+        if life is not self._dead:
+            return
+        self._end_life(clean=False)
+        try:
+            if not (self._pump.is_last and isinstance(problem, Exception)):
+                _log.warning("broker %d is restarted after %s", self.broker_id, type(problem).__name__)
                 self._begin()
-            except Exception as failure:
-                self.failure = failure
-                _log.error("broker %d could not be opened again: %s", self.broker_id, failure)
+        except Exception as failure:
+            self.failure = failure
+            _log.error("broker %d could not be opened again: %s", self.broker_id, failure)
+        self._dead = None
 
     def _end_life(self, *, clean: bool, timeout_s: float | None = None) -> None:
         self._note_cluster()
@@ -243,29 +252,39 @@ class Broker(Measured):
         flushed and marked, so that the next start need not look at them. Else as SIGKILL would: leaders are elected afterwards.
 
         Its session ends either way. A store that is silent is waited for `timeout_s` (None: the session time, at most 10 s); the
-        session then ends by its time. Idempotent, and to be repeated after an interrupt. UsageError for a bad `timeout_s`.
+        session then ends by its time. Idempotent, and to be repeated after an interrupt. UsageError for a bad `timeout_s`. It waits: on
+        the thread of an event loop everything there waits, so `detach` it, and call this on another one.
         """
         limit_s = check_timeout(timeout_s)
         if self._state in ("stopped", "forked"):
+            self._workers.close(_WORKERS_S)  # what an interrupt has left to do
             return
         self._detach()
+        problem = None
         if controlled and self._state == "open" and self.config.shutdown_timeout_ms and self.is_ready:
-            self._take_leave()
+            problem = self._take_leave()
         self._loop.stop()
         with self._pump.lock:
-            if self._state == "open":
-                if controlled:
-                    with contextlib.suppress(ReplogError):
-                        self._pump.run()
-                self._end_life(clean=controlled, timeout_s=limit_s)
-            self._pump.clear()
-            self._transport.close()
+            if controlled and self._state == "open":
+                problem = self._pump.run_last() or problem
+            self._let_go(clean=controlled, timeout_s=limit_s)
             self._pump.wake()
-            self._state = "stopped"
         self._workers.close(_WORKERS_S)
+        if problem is not None:
+            raise problem
 
-    def _take_leave(self) -> None:
-        """Have the controller move what this broker leads, and wait until that is done; or until it would take too long."""
+    def _let_go(self, *, clean: bool, timeout_s: float | None = None) -> None:
+        """Under the lock: end what lives, and close what is open. To be repeated after an interrupt."""
+        self._end_life(clean=clean, timeout_s=timeout_s)
+        self._pump.clear()
+        self._transport.close()
+        self._state = "stopped"
+
+    def _take_leave(self) -> Exception | None:
+        """Have the controller move what this broker leads, and wait until that is done; or until it would take too long.
+
+        Returns a mistake of ours that came up meanwhile.
+        """
         life, limit_ms = self._life, self._pump.now_ms() + self.config.shutdown_timeout_ms
 
         def done() -> bool:
@@ -274,12 +293,16 @@ class Broker(Measured):
         with self._pump.lock:
             if life is not None:
                 life.leave()
-        if self._loop.is_running:
-            self._transport.wake()
-            self._pump.wait(done, self.config.shutdown_timeout_ms / 1_000)
-            return
-        while not done() and self._pump.now_ms() < limit_ms:
-            self._loop.turn(0.05)
+        try:
+            if self._loop.is_running:
+                self._transport.wake()
+                self._pump.wait(done, self.config.shutdown_timeout_ms / 1_000)
+            else:
+                while not done() and self._pump.now_ms() < limit_ms:
+                    self._loop.turn(0.05)
+        except Exception as problem:  # the rest of the end is to come all the same
+            return None if isinstance(problem, ReplogError) else problem
+        return None
 
     def __enter__(self) -> Self:
         try:
@@ -326,28 +349,15 @@ class Broker(Measured):
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         """Run on an asyncio loop, from its thread; returns what ends that. `stop` ends it as well."""
-        fd = self.fileno()
-        timer: asyncio.TimerHandle | None = None
-
-        def turn() -> None:
-            nonlocal timer
-            if timer is not None:
-                timer.cancel()
-            try:
-                self.poll()
-            finally:
-                timer = None if self._state != "open" else loop.call_later(self.next_poll_s(), turn)
+        attached = Attached(loop, self.fileno(), self.poll, lambda: self.next_poll_s() if self._state == "open" else None)
 
         def detach() -> None:
             self._detach = _nothing
             self._polled_by = None
-            loop.remove_reader(fd)
-            if timer is not None:
-                timer.cancel()
+            attached.end()
 
         self._detach = detach
-        loop.add_reader(fd, turn)
-        turn()
+        attached.begin()
         return detach
 
     # -------------------------------------------------------------------------------------------------------- looking
@@ -477,13 +487,7 @@ class Broker(Measured):
 
     def _endpoint_of(self, broker_id: int) -> str | None:
         """Where another broker listens, as far as the broker or the controller of this process knows."""
-        life = self._life
-        if life is None:
-            return None
-        found, stored = life.broker.routing.brokers.get(broker_id), life.controller.registered(broker_id)
-        if stored is not None and (found is None or stored.broker_epoch > found.broker_epoch):
-            found = stored
-        return found.endpoints[0] if found is not None and found.endpoints else None
+        return None if self._life is None else self._life.endpoint_of(broker_id)
 
     def __repr__(self) -> str:
         return f"<Broker {self.broker_id} at {self.endpoint or self._listen}, {self._state}>"

@@ -130,6 +130,8 @@ class Pump:
         """Runs flushes elsewhere, and hands back the token of each from any thread. Without it they run here."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
+        self.is_last = False
+        """Whether everything ends with this run: what dies of an error has no next life."""
         self._checked_ms = -1
         self._waiting = 0
         """Threads that wait for others to bring them what they want."""
@@ -217,6 +219,19 @@ class Pump:
         """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing."""
         with self.lock:
             self.run_locked()
+
+    def run_last(self) -> Exception | None:
+        """Run before everything ends. Returns a mistake of ours, to be raised when all is released; an interrupt is raised here."""
+        self.is_last = True
+        try:
+            self.run()
+        except ReplogError:  # whatever is wrong, every log is closed
+            return None
+        except Exception as problem:
+            return problem
+        finally:
+            self.is_last = False
+        return None
 
     def run_locked(self) -> None:
         """As `run`, for whoever holds the lock."""

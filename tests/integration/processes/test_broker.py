@@ -346,6 +346,30 @@ def test_an_exception_in_an_actor_is_a_restart(tmp_path: Path, store: str) -> No
     one.stop()
 
 
+@pytest.mark.parametrize("shutdown_timeout_ms", [0, 1_000])
+def test_an_exception_in_an_actor_while_it_stops(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, shutdown_timeout_ms: int
+) -> None:
+    """It is raised once everything is released, whether it comes at the very end or while what it leads is moved."""
+    threads = threading.active_count()
+    one = broker(1, tmp_path, store, config={**FAST, "shutdown_timeout_ms": shutdown_timeout_ms})
+    eventually(lambda: one.poll(0.1) or one.is_ready, 60)
+    life = one._life
+    assert life is not None
+    life.broker.tick = lambda now_ms, wall_ms: 1 // 0  # type: ignore[assignment]
+    life.leave()
+    begun: list[None] = []
+    monkeypatch.setattr(one, "_begin", lambda: begun.append(None))
+    with pytest.raises(ZeroDivisionError):
+        one.stop()
+    assert len(begun) == (1 if shutdown_timeout_ms else 0)  # at the very end there is no next life
+    assert threading.active_count() == threads
+    one.stop()
+    with pytest.raises(UsageError, match="is stopped"):
+        one.open()
+    broker(1, tmp_path, store).open().stop()  # the folder is free again
+
+
 def test_a_broker_that_cannot_be_opened_again_says_so(tmp_path: Path, store: str) -> None:
     one = broker(1, tmp_path, store).start().wait_until_ready(timeout_s=60)
     life = one._life

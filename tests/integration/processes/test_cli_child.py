@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -82,6 +83,27 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         broker.start(timeout_s=3)
     assert not broker.is_running
     assert not is_alive(broker.pid)
+
+
+def test_without_a_thread_for_its_lines_there_is_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would read its stderr: it would stand still when the pipe is full."""
+    broker = replog.BrokerProcess(1, data=None, store=f"file://{tmp_path}/store.db")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            broker.start()
+    try:
+        assert not is_alive(broker.pid)
+        assert broker.wait() == -signal.SIGKILL
+    finally:
+        if is_alive(broker.pid):
+            os.kill(broker.pid, signal.SIGKILL)
+    with broker:
+        assert broker.is_running
 
 
 def connect(brokers: list[replog.BrokerProcess]) -> replog.Client:

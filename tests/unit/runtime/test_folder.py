@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 import replog
 from replog.config import BrokerConfig
 from replog.errors import LogDamaged, LogFull, UsageError
-from replog.log.files import Fs
-from replog.runtime.folder import open_directory
+from replog.log.files import OS, Fs
+from replog.metadata import database
+from replog.runtime.folder import ClusterFolder, open_directory
 
 
 class Refusing(Fs):
@@ -46,3 +49,48 @@ def test_a_cluster_whose_folder_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused, replog.Cluster(tmp_path / "file" / "data"):
         pass
     assert str(refused.value) == f"{tmp_path}/file/data cannot hold a cluster: Not a directory"
+
+
+def test_a_cluster_that_was_killed_in_its_very_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is a store without its name, and its companions."""
+    data, unlink, set_up = tmp_path / "data", os.unlink, database._set_up
+
+    def kill(connection: sqlite3.Connection) -> None:
+        set_up(connection)
+        monkeypatch.setattr("os.unlink", lambda path: None)
+        raise MemoryError
+
+    monkeypatch.setattr(database, "_set_up", kill)
+    with pytest.raises(MemoryError):
+        replog.Cluster(data).start()
+    monkeypatch.setattr("os.unlink", unlink)
+    monkeypatch.setattr(database, "_set_up", set_up)
+    (begun,) = (name for name in os.listdir(data) if name != "lock")
+    assert begun.startswith("metadata.db.new-")
+    (data / f"{begun}-wal").touch()
+
+    with replog.Cluster(data) as cluster:
+        cluster.create_topic("t")
+    assert sorted(os.listdir(data)) == ["broker-1", "broker-2", "broker-3", "lock", "metadata.db"]
+
+
+def test_what_others_did_until_the_folder_was_locked_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metadata.db").write_bytes(b"x")
+    lock = OS.lock
+
+    def late(fd: int) -> bool:
+        (tmp_path / "broker-4").mkdir(exist_ok=True)
+        return lock(fd)
+
+    monkeypatch.setattr(OS, "lock", late)
+    with pytest.raises(UsageError, match="holds 4 brokers; opening it with 3"):
+        ClusterFolder(tmp_path, 3)
+    ClusterFolder(tmp_path, 4).close()
+
+
+def test_a_folder_of_something_else_stays_as_it_was(tmp_path: Path) -> None:
+    for name in ("metadata.db.new-0", "notes"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="is not empty, and holds no cluster: it has 'notes'"):
+        ClusterFolder(tmp_path, 3)
+    assert sorted(os.listdir(tmp_path)) == ["metadata.db.new-0", "notes"]

@@ -65,9 +65,15 @@ class Listeners:
             listening = sockets.listen(addresses_of(endpoint)[0])
         except (OSError, UnicodeError) as problem:
             raise UsageError(f"cannot listen on {text}: {getattr(problem, 'strerror', None) or problem}") from problem
-        real = str(endpoint._replace(port=listening.getsockname()[1]))
-        self.by_fd[listening.fileno()] = Listener(listening, broker_id, real)
-        self._epoll.register(listening.fileno(), select.EPOLLIN)
+        fd = listening.fileno()
+        try:
+            real = str(endpoint._replace(port=listening.getsockname()[1]))
+            self._epoll.register(fd, select.EPOLLIN)
+            self.by_fd[fd] = Listener(listening, broker_id, real)
+        except BaseException:  # the port would be taken for as long as somebody keeps the exception
+            self.by_fd.pop(fd, None)
+            listening.close()
+            raise
         return real
 
     def stop(self, broker_id: int) -> None:
