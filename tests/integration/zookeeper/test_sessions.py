@@ -113,6 +113,27 @@ def test_kazoo_is_stopped_with_a_lost_session(open_store: OpenStore) -> None:
     store.close()
 
 
+def test_requests_that_found_the_connection_broken_hold_up_neither_their_callers_nor_the_end(
+    open_store: OpenStore, proxy: CuttingProxy, address: str
+) -> None:
+    """kazoo's own way of waking its connection thread takes 278 of them."""
+    other = open_store()
+    before = threading.active_count()
+    store = open_store(through(proxy, address), session_ms=1_500)
+    store.commit([Create("/ids/1", b"", ephemeral=True)])
+    proxy.refusing = True
+    proxy.cut()
+    connection = store._connection
+    eventually(lambda: not connection._connected.is_set())
+    asking, outcome = in_thread(lambda: [connection.client.get_async("/a") for _ in range(3_000)])
+    eventually(lambda: not asking.is_alive())
+    eventually(lambda: other.read("/ids/1") is None)
+    proxy.refusing = False
+    eventually(lambda: repr(store).endswith("lost>"))
+    assert {type(result.exception).__name__ for result in outcome[0]} <= {"ConnectionLoss", "SessionExpiredError"}
+    eventually(lambda: threading.active_count() == before)
+
+
 def test_a_store_may_be_closed_by_a_callback(open_store: OpenStore) -> None:
     one, two = open_store(), open_store()
     one.commit([Create("/ids/1", b"", ephemeral=True)])
