@@ -275,6 +275,39 @@ def test_an_owner_that_comes_back_in_time_has_its_session(open_store: OpenStore,
     assert found.created == created
 
 
+@pytest.mark.parametrize("found", [True, False], ids=["dropped already", "about to be dropped"])
+def test_an_owner_that_was_silent_before_it_ends_its_session_ends_it(open_store: OpenStore, found: bool) -> None:
+    """As one that had much to write to its disk: nothing that it registered is left, long before the session could run out."""
+    other, store = open_store(), open_store(session_ms=20_000)
+    store.commit([Create("/ids/1", b"", ephemeral=True)])
+    states: list[str] = []
+    store.on_session(states.append)
+    store.keep_alive()
+    connection = store._connection
+    connection._handler.alive_at -= 12.0  # type: ignore[operator]
+    if found:
+        other.commit([Create("/a", b"")])
+        in_thread(lambda: store.read("/a"))  # finds the connection being dropped
+        eventually(lambda: states == ["suspended"])
+    store.close()
+    assert other.read("/ids/1") is None
+
+
+def test_a_silent_owner_whose_servers_are_away_is_not_kept_from_closing(open_store: OpenStore, proxy: CuttingProxy, address: str) -> None:
+    """For longer than its calls wait."""
+    store = open_store(through(proxy, address), session_ms=4_000, timeout_s=0.2)
+    states: list[str] = []
+    store.on_session(states.append)
+    store.keep_alive()
+    proxy.refusing = True
+    store._connection._handler.alive_at -= 3.0  # type: ignore[operator]
+    in_thread(lambda: store.read("/a"))
+    eventually(lambda: states == ["suspended"])
+    closing, _ = in_thread(store.close)
+    eventually(lambda: not closing.is_alive())
+    proxy.refusing = False
+
+
 def test_nobody_there() -> None:
     threads = threading.active_count()
     with pytest.raises(TimedOut, match=r"no ZooKeeper server of 127\.0\.0\.1:"):

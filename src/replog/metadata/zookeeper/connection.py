@@ -80,6 +80,9 @@ class _OneSession:
         """When the owner last said that it is alive; None: it never does."""
         self.failure = ""
         """Why no server was reached the last time; empty: one was, or nobody has tried."""
+        self.kept = threading.Event()
+        """Cleared while the connection is dropped because the owner was silent."""
+        self.kept.set()
         self._silence_s = session_ms / 1_000 * SILENCE
 
     def __getattr__(self, name: str) -> Any:
@@ -121,6 +124,7 @@ class _OneSession:
 
     def _require_owner(self) -> None:
         if self.alive_at is not None and time.monotonic() - self.alive_at > self._silence_s:
+            self.kept.clear()
             raise TimeoutError(errno.ETIMEDOUT, "the owner of the session does not say that it is alive")
 
 
@@ -134,6 +138,7 @@ class Connection:
         self.acl = CREATOR_ALL_ACL if credentials else OPEN_ACL_UNSAFE
         self._hosts = hosts
         self._timeout_s = timeout_s
+        self._session_s = session_ms / 1_000
         self._ended: Literal["lost", "closed"] | None = None
         self._connected = threading.Event()
         self.session_id = "none"
@@ -219,6 +224,8 @@ class Connection:
 
     def _changed(self, state: Any) -> None:
         """kazoo's listener, in its connection thread."""
+        if state != KazooState.SUSPENDED:
+            self._handler.kept.set()
         if state == KazooState.CONNECTED:
             self.session_id = f"0x{self.client.client_id[0] & 0xFFFF_FFFF_FFFF_FFFF:x}"
             if self._listener is not None:
@@ -264,8 +271,16 @@ class Connection:
         self._handler.alive_at = time.monotonic()
 
     def close(self) -> None:
-        """End the session, wait until ZooKeeper has confirmed it (or cannot), and stop kazoo's threads. Idempotent."""
+        """End the session, wait until ZooKeeper has confirmed it (or cannot), and stop kazoo's threads. Idempotent.
+
+        An owner that was silent before, because what it had to finish took long, is waited for until it is connected again, a
+        session time at most: over no connection the session could not be ended.
+        """
         if self._ended is None:
+            if self._handler.alive_at is not None:
+                self._handler.alive_at = None  # whoever ends its session is there, until it is ended
+                self._handler.kept.wait(min(self._timeout_s, self._session_s))
+                self.keep_alive()
             self._ended = "closed"
         self._handler.ended = True
         self._connected.set()
