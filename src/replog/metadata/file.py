@@ -61,7 +61,7 @@ class _SharedFile:
         self.upkeep = Upkeep(self.tend, every_s=min(POLL_MS, session_ms / 10) / 1_000, name=f"replog {os.path.basename(path)}")
         self._boot_id = boot_id
         self._window = WriteWindow(gap_ns=session_ms * NS_PER_MS // 2)
-        self._users = 0
+        self.users: set[str] = set()  # sessions whose objects have not let go of the file
         self._version: int | None = None
         """Of the file when we looked last; None: look again whatever it is."""
         self._leases_seen: Sequence[Lease] = ()
@@ -223,7 +223,7 @@ class _SharedFile:
     def enter(self, store: FileStore) -> None:
         """From now on this object hears what becomes of its session."""
         with self._database.lock:
-            self._users += 1
+            self.users.add(store.session_id)
             self.sessions[store.session_id] = store
             self._version = None  # somebody may have ended it already
 
@@ -304,7 +304,7 @@ class _SharedFile:
     def leave_later(self, session: str) -> None:
         """End a session as soon as the file can be written again, unless it is closed before: a private one would never run out."""
         with self._database.lock:
-            if self._users > 0:
+            if self.users:
                 self._left[session] = None
                 self.upkeep.start()
 
@@ -314,11 +314,11 @@ class _SharedFile:
             with suppress(ReplogError):  # it is tried again
                 self.leave(session, waits=False)
 
-    def release(self) -> None:
-        """One store object less; the last one closes the file."""
+    def release(self, session: str = "") -> None:
+        """This one's object needs the file no more; the last one closes it. Idempotent."""
         with self._database.lock:
-            self._users -= 1
-            if self._users <= 0:
+            self.users.discard(session)
+            if not self.users:
                 self.upkeep.stop()
                 self._database.close()
 
@@ -481,20 +481,18 @@ class FileStore(TreeSession):
         self._file.poll()
 
     def end_session(self, session_id: str) -> None:
-        """End any session at once; nothing happens if it is over.
-
-        For whoever knows that its process is gone, because it holds the lock of the data directory where the id was recorded.
-        """
+        """End any session at once, unless it is over: for whoever knows that its process is gone, by the lock of its data directory."""
         self._alive()
         self._file.leave(session_id)
 
     def _leave(self, *, lost: bool) -> None:
         try:
-            with suppress(StoreGone):  # and the session with it
-                super()._leave(lost=lost)
+            if self._session_id in self._file.users:  # else an earlier call went that far
+                with suppress(StoreGone):  # and the session with it
+                    super()._leave(lost=lost)
         except Exception as problem:
-            self._file.release()
+            self._file.release(self._session_id)
             if isinstance(problem, StoreFull | UnknownOutcome):
                 self._file.leave_later(self._session_id)
             raise
-        self._file.release()  # not after an interrupt: then `close` is repeated
+        self._file.release(self._session_id)  # not after an interrupt: then `close` is repeated

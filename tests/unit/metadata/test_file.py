@@ -311,6 +311,42 @@ def test_the_file_stays_open_for_the_other_sessions(path: Path) -> None:
         second.read("/a")
 
 
+@pytest.mark.parametrize("step", ["release", "close", "leave"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_close_that_is_repeated_after_an_interrupt_lets_go_of_the_file_once(
+    path: Path, step: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far the first one came."""
+    one = FileStore(path)
+    others = [one.session(), one.session()] if shared else []
+    owner = one._file._database if step == "close" else one._file
+    done = getattr(owner, step)
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(*args: object, **options: object) -> None:
+        done(*args, **options)
+        if interrupts:
+            raise interrupts.pop()
+
+    monkeypatch.setattr(owner, step, interrupted)
+    if shared and step == "close":
+        interrupts.clear()  # the file stays open
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            one.close()
+    one.close()
+    one.close()
+    for left in others[1:]:
+        left.close()
+        left.close()
+    for store in others[:1]:
+        assert store.list("/") == []
+        store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        one._file._database.connection.execute("SELECT 1")
+    assert _count(str(path), "sessions") == 0
+
+
 def test_a_path_is_remembered_as_absolute(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     with FileStore("store.db") as store:
