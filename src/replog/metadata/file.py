@@ -20,7 +20,7 @@ from attrs import define, field
 from replog.errors import ReplogError, StoreFull, UsageError
 from replog.log.files import OS
 from replog.metadata.database import Database, NodeCorrupt, StoreGone
-from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due
+from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due, wants_write
 from replog.metadata.session import Names, Results, TreeSession, Values
 from replog.metadata.tree import Transaction
 from replog.metadata.upkeep import Upkeep
@@ -240,7 +240,8 @@ class _SharedFile:
             last_ns = {session: self.sessions[session].recorded_ns for session in alive}
             due = any(is_due(ns, recorded_ns=last_ns[x], now_ns=now_ns, session_ms=self.session_ms) for x, ns in alive.items())
             if alive and not due:
-                due = any(self._may_end(lease, now_ns) for lease in self._leases_seen if lease.session not in alive)
+                others = [lease for lease in self._leases_seen if lease.session not in alive]
+                due = any(wants_write(x, boot_id=self._boot_id, now_ns=now_ns, window=self._window) for x in others)
         if due:
             with suppress(ReplogError):  # the sessions are suspended
                 self.renew(alive)
@@ -451,7 +452,8 @@ class FileStore(TreeSession):
 
         A session lasts until somebody ends it, so a late renewal succeeds if nobody has. Raises SessionLost if somebody
         did. After another error the session is suspended (its listeners hear so) until a renewal succeeds. An owner who
-        calls `keep_alive` has its session renewed up to its last call, and not up to this one.
+        calls `keep_alive` has its session renewed up to its last call, and not up to this one. A session is ended by those
+        alone who write at least every half of its time: the thread of `keep_alive` does so while one has run out.
         """
         self._alive()
         if self._file.private:
