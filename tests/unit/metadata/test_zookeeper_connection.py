@@ -64,7 +64,8 @@ def test_all_servers_of_an_address_share_the_time(monkeypatch: pytest.MonkeyPatc
     given: list[Any] = []
 
     def refuse(*_: object, **options: Any) -> None:
-        given.append(options["timeout"])
+        if options["address"][1] < 4:  # else it is what is left of another test
+            given.append(options["timeout"])
         raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 
     monkeypatch.setattr(module.SequentialThreadingHandler, "create_connection", refuse)
@@ -89,7 +90,7 @@ def test_where_no_thread_can_be_had_a_session_is_an_unknown_outcome_and_nothing_
         with pytest.raises(UnknownOutcome, match="can't start new thread"):
             ZooKeeperStore("127.0.0.1:1", session_ms=2_000, timeout_s=30)
     assert left == [0]
-    eventually(lambda: threading.active_count() == before)
+    eventually(lambda: threading.active_count() <= before)
 
 
 def test_where_no_descriptor_can_be_had_a_session_is_an_unknown_outcome_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +103,4 @@ def test_where_no_descriptor_can_be_had_a_session_is_an_unknown_outcome_and_noth
         patch.setattr(os, "eventfd", refuse)
         with pytest.raises(UnknownOutcome, match="Too many open files"):
             ZooKeeperStore("127.0.0.1:1", session_ms=2_000, timeout_s=30)
-    eventually(lambda: threading.active_count() == before)
+    eventually(lambda: threading.active_count() <= before)
