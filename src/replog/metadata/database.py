@@ -12,6 +12,7 @@ whoever makes it long, and cut; only a reader that is stopped in the middle of a
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -41,6 +42,9 @@ FORK_WAIT_S: Final = 1.0
 """How long a fork waits for a call to SQLite in another thread."""
 WAL_BYTES_MAX: Final = 8 << 20
 """The log is cut to this once it was copied, however long it had become."""
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+PASSING: Final = FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR, errno.EAGAIN, errno.ESTALE}
+"""What keeps a file from being made although it could be made here at another time: whoever configured it is not to blame."""
 
 _SCHEMA: Final = (
     "CREATE TABLE state(id INTEGER PRIMARY KEY CHECK (id = 0), store_id TEXT NOT NULL, created INTEGER NOT NULL,"
@@ -65,7 +69,7 @@ _open: weakref.WeakSet[Database] = weakref.WeakSet()
 _gone: set[str] = set()
 """Stores that disappeared while this process had them open. Somebody who comes back to one must not find it empty."""
 _opening = threading.RLock()
-"""Held while `_open` changes."""
+"""Held while a connection is made, and while `_open` changes."""
 _inherited: set[tuple[int, int]] = set()
 """Files (device, inode) that were open when this process was forked. SQLite keeps its locks per file and believes that
 the child holds the parent's; a second connection to such a file would go without locks."""
@@ -96,27 +100,22 @@ class Database:
         self._fork = ForkGuard()
         self._cache: dict[str, Node | None] = {}
         self._created = 0
-        if not os.path.lexists(path):
-            if path in _gone and not private:
-                raise StoreGone(path)
-            with self._errors():
+        with _opening, self._errors():  # a fork finds either no connection to the file, or one that it knows of
+            if not os.path.lexists(path):
+                if path in _gone and not private:
+                    raise StoreGone(path)
                 _create(path)
-        self._file = _check_file(path)
-        with self._errors():
-            self.connection = sqlite3.connect(
-                f"file:{quote(path)}?mode=rw", uri=True, timeout=OPENING_S, isolation_level=None, check_same_thread=False
-            )
-            # What is no UTF-8 does not match its checksum either, which is the answer that helps.
-            self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            try:
+            self._file = _check_file(path)
+            self.connection = _connect(path)
+            _open.add(self)
+        try:
+            with self.lock, self._errors():
                 self._check()
                 self._timeout_s = timeout_s
                 self._set_patience(timeout_s * 1_000)
-            except BaseException:
-                self.connection.close()
-                raise
-        with _opening:
-            _open.add(self)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Release the file. Idempotent."""
@@ -301,23 +300,34 @@ def _create(path: str) -> None:
     fresh = f"{path}.new-{os.urandom(4).hex()}"
     try:
         os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise UsageError(f"cannot create the metadata store {path}: {error.strerror}") from error
-    try:
-        connection = sqlite3.connect(fresh, isolation_level=None)
         try:
-            _set_up(connection)
+            connection = sqlite3.connect(fresh, isolation_level=None)
+            try:
+                _set_up(connection)
+            finally:
+                connection.close()
+            with suppress(FileExistsError):  # another process was faster: its store is as good
+                os.link(fresh, path)
         finally:
-            connection.close()
-        with suppress(FileExistsError):  # another process was faster: its store is as good
-            os.link(fresh, path)
-    finally:
-        os.unlink(fresh)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+            os.unlink(fresh)
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        why = f"cannot create the metadata store {path}: {error.strerror}"
+        if error.errno in PASSING:
+            raise (StoreFull(why) if error.errno in FULL else UnknownOutcome(why)) from error
+        raise UsageError(why) from error
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    name = quote(os.fsencode(path))  # which need not be text
+    connection = sqlite3.connect(f"file:{name}?mode=rw", uri=True, timeout=OPENING_S, isolation_level=None, check_same_thread=False)
+    # What is no UTF-8 does not match its checksum either, which is the answer that helps.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    return connection
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
@@ -373,7 +383,9 @@ def _resume() -> None:
 
 def _leak_after_fork() -> None:
     """In a child, give every inherited connection one reference too many, so that not even the end of the process closes it."""
+    global _opening
     _resume()
+    _opening = threading.RLock()  # a thread that is not here may have it
     databases = list(_open)
     if databases:
         import ctypes

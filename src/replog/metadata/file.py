@@ -20,7 +20,7 @@ from attrs import define, field
 from replog.errors import ReplogError, StoreFull, UsageError
 from replog.log.files import OS
 from replog.metadata.database import Database, NodeCorrupt, StoreGone
-from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due
+from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due, wants_write
 from replog.metadata.session import Names, Results, TreeSession, Values
 from replog.metadata.tree import Transaction
 from replog.metadata.upkeep import Upkeep
@@ -61,7 +61,7 @@ class _SharedFile:
         self.upkeep = Upkeep(self.tend, every_s=min(POLL_MS, session_ms / 10) / 1_000, name=f"replog {os.path.basename(path)}")
         self._boot_id = boot_id
         self._window = WriteWindow(gap_ns=session_ms * NS_PER_MS // 2)
-        self._users = 0
+        self.users: set[str] = set()  # sessions whose objects have not let go of the file
         self._version: int | None = None
         """Of the file when we looked last; None: look again whatever it is."""
         self._leases_seen: Sequence[Lease] = ()
@@ -223,7 +223,7 @@ class _SharedFile:
     def enter(self, store: FileStore) -> None:
         """From now on this object hears what becomes of its session."""
         with self._database.lock:
-            self._users += 1
+            self.users.add(store.session_id)
             self.sessions[store.session_id] = store
             self._version = None  # somebody may have ended it already
 
@@ -240,7 +240,8 @@ class _SharedFile:
             last_ns = {session: self.sessions[session].recorded_ns for session in alive}
             due = any(is_due(ns, recorded_ns=last_ns[x], now_ns=now_ns, session_ms=self.session_ms) for x, ns in alive.items())
             if alive and not due:
-                due = any(self._may_end(lease, now_ns) for lease in self._leases_seen if lease.session not in alive)
+                others = [lease for lease in self._leases_seen if lease.session not in alive]
+                due = any(wants_write(x, boot_id=self._boot_id, now_ns=now_ns, window=self._window) for x in others)
         if due:
             with suppress(ReplogError):  # the sessions are suspended
                 self.renew(alive)
@@ -304,7 +305,7 @@ class _SharedFile:
     def leave_later(self, session: str) -> None:
         """End a session as soon as the file can be written again, unless it is closed before: a private one would never run out."""
         with self._database.lock:
-            if self._users > 0:
+            if self.users:
                 self._left[session] = None
                 self.upkeep.start()
 
@@ -314,11 +315,11 @@ class _SharedFile:
             with suppress(ReplogError):  # it is tried again
                 self.leave(session, waits=False)
 
-    def release(self) -> None:
-        """One store object less; the last one closes the file."""
+    def release(self, session: str = "") -> None:
+        """This one's object needs the file no more; the last one closes it. Idempotent."""
         with self._database.lock:
-            self._users -= 1
-            if self._users <= 0:
+            self.users.discard(session)
+            if not self.users:
                 self.upkeep.stop()
                 self._database.close()
 
@@ -451,7 +452,8 @@ class FileStore(TreeSession):
 
         A session lasts until somebody ends it, so a late renewal succeeds if nobody has. Raises SessionLost if somebody
         did. After another error the session is suspended (its listeners hear so) until a renewal succeeds. An owner who
-        calls `keep_alive` has its session renewed up to its last call, and not up to this one.
+        calls `keep_alive` has its session renewed up to its last call, and not up to this one. A session is ended by those
+        alone who write at least every half of its time: the thread of `keep_alive` does so while one has run out.
         """
         self._alive()
         if self._file.private:
@@ -481,20 +483,18 @@ class FileStore(TreeSession):
         self._file.poll()
 
     def end_session(self, session_id: str) -> None:
-        """End any session at once; nothing happens if it is over.
-
-        For whoever knows that its process is gone, because it holds the lock of the data directory where the id was recorded.
-        """
+        """End any session at once, unless it is over: for whoever knows that its process is gone, by the lock of its data directory."""
         self._alive()
         self._file.leave(session_id)
 
     def _leave(self, *, lost: bool) -> None:
         try:
-            with suppress(StoreGone):  # and the session with it
-                super()._leave(lost=lost)
+            if self._session_id in self._file.users:  # else an earlier call went that far
+                with suppress(StoreGone):  # and the session with it
+                    super()._leave(lost=lost)
         except Exception as problem:
-            self._file.release()
+            self._file.release(self._session_id)
             if isinstance(problem, StoreFull | UnknownOutcome):
                 self._file.leave_later(self._session_id)
             raise
-        self._file.release()  # not after an interrupt: then `close` is repeated
+        self._file.release(self._session_id)  # not after an interrupt: then `close` is repeated

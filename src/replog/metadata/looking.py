@@ -114,7 +114,7 @@ class _FileLook:
 def _opened(path: str, how: str, timeout_s: float) -> Iterator[Look]:
     """One view of the file."""
     try:
-        connection = sqlite3.connect(f"file:{quote(path)}?{how}", uri=True, timeout=timeout_s, isolation_level=None)
+        connection = sqlite3.connect(f"file:{quote(os.fsencode(path))}?{how}", uri=True, timeout=timeout_s, isolation_level=None)
         try:
             run = connection.execute
             run("PRAGMA trusted_schema = OFF")

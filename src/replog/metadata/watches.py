@@ -23,7 +23,8 @@ class Watches:
         self._lock = threading.Lock()
         self._armed: dict[str, dict[tuple[str, Callable[[str], None]], None]] = {}
         self._ready: deque[_Call] = deque()
-        self._delivering = False
+        self._deliverer: object | None = None
+        """The call of `deliver` that is at it."""
 
     def arm(self, session: str, path: str, changed: Callable[[str], None]) -> None:
         """Call `changed(path)` once when `path` fires. Arming the same twice counts once."""
@@ -34,8 +35,9 @@ class Watches:
         """Disarm the watches of `paths` and make their callbacks ready."""
         with self._lock:
             for path in paths:
-                for session, changed in self._armed.pop(path, ()):
+                for session, changed in self._armed.get(path, ()):
                     self._ready.append((session, changed, path))
+                self._armed.pop(path, None)  # only now: an interrupt has it told once more, instead of never
 
     def fire_all(self) -> None:
         """Fire everything: what changed is no longer known."""
@@ -59,15 +61,16 @@ class Watches:
 
     def deliver(self) -> None:
         """Run what is ready. A call from inside a callback, or from a second thread, leaves it to the one that is at it."""
-        with self._lock:
-            if self._delivering:
-                return
-            self._delivering = True
+        this = object()
         try:
+            with self._lock:
+                if self._deliverer is not None:
+                    return
+                self._deliverer = this
             while True:
                 with self._lock:
                     if not self._ready:
-                        self._delivering = False  # with the lock held: what is made ready after this is delivered by whoever did so
+                        self._deliverer = None  # with the lock held: what is made ready after this is delivered by whoever did so
                         return
                     call = self._ready[0]
                 _session, changed, argument = call
@@ -78,7 +81,8 @@ class Watches:
                     raise
                 self._told(call)  # only now: an interrupt has it told once more, and a hint bears that
         except BaseException:
-            self._delivering = False
+            if self._deliverer is this:  # an interrupt may come before it began, and after it ended
+                self._deliverer = None
             raise
 
     def _told(self, call: _Call) -> None:

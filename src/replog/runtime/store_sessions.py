@@ -15,7 +15,7 @@ from typing import Any
 
 from replog.errors import ReplogError, UsageError
 from replog.model import Address
-from replog.ports import Ids, MetadataStore, SessionChanged, SessionLost, SessionState, StoreCall, StoreResult, WatchFired
+from replog.ports import Ids, MetadataStore, SessionChanged, SessionLost, SessionState, StoreCall, StoreResult, UnknownOutcome, WatchFired
 from replog.runtime.workers import Workers
 
 __all__ = ["StoreSessions"]
@@ -91,8 +91,8 @@ class StoreSessions:
                 store.watch(call.argument, lambda path: self._post(caller, WatchFired(path)))
             else:
                 result.value = getattr(store, call.verb)(call.argument)
-        except ReplogError as problem:
-            result.error = problem
+        except Exception as problem:
+            result.error = _known(problem)
             if isinstance(problem, SessionLost) and store is not None:
                 self._changed(store, "lost")
         return result
@@ -112,13 +112,13 @@ class StoreSessions:
                 self.last_error = self.refused = problem
                 _log.error("no session at the metadata store, ever: %s", problem)
                 return
-            except ReplogError as problem:
+            except Exception as problem:
                 if store is not None:  # lost before anybody could hear of it
                     self._drop(store)
-                self.last_error = problem
+                self.last_error = _known(problem)
                 pause_ms = min(_PAUSE_MS << min(self._failures, 16), _PAUSE_MS_MAX)
                 self._failures += 1
-                _log.warning("no session at the metadata store: %s; trying again in %d ms", problem, pause_ms)
+                _log.warning("no session at the metadata store: %s; trying again in %d ms", self.last_error, pause_ms)
                 self._closing.wait(pause_ms * (0.5 + self._ids.jitter() / 2) / 1_000)
             else:
                 self._failures = 0
@@ -142,7 +142,7 @@ class StoreSessions:
         with self._lock:
             if self._store is store:
                 self._store = None
-        _close(store)
+        _abandon(store)
 
     def _changed(self, store: MetadataStore, state: SessionState) -> None:
         """Any thread of the store's: what its session is now."""
@@ -155,7 +155,7 @@ class StoreSessions:
             self._tell(state)
 
     def _replace(self, store: MetadataStore) -> None:
-        _close(store)
+        _abandon(store)
         if self._store is None:  # else it was lost while it was being opened, and another one has come since
             self._open()
 
@@ -188,6 +188,14 @@ class StoreSessions:
             _log.warning("the store has not ended the session within %g s; it ends by its time at the latest", limit_s)
 
 
+def _known(problem: Exception) -> ReplogError:
+    """What an error of a store means: where descriptors, threads or memory are short a backend may raise anything, and nothing is known."""
+    if isinstance(problem, ReplogError):
+        return problem
+    _log.warning("the metadata store failed in a way of its own", exc_info=problem)
+    return UnknownOutcome(f"the metadata store failed: {type(problem).__name__}: {problem}")
+
+
 def _why(problem: ReplogError | None) -> str:
     return "" if problem is None else f": {problem}"
 
@@ -196,13 +204,21 @@ def _end(store: MetadataStore, ended: threading.Event) -> None:
     """On a thread: nobody knows how long the store takes."""
     try:
         store.close()
-    except ReplogError as problem:  # it ends by itself, after its time
+    except Exception as problem:  # it ends by itself, after its time
         _log.warning("the store session could not be ended: %s", problem)
     finally:
         ended.set()
 
 
+def _abandon(store: MetadataStore) -> None:
+    """Close what is over on a thread of its own: whatever its store waits for, the next session does not."""
+    try:
+        threading.Thread(target=_close, args=(store,), name="replog store close", daemon=True).start()
+    except RuntimeError:  # no thread can be started
+        _close(store)
+
+
 def _close(store: MetadataStore) -> None:
     """Whose session is over, or not wanted."""
-    with contextlib.suppress(ReplogError):
+    with contextlib.suppress(Exception):  # it ends by its time
         store.close()

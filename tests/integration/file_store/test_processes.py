@@ -179,3 +179,54 @@ sys.stdin.readline()
     with FileStore(path) as store:
         assert store.list("/") == ["after", "before"]
         assert child.finish() == ["after,before"]
+
+
+def test_a_child_of_a_fork_while_another_thread_opens_a_store_is_refused_that_one_and_no_other(start: Start, path: Path) -> None:
+    """SQLite would believe there that it has the parent's locks; and nobody is left who would let go of what that thread held."""
+    code = """
+import threading
+from replog.metadata import database
+database.FORK_WAIT_S = 0.05
+FileStore(path).close()
+inside, done = threading.Event(), threading.Event()
+check = database.Database._check
+def slow(self):
+    check(self)
+    inside.set()
+    done.wait()
+database.Database._check = slow
+opening = threading.Thread(target=lambda: FileStore(path).close(), daemon=True)
+opening.start()
+inside.wait()
+database.Database._check = check
+def hold():
+    with database._opening:
+        held.set()
+        done.wait()
+held = threading.Event()
+for holds in (False, True):
+    if holds:
+        holding = threading.Thread(target=hold, daemon=True)
+        holding.start()
+        held.wait()
+    if os.fork() == 0:
+        try:
+            FileStore(path)
+        except UsageError as error:
+            assert "forked" in str(error)
+        else:
+            raise AssertionError("opened without locks")
+        with FileStore(path + ".own") as fresh:
+            fresh.commit([Put("/from the child", b"")] if holds else [Create("/from the child", b"")])
+        os._exit(0)
+    _, status = os.wait()
+    assert status == 0, status
+done.set()
+opening.join()
+holding.join()
+with FileStore(path) as store:
+    store.commit([Create("/after", b"")])
+    say(",".join(store.list("/")))
+"""
+    child = start(code)
+    assert child.finish() == ["after"]

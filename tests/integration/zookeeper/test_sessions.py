@@ -113,6 +113,27 @@ def test_kazoo_is_stopped_with_a_lost_session(open_store: OpenStore) -> None:
     store.close()
 
 
+def test_requests_that_found_the_connection_broken_hold_up_neither_their_callers_nor_the_end(
+    open_store: OpenStore, proxy: CuttingProxy, address: str
+) -> None:
+    """kazoo's own way of waking its connection thread takes 278 of them."""
+    other = open_store()
+    before = threading.active_count()
+    store = open_store(through(proxy, address), session_ms=1_500)
+    store.commit([Create("/ids/1", b"", ephemeral=True)])
+    proxy.refusing = True
+    proxy.cut()
+    connection = store._connection
+    eventually(lambda: not connection._connected.is_set())
+    asking, outcome = in_thread(lambda: [connection.client.get_async("/a") for _ in range(3_000)])
+    eventually(lambda: not asking.is_alive())
+    eventually(lambda: other.read("/ids/1") is None)
+    proxy.refusing = False
+    eventually(lambda: repr(store).endswith("lost>"))
+    assert {type(result.exception).__name__ for result in outcome[0]} <= {"ConnectionLoss", "SessionExpiredError"}
+    eventually(lambda: threading.active_count() == before)
+
+
 def test_a_store_may_be_closed_by_a_callback(open_store: OpenStore) -> None:
     one, two = open_store(), open_store()
     one.commit([Create("/ids/1", b"", ephemeral=True)])
@@ -252,6 +273,39 @@ def test_an_owner_that_comes_back_in_time_has_its_session(open_store: OpenStore,
     found = other.read("/ids/1")
     assert found is not None
     assert found.created == created
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["dropped already", "about to be dropped"])
+def test_an_owner_that_was_silent_before_it_ends_its_session_ends_it(open_store: OpenStore, found: bool) -> None:
+    """As one that had much to write to its disk: nothing that it registered is left, long before the session could run out."""
+    other, store = open_store(), open_store(session_ms=20_000)
+    store.commit([Create("/ids/1", b"", ephemeral=True)])
+    states: list[str] = []
+    store.on_session(states.append)
+    store.keep_alive()
+    connection = store._connection
+    connection._handler.alive_at -= 12.0  # type: ignore[operator]
+    if found:
+        other.commit([Create("/a", b"")])
+        in_thread(lambda: store.read("/a"))  # finds the connection being dropped
+        eventually(lambda: states == ["suspended"])
+    store.close()
+    assert other.read("/ids/1") is None
+
+
+def test_a_silent_owner_whose_servers_are_away_is_not_kept_from_closing(open_store: OpenStore, proxy: CuttingProxy, address: str) -> None:
+    """For longer than its calls wait."""
+    store = open_store(through(proxy, address), session_ms=4_000, timeout_s=0.2)
+    states: list[str] = []
+    store.on_session(states.append)
+    store.keep_alive()
+    proxy.refusing = True
+    store._connection._handler.alive_at -= 3.0  # type: ignore[operator]
+    in_thread(lambda: store.read("/a"))
+    eventually(lambda: states == ["suspended"])
+    closing, _ = in_thread(store.close)
+    eventually(lambda: not closing.is_alive())
+    proxy.refusing = False
 
 
 def test_nobody_there() -> None:

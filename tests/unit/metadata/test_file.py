@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -16,6 +17,7 @@ from replog.errors import ReplogError, StoreCorrupt, StoreFull, UsageError
 from replog.metadata import file as file_store
 from replog.metadata.database import NodeCorrupt
 from replog.metadata.file import FileStore
+from replog.metadata.looking import look_at_file
 from replog.ports import Check, Create, Delete, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.clock import ManualClock
 from replog.testing.eventually import eventually
@@ -309,6 +311,42 @@ def test_the_file_stays_open_for_the_other_sessions(path: Path) -> None:
         second.read("/a")
 
 
+@pytest.mark.parametrize("step", ["release", "close", "leave"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_close_that_is_repeated_after_an_interrupt_lets_go_of_the_file_once(
+    path: Path, step: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far the first one came."""
+    one = FileStore(path)
+    others = [one.session(), one.session()] if shared else []
+    owner = one._file._database if step == "close" else one._file
+    done = getattr(owner, step)
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(*args: object, **options: object) -> None:
+        done(*args, **options)
+        if interrupts:
+            raise interrupts.pop()
+
+    monkeypatch.setattr(owner, step, interrupted)
+    if shared and step == "close":
+        interrupts.clear()  # the file stays open
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            one.close()
+    one.close()
+    one.close()
+    for left in others[1:]:
+        left.close()
+        left.close()
+    for store in others[:1]:
+        assert store.list("/") == []
+        store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        one._file._database.connection.execute("SELECT 1")
+    assert _count(str(path), "sessions") == 0
+
+
 def test_a_path_is_remembered_as_absolute(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     with FileStore("store.db") as store:
@@ -359,6 +397,50 @@ def test_folders_links_and_missing_folders_are_refused(path: Path) -> None:
     link.symlink_to(path)
     with pytest.raises(UsageError, match="symbolic link"):
         FileStore(link)
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [
+        (errno.EMFILE, UnknownOutcome),
+        (errno.ENFILE, UnknownOutcome),
+        (errno.EIO, UnknownOutcome),
+        (errno.ENOSPC, StoreFull),
+        (errno.EDQUOT, StoreFull),
+        (errno.EACCES, UsageError),
+        (errno.EROFS, UsageError),
+    ],
+)
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_store_that_cannot_be_made_now_may_be_made_later(
+    path: Path, number: int, raised: type[Exception], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what whoever configured it can change is his mistake: that is not tried again."""
+    opened = os.open
+
+    def fail(name: str, flags: int, *args: int, **options: int) -> int:
+        if what == ("folder" if flags & os.O_DIRECTORY else "file" if ".new-" in str(name) else "else"):
+            raise OSError(number, os.strerror(number))
+        return opened(name, flags, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        with pytest.raises(raised, match=os.strerror(number)):
+            FileStore(path)
+    assert not [name for name in os.listdir(path.parent) if ".new-" in name]
+    FileStore(path).close()
+
+
+def test_a_path_need_not_be_text(path: Path) -> None:
+    odd = path.parent / os.fsdecode(b"\xff?%41#.db")
+    with FileStore(odd, session_ms=500) as store:
+        store.commit([Create("/a", b"1")])
+        store.keep_alive()
+    with FileStore(odd) as store:
+        assert store.list("/") == ["a"]
+        assert look_at_file(str(odd), 1.0, lambda look: look.children("/")) == ["a"]
+    assert look_at_file(str(odd), 1.0, lambda look: look.children("/")) == ["a"]
+    assert os.listdir(path.parent) == [odd.name]
 
 
 def test_a_damaged_page_is_found_when_the_store_is_opened(path: Path) -> None:

@@ -235,6 +235,31 @@ def test_calls_for_what_has_ended_or_never_ends_do_nothing(store_at: Open) -> No
     private.keep_alive()
 
 
+def test_whoever_held_the_file_does_not_end_a_shorter_session_that_could_not_renew(store_at: Open, clock: ManualClock) -> None:
+    slow, quick = store_at(session_ms=20_000), store_at(session_ms=1_000)
+    turn(clock, slow, quick, times=60)
+    with slow._file._writing():  # a commit, while the disk is busy or the process is stopped
+        clock.advance(5_000)
+        quick.keep_alive()
+        quick._file.tend()
+    turn(clock, slow, quick, times=2)
+    assert quick.session_id in renewed_ms(slow)
+    assert quick.read("/a") is None
+
+
+def test_a_shorter_session_is_ended_in_its_own_time(store_at: Open, clock: ManualClock) -> None:
+    """Although whoever ends it has no other reason to write that often; nor does it, once that is done."""
+    slow, quick = store_at(session_ms=20_000), store_at(session_ms=1_000)
+    turn(clock, slow, quick, times=60)
+    begun = writes_of(slow)
+    turn(clock, slow, times=30)
+    assert quick.session_id not in renewed_ms(slow)
+    assert 4 <= len(begun) <= 8
+    begun.clear()
+    turn(clock, slow, times=40)
+    assert len(begun) <= 1
+
+
 # ---------------------------------------------------------------------------------------------------------- the thread
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from replog.metadata import watches as module
 from replog.metadata.watches import Watches
 
 
@@ -60,3 +64,55 @@ def test_a_callback_that_raises_leaves_the_others_to_the_next_delivery() -> None
         told.append("raised")
     watches.deliver()
     assert told == ["raised", "later"]
+
+
+class Interrupt:
+    """A KeyboardInterrupt where signals come: when the n-th call into the interpreter that `watches.py` makes has returned."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, frame: Any, event: str, arg: object) -> None:
+        if event == "c_return" and frame.f_code.co_filename == module.__file__:
+            self.left -= 1
+            if self.left == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    def during(self, work: Callable[[], None]) -> bool:
+        """Whether it came."""
+        profile = sys.getprofile()
+        sys.setprofile(self)
+        try:
+            work()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(profile)
+        return False
+
+
+@pytest.mark.parametrize("interrupted", ["fire", "deliver"])
+def test_an_interrupt_loses_no_watch_and_stops_none_that_follows(interrupted: str) -> None:
+    """Wherever it comes."""
+    for at in range(1, 100):
+        watches, told = Watches(), list[tuple[str, str]]()
+        watches.arm("one", "/a", lambda path, told=told: told.append(("one", path)))  # type: ignore[misc]
+        watches.arm("two", "/a", lambda path, told=told: told.append(("two", path)))  # type: ignore[misc]
+        interrupt = Interrupt(at)
+        if interrupted == "fire":
+            came = interrupt.during(lambda: watches.fire(["/a"]))  # noqa: B023
+        else:
+            watches.fire(["/a"])
+            came = interrupt.during(watches.deliver)
+        watches.fire_all()
+        watches.deliver()
+        assert set(told) == {("one", "/a"), ("two", "/a")}, f"interrupted at {at}"
+        watches.arm("one", "/b", lambda path, told=told: told.append(("one", path)))  # type: ignore[misc]
+        watches.fire(["/b"])
+        watches.deliver()
+        assert told[-1] == ("one", "/b"), f"interrupted at {at}"
+        if not came:
+            assert at > 3
+            return
+    raise AssertionError("it never went through")

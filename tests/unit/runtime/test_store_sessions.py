@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 import replog
 from replog.errors import UsageError
 from replog.metadata.memory import MemoryStore
-from replog.ports import SessionChanged, SessionLost, SessionState, StoreCall
+from replog.ports import MetadataStore, SessionChanged, SessionLost, SessionState, StoreCall, StoreResult, UnknownOutcome, Versioned
+from replog.runtime import store_sessions
 from replog.runtime.ids import RandomIds
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.workers import Workers
@@ -167,6 +169,88 @@ def test_members_hear_that_a_session_is_lost_before_they_hear_of_the_next() -> N
     opened[0].expire()
     eventually(lambda: len(told) == 3)
     assert told == ["connected", "lost", "connected"]
+    sessions.close()
+
+
+def test_the_next_session_does_not_wait_for_the_end_of_a_lost_one(silent: Silent) -> None:
+    """Whatever its store waits for."""
+    told: list[str] = []
+    opened: list[Silent] = []
+
+    def open_session() -> Silent:
+        opened.append(silent.session())
+        return opened[-1]
+
+    sessions = StoreSessions(
+        open_session, members=[MEMBER], post=lambda to, message: told.append(message.state), workers=Workers("test"), ids=RandomIds()
+    )
+    sessions.start()
+    eventually(lambda: told)
+    opened[0].expire()
+    eventually(lambda: len(told) == 3)
+    assert told == ["connected", "lost", "connected"]
+    eventually(lambda: len(silent.closing) == 1)
+    assert silent.closing[0].is_alive()
+    silent.answers.set()
+    sessions.close()
+
+
+@pytest.mark.parametrize("where", ["opening", "listening"])
+@pytest.mark.parametrize(
+    "problem", [OSError(errno.EMFILE, "Too many open files"), RuntimeError("can't start new thread"), MemoryError(), AttributeError("send")]
+)
+def test_whatever_is_raised_for_a_session_it_is_tried_again(where: str, problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_sessions, "_PAUSE_MS", 1)
+    store, told = MemoryStore(), list[str]()
+    left = [problem] * 3
+    seen: list[object] = []
+
+    def fail(*_: object) -> None:
+        raise left.pop()
+
+    def open_session() -> MetadataStore:
+        seen.append(sessions.last_error)
+        if where == "opening" and left:
+            fail()
+        session = store.session()
+        if left:
+            monkeypatch.setattr(session, "on_session", fail)
+        return session
+
+    sessions = StoreSessions(
+        open_session, members=[MEMBER], post=lambda to, message: told.append(message.state), workers=Workers("test"), ids=RandomIds()
+    )
+    sessions.start()
+    eventually(lambda: told)
+    assert told == ["connected"]
+    assert [type(error) for error in seen] == [type(None)] + [UnknownOutcome] * 3
+    assert f"{type(problem).__name__}: {problem}" in str(seen[-1])
+    assert sessions.last_error is None
+    sessions.close()
+
+
+def test_a_call_has_a_result_whatever_the_store_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its actor waits for it, and for nothing else."""
+    store, told = MemoryStore(), list[Any]()
+    session = store.session()
+    sessions = StoreSessions(
+        lambda: session, members=[MEMBER], post=lambda to, message: told.append(message), workers=Workers("test"), ids=RandomIds()
+    )
+    sessions.start()
+    eventually(lambda: told)
+    store.close()
+
+    def fail(path: str) -> Versioned | None:
+        raise MemoryError
+
+    monkeypatch.setattr(session, "read", fail)
+    sessions.call(MEMBER, StoreCall(7, "read", "/a"))
+    eventually(lambda: len(told) == 2)
+    result = told[1]
+    assert isinstance(result, StoreResult)
+    assert (result.call, type(result.error)) == (7, UnknownOutcome)
+    assert "MemoryError" in str(result.error)
+    assert sessions.is_open
     sessions.close()
 
 

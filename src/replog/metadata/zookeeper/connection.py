@@ -28,7 +28,6 @@ from kazoo.exceptions import (
     AuthFailedError,
     BadArgumentsError,
     ConnectionLoss,
-    KazooException,
     NoAuthError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -41,6 +40,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from replog.errors import ReplogError, TimedOut, UsageError
 from replog.metadata.watches import Watches
 from replog.metadata.zookeeper.encryption import context_of, encrypted
+from replog.metadata.zookeeper.wakeups import Wakeups
 from replog.metadata.zookeeper.words import spoken
 from replog.ports import SessionLost, SessionState, UnknownOutcome
 from replog.security.settings import Tls
@@ -53,6 +53,10 @@ LOOK_AGAIN_S: Final = 1.0
 SILENCE: Final = 0.5
 """An owner is silent that has not said for this part of a session time that it is alive."""
 RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+CONNECTS: Final = 3
+"""Each server can be tried this often in a session time, although none takes a connection."""
+CONNECT_S_MIN: Final = 0.25
+"""No connect is given less, however short the session: servers may be far away."""
 LOST_ON_THE_WAY: Final = (ConnectionLoss, OperationTimeoutError, SessionMovedError)
 
 _log = logging.getLogger("replog.metadata.zookeeper")
@@ -64,26 +68,45 @@ _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 class _OneSession:
     """kazoo's own threads and sockets, except that no connection is made once the session has ended, and none is kept alive
-    while the owner of the session is silent."""
+    while the owner of the session is silent. Nor does one server that takes no connection use up the time of the session, or
+    a request wait for the connection thread."""
 
-    def __init__(self, session_ms: int, context: ssl.SSLContext | None) -> None:
+    def __init__(self, session_ms: int, servers: int, context: ssl.SSLContext | None) -> None:
         self._context = context
+        self._connect_s = max(session_ms / 1_000 / (CONNECTS * servers), CONNECT_S_MIN)
         self.kazoo = SequentialThreadingHandler()
         self.ended = False
         self.alive_at: float | None = None
         """When the owner last said that it is alive; None: it never does."""
         self.failure = ""
         """Why no server was reached the last time; empty: one was, or nobody has tried."""
+        self.kept = threading.Event()
+        """Cleared while the connection is dropped because the owner was silent."""
+        self.kept.set()
         self._silence_s = session_ms / 1_000 * SILENCE
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kazoo, name)
+
+    def start(self) -> None:
+        """Called by kazoo before it connects."""
+        try:
+            self.kazoo.start()
+        except BaseException:
+            self.kazoo._running = True  # else it would not end those of its threads that it has begun
+            raise
+
+    def create_socket_pair(self) -> tuple[Wakeups, Wakeups]:
+        """Called by kazoo for what wakes its connection thread."""
+        wakeups = Wakeups()
+        return wakeups, wakeups
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         """Called by kazoo to connect."""
         if self.ended:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the session has ended")
         self._require_owner()
+        options["timeout"] = min(options["timeout"], self._connect_s)  # kazoo's is the whole time of the session
         try:
             plain = self.kazoo.create_connection(*args, **options)
             made = plain if self._context is None else encrypted(plain, self._context, options["hostname"])
@@ -101,6 +124,7 @@ class _OneSession:
 
     def _require_owner(self) -> None:
         if self.alive_at is not None and time.monotonic() - self.alive_at > self._silence_s:
+            self.kept.clear()
             raise TimeoutError(errno.ETIMEDOUT, "the owner of the session does not say that it is alive")
 
 
@@ -114,13 +138,14 @@ class Connection:
         self.acl = CREATOR_ALL_ACL if credentials else OPEN_ACL_UNSAFE
         self._hosts = hosts
         self._timeout_s = timeout_s
+        self._session_s = session_ms / 1_000
         self._ended: Literal["lost", "closed"] | None = None
         self._connected = threading.Event()
         self.session_id = "none"
         self._listener: Callable[[SessionState], None] | None = None
         self._stopping = threading.Lock()
         self._calling_back = threading.local()
-        self._handler = _OneSession(session_ms, None if tls is None else context_of(tls))
+        self._handler = _OneSession(session_ms, hosts.count(",") + 1, None if tls is None else context_of(tls))
         self.client = KazooClient(
             hosts,
             timeout=session_ms / 1_000,
@@ -133,6 +158,9 @@ class Connection:
         _open.add(self)
         try:
             opened = self.client.start_async().wait(timeout_s)
+        except Exception as problem:
+            self.close()
+            raise UnknownOutcome(f"no session with ZooKeeper ({hosts}) could be begun: {problem or type(problem).__name__}") from problem
         except BaseException:
             self.close()
             raise
@@ -196,6 +224,8 @@ class Connection:
 
     def _changed(self, state: Any) -> None:
         """kazoo's listener, in its connection thread."""
+        if state != KazooState.SUSPENDED:
+            self._handler.kept.set()
         if state == KazooState.CONNECTED:
             self.session_id = f"0x{self.client.client_id[0] & 0xFFFF_FFFF_FFFF_FFFF:x}"
             if self._listener is not None:
@@ -241,8 +271,16 @@ class Connection:
         self._handler.alive_at = time.monotonic()
 
     def close(self) -> None:
-        """End the session, wait until ZooKeeper has confirmed it (or cannot), and stop kazoo's threads. Idempotent."""
+        """End the session, wait until ZooKeeper has confirmed it (or cannot), and stop kazoo's threads. Idempotent.
+
+        An owner that was silent before, because what it had to finish took long, is waited for until it is connected again, a
+        session time at most: over no connection the session could not be ended.
+        """
         if self._ended is None:
+            if self._handler.alive_at is not None:
+                self._handler.alive_at = None  # whoever ends its session is there, until it is ended
+                self._handler.kept.wait(min(self._timeout_s, self._session_s))
+                self.keep_alive()
             self._ended = "closed"
         self._handler.ended = True
         self._connected.set()
@@ -253,7 +291,7 @@ class Connection:
 
     def _stop(self) -> None:
         with self._stopping:
-            with suppress(KazooException):  # its writer may be stuck in a connect: then the session ends by time
+            with suppress(Exception):  # its writer may be stuck in a connect: then the session ends by time; or it never began
                 self.client.stop()
             with suppress(Exception):  # kazoo's own word for "not stopped yet", after an interrupt
                 self.client.close()
