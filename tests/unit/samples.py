@@ -83,7 +83,7 @@ def messages() -> dict[str, Any]:
         m.Metadata(10, 3, 16, ["new"]),
         VIEW,
         m.UpdateMetadata(1, 3, 2**40, VIEW),
-        m.LeaderAndIsr(1, 3, 2**40, 12, True, 3_000, [m.PartitionNotice(P0, "orders", STATE, ASSIGNMENT, CONFIG)]),
+        m.LeaderAndIsr(1, 3, 2**40, 12, True, 3_000, [m.PartitionNotice(P0, "orders", STATE, ASSIGNMENT, CONFIG)], True),
         m.LeaderAndIsrAnswer(2, 2**40, 3, 12, 11, [(P0, 56)], [P1]),
         m.StopReplica(1, 3, 2**40, 13, [m.StopEntry(P0, -2, True)]),
         m.StopReplicaAnswer(2, 2**40, 3, 13, 11, [(P0, 6)]),

@@ -301,7 +301,7 @@ class Broker:
                 self._event("directory_full", problem=str(problem))
             except LogDamaged as problem:
                 self._fail(None, str(problem))
-            for identity in reply.strays:
+            for identity in reply.strays if not message.is_partial else ():
                 self._idle(identity)
         self.outbox.messages.append((sender, reply))
 

@@ -140,11 +140,12 @@ class Commands:
         if message.complete:
             named = {entry.partition for entry in message.entries}
             here = [identity for identity in self._directory.identities() if identity not in named]
-            for identity in [one for one in self.unmade if one not in named]:
-                self._wanted_no_more(identity, mark)
             answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
-            # Sent again, the notice leaves out what was deleted meanwhile; an earlier copy of it may come after this one.
-            self._remember_stops(answer.strays, mark)
+            if not message.is_partial:
+                for identity in [one for one in self.unmade if one not in named]:
+                    self._wanted_no_more(identity, mark)
+                # Sent again, the notice leaves out what was deleted meanwhile; an earlier copy of it may come after this one.
+                self._remember_stops(answer.strays, mark)
         if message.complete or all(error != Code.LOG_DIRECTORY_FULL for _, error in answer.errors):
             self._applied.note(message.notice, complete=message.complete)
         return answer

@@ -36,14 +36,16 @@ def broker_acknowledged(controller: Controller, event: BrokerAcknowledged) -> De
     is_new, is_early = not cluster.is_admitted(broker_id), _is_early(cluster, broker_id)
     if is_new and any(_counts_in_vain(cluster, partition, broker_id) for partition in cluster.due):
         return Decision(after=(event,))  # once they have been decided
-    again = evolve(event, strays=(), removals=())
+    # Whether a copy is wanted shows once its topic can be read.
+    undecided = tuple(p for p in event.strays if _is_unknown(cluster, p.topic_id)) if cluster.hidden.topics else ()
+    again = evolve(event, strays=undecided, removals=())
     steps: list[Step] = []
-    later: tuple[Event, ...] = ()
+    later: tuple[Event, ...] = (again,) if undecided else ()
     if is_to_wait(cluster, broker_id):
         later = (again,)
     elif is_new:
         steps += pack(controller.guard, [_admit(controller, broker_id, is_early=is_early)])
-        later = (again,) if is_early else ()
+        later = (again,) if is_early else later
     elif cluster.admitted[broker_id].is_early and (is_early or cluster.due):
         later = (again,)
     elif cluster.admitted[broker_id].is_early:  # everything can be seen, and has been decided

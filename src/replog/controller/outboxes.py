@@ -304,7 +304,14 @@ class Outboxes:
     """Every registered broker's outbox, and the messages made from them."""
 
     def __init__(
-        self, controller_id: int, controller_epoch: int, ack_timeout_ms: int, look: Look, stops_max: int = 1_000, beat_ms: int = 0
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        ack_timeout_ms: int,
+        look: Look,
+        stops_max: int = 1_000,
+        beat_ms: int = 0,
+        is_partial: Callable[[], bool] = lambda: False,
     ) -> None:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
@@ -312,6 +319,8 @@ class Outboxes:
         self._stops_max = stops_max
         self._beat_ms = beat_ms
         self._look = look
+        self._is_partial = is_partial
+        """Whether there are topics that the controller could not read."""
         self._brokers: dict[int, BrokerOutbox] = {}
         self._left: dict[int, tuple[int, int]] = {}
         """Of brokers that are gone: (broker epoch, number of the next notice). A life that is seen again has heard of those before."""
@@ -441,4 +450,5 @@ class Outboxes:
             return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)])
         found = {key: self._look(key) for key in sorted(notice.keys)}
         notice.unsaid.update(key for key, entry in found.items() if entry is None)
-        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, [entry for entry in found.values() if entry is not None])
+        entries = [entry for entry in found.values() if entry is not None]
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and self._is_partial())

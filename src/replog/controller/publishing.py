@@ -40,6 +40,7 @@ class Publisher:
             self._views.notice,
             stops_max=config.slice_partitions_max,
             beat_ms=config.heartbeat_ms,
+            is_partial=lambda: cluster.hidden.topics,
         )
         self.last_known = LastKnown(controller_epoch)
 

@@ -68,8 +68,6 @@ class Reader:
         """Names of topics that are left out, because they may be half deleted."""
         self._unknown: set[str] = set()
         """Names of topics that are there, and were not known when they were seen."""
-        self.cleared: frozenset[str] = frozenset()
-        """Those that were left out so before the last look at topics, and are not any more."""
 
     def fired(self, path: str) -> None:
         """A watch fires once."""
@@ -232,7 +230,7 @@ class Reader:
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
         found = yield from self._children(layout.TOPICS)
-        doubted, self._doubted = self._doubted, set()
+        self._doubted.clear()
         topics: list[Topic] = []
         kept: set[bytes] = set()
         for name, value in found:
@@ -247,7 +245,6 @@ class Reader:
                 topics.append(topic)
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
-        self.cleared = frozenset(doubted - self._doubted)
         self._unknown = {name for name, _ in found if name not in known.names and _is_of_a_topic(name)}
         stated = tuple(state for topic in readable for state in states[topic.topic_id])
         return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))

@@ -13,7 +13,7 @@ from replog.controller import topics
 from replog.controller.admitting import is_kept_out, is_led_early, is_to_wait
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Deposed, Won, still_seated
-from replog.controller.changes import Due, HiddenSet, NodesFreed, Parked, Settled, StateSet, TopicGone
+from replog.controller.changes import Due, HiddenSet, NodesFreed, Parked, Settled, StateSet, TopicGone, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -215,8 +215,8 @@ class Term(Hearing):
                 self.ask(wishes)
             return
         self._observe(decision)
-        if what == "topics" and self._reader.cleared:
-            yield from self._deletions()  # before anybody makes them whole again
+        if what == "topics" and seen.topics:
+            yield from self._deletions()  # before anybody makes one whole again that is half deleted
         if armed and decision.steps and what not in self._looks:
             # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
             self._reader.fired(LOOKS[what])
@@ -242,7 +242,10 @@ class Term(Hearing):
         due = topics.due_after(self.cluster, changes)
         new = (change for change in changes if isinstance(change, StateSet) and change.partition not in self.cluster.states)
         early = tuple(change.partition for change in new if is_led_early(self.cluster, change.state))
+        is_found = any(isinstance(change, TopicSet) and change.topic.topic_id not in self.cluster.topics for change in changes)
         self._applied(Step(changes=(*changes, Parked(early), due), stops=stops))
+        if is_found:
+            yield from self._deletions()
         self._note_hidden()
         for path in paths:
             self._unsure.pop(path, None)

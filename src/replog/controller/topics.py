@@ -412,6 +412,6 @@ def strays(
             continue  # assigned since the notice was made
         if (removed is not None and broker_id in removed.brokers) or partition.topic_id in cluster.topics:
             stops.append((broker_id, StopEntry(partition, TOPIC_GONE, True)))
-        else:
+        elif not cluster.hidden.topics:
             told.append(Told("stray_kept", {"broker": broker_id, "partition": repr(partition)}))
     return tuple(stops), {entry.partition.topic_id for _, entry in stops}, tuple(told)

@@ -134,7 +134,8 @@ class LeaderAndIsr:
     """Become leader or follower (V3 C). Refused below the highest controller epoch or for an earlier broker epoch.
 
     `complete` (V3's isInit): the list names every partition of this broker; what it does not name is kept, not served, and
-    reported (PROTOCOL S19). Absence from any message never means deletion.
+    reported (PROTOCOL S19). Absence from any message never means deletion. `is_partial`: the controller could not read all topics, so
+    what it does not name goes on as it was, and is reported all the same.
     """
 
     controller_id: int
@@ -144,6 +145,7 @@ class LeaderAndIsr:
     complete: bool
     ack_timeout_ms: int
     entries: list[PartitionNotice]
+    is_partial: bool = False
 
 
 @define

@@ -17,6 +17,7 @@ from tests.simulation.mutants import (
     reshapes,
     retention,
     storage,
+    unread,
     watermarks,
 )
 from tests.simulation.mutants.entry import Equivalent, Mutant, Pending
@@ -39,6 +40,7 @@ _SUBJECTS = (
     reassignments,
     leaderships,
     groups,
+    unread,
 )
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 

@@ -279,6 +279,15 @@ def test_a_complete_notice_reports_what_it_did_not_name() -> None:
     assert to.on_leader_and_isr(told(2), lambda entry: 0).strays == []
 
 
+def test_what_a_partial_notice_does_not_name_is_reported_and_goes_on() -> None:
+    """The controller could not read all topics: a later notice names it perhaps, and an earlier copy of that is as good."""
+    to = commands()
+    apply(to, told(0, entries=[notice(1, 0, (1,))]))
+    partial = evolve(told(1, complete=True), is_partial=True)
+    assert to.on_leader_and_isr(partial, lambda entry: 0).strays == [IDENTITY]
+    assert apply(to, told(1, entries=[notice(1, 0, (1,))])) == [IDENTITY]
+
+
 def test_an_earlier_copy_of_a_complete_notice_brings_back_nothing_that_a_later_one_left_out() -> None:
     to = commands()
     apply(to, told(0, complete=True, entries=[notice(1, 0, (1,))]))

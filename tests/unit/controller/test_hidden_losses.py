@@ -10,6 +10,8 @@ from tests.unit.controller.harness import World, pid
 from tests.unit.controller.test_refused import REFUSALS, refuse
 
 from replog.controller.elections import why_away
+from replog.errors import Code
+from replog.messages import LeaderAndIsr
 from replog.metadata import judgements, layout
 from replog.metadata.wishes import encode_replicas
 from replog.model import PartitionId
@@ -38,12 +40,12 @@ class Hiding:
             self._refused.add(path)
             refuse(world, self._refused, REFUSALS[how])
 
-    def give_back(self) -> None:
+    def give_back(self, advance_ms: int = 45_000) -> None:
         if not self._refused:
             assert self._value is not None
             self._world.store.session().commit([Put(self._path, self._value)])
         self._refused.clear()
-        self._world.advance(45_000)
+        self._world.advance(advance_ms)
 
 
 def with_records(brokers: int = 2, **config: int) -> tuple[World, int, int, PartitionId]:
@@ -147,6 +149,38 @@ def test_an_empty_disk_is_noticed_although_it_cannot_be_read_who_was_let_in_befo
     assert partition in world.disks[other]
 
 
+def test_what_was_read_counts_only_once_it_is_taken() -> None:
+    """The seat could not be confirmed: a successor may have written what was read."""
+    world, one, other, _ = with_records(min_isr=2)
+    world.kill(other)
+    world.kill(one)
+    hiding = Hiding(world, judgements.admitted_path(one), "access list")
+    world.kill(world.controller_id)
+    world.disks[one].clear()
+    world.start(one, directory="f" * 32, loss=LossReport("power"), settle=True)
+    world.advance(5_000)
+
+    read: list[bool] = []
+
+    def unsure(_address: object, call: StoreCall) -> str | None:
+        if call.verb == "read_each" and judgements.admitted_path(one) in call.argument:
+            read.append(True)
+        elif call.verb == "read_each" and layout.CONTROLLER in call.argument and read:
+            read.clear()
+            hidden.append(world.leader._term.cluster.hidden.admissions)
+            return "lost"
+        return None
+
+    hidden: list[frozenset[int]] = []
+    world.before_store = unsure
+    hiding.give_back()
+    assert len(hidden) > 1
+    assert set(hidden) == {frozenset({one})}
+    world.before_store = lambda _address, _call: None
+    world.advance(45_000)
+    assert (world.state().leader, world.state().elr) == (None, (other,))
+
+
 def test_the_next_controller_knows_who_was_let_in_although_the_level_may_not_be_listed() -> None:
     world = World(4, reconcile_ms=10_000)
     brokers = [n for n in world.nodes if n != world.controller_id]
@@ -225,3 +259,96 @@ def test_a_wish_that_is_refused_after_it_was_heard_still_counts() -> None:
     world.store.session().commit([Delete(path)])
     world.advance(11_000)
     assert partition not in world.leader._term.cluster.wishes
+
+
+# ---------------------------------------------------------------------------------------------- who is let in all the same
+
+
+def is_early(world: World, broker: int) -> bool:
+    found = world.store.read(judgements.admitted_path(broker))
+    assert found is not None
+    return judgements.decode_admission("", found.value).is_early
+
+
+def restarts(world: World, broker: int) -> None:
+    world.kill(broker)
+    world.start(broker, loss=LossReport("process"), settle=True)
+    world.advance(2_000)
+
+
+@pytest.mark.parametrize("meanwhile", ["known", "the next does not know it", "the next does", "both"])
+@pytest.mark.parametrize("how", HIDDEN)
+def test_no_life_leads_what_an_earlier_one_led_and_nobody_could_see(meanwhile: str, how: str) -> None:
+    """P-44: it would go on in an epoch in which the earlier one may have written what is not there any more."""
+    world, leader, _, _ = with_records(min_isr=1)
+    hiding = Hiding(world, layout.partition_state_path("t", 0), how)
+    if meanwhile in ("the next does not know it", "both"):
+        world.kill(world.controller_id)
+        world.advance(1_000)
+    restarts(world, leader)
+    assert leader in live(world)
+    assert is_early(world, leader)
+    seen = len(world.nodes[leader].broker.received)
+    if meanwhile in ("the next does", "both"):
+        gone = next(n for n in world.nodes if n != leader and n == world.controller_id)
+        world.kill(gone, settle=False)
+    hiding.give_back()
+    told = [one for one in world.nodes[leader].broker.received[seen:] if isinstance(one, LeaderAndIsr)]
+    states = [entry.state for one in told for entry in one.entries]
+    assert states
+    assert all(state.leader_epoch > 0 for state in states)
+    assert world.state().leader is not None
+    assert not is_early(world, leader)
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_a_copy_of_a_topic_that_the_controller_cannot_read_is_no_stray(how: str) -> None:
+    world, one, _, partition = with_records(min_isr=1)
+    hiding = Hiding(world, layout.topic_path("t"), how)
+    world.kill(world.controller_id)
+    world.advance(2_000)
+
+    def last_complete() -> LeaderAndIsr:
+        received = world.nodes[one].broker.received
+        return [message for message in received if isinstance(message, LeaderAndIsr) and message.complete][-1]
+
+    assert (last_complete().is_partial, last_complete().entries) == (True, [])
+    assert world.told("stray_kept") == []
+    hiding.give_back()
+    assert partition in world.nodes[one].broker.states
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_a_copy_that_is_not_wanted_goes_once_its_topic_can_be_read(how: str) -> None:
+    world, one, _, partition = with_records(min_isr=1)
+    unwanted = partition._replace(partition=7)
+    world.disks[one][unwanted] = (0, 5)
+    hiding = Hiding(world, layout.topic_path("t"), how)
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    assert unwanted in world.disks[one]
+    hiding.give_back()
+    assert unwanted not in world.disks[one]
+    assert partition in world.disks[one]
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_a_topic_of_which_a_state_was_refused_is_deleted_and_not_made_whole(is_asked_for: bool) -> None:
+    """Its deletion has begun, and the wish waits while the topic cannot be read."""
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [1, 2], 1: [1, 2]}, config={"min_isr": 1})
+    world.store.session().commit([Create(layout.delete_topic_path("t"), layout.encode_delete_topic(t))])
+    hiding = Hiding(world, layout.partition_state_path("t", 1), "checksum")
+    world.store.session().commit([Delete(layout.partition_state_path("t", 0))])
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    before = len(world.commits)
+    hiding.give_back(0 if is_asked_for else 45_000)
+    if is_asked_for:  # which finds the topic before anybody looks at all of them
+        assert world.admin("create_topic", name="t", replication_factor=1).error != Code.NONE
+        world.advance(45_000)
+    assert world.store.list(layout.TOPICS) == []
+    refused = layout.topic_path("t")  # the request for another one
+    stored = [ops for ops in world.commits[before:] if not any(isinstance(op, Create) and op.path == refused for op in ops)]
+    done: list[Op] = [op for ops in stored for op in ops if op.path.startswith(layout.TOPICS)]
+    assert not any(isinstance(op, Create | Put) for op in done)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from replog.client.fetching import FetchOp
+from replog.controller.changes import HiddenSet
 from replog.errors import OffsetOutOfRange, ReplogError
 from replog.metadata import layout
 from replog.model import PartitionId
@@ -78,6 +79,14 @@ class Promise(ABC):
         return next(self.missing(world), None) is not None
 
 
+def _unread(world: World) -> Iterator[str]:
+    """What was refused is found again with the next `reconcile`: until then a controller leaves out what it could not read."""
+    for node in world.nodes.values():
+        term = None if node.controller is None else node.controller._term
+        if term is not None and term.cluster.hidden != HiddenSet():
+            yield f"controller {node.broker_id} could not read {term.cluster.hidden}"
+
+
 def _unregistered(world: World) -> Iterator[str]:
     for broker_id, node in world.nodes.items():
         if broker_id not in world.absent and (node.broker is None or node.broker.broker_epoch < 0):
@@ -99,6 +108,7 @@ class EveryPartitionIsLed(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         yield from _unregistered(world)
+        yield from _unread(world)
         for ledger in _partitions(world):
             if (ledger.state is None or ledger.state.leader is None) and not _waits_rightly(world, ledger):
                 yield f"{_name(ledger)} has {ledger.state}"
