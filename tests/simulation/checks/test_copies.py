@@ -11,7 +11,7 @@ from replog.model import PartitionId
 from replog.ports import Slice
 from replog.records import FRONT_BYTES, BadBatch, RecordBatch, read_header
 from replog.testing.simulator.invariants import EpochTablesFollow, FollowersBelieveCommitted, LogsAreDense, LogsMatch, OffsetsAreInOrder
-from replog.testing.simulator.ledger import Copy, Ledger, header_at
+from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Ledger, header_at
 
 
 def test_s7_offsets_out_of_order() -> None:
@@ -210,6 +210,18 @@ def test_what_lies_below_the_start_of_a_log_is_compared_with_nothing() -> None:
     assert copy.mismatch(book, 3) is not None
     copy.start = 2
     assert copy.mismatch(book, 3) is None
+
+
+def test_what_was_gone_before_anybody_could_look_is_compared_with_nothing() -> None:
+    """A leader may commit a record and drop it by age in one turn: a follower still has it."""
+    copy, book = copy_of(2, [entry(0, 2), entry(1), entry(2, 2)]), ledger(3)
+    book.entries[0] = NEVER_SEEN
+    assert copy.mismatch(book, 2) is None
+    assert "at committed offset 2" in str(copy.mismatch(book, 3))
+    book.entries[2] = NEVER_SEEN
+    assert copy.mismatch(book, 3) is None
+    book.entries.append(entry(3))
+    assert "lacks committed offset 3" in str(copy.mismatch(book, 4))
 
 
 def test_a_suspect_copy_is_believed_only_as_far_as_its_checksums_match() -> None:

@@ -297,7 +297,7 @@ class Copy:
         """Why this copy does not hold the ledger's entries below an offset; None if it does. Remembers how far it looked.
 
         What retention has removed is not missed, nor what it was: a follower trims what it had otherwise together with its leader.
-        What a damaged disk does not give back is not held against anybody.
+        What a damaged disk does not give back is not held against anybody; nor what was gone before anybody could look.
         """
         at = max(self.matched, self.first, self.start)
         if at >= below:
@@ -307,8 +307,9 @@ class Copy:
         if mine[at - first : stop - first] == theirs[at:stop]:
             at = max(at, stop)
         else:
-            while mine[at - first] == theirs[at]:
+            while at < stop and (mine[at - first] == theirs[at] or theirs[at] is NEVER_SEEN):
                 at += 1
+        if at < min(below, first + len(mine)):
             self.matched = at
             epochs = f"epoch {mine[at - first].leader_epoch}, committed is {theirs[at].leader_epoch}"
             return f"broker {self.broker} has other bytes at committed offset {at}: {epochs}"
