@@ -124,8 +124,9 @@ def _counts_in_vain(cluster: Cluster, partition: PartitionId, broker_id: int) ->
 
 
 def _is_early(cluster: Cluster, broker_id: int) -> bool:
-    """Whether a broker that is let in now may be the leader of something that cannot be read, as an earlier life of it was."""
-    return cluster.hidden.topics or any(not refused and _may_lead(cluster, p, broker_id) for p, refused in cluster.parked.items())
+    """Whether a broker that is let in now may be the leader of something that cannot be read, or not be stored anew, as an earlier life of
+    it was."""
+    return cluster.hidden.topics or any(_may_lead(cluster, partition, broker_id) for partition in cluster.parked)
 
 
 def _may_lead(cluster: Cluster, partition: PartitionId, broker_id: int) -> bool:

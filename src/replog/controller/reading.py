@@ -368,9 +368,11 @@ class Reader:
                 changes.append(Unreadable(path, -1))
             if isinstance(change, TopicSet) and change.topic.topic_id not in cluster.topics and self._is_doubted(change.topic.topic):
                 continue
-            if change is not None:
-                changes.append(change)
             if isinstance(change, TopicSet):
                 states = yield from self._states([change.topic])
-                changes += [StateSet(partition, state) for partition, state in states.get(change.topic.topic_id, ())]
+                if change.topic.topic_id not in (cluster.topics.keys() | states.keys()):
+                    continue  # left out as a whole, as where all are read
+                changes += [change, *(StateSet(partition, state) for partition, state in states.get(change.topic.topic_id, ()))]
+            elif change is not None:
+                changes.append(change)
         return changes

@@ -79,6 +79,8 @@ class Term(Hearing):
         """The steps of the last decision that were not stored."""
         self._confirmed = 0
         """What was asked up to this number was asked before the seat was seen to be ours, or a step was committed."""
+        self._half_deleted = False
+        """Whether a topic was found that is perhaps to be deleted: that is looked at before anything of it is decided."""
         self._kept_out: dict[int, int] = {}
         """Of which life of a broker people were told that it has to wait."""
         self.loaded = False
@@ -116,6 +118,8 @@ class Term(Hearing):
             return self._reassure()
         if not self.loaded:
             return self._load()
+        if self._half_deleted:
+            return self._deletions()
         for look in ("seat", "brokers"):
             if look in self._looks:
                 return self._look(look)
@@ -154,6 +158,7 @@ class Term(Hearing):
         """Which topics are to be deleted: they are left as they are."""
         wishes = yield from self._reader.deletions(self.cluster)
         self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
+        self._half_deleted = False
 
     def _admissions(self) -> Script:
         """Who was let in, of those of whom the store did not say so: that may show what they have lost."""
@@ -162,6 +167,9 @@ class Term(Hearing):
         if news:
             yield from self._confirm()
             self._applied(Step(changes=(*news, topics.due_after(self.cluster, news))))
+            led = {change.broker_id for change in news if change.admitted.is_early}
+            early = tuple(partition for partition, state in self.cluster.states.items() if state.leader in led)
+            self._applied(Step(changes=(Parked(early), Due(early))))
         self._note_hidden(is_whole=True)
 
     def _look(self, what: str) -> Script:
@@ -214,9 +222,8 @@ class Term(Hearing):
             if wishes.wishes:
                 self.ask(wishes)
             return
+        self._half_deleted = self._half_deleted or (what == "topics" and bool(seen.topics))
         self._observe(decision)
-        if what == "topics" and seen.topics:
-            yield from self._deletions()  # before anybody makes one whole again that is half deleted
         if armed and decision.steps and what not in self._looks:
             # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
             self._reader.fired(LOOKS[what])
@@ -242,10 +249,9 @@ class Term(Hearing):
         due = topics.due_after(self.cluster, changes)
         new = (change for change in changes if isinstance(change, StateSet) and change.partition not in self.cluster.states)
         early = tuple(change.partition for change in new if is_led_early(self.cluster, change.state))
-        is_found = any(isinstance(change, TopicSet) and change.topic.topic_id not in self.cluster.topics for change in changes)
+        found = (change.topic.topic_id for change in changes if isinstance(change, TopicSet))
+        self._half_deleted = self._half_deleted or any(topic_id not in self.cluster.topics for topic_id in found)
         self._applied(Step(changes=(*changes, Parked(early), due), stops=stops))
-        if is_found:
-            yield from self._deletions()
         self._note_hidden()
         for path in paths:
             self._unsure.pop(path, None)

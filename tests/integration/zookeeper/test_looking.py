@@ -37,9 +37,9 @@ def test_many_nodes_are_asked_for_together(address: str, store: ZooKeeperStore, 
     questions: list[int] = []
     read = Connection.read
 
-    def counted(connection: Connection, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:
+    def counted(connection: Connection, calls: Sequence[Callable[[Any], Any]], **given: Any) -> list[Any]:
         questions.append(len(calls))
-        return read(connection, calls)
+        return read(connection, calls, **given)
 
     monkeypatch.setattr(Connection, "read", counted)
     stdout, stderr = io.BytesIO(), io.StringIO()

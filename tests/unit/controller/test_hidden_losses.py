@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from tests.unit.controller import harness
@@ -10,7 +11,8 @@ from tests.unit.controller.harness import World, pid
 from tests.unit.controller.test_refused import REFUSALS, refuse
 
 from replog.controller.elections import why_away
-from replog.errors import Code
+from replog.controller.term import Term
+from replog.errors import Code, UsageError
 from replog.messages import LeaderAndIsr
 from replog.metadata import judgements, layout
 from replog.metadata.wishes import encode_replicas
@@ -351,4 +353,103 @@ def test_a_topic_of_which_a_state_was_refused_is_deleted_and_not_made_whole(is_a
     refused = layout.topic_path("t")  # the request for another one
     stored = [ops for ops in world.commits[before:] if not any(isinstance(op, Create) and op.path == refused for op in ops)]
     done: list[Op] = [op for ops in stored for op in ops if op.path.startswith(layout.TOPICS)]
+    assert not any(isinstance(op, Create | Put) for op in done)
+
+
+def test_who_came_early_stays_so_while_the_next_epoch_cannot_be_stored() -> None:
+    """The state can be read again, and an access list forbids to write it: nobody is told of the epoch of the earlier life."""
+    world, leader, _, partition = with_records(min_isr=1)
+    path = layout.partition_state_path("t", 0)
+    hiding = Hiding(world, path, "damage")
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    restarts(world, leader)
+    read_only = {path}
+    for node in world.nodes.values():
+        _writes_nothing(node.session, read_only)
+    hiding.give_back()
+    assert is_early(world, leader)
+    if world.controller_id != leader:
+        world.kill(world.controller_id)
+    world.advance(25_000)
+    assert partition not in world.nodes[leader].broker.states
+    assert is_early(world, leader)
+    read_only.clear()
+    world.advance(45_000)
+    assert world.state().leader_epoch > 0
+    assert not is_early(world, leader)
+
+
+def _writes_nothing(session: Any, paths: set[str]) -> None:
+    commit_each = session.commit_each
+
+    def writes(batches: Sequence[Sequence[Op]]) -> list[Any]:
+        return [UsageError("not allowed") if any(op.path in paths for op in ops) else commit_each([ops])[0] for ops in batches]
+
+    session.commit_each = writes
+
+
+def test_an_early_record_that_is_read_late_counts_before_anything_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, leader, _, partition = with_records(min_isr=1)
+    hiding = Hiding(world, layout.topic_path("t"), "damage")
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    restarts(world, leader)
+    assert is_early(world, leader)
+    refused = {judgements.admitted_path(leader)}
+    refuse(world, refused, REFUSALS["access list"])
+    load = Term._load
+
+    def loaded(self: Term) -> Iterator[Any]:
+        yield from load(self)
+        refused.clear()
+        self._looks["brokers"] = None
+
+    monkeypatch.setattr(Term, "_load", loaded)
+    deposed = world.nodes.pop(world.controller_id) if world.controller_id != leader else None
+    hiding.give_back(0)
+    if deposed is not None:
+        deposed.session.expire()
+    world.settle()
+    world.advance(25_000)
+    assert world.state().leader_epoch > 0
+    states = world.nodes[leader].broker.states
+    assert partition not in states or states[partition].state.leader_epoch > 0
+
+
+def test_a_request_does_not_make_a_topic_known_of_which_a_state_cannot_be_read() -> None:
+    world, one, _, _ = with_records(min_isr=1)
+    hiding = Hiding(world, layout.partition_state_path("t", 0), "damage")
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    assert world.admin("create_topic", name="t", replication_factor=1).error != Code.NONE
+    restarts(world, one)
+    complete = [one for one in world.nodes[one].broker.received if isinstance(one, LeaderAndIsr) and one.complete]
+    assert complete[-1].is_partial
+    hiding.give_back()
+    assert world.state().leader is not None
+
+
+def test_deletions_are_looked_at_again_if_that_fails_once_a_topic_is_known() -> None:
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [2, 3], 1: [2, 3]}, config={"min_isr": 1})
+    hiding = Hiding(world, layout.topic_path("t"), "damage")
+    world.kill(world.controller_id)
+    world.advance(2_000)
+    half = [Create(layout.delete_topic_path("t"), layout.encode_delete_topic(t)), Delete(layout.partition_state_path("t", 1))]
+    world.store.session().commit(half)
+    world.advance(2_000)
+    before, fails = len(world.commits), [3]
+
+    def lost(_address: object, call: StoreCall) -> str | None:
+        if call.verb == "list" and call.argument == layout.DELETE_TOPICS and fails[0] and t in world.leader._term.cluster.topics:
+            fails[0] -= 1
+            return "lost"
+        return None
+
+    world.before_store = lost
+    hiding.give_back()
+    assert fails == [0]
+    assert world.store.list(layout.TOPICS) == []
+    done: list[Op] = [op for ops in world.commits[before:] for op in ops if op.path.startswith(layout.TOPICS)]
     assert not any(isinstance(op, Create | Put) for op in done)
