@@ -423,6 +423,7 @@ def test_a_request_does_not_make_a_topic_known_of_which_a_state_cannot_be_read()
     world.kill(world.controller_id)
     world.advance(2_000)
     assert world.admin("create_topic", name="t", replication_factor=1).error != Code.NONE
+    assert world.leader._term.cluster.topics == {}
     restarts(world, one)
     complete = [one for one in world.nodes[one].broker.received if isinstance(one, LeaderAndIsr) and one.complete]
     assert complete[-1].is_partial
