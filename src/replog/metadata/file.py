@@ -234,17 +234,17 @@ class _SharedFile:
             self.poll()
         self._end_left()
         with self._database.lock:
-            now_ns = self.clock_ns()
-            kept = self.sessions.values()
-            alive = {store.session_id: ns for store in kept if (ns := store.alive_ns) is not None and ns > store.recorded_ns}
-            last_ns = {session: self.sessions[session].recorded_ns for session in alive}
+            now_ns, span_ns, stores = self.clock_ns(), self.session_ms * NS_PER_MS, self.sessions
+            kept = {x: ns for x, store in stores.items() if (ns := store.alive_ns) is not None and now_ns - ns < span_ns}
+            last_ns = {session: stores[session].recorded_ns for session in kept}
+            alive = {session: ns for session, ns in kept.items() if ns > last_ns[session]}
             due = any(is_due(ns, recorded_ns=last_ns[x], now_ns=now_ns, session_ms=self.session_ms) for x, ns in alive.items())
-            if alive and not due:
-                others = [lease for lease in self._leases_seen if lease.session not in alive]
+            if kept and not due:  # whoever is kept may write for the sake of others, also where nothing of its own is to be renewed
+                others = [lease for lease in self._leases_seen if lease.session not in kept]
                 due = any(wants_write(x, boot_id=self._boot_id, now_ns=now_ns, window=self._window) for x in others)
         if due:
             with suppress(ReplogError):  # the sessions are suspended
-                self.renew(alive)
+                self.renew(alive or kept)
 
     def _suspend_silent(self) -> None:
         """Owners who were silent for a session time may have lost their sessions: they should hear that first."""

@@ -260,6 +260,19 @@ def test_a_shorter_session_is_ended_in_its_own_time(store_at: Open, clock: Manua
     assert len(begun) <= 1
 
 
+@pytest.mark.parametrize("every_ms", [100, 1_000])
+def test_a_shorter_session_is_ended_although_the_loop_of_whoever_does_it_seldom_turns(
+    store_at: Open, clock: ManualClock, every_ms: int
+) -> None:
+    slow, quick = store_at(session_ms=20_000), store_at(session_ms=1_500)
+    turn(clock, slow, quick, times=60)
+    for _ in range(6_000 // every_ms):
+        slow.keep_alive()
+        turn(clock, silent=(slow,), times=every_ms // 100)
+    assert quick.session_id not in renewed_ms(slow)
+    assert slow.session_id in renewed_ms(slow)
+
+
 # ---------------------------------------------------------------------------------------------------------- the thread
 
 
