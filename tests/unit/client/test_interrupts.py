@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Any
 
 import pytest
+from tests.interrupts import interrupted_at
 from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
@@ -19,31 +19,6 @@ from replog.messages import Produce, Produced, ProducedEntry
 from replog.runtime.pump import InterruptLock
 
 CALLING = ("run_callbacks", "_call_back", "_call", "<lambda>")
-
-
-def interrupted_at(line: int, where: Callable[[FrameType], bool], action: Callable[[], object]) -> bool:
-    """Run `action` with a KeyboardInterrupt at the n-th line that it executes there; whether it came to that."""
-    seen = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal seen
-        if not where(frame):
-            return None
-        if event == "line":
-            seen += 1
-            if seen == line:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 def within(*files: str, names: tuple[str, ...] = ()) -> Callable[[FrameType], bool]:

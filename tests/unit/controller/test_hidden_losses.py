@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.controller import harness
 from tests.unit.controller.harness import World, pid
-from tests.unit.controller.test_refused import REFUSALS, refuse
+from tests.unit.controller.test_refused import REFUSALS, half_delete, refuse
 
 from replog.controller.elections import why_away
 from replog.controller.term import Term
@@ -208,17 +208,7 @@ def half_deleted(refused: set[str]) -> tuple[World, str]:
     """A controller that begins in the middle of a deletion, of which the wish is refused."""
     world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
     world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
-    deposed, wish = world.controller_id, layout.delete_topic_path("t")
-
-    def stop(address: object, call: StoreCall) -> str | None:
-        if address != ("controller", deposed) or not call.verb.startswith("commit") or len(world.store.list(layout.topic_path("t"))) > 2:
-            return None
-        world.nodes[deposed].paused = True
-        return "lost"
-
-    world.before_store = stop
-    world.admin("delete_topic", name="t", at=deposed)
-    world.before_store = lambda _address, _call: None
+    deposed, wish = half_delete(world), layout.delete_topic_path("t")
     refused.add(wish)
     refuse(world, refused, REFUSALS["checksum"])
     world.nodes.pop(deposed).session.expire()

@@ -262,10 +262,9 @@ def test_a_node_that_is_given_out_again_and_damaged_then_is_told_anew() -> None:
     assert told(world) == [path, path]
 
 
-def test_a_topic_that_is_half_deleted_is_not_made_whole_while_the_wish_to_delete_it_is_refused(refusal: Refusal) -> None:
-    world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
-    t = world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
-    deposed, wish = world.controller_id, layout.delete_topic_path("t")
+def half_delete(world: World) -> int:
+    """The controller stops in the middle of the deletion of topic t, which has six partitions; who that was."""
+    deposed = world.controller_id
 
     def stop(address: object, call: StoreCall) -> str | None:
         if address != ("controller", deposed) or not call.verb.startswith("commit") or len(world.store.list(layout.topic_path("t"))) > 2:
@@ -276,6 +275,13 @@ def test_a_topic_that_is_half_deleted_is_not_made_whole_while_the_wish_to_delete
     world.before_store = stop
     world.admin("delete_topic", name="t", at=deposed)
     world.before_store = lambda _address, _call: None
+    return deposed
+
+
+def test_a_topic_that_is_half_deleted_is_not_made_whole_while_the_wish_to_delete_it_is_refused(refusal: Refusal) -> None:
+    world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
+    t = world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
+    deposed, wish = half_delete(world), layout.delete_topic_path("t")
     left = world.store.list(layout.topic_path("t"))
     assert 0 < len(left) < 6
     refused = {wish}

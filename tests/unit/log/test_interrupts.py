@@ -6,9 +6,9 @@ import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 import pytest
+from tests.interrupts import interrupted_at
 from tests.unit.log.lives import IDENTITY, kill, open_directory, open_log
 
 from replog.config import TopicConfig
@@ -19,29 +19,8 @@ from replog.testing.disk import MemoryFs
 from replog.testing.log_contract import append, batch_of, shown
 
 
-def interrupted_at(line: int, action: Callable[[], object]) -> bool:
-    """Run `action` with a KeyboardInterrupt at the n-th line that it executes in the log layer; whether it came to that."""
-    seen = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal seen
-        if "/replog/log/" not in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            seen += 1
-            if seen == line:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
+def in_log(frame: FrameType) -> bool:
+    return "/replog/log/" in frame.f_code.co_filename
 
 
 def one(log: Log) -> Callable[[], object]:
@@ -71,7 +50,7 @@ def test_an_interrupt_at_every_line(action: Callable[[Log], Callable[[], object]
         directory, log = open_log(fs, TopicConfig(segment_bytes=segment_bytes))
         for _ in range(3):
             append(log, 2)
-        interrupted = interrupted_at(line, action(log))
+        interrupted = interrupted_at(line, in_log, action(log))
         kill(fs, directory)
         directory = open_directory(fs)
         found = directory.get(IDENTITY)

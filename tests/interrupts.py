@@ -1,0 +1,35 @@
+"""A Ctrl-C at any line: what is interrupted there must be whole afterwards, or nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+__all__ = ["interrupted_at"]
+
+
+def interrupted_at(line: int, where: Callable[[FrameType], bool], action: Callable[[], object]) -> bool:
+    """Run `action` with a KeyboardInterrupt at the n-th line that it executes there; whether it came to that."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        if not where(frame):
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
