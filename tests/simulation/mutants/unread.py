@@ -43,6 +43,7 @@ def decides_before_deletions(patch: Patch) -> None:
     """A topic that is seen again is decided before anybody looks whether it is to be deleted: it is made whole first."""
 
     def mutant(self: Term) -> Generator[Any, Any, None]:
+        self._half_deleted = False
         yield from ()
 
     patch.setattr(Term, "_deletions", mutant)
