@@ -38,8 +38,10 @@ from replog.ports import Conflict, MetadataStore, Op, SessionLost, SessionState,
 LOOKS_S: Final = 0.05
 """How often a session looks for changes and for sessions that have ended."""
 
-Seen = tuple[object, ...]
-"""What a watch compares: a node, and its children."""
+COUNTS: Final = ("created", "opened", "changes", "forgotten")
+CHANGED_MAX: Final = 1_000
+"""The file names so many paths that changed last; a watch that is older than all of them is told, whether it has a reason or not."""
+
 Names = list[str]
 Values = list[Versioned | None]
 Numbers = list[int]
@@ -52,10 +54,15 @@ class Tree:
 
     def __init__(self, text: str) -> None:
         """Raises ValueError, KeyError or TypeError if the text is not what `text()` makes."""
-        known = json.loads(text) if text else {"created": 0, "opened": 0, "sessions": [], "nodes": {}}
+        known = json.loads(text) if text else {**dict.fromkeys(COUNTS, 0), "sessions": [], "changed": {}, "nodes": {}}
         self.created: int = known["created"]
         self.opened: int = known["opened"]
         self.sessions: list[str] = known["sessions"]
+        self.changes: int = known["changes"]
+        self.changed: dict[str, int] = known["changed"]
+        """The paths that changed last, in that order, and the number of that change."""
+        self.forgotten: int = known["forgotten"]
+        """No change after this one is missing there."""
         self.nodes = {path: Node(base64.b64decode(value), *rest) for path, (value, *rest) in known["nodes"].items()}
         self.children: dict[str, dict[str, None]] = {}
         for path in self.nodes:
@@ -64,7 +71,8 @@ class Tree:
     def text(self) -> str:
         """All of it, as one line of JSON."""
         nodes = {path: [base64.b64encode(node.value).decode(), *node[1:]] for path, node in self.nodes.items()}
-        return json.dumps({"created": self.created, "opened": self.opened, "sessions": self.sessions, "nodes": nodes})
+        counts = {name: getattr(self, name) for name in COUNTS}
+        return json.dumps({**counts, "sessions": self.sessions, "changed": self.changed, "nodes": nodes})
 
     def get(self, path: str) -> Node | None:
         """The node at `path`."""
@@ -79,15 +87,18 @@ class Tree:
         self.created += 1
         return self.created
 
-    def seen(self, path: str) -> Seen:
-        """Differs as soon as the node or its set of children has changed: versions and creation numbers only grow."""
-        node = self.nodes.get(path)
-        below = "" if path == "/" else path
-        children = ((name, self.nodes[f"{below}/{name}"].created) for name in sorted(self.children.get(path, ())))
-        return (None if node is None else (node.created, node.version), *children)
+    def has_changed(self, path: str, since: int) -> bool:
+        """Whether the node or its set of children changed after that many changes; also if it is back to what it was."""
+        return self.changed.get(path, self.forgotten) > since
 
     def store(self, transaction: Transaction) -> None:
         """Take over what a transaction has written."""
+        for path in transaction.changed():
+            self.changes += 1
+            self.changed.pop(path, None)
+            self.changed[path] = self.changes
+        for path in list(self.changed)[:-CHANGED_MAX]:
+            self.forgotten = self.changed.pop(path)
         for path, node in transaction.writes.items():
             if node is None:
                 self.nodes.pop(path, None)  # it may have come and gone within the transaction
@@ -116,7 +127,8 @@ class JsonStore(MetadataStore):
         self._pid = os.getpid()
         self._life = "open"
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._armed: dict[tuple[str, Callable[[str], None]], Seen] = {}
+        self._armed: dict[tuple[str, Callable[[str], None]], int] = {}
+        """How many changes there had been when it was armed."""
         self._delivering = threading.Lock()
         self._closing = threading.Event()
         try:
@@ -193,7 +205,7 @@ class JsonStore(MetadataStore):
         """Call `changed(path)` once after the node or its set of children has changed from what it is now."""
         check_path(path, root=True)
         with self._mine() as tree:
-            self._armed.setdefault((path, changed), tree.seen(path))
+            self._armed.setdefault((path, changed), tree.changes)
 
     def on_session(self, changed: Callable[[SessionState], None]) -> None:
         """Call `changed("lost")` when somebody has ended this session."""
@@ -209,7 +221,7 @@ class JsonStore(MetadataStore):
             with self._locked() as tree:
                 self._bury(tree)
                 lost = self._session not in tree.sessions
-                for path, changed in [armed for armed, seen in self._armed.items() if seen != tree.seen(armed[0])]:
+                for path, changed in [armed for armed, since in self._armed.items() if tree.has_changed(armed[0], since)]:
                     del self._armed[path, changed]
                     fired.append((path, changed))
             if lost and self._life in ("open", "lost"):

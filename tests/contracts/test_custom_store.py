@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from replog.errors import StoreCorrupt
-from replog.ports import Create, Delete, MetadataStore
+from replog.ports import Create, Delete, MetadataStore, Put
 from replog.testing.eventually import eventually
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
@@ -91,3 +91,29 @@ def test_a_file_that_is_no_tree_is_named(tmp_path: Path) -> None:
     (tmp_path / "tree.json").write_text("{")
     with pytest.raises(StoreCorrupt, match=r"tree\.json: it is no tree"):
         JsonStore(tmp_path)
+
+
+def test_a_watch_that_is_older_than_what_the_file_remembers_is_told(tmp_path: Path) -> None:
+    with JsonStore(tmp_path) as one, JsonStore(tmp_path) as two:
+        told: list[str] = []
+        two.commit([Create("/a", b"")])
+        one.watch("/a", told.append)
+        two.commit([Put("/a", b"1")])
+        two.commit([Create(f"/many/{n}", b"") for n in range(1_000)])  # more than it keeps
+        eventually(lambda: told == ["/a"])
+        one.watch("/a", told.append)
+        two.commit([Create("/b", b"")])
+        one.poll()
+        assert told == ["/a"]
+
+
+def test_a_folder_that_is_opened_again_goes_on_counting(tmp_path: Path) -> None:
+    with JsonStore(tmp_path) as store:
+        store.commit([Create(f"/many/{n}", b"") for n in range(1_000)])
+    with JsonStore(tmp_path) as store:
+        told: list[str] = []
+        store.watch("/many", told.append)
+        store.poll()
+        assert told == []
+        store.commit([Create("/many/more", b"")])
+        eventually(lambda: told == ["/many"])

@@ -475,6 +475,18 @@ class MetadataStoreContract:
         self.settle(lambda: bool(fired), one, two)
         assert fired == ["/ids"]
 
+    @pytest.mark.parametrize("path", ["/seat", "/ids", "/late/child"])
+    def test_what_came_and_went_unseen_fires_a_watch(self, sessions: OpenSession, path: str) -> None:
+        one, two, three = sessions(), sessions(), sessions()
+        two.commit([Create("/ids/1", b"")])
+        fired: list[str] = []
+        one.watch(path, fired.append)
+        three.commit([Create(short, b"", ephemeral=True) for short in ("/seat", "/ids/2", "/late/child")])
+        three.close()
+        assert (two.read("/seat"), two.list("/ids")) == (None, ["1"])
+        self.settle(lambda: bool(fired), one, two)
+        assert fired == [path]
+
     def test_a_conflict_fires_nothing(self, sessions: OpenSession) -> None:
         one, two = sessions(), sessions()
         two.commit([Create("/a", b"")])
