@@ -29,6 +29,7 @@ VIEW = m.ClusterView(
     cluster_id="c-1",
     request=44,
     missing=[("new", 5, "being made")],
+    is_partial=True,
 )
 PLAIN: dict[str, Any] = {
     "name": "orders",

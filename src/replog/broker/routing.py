@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from attrs import evolve
 
 from replog.messages import ClusterView, PartitionView, TopicView
@@ -18,6 +20,8 @@ class Routing:
         self.version = -1
         self.controller: int = -1
         self.cluster_id = ""
+        self.is_partial = False
+        """Whether the controller could not read all topics: those it does not name are here as they were."""
         self.brokers: dict[int, BrokerInfo] = {}
         """Shared with every partition of this broker: who is registered, in which life, fenced or draining."""
         self.topics: dict[bytes, TopicView] = {}
@@ -38,8 +42,8 @@ class Routing:
             if (view.controller_epoch, view.version) < (self.controller_epoch, self.version):
                 return True
             self.brokers.clear()
-            self.topics.clear()
-            self._partitions.clear()
+            self.is_partial = view.is_partial
+            self._drop({topic.topic for topic in view.topics} if view.is_partial else None)
         self.controller_epoch = view.controller_epoch
         self.version = view.version
         self.controller = view.controller
@@ -54,6 +58,12 @@ class Routing:
             self.topics.pop(topic_id, None)
             self._partitions.pop(topic_id, None)
         return True
+
+    def _drop(self, names: Collection[str] | None) -> None:
+        """Forget topics of these names; None: all."""
+        for topic_id in [topic_id for topic_id, topic in self.topics.items() if names is None or topic.topic in names]:
+            del self.topics[topic_id]
+            self._partitions.pop(topic_id, None)
 
     def _merge_topic(self, topic: TopicView) -> None:
         partitions = self._partitions.setdefault(topic.topic_id, {})
@@ -79,4 +89,5 @@ class Routing:
             cluster_id=self.cluster_id,
             request=request,
             missing=missing or [],
+            is_partial=self.is_partial and not same,
         )

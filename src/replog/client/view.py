@@ -72,9 +72,10 @@ class View:
     """What the client routes by. (controller epoch, version) only grows; `serial` counts changes of topics and partitions.
 
     They are those of the whole cluster, of which rules may hide topics: what is shown of one version may change, in complete views.
+    While a view `is_partial`, the controller cannot read all topics: those that it does not name are here as they were, if they were.
     """
 
-    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "serial", "topics", "version")
+    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "is_partial", "serial", "topics", "version")
 
     def __init__(self) -> None:
         self.controller_epoch = -1
@@ -84,6 +85,7 @@ class View:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, Topic] = {}
         self._names: dict[bytes, str] = {}
+        self.is_partial = False
         self.serial = 0
 
     def merge(self, news: ClusterView) -> int:
@@ -91,13 +93,16 @@ class View:
         ours, theirs = (self.controller_epoch, self.version), (news.controller_epoch, news.version)
         if theirs < ours or (news.since < 0 and not news.brokers):
             return STALE
-        if theirs == ours and (news.since >= 0 or {topic.topic_id for topic in news.topics} == self._names.keys()):
+        if theirs == ours and (news.since >= 0 or self._has_named(news)):
             return NOT_NEWER
         if news.since >= 0 and (news.controller_epoch != self.controller_epoch or news.since > self.version):
             return STALE
         known = self.topics
         if news.since < 0:
-            self.brokers, self.topics, self._names = {}, {}, {}
+            named = {topic.topic for topic in news.topics}
+            kept = {name: topic for name, topic in known.items() if news.is_partial and name not in named}
+            self.brokers, self.topics, self._names = {}, kept, {topic.topic_id: name for name, topic in kept.items()}
+            self.is_partial = news.is_partial
         self.controller_epoch, self.version = theirs
         self.controller = news.controller
         self.cluster_id = news.cluster_id or self.cluster_id
@@ -110,6 +115,11 @@ class View:
             self._take(topic, known.get(topic.topic))
         self.serial += 1
         return NEWS
+
+    def _has_named(self, news: ClusterView) -> bool:
+        """Whether a complete view is about no other topics than are known."""
+        named = {topic.topic_id for topic in news.topics}
+        return named <= self._names.keys() if news.is_partial else named == self._names.keys()
 
     def _remove(self, topic_ids: Iterable[bytes]) -> None:
         for topic_id in topic_ids:

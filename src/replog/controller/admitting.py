@@ -36,11 +36,9 @@ def broker_acknowledged(controller: Controller, event: BrokerAcknowledged) -> De
     is_new, is_early = not cluster.is_admitted(broker_id), _is_early(cluster, broker_id)
     if is_new and any(_counts_in_vain(cluster, partition, broker_id) for partition in cluster.due):
         return Decision(after=(event,))  # once they have been decided
-    # Whether a copy is wanted shows once its topic can be read.
-    undecided = tuple(p for p in event.strays if _is_unknown(cluster, p.topic_id)) if cluster.hidden.topics else ()
-    again = evolve(event, strays=undecided, removals=())
+    again = evolve(event, strays=(), removals=())
     steps: list[Step] = []
-    later: tuple[Event, ...] = (again,) if undecided else ()
+    later: tuple[Event, ...] = ()
     if is_to_wait(cluster, broker_id):
         later = (again,)
     elif is_new:

@@ -53,6 +53,7 @@ __all__ = [
     "TopicSet",
     "Unreadable",
     "WishNoted",
+    "WishesHidden",
 ]
 
 
@@ -281,7 +282,7 @@ class Unreadable:
 
 @frozen
 class HiddenSet:
-    """What cannot be read of that which says what a broker has lost, or which partitions that is about."""
+    """What cannot be read of that which says what a broker has lost, which partitions that is about, and which copies are wanted."""
 
     topics: bool = False
     """Whether there is a topic that is not known here, because it or a state of it could not be read, or it may be half deleted."""
@@ -291,11 +292,32 @@ class HiddenSet:
     """Whether the level of those records may not be listed: whoever is not known may have one."""
     garbled: frozenset[int] = frozenset()
     """Brokers whose record was given out, and is damaged: it is written over."""
+    removals: bool = False
+    """Whether the store does not say of every deleted topic who may hold copies of it."""
+
+    @property
+    def hides_copies(self) -> bool:
+        """Whether there may be copies that are wanted, or that are to go, and nobody can say which."""
+        return self.topics or self.removals
 
     @property
     def hides_admissions(self) -> bool:
         """Whether such a record may be there, and is not known."""
         return self.others or bool(self.admissions)
+
+
+@frozen
+class WishesHidden:
+    """Where wishes of a row may be, and could not be read: paths; with a slash behind it, whatever is below the path.
+
+    As a change it is about wishes to move partitions.
+    """
+
+    paths: tuple[str, ...] = ()
+
+    def hides(self, path: str) -> bool:
+        """Whether what is at a path could not be read: it may be there, or be another one by now."""
+        return any(path == one or (one.endswith("/") and path.startswith(one)) for one in self.paths)
 
 
 @frozen
@@ -432,4 +454,5 @@ Change = (
     | Settled
     | Parked
     | MovesHeld
+    | WishesHidden
 )

@@ -43,6 +43,7 @@ from replog.controller.changes import (
     TopicGone,
     TopicSet,
     Unreadable,
+    WishesHidden,
     WishNoted,
 )
 from replog.controller.election import effective_min_isr
@@ -78,6 +79,8 @@ class Cluster:
     unreadable: dict[str, int] = field(factory=dict)
     """Path -> version of what is in the way of something that was to be written there."""
     hidden: HiddenSet = field(factory=HiddenSet)
+    hidden_wishes: WishesHidden = field(factory=WishesHidden)
+    """Wishes to move partitions that could not be read."""
     below: dict[str, str] = field(factory=dict)
     """Path -> the node below which it is, and which is to be removed; each before what it is below."""
     draining: dict[int, DrainingSet] = field(factory=dict)
@@ -242,6 +245,11 @@ class Cluster:
         wish = self.wishes.get(partition)
         return wish is not None and wish.target is None
 
+    def is_wish_hidden(self, partition: PartitionId) -> bool:
+        """Whether it cannot be read where this partition is wished to be."""
+        topic = self.topic_of(partition)
+        return topic is not None and self.hidden_wishes.hides(layout.reassigned_path(topic.topic, partition.partition))
+
     def on_broker(self, broker_id: int) -> list[PartitionId]:
         """Partitions assigned to a broker, sorted."""
         return sorted(self._by_broker.get(broker_id, ()))
@@ -369,6 +377,8 @@ class Cluster:
                 self.held.update(dict.fromkeys(partitions, True))
                 for partition in partitions:
                     self._take_turn(partition)
+            case WishesHidden():
+                self.hidden_wishes = change
             case NodeStuck(path):
                 self.stuck[path] = change
                 self._take_turn(change.partition)

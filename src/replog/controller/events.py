@@ -5,11 +5,12 @@ Failures, elections and proposals are urgent. Creations and deletions wait for t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from attrs import field, frozen
 
-from replog.controller.changes import Broker, Topic
+from replog.controller.changes import Broker, Topic, WishesHidden
 from replog.messages import Admin, AlterIsr, ControlledShutdown
 from replog.metadata.layout import REJECTED
 from replog.model import Address, PartitionId, PartitionState
@@ -58,6 +59,12 @@ class TopicsSeen:
     """What the store already says about their partitions."""
     gone: tuple[bytes, ...] = ()
     """Ids of topics whose node has disappeared."""
+
+    def without(self, left_out: Collection[bytes]) -> TopicsSeen:
+        """The same without topics of these ids, which are not known to be whole."""
+        topics = tuple(topic for topic in self.topics if topic.topic_id not in left_out)
+        states = tuple((partition, state) for partition, state in self.states if partition.topic_id not in left_out)
+        return TopicsSeen(topics, states, self.gone)
 
 
 @frozen
@@ -213,12 +220,7 @@ class WishesSeen:
     wishes: tuple[Wish, ...]
     is_rest: bool = False
     """What an earlier slice of the same look has left."""
-    refused: tuple[str, ...] = ()
-    """Paths in the row that the store did not give out; with a slash behind it: what is below the path."""
-
-    def hides(self, path: str) -> bool:
-        """Whether what is at a path could not be read: it may still be there."""
-        return any(path == one or (one.endswith("/") and path.startswith(one)) for one in self.refused)
+    hidden: WishesHidden = field(factory=WishesHidden)
 
 
 @frozen

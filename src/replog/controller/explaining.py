@@ -14,7 +14,7 @@ from replog.controller.elections import why_away
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing
 from replog.errors import Code, UsageError
-from replog.metadata import judgements
+from replog.metadata import judgements, layout
 from replog.metadata.judgements import LossRecord
 from replog.model import Assignment, PartitionId, PartitionState
 
@@ -144,6 +144,9 @@ def _moving(cluster: Cluster, partition: PartitionId, state: PartitionState, ass
     if not moves.is_moving(assignment):
         return
     original = assignment.original
+    if cluster.is_wish_hidden(partition):
+        path = layout.reassigned_path(cluster.topics[partition.topic_id].topic, partition.partition)
+        yield f"What is wished of it at {path} cannot be read: its move does not end until that can be."
     then = f"then the copies on {_list(assignment.removing) or 'nobody'} go"
     if cluster.is_cancelled(partition):
         yield f"It was being moved, and that was cancelled: it goes back to brokers {_list(original)}."

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from replog.controller.rows import ROWS
-from replog.metadata import layout
+from replog.metadata import judgements, layout
 
-__all__ = ["LATER", "LOOKS", "WISHED", "looks_at"]
+__all__ = ["LATER", "LOOKS", "ONCE", "WISHED", "looks_at"]
 
 WISHED: Final = (layout.REJECTED, layout.DELETE_TOPICS, *ROWS)
 """Wishes, and those that were rejected: whoever rejects one is to know of those that are kept."""
@@ -19,7 +19,9 @@ LOOKS: Final = {
     **{row: row for row in WISHED},
 }
 """What can be looked at, and the path whose watch says so."""
-LATER: Final = ("topics", *WISHED)
+ONCE: Final = {"removed": layout.REMOVED, "draining": layout.DRAINING, "losses": judgements.LOSSES}
+"""What controllers alone write: read when a term begins, and again only if the store did not give out all of it then."""
+LATER: Final = ("topics", *ONCE, *WISHED)
 """Looks that wait until nothing urgent is left."""
 
 

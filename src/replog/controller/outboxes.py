@@ -14,6 +14,7 @@ from itertools import islice
 
 from attrs import Factory, define, evolve, field
 
+from replog.controller.changes import HiddenSet
 from replog.messages import ControlledShutdownAnswer, LeaderAndIsr, PartitionNotice, StopEntry, StopReplica
 from replog.model import Address, PartitionId
 
@@ -55,6 +56,8 @@ class BrokerOutbox:
     announced: bool = False
     """Whether the complete notice has been made; before it nothing else is sent."""
     complete_notice: int = -1
+    is_blind: bool = False
+    """Whether it was made while nobody could say which copies are wanted."""
     removals: tuple[bytes, ...] = ()
     """Deleted topics the broker was listed for when the complete notice was made."""
     acknowledged: bool = False
@@ -311,7 +314,7 @@ class Outboxes:
         look: Look,
         stops_max: int = 1_000,
         beat_ms: int = 0,
-        is_partial: Callable[[], bool] = lambda: False,
+        hidden: Callable[[], HiddenSet] = HiddenSet,
     ) -> None:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
@@ -319,8 +322,8 @@ class Outboxes:
         self._stops_max = stops_max
         self._beat_ms = beat_ms
         self._look = look
-        self._is_partial = is_partial
-        """Whether there are topics that the controller could not read."""
+        self._hidden = hidden
+        """What the controller could not read."""
         self._brokers: dict[int, BrokerOutbox] = {}
         self._left: dict[int, tuple[int, int]] = {}
         """Of brokers that are gone: (broker epoch, number of the next notice). A life that is seen again has heard of those before."""
@@ -354,6 +357,10 @@ class Outboxes:
             told.append((sender, evolve(answer, controller_epoch=self._controller_epoch, notice=notice)))
         return tuple(told)
 
+    def blind(self) -> list[int]:
+        """Brokers whose complete notice was made while not everything could be read: another one says which of their copies may stay."""
+        return [b for b, box in sorted(self._brokers.items()) if box.announced and box.is_blind]
+
     def silent(self) -> list[int]:
         """Brokers that have not been sent a complete notice."""
         return [b for b in sorted(self._brokers) if not self._brokers[b].announced]
@@ -386,6 +393,7 @@ class Outboxes:
     def announce(self, broker_id: int, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> LeaderAndIsr:
         """The complete notice for a broker."""
         box = self._brokers[broker_id]
+        box.is_blind = self._hidden().hides_copies
         number = box.announce(partitions, removals, now_ms)
         self._changed[broker_id] = None
         message = self._message(box, number)
@@ -451,4 +459,4 @@ class Outboxes:
         found = {key: self._look(key) for key in sorted(notice.keys)}
         notice.unsaid.update(key for key, entry in found.items() if entry is None)
         entries = [entry for entry in found.values() if entry is not None]
-        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and self._is_partial())
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and self._hidden().topics)

@@ -40,7 +40,7 @@ class Publisher:
             self._views.notice,
             stops_max=config.slice_partitions_max,
             beat_ms=config.heartbeat_ms,
-            is_partial=lambda: cluster.hidden.topics,
+            hidden=lambda: cluster.hidden,
         )
         self.last_known = LastKnown(controller_epoch)
 
@@ -93,6 +93,9 @@ class Publisher:
             for broker_id in ready:
                 self._announce(broker_id, now_ms)
             self._send_view(self._views.complete(), ready)
+        if not (self._cluster.due or self._cluster.hidden.hides_copies):
+            for broker_id in self.outboxes.blind():
+                self._announce(broker_id, now_ms)
 
     def _announce(self, broker_id: int, now_ms: int) -> None:
         """The complete notice, once its partitions have been decided: all of them that have a state."""

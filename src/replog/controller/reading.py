@@ -9,7 +9,7 @@ like one whose value is damaged; but it is never written over, because its versi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from replog.controller.changes import (
     Topic,
     TopicSet,
     Unreadable,
+    WishesHidden,
 )
 from replog.controller.cluster import Cluster
 from replog.controller.events import BrokersSeen, DeletionsSeen, RejectionsSeen, TopicsSeen, Wish, WishesSeen
@@ -84,6 +85,10 @@ class Reader:
     def is_blind(self, known: Cluster) -> bool:
         """Whether there is a topic, or a state of a partition, that could not be read or has been removed by hand."""
         return bool(known.vanished) or any(path.startswith(_below(layout.TOPICS)) for path in self.unreadable)
+
+    def is_refused(self, level: str) -> bool:
+        """Whether the store did not give out all of what is below a level when that was last read."""
+        return any(path.startswith(_below(level)) for path in self._refused)
 
     def watch(self, path: str) -> Script:
         """Arm a watch unless it is armed."""
@@ -225,7 +230,8 @@ class Reader:
         paths = {judgements.admitted_path(broker_id): broker_id for broker_id in known.brokers}
         refused = frozenset(paths[path] for path in self._refused.intersection(paths))
         garbled = frozenset(paths[path] for path in paths.keys() & self.unreadable.keys()) - refused
-        return HiddenSet(bool(self._unknown), refused, _below(judgements.ADMITTED) in self._refused, garbled)
+        removals = self.is_refused(layout.REMOVED)
+        return HiddenSet(bool(self._unknown), refused, _below(judgements.ADMITTED) in self._refused, garbled, removals)
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
@@ -277,9 +283,9 @@ class Reader:
         unread = {path.split("/")[3] for path in self.unreadable if path.startswith(_below(layout.TOPICS))}
         return (unread | self._doubted) - known.names.keys()
 
-    def doubts(self, known: Cluster) -> list[bytes]:
-        """Of the topics that have just been read for the first time those that may be half deleted."""
-        return [topic_id for topic_id, topic in sorted(known.topics.items()) if self._is_doubted(topic.topic)]
+    def doubted(self, topics: Iterable[Topic]) -> dict[bytes, None]:
+        """Of topics that have just been read for the first time the ids of those that may be half deleted."""
+        return {topic.topic_id: None for topic in topics if self._is_doubted(topic.topic)}
 
     def _is_doubted(self, name: str) -> bool:
         """Whether a wish to delete a topic is there, and refused: whoever made the topic whole again would do so without a word."""
@@ -322,7 +328,7 @@ class Reader:
         for topic in sorted(set(topics) - self._away(known)):
             wishes += yield from self._wishes_below(f"{row}/{topic}", nested=True)
         refused = tuple(sorted(path for path in self._refused if path.startswith(_below(row))))
-        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)), refused=refused)
+        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)), hidden=WishesHidden(refused))
 
     def _wishes_below(self, parent: str, *, nested: bool = False) -> Script:
         """Whatever is written there, and can be read."""

@@ -123,12 +123,14 @@ def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId, state: Par
 
 
 def remembered(cluster: Cluster, look: WishesSeen) -> tuple[Change, ...]:
-    """What a look at all wishes to move partitions says. One that the store does not give out is not gone: it counts as it was."""
+    """What a look at all wishes to move partitions says. One that the store does not give out is not gone: it counts as it was, and its
+    partition's move does not end before it can be read again."""
     known = [seen(cluster, wish.path, wish) for wish in look.wishes]
     wishes = [one for one in known if isinstance(one, MoveWished)]
     here = {one.partition for one in wishes}
-    gone = [partition for partition, wish in cluster.wishes.items() if partition not in here and not look.hides(wish.path)]
-    return (*map(MoveWishGone, gone), *wishes)
+    gone = [partition for partition, wish in cluster.wishes.items() if partition not in here and not look.hidden.hides(wish.path)]
+    waited = () if look.hidden == cluster.hidden_wishes else (look.hidden, Due(tuple(cluster.moving)))
+    return (*map(MoveWishGone, gone), *wishes, *waited)
 
 
 def moves_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:
@@ -267,9 +269,9 @@ def _costs_copies(cluster: Cluster, partition: PartitionId, state: PartitionStat
 
 
 def completes(cluster: Cluster, partition: PartitionId, state: PartitionState) -> bool:
-    """Whether this state completes a move: unless the partition is wished elsewhere by now, or back."""
+    """Whether this state completes a move: unless the partition is wished elsewhere by now, or back, or that cannot be read."""
     topic = cluster.topic_of(partition)
-    if topic is None or partition not in cluster.moving or partition.topic_id in cluster.deletions:
+    if topic is None or partition not in cluster.moving or partition.topic_id in cluster.deletions or cluster.is_wish_hidden(partition):
         return False
     assignment = topic.assignments[partition.partition]
     wish = cluster.wishes.get(partition)

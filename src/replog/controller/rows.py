@@ -55,7 +55,7 @@ def noted(cluster: Cluster, seen: WishesSeen | DeletionsSeen | RejectionsSeen) -
             return reassign.remembered(cluster, seen)
         case WishesSeen(layout.PARTITIONS_REMOVE, wishes):
             there = {wish.path: wish.version for wish in wishes}
-            return tuple(WishNoted(path, there.get(path, -1)) for path in cluster.wished if not seen.hides(path))
+            return tuple(WishNoted(path, there.get(path, -1)) for path in cluster.wished if not seen.hidden.hides(path))
         case RejectionsSeen(wishes):
             kept = {path: version for path, _, version in wishes}
             gone = [RejectionNoted(path, -1) for path in cluster.rejections if path not in kept]

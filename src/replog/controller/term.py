@@ -5,15 +5,18 @@ Nothing here outlives the term: the next controller, perhaps on the same broker,
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import islice
+
+from attrs import evolve
 
 from replog.config import BrokerConfig
 from replog.controller import topics
 from replog.controller.admitting import is_kept_out, is_led_early, is_to_wait
 from replog.controller.balance import Rhythm
 from replog.controller.campaign import Deposed, Won, still_seated
-from replog.controller.changes import Due, HiddenSet, NodesFreed, Parked, Settled, StateSet, TopicGone, TopicSet
+from replog.controller.changes import Change, DrainingSet, Due, HiddenSet, NodesFreed, Parked, Settled, StateSet, TopicGone, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
 from replog.controller.events import (
@@ -29,7 +32,7 @@ from replog.controller.events import (
     WishesSeen,
 )
 from replog.controller.hearing import Hearing
-from replog.controller.looks import LATER, LOOKS, WISHED, looks_at
+from replog.controller.looks import LATER, LOOKS, ONCE, WISHED, looks_at
 from replog.controller.parking import TOGETHER_MAX, TRIES_MAX, waiting, without
 from replog.controller.publishing import Publisher
 from replog.controller.queues import Observer, Queued, Queues, row_of
@@ -79,8 +82,6 @@ class Term(Hearing):
         """The steps of the last decision that were not stored."""
         self._confirmed = 0
         """What was asked up to this number was asked before the seat was seen to be ours, or a step was committed."""
-        self._half_deleted = False
-        """Whether a topic was found that is perhaps to be deleted: that is looked at before anything of it is decided."""
         self._kept_out: dict[int, int] = {}
         """Of which life of a broker people were told that it has to wait."""
         self.loaded = False
@@ -118,8 +119,6 @@ class Term(Hearing):
             return self._reassure()
         if not self.loaded:
             return self._load()
-        if self._half_deleted:
-            return self._deletions()
         for look in ("seat", "brokers"):
             if look in self._looks:
                 return self._look(look)
@@ -139,9 +138,8 @@ class Term(Hearing):
             self._applied(Step(changes=tuple((yield from read()))))
         self._observe(self.controller.decide((yield from self._reader.brokers())))
         self._observe(self.controller.decide((yield from self._reader.topics(self.cluster))))
-        yield from self._wishes(layout.PARTITIONS_REASSIGNED)
-        yield from self._deletions()
-        self._applied(Step(changes=tuple(map(TopicGone, self._reader.doubts(self.cluster)))))
+        self._take_standing(*(yield from self._standing()))
+        self._applied(Step(changes=tuple(map(TopicGone, self._reader.doubted(self.cluster.topics.values())))))
         yield from self._confirm()
         self._note_hidden(is_whole=True)
         everything = tuple(p for t in sorted(self.cluster.topics) for p in self.cluster.topics[t].identities())
@@ -154,11 +152,15 @@ class Term(Hearing):
         self.loaded = True
         self._tell("controller_loaded", topics=len(self.cluster.topics), partitions=len(everything))
 
-    def _deletions(self) -> Script:
-        """Which topics are to be deleted: they are left as they are."""
-        wishes = yield from self._reader.deletions(self.cluster)
-        self._observe(Decision(tuple(s for s in self.controller.decide(wishes).steps if not s.ops)))
-        self._half_deleted = False
+    def _standing(self) -> Script:
+        """Wishes that stand against what is decided about a topic that is new here. Read before it is taken, and taken with it."""
+        moves = yield from self._reader.wishes(layout.PARTITIONS_REASSIGNED, self.cluster)
+        return moves, (yield from self._reader.deletions(self.cluster))
+
+    def _take_standing(self, moves: WishesSeen, deletions: DeletionsSeen) -> None:
+        """Where partitions are wished to be: no move ends elsewhere. Which topics are to be deleted: they are left as they are."""
+        self._applied(Step(changes=noted(self.cluster, moves)))
+        self._observe(Decision(tuple(s for s in self.controller.decide(deletions).steps if not s.ops)))
 
     def _admissions(self) -> Script:
         """Who was let in, of those of whom the store did not say so: that may show what they have lost."""
@@ -189,11 +191,11 @@ class Term(Hearing):
         """
         hidden, before = self._reader.hidden(self.cluster), self.cluster.hidden
         if not is_whole and before.hides_admissions:
-            hidden = HiddenSet(
-                hidden.topics,
-                hidden.admissions | before.admissions,
-                hidden.others or before.others,
-                hidden.garbled | before.garbled,
+            hidden = evolve(
+                hidden,
+                admissions=hidden.admissions | before.admissions,
+                others=hidden.others or before.others,
+                garbled=hidden.garbled | before.garbled,
             )
         if hidden != before:
             self._applied(Step(changes=(hidden,)))
@@ -201,6 +203,8 @@ class Term(Hearing):
     def _look_at(self, what: str) -> Script:
         if what == "seat":
             return (yield from self._confirm())
+        if what in ONCE:
+            return (yield from self._look_again(what))
         armed = self._reader.is_armed(LOOKS[what])
         if what == "brokers":
             if self.cluster.hidden.hides_admissions:
@@ -212,22 +216,43 @@ class Term(Hearing):
             if decision.steps:
                 yield from self._confirm()  # a new life obeys whoever comes first, and forgets what it has lost (X-12)
         elif what == "topics":
-            seen = yield from self._reader.topics(self.cluster)
-            decision = self.controller.decide(seen)
-            if decision.steps:
-                yield from self._confirm()
-            self._looks.update(dict.fromkeys(WISHED if seen.topics else ()))  # what is wished about them may have waited
+            return (yield from self._look_at_topics())
         else:
             wishes = yield from self._wishes(what)
             if wishes.wishes:
                 self.ask(wishes)
             return
-        self._half_deleted = self._half_deleted or (what == "topics" and bool(seen.topics))
         self._observe(decision)
-        if armed and decision.steps and what not in self._looks:
-            # Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it.
+        self._look_behind(what, armed and bool(decision.steps))
+
+    def _look_at_topics(self) -> Script:
+        armed = self._reader.is_armed(layout.TOPICS)
+        seen = yield from self._reader.topics(self.cluster)
+        standing = (yield from self._standing()) if seen.topics else ()
+        doubted = self._reader.doubted(seen.topics)
+        decision = self.controller.decide(seen.without(doubted))
+        if decision.steps:
+            yield from self._confirm()
+        self._looks.update(dict.fromkeys(WISHED if seen.topics else ()))  # what is wished about them may have waited
+        self._observe(decision)
+        if standing:
+            self._take_standing(*standing)
+        self._look_behind("topics", armed and bool(decision.steps))
+
+    def _look_behind(self, what: str, is_silent: bool) -> None:
+        """Something changed and the watch did not say so: it is lost, or late. Arm another, and look behind it."""
+        if is_silent and what not in self._looks:
             self._reader.fired(LOOKS[what])
             self._looks[what] = None
+
+    def _look_again(self, what: str) -> Script:
+        """What was read when the term began, and not all of it could be."""
+        reads = {"removed": self._reader.removed, "draining": self._reader.draining, "losses": self._reader.losses}
+        found = tuple((yield from reads[what]()))
+        yield from self._confirm()
+        drained = [one.broker_id for one in found if isinstance(one, DrainingSet) and self.cluster.draining.get(one.broker_id) != one]
+        led = tuple(partition for broker_id in drained for partition in self.cluster.on_broker(broker_id))
+        self._applied(Step(changes=(*found, Due(led))))
 
     def _look_closer(self) -> Script:
         """What could not be read may be mended: what a new life has lost counts there too, and is forgotten once it is let in."""
@@ -244,14 +269,17 @@ class Term(Hearing):
         """After a conflict or an unknown outcome: what does the store have at those paths, and is the seat still ours?"""
         paths = list(self._unsure)
         changes = yield from self._reader.again(self.cluster, paths)
+        found = [change.topic for change in changes if isinstance(change, TopicSet) and change.topic.topic_id not in self.cluster.topics]
+        standing = (yield from self._standing()) if found else ()
+        changes = _without(changes, self._reader.doubted(found))
         yield from self._confirm()
         stops = topics.stops_of(self.cluster, changes)
         due = topics.due_after(self.cluster, changes)
         new = (change for change in changes if isinstance(change, StateSet) and change.partition not in self.cluster.states)
         early = tuple(change.partition for change in new if is_led_early(self.cluster, change.state))
-        found = (change.topic.topic_id for change in changes if isinstance(change, TopicSet))
-        self._half_deleted = self._half_deleted or any(topic_id not in self.cluster.topics for topic_id in found)
         self._applied(Step(changes=(*changes, Parked(early), due), stops=stops))
+        if standing:
+            self._take_standing(*standing)
         self._note_hidden()
         for path in paths:
             self._unsure.pop(path, None)
@@ -415,6 +443,7 @@ class Term(Hearing):
     def reconcile(self) -> None:
         """Look at everything whose watch may have been lost, and let brokers notice a delta that was."""
         self._looks.update(dict.fromkeys(LOOKS))
+        self._looks.update({what: None for what, level in ONCE.items() if self._reader.is_refused(level)})
         self._queues.forgive()
         self._applied(Step(changes=(NodesFreed(),)))
         self._unsure.update(dict.fromkeys(self.cluster.vanished_paths()))
@@ -440,3 +469,12 @@ class Term(Hearing):
     def resign(self) -> None:
         """Tell everyone who waits for an answer to look for another controller."""
         self._outbox.messages.extend(resigned(self._queues.waiting(), self.controller.waiters.values()))
+
+
+def _without(changes: Sequence[Change], topics: Collection[bytes]) -> list[Change]:
+    """What the store says, but for what is about topics that are left out."""
+    return [change for change in changes if not (isinstance(change, TopicSet | StateSet) and _topic_id(change) in topics)]
+
+
+def _topic_id(change: TopicSet | StateSet) -> bytes:
+    return change.topic.topic_id if isinstance(change, TopicSet) else change.partition.topic_id

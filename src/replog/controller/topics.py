@@ -402,7 +402,8 @@ def strays(
     """What becomes of logs that a broker holds and was not told about: (stops, their topics, events).
 
     A copy is deleted only on positive evidence: the store lists the broker among those that hold copies of a deleted topic, or
-    has the topic and does not assign that partition (of that creation) to the broker. Anything else is kept and told (P-68).
+    has the topic and does not assign that partition (of that creation) to the broker. Anything else is kept and told (P-68); while not
+    everything can be read it is not told, because the broker is asked again then.
     """
     stops: list[tuple[int, StopEntry]] = []
     told: list[Told] = []
@@ -412,6 +413,6 @@ def strays(
             continue  # assigned since the notice was made
         if (removed is not None and broker_id in removed.brokers) or partition.topic_id in cluster.topics:
             stops.append((broker_id, StopEntry(partition, TOPIC_GONE, True)))
-        elif not cluster.hidden.topics:
+        elif not cluster.hidden.hides_copies:
             told.append(Told("stray_kept", {"broker": broker_id, "partition": repr(partition)}))
     return tuple(stops), {entry.partition.topic_id for _, entry in stops}, tuple(told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from attrs import evolve
@@ -11,12 +10,18 @@ from tests.simulation.mutants.followers import SAFETY
 
 from replog.broker.broker import Broker
 from replog.controller import admitting as admitting_module
+from replog.controller.cluster import Cluster
+from replog.controller.events import DeletionsSeen, WishesSeen
+from replog.controller.outboxes import Outboxes
+from replog.controller.reading import Reader
 from replog.controller.term import Term
 from replog.messages import LeaderAndIsr
 
 __all__ = ["MUTANTS"]
 
 _TESTS = "tests/unit/controller/test_hidden_losses.py::"
+_LATE = "tests/unit/controller/test_read_late.py::"
+_MOVES = "tests/unit/controller/test_hidden_moves.py::"
 
 
 def lets_in_who_may_have_lost_it(patch: Patch) -> None:
@@ -42,11 +47,40 @@ def puts_away_what_was_not_read(patch: Patch) -> None:
 def decides_before_deletions(patch: Patch) -> None:
     """A topic that is seen again is decided before anybody looks whether it is to be deleted: it is made whole first."""
 
-    def mutant(self: Term) -> Generator[Any, Any, None]:
-        self._half_deleted = False
-        yield from ()
+    takes = Term._take_standing
+    patch.setattr(Term, "_take_standing", lambda self, moves, _deletions: takes(self, moves, DeletionsSeen(())))
 
-    patch.setattr(Term, "_deletions", mutant)
+
+def ends_moves_before_wishes(patch: Patch) -> None:
+    """The move of a topic that is seen again ends before anybody looks where it is wished to be by now."""
+    takes = Term._take_standing
+
+    def mutant(self: Term, moves: WishesSeen, deletions: DeletionsSeen) -> None:
+        if self.loaded:
+            moves = WishesSeen(moves.row, (), hidden=self.cluster.hidden_wishes)
+        takes(self, moves, deletions)
+
+    patch.setattr(Term, "_take_standing", mutant)
+
+
+def ends_moves_with_hidden_wishes(patch: Patch) -> None:
+    """A move ends although the store does not say where it is wished to be by now."""
+    patch.setattr(Cluster, "is_wish_hidden", lambda _self, _partition: False)
+
+
+def reads_once(patch: Patch) -> None:
+    """What the store refused when a term began is not asked for again."""
+    patch.setattr(Reader, "is_refused", lambda _self, _level: False)
+
+
+def leaves_partial_notices(patch: Patch) -> None:
+    """Who was told that something may be missing hears no more of that when it can be read."""
+    patch.setattr(Outboxes, "blind", lambda _self: [])
+
+
+def doubts_nothing(patch: Patch) -> None:
+    """Whether the wish to delete a topic can still be read is not looked at once the topic is."""
+    patch.setattr(Reader, "doubted", lambda _self, _topics: {})
 
 
 MUTANTS = (
@@ -68,5 +102,27 @@ MUTANTS = (
         "X72", "a topic is decided before its deletion is seen", "own", decides_before_deletions,
         (*SAFETY, "S15"), {"only": ("refuse", "kill", "expire", "unseat"), "workloads": ("append", "topics")},
         tests=(f"{_TESTS}test_a_topic_of_which_a_state_was_refused_is_deleted_and_not_made_whole",),
+    ),
+    Mutant(
+        "X73", "a move ends before its wish is seen", "P-87", ends_moves_before_wishes,
+        ("asked",), {"only": ("refuse", "kill_all", "expire", "unseat"), "workloads": ("read", "reassign")},
+        tests=(f"{_MOVES}test_what_is_wished_of_a_topic_that_can_be_read_again_is_looked_at_before_its_move_ends",),
+    ),
+    Mutant(
+        "X74", "a move ends although its wish is hidden", "P-87", ends_moves_with_hidden_wishes,
+        ("asked",), {"only": ("refuse", "kill_all", "expire", "unseat"), "workloads": ("read", "reassign")},
+        tests=(f"{_MOVES}test_a_move_whose_wish_cannot_be_read_ends_when_it_can_be",),
+    ),
+    Mutant(
+        "X75", "what is read late is not read again", "own", reads_once,
+        tests=(f"{_LATE}test_copies_of_a_deleted_topic_go_once_it_can_be_read_who_holds_them",),
+    ),
+    Mutant(
+        "X76", "a broker that had a partial notice gets no other", "own", leaves_partial_notices,
+        tests=(f"{_LATE}test_a_copy_of_a_topic_that_somebody_removes_while_it_is_hidden_is_put_away_then",),
+    ),
+    Mutant(
+        "X77", "a topic is made whole although its deletion is refused", "own", doubts_nothing,
+        tests=(f"{_LATE}test_a_topic_that_is_read_late_is_not_made_whole_if_the_wish_to_delete_it_is_refused_by_then",),
     ),
 )  # fmt: skip

@@ -34,6 +34,24 @@ def test_a_number_that_is_added_again_takes_the_place_of_the_old_one() -> None:
     assert [found.creation for number in range(5) if (found := routing.partition(TOPIC, number))] == [0, 0, 0, 1]
 
 
+def test_what_a_partial_view_does_not_name_stays_as_it_was() -> None:
+    routing = Routing()
+    routing.merge(WHOLE)
+    other = evolve(WHOLE.topics[0], topic="other", topic_id=b"o" * 16)
+    assert routing.merge(evolve(WHOLE, controller_epoch=2, version=1, topics=[other], is_partial=True))
+    assert [topic.topic for topic in routing.answer(1, -1, -1).topics] == ["other", "t"]
+    assert routing.answer(1, -1, -1).is_partial
+    assert routing.partition(TOPIC, 0) == PARTITIONS[0]
+    assert not routing.answer(1, 2, 1).is_partial, "of an answer without news it says nothing"
+    again = evolve(WHOLE.topics[0], topic_id=b"n" * 16, partitions=PARTITIONS[:1], end=1)
+    routing.merge(evolve(WHOLE, controller_epoch=2, version=2, topics=[again], is_partial=True))
+    assert [topic.topic_id for topic in routing.answer(1, -1, -1).topics] == [b"n" * 16, b"o" * 16]
+    assert routing.partition(TOPIC, 0) is None, "another topic has its name"
+    routing.merge(evolve(WHOLE, controller_epoch=2, version=3, topics=[again]))
+    assert [topic.topic_id for topic in routing.answer(1, -1, -1).topics] == [b"n" * 16]
+    assert not routing.answer(1, -1, -1).is_partial
+
+
 def test_partitions_go_with_their_topic() -> None:
     routing = Routing()
     routing.merge(WHOLE)

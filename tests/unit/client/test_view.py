@@ -78,6 +78,26 @@ def test_deltas_apply_in_order_and_a_gap_is_no_answer() -> None:
     assert sorted(view.brokers) == [1, 2]
 
 
+def test_what_a_partial_view_does_not_name_stays_as_it_was() -> None:
+    cluster, view = FakeCluster(), View()
+    cluster.create("a")
+    cluster.create("b")
+    view.merge(cluster.view())
+    place = view.place("a", 0)
+    whole = cluster.view()
+    partial = evolve(whole, version=whole.version + 1, topics=[one for one in whole.topics if one.topic == "b"], is_partial=True)
+    assert view.merge(partial) == NEWS
+    assert (sorted(view.topics), view.place("a", 0), view.is_partial) == (["a", "b"], place, True)
+    assert view.merge(partial) == NOT_NEWER
+    cluster.delete("a")
+    cluster.create("a")
+    again = evolve(cluster.view(), version=whole.version + 2, is_partial=True)
+    assert view.merge(again) == NEWS
+    assert view.place("a", 0) not in (None, place), "another topic has its name"
+    assert view.merge(evolve(again, version=whole.version + 3, topics=[], is_partial=False)) == NEWS
+    assert (view.topics, view.is_partial) == ({}, False)
+
+
 def test_a_topic_created_again_has_another_identity() -> None:
     cluster, view = FakeCluster(), View()
     cluster.create("a")

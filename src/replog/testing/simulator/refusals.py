@@ -64,6 +64,11 @@ class Refusals:
             raise error
 
 
+def _moves(store: MemoryStore) -> list[str]:
+    """The topics of which moves are wished."""
+    return [f"{layout.PARTITIONS_REASSIGNED}/{name}" for name in store.list(layout.PARTITIONS_REASSIGNED)]
+
+
 def draw(chance: random.Random, store: MemoryStore) -> tuple[str, bool]:
     """Something that is there and may be refused; never the seat, without which there is no controller at all."""
     nodes = [f"{layout.TOPICS}/{name}" for name in store.list(layout.TOPICS)]
@@ -71,6 +76,7 @@ def draw(chance: random.Random, store: MemoryStore) -> tuple[str, bool]:
     admitted = [f"{judgements.ADMITTED}/{name}" for name in store.list(judgements.ADMITTED)]
     levels = [f"{level}/" for level in (judgements.ADMITTED, *_ROWS)]
     wishes = [f"{layout.DELETE_TOPICS}/{name}" for name in store.list(layout.DELETE_TOPICS)]
+    wishes += [f"{row}/{name}" for row in _moves(store) for name in store.list(row)]
     registered = [f"{layout.BROKER_IDS}/{name}" for name in store.list(layout.BROKER_IDS)]
     found = chance.choice([kind for kind in (nodes, states, states, admitted, admitted, levels, wishes, registered) if kind])
     path = chance.choice(found)
