@@ -290,6 +290,7 @@ class Reader:
     def _is_doubted(self, name: str) -> bool:
         """Whether a wish to delete a topic is there, and refused: whoever made the topic whole again would do so without a word."""
         if self._refused.isdisjoint((layout.delete_topic_path(name), _below(layout.DELETE_TOPICS))):
+            self._doubted.discard(name)
             return False
         self._doubted.add(name)
         return True

@@ -163,6 +163,28 @@ def test_a_topic_whose_creation_nobody_heard_of_waits_as_well() -> None:
     assert world.store.list(layout.TOPICS) == []
 
 
+def test_a_topic_that_somebody_makes_again_is_deleted_first_once_the_wish_can_be_read() -> None:
+    """Seed 50001316: the request met the old one, and the controller took it for whole."""
+    world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
+    world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
+    refused = {layout.delete_topic_path("t")}
+    deposed = half_delete(world)
+    refuse(world, refused, REFUSALS["checksum"])
+    world.nodes.pop(deposed).session.expire()
+    world.settle()
+    assert world.leader._term.cluster.topics == {}
+    before = len(world.commits)
+    refused.clear()
+    world.store.session().commit([Create(layout.delete_topic_path("other"), b"")])  # the row is looked at, and the topics are not
+    world.settle()
+    world.admin("create_topic", name="t", replication_factor=1)
+    done = [op for ops in world.commits[before:] for op in ops if op.path.startswith(f"{layout.TOPICS}/t/")]
+    assert done
+    assert all(isinstance(op, Delete) for op in done if not op.path.endswith("/0/leaderAndISR")), "only the new one is made"
+    world.advance(25_000)
+    assert world.store.read(layout.delete_topic_path("t")) is None
+
+
 # ------------------------------------------------------------------------------------------------------------ what is told
 
 

@@ -17,7 +17,7 @@ from replog.config import TopicConfig, default_min_isr
 from replog.errors import Code, ReplogError
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
-from replog.model import Address
+from replog.model import Address, PartitionId
 from replog.ports import Create, Delete, Put
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.moves import Moves
@@ -126,6 +126,14 @@ class Wishes:
         """Copies of wishes for this that may still be fulfilled."""
         copies = [copy for copies in self._open.values() for _, copy in copies]
         return [copy for copy in copies if copy.verb == verb and _name(copy) == name]
+
+    def is_gone(self, identity: PartitionId) -> bool:
+        """Whether somebody has wished this partition away, alone or with its topic, and the store has done it."""
+        topic = self.topics.get(identity.topic_id)
+        if topic is None or topic.gone:
+            return topic is not None
+        found = topic.entry.partitions.get(identity.partition)
+        return found is None or found.creation != identity.creation
 
     # ----------------------------------------------------------------------------------------------------- what is stored
 
