@@ -97,8 +97,8 @@ def is_kept_out(cluster: Cluster, broker_id: int) -> bool:
         return False
     if broker_id in hidden.admissions or (hidden.others and broker_id not in cluster.admitted):
         return True
-    is_named = hidden.topics and any(_is_unknown(cluster, partition.topic_id) for partition in broker.lossy)
-    return hidden.topics and broker.has_lost(cluster.admitted.get(broker_id), is_named=is_named)
+    is_named = bool(hidden.topics) and any(_is_unknown(cluster, partition.topic_id) for partition in broker.lossy)
+    return bool(hidden.topics) and broker.has_lost(cluster.admitted.get(broker_id), is_named=is_named)
 
 
 def _is_unknown(cluster: Cluster, topic_id: bytes) -> bool:
@@ -124,7 +124,7 @@ def _counts_in_vain(cluster: Cluster, partition: PartitionId, broker_id: int) ->
 def _is_early(cluster: Cluster, broker_id: int) -> bool:
     """Whether a broker that is let in now may be the leader of something that cannot be read, or not be stored anew, as an earlier life of
     it was."""
-    return cluster.hidden.topics or any(_may_lead(cluster, partition, broker_id) for partition in cluster.parked)
+    return bool(cluster.hidden.topics) or any(_may_lead(cluster, partition, broker_id) for partition in cluster.parked)
 
 
 def _may_lead(cluster: Cluster, partition: PartitionId, broker_id: int) -> bool:

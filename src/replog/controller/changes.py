@@ -284,8 +284,8 @@ class Unreadable:
 class HiddenSet:
     """What cannot be read of that which says what a broker has lost, which partitions that is about, and which copies are wanted."""
 
-    topics: bool = False
-    """Whether there is a topic that is not known here, because it or a state of it could not be read, or it may be half deleted."""
+    topics: frozenset[str] = frozenset()
+    """Names of topics that are not known here, because they or a state of them could not be read, or they may be half deleted."""
     admissions: frozenset[int] = frozenset()
     """Brokers of which the store does not say which incarnation was let in last."""
     others: bool = False
@@ -298,7 +298,7 @@ class HiddenSet:
     @property
     def hides_copies(self) -> bool:
         """Whether there may be copies that are wanted, or that are to go, and nobody can say which."""
-        return self.topics or self.removals
+        return bool(self.topics) or self.removals
 
     @property
     def hides_admissions(self) -> bool:

@@ -459,4 +459,4 @@ class Outboxes:
         found = {key: self._look(key) for key in sorted(notice.keys)}
         notice.unsaid.update(key for key, entry in found.items() if entry is None)
         entries = [entry for entry in found.values() if entry is not None]
-        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and self._hidden().topics)
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and bool(self._hidden().topics))

@@ -231,7 +231,7 @@ class Reader:
         refused = frozenset(paths[path] for path in self._refused.intersection(paths))
         garbled = frozenset(paths[path] for path in paths.keys() & self.unreadable.keys()) - refused
         removals = self.is_refused(layout.REMOVED)
-        return HiddenSet(bool(self._unknown), refused, _below(judgements.ADMITTED) in self._refused, garbled, removals)
+        return HiddenSet(frozenset(self._unknown), refused, _below(judgements.ADMITTED) in self._refused, garbled, removals)
 
     def topics(self, known: Cluster) -> Script:
         """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""

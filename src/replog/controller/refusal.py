@@ -16,7 +16,7 @@ from replog.messages import AdminAnswer, AlterIsrAnswer
 from replog.model import Address
 from replog.ports import Conflict
 
-__all__ = ["Refusal", "failed", "named", "resigned", "standing", "stored_and_gone", "why_given_up"]
+__all__ = ["Refusal", "check_readable", "failed", "id_of", "named", "resigned", "standing", "stored_and_gone", "why_given_up"]
 
 
 class Refusal(Exception):
@@ -35,12 +35,26 @@ def named(arguments: Mapping[str, Any]) -> str:
         raise Refusal(Code.INVALID_TOPIC, str(error)) from error
 
 
-def standing(cluster: Cluster, name: str) -> Topic:
-    """The topic of this name, which is not being deleted. Raises Refusal, with the names that there are."""
+def check_readable(cluster: Cluster, name: str) -> None:
+    """Raises Refusal if there is a topic of this name that cannot be read now: nobody is told that there is none."""
+    if name in cluster.hidden.topics:
+        text = f"topic {name!r} is there, and it, a state of it or the wish to delete it cannot be read now (event store_value_unreadable)"
+        raise Refusal(Code.UNKNOWN_SERVER_ERROR, text)
+
+
+def id_of(cluster: Cluster, name: str) -> bytes:
+    """The id of the topic of this name. Raises Refusal, with the names that there are."""
+    check_readable(cluster, name)
     topic_id = cluster.names.get(name)
     if topic_id is None:
         known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
         raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}; known are {known}")
+    return topic_id
+
+
+def standing(cluster: Cluster, name: str) -> Topic:
+    """The topic of this name, which is not being deleted. Raises Refusal, with the names that there are."""
+    topic_id = id_of(cluster, name)
     if topic_id in cluster.deletions:
         raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} is being deleted")
     return cluster.topics[topic_id]

@@ -36,7 +36,7 @@ from replog.controller.decision import OPS_MAX, Decision, Piece, Step, answered,
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
 from replog.controller.losses import ends_of_losses
-from replog.controller.refusal import Refusal, named, stored_and_gone
+from replog.controller.refusal import Refusal, check_readable, id_of, named, stored_and_gone
 from replog.controller.wishes import end_of_deletion, ended, granted, is_stuck, rejected
 from replog.controller.writing import written
 from replog.errors import Code, StoreCorrupt, UsageError
@@ -94,6 +94,7 @@ def create_topic(controller: Controller, event: AdminAsked) -> Decision:
     gone = stored_and_gone(cluster, evolve(event, progress=made), {"topic_id": event.token.hex()})
     if gone is not None:
         return gone  # not once more, and no states for partitions that are being removed
+    check_readable(cluster, name)
     if known is not None and known != event.token:
         raise Refusal(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
     if known is not None:
@@ -204,10 +205,7 @@ def delete_topic(controller: Controller, event: AdminAsked) -> Decision:
     """Store the wish, then go on with it; whoever asks is answered when the topic is gone."""
     cluster, request = controller.cluster, event.request
     name = named(request.arguments)
-    topic_id = cluster.names.get(name)
-    if topic_id is None:
-        known = ", ".join(islice(sorted(cluster.names), 10)) or "none"
-        raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}; known are {known}")
+    topic_id = id_of(cluster, name)
     if request.arguments.get("topic_id", topic_id.hex()) != topic_id.hex():  # asked again after that one was gone
         text = f"topic {name!r} has id {topic_id.hex()}; the request is about {request.arguments['topic_id']!r}"
         raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text)

@@ -91,7 +91,7 @@ class Views:
         cluster = self._cluster
         brokers = [cluster.brokers[b].info for b in sorted(cluster.brokers)]
         topics = [self._topic(cluster.topics[t], None) for t in sorted(cluster.topics)]
-        return self._view(-1, brokers=brokers, topics=topics, is_partial=cluster.hidden.topics)
+        return self._view(-1, brokers=brokers, topics=topics, is_partial=bool(cluster.hidden.topics))
 
     def still(self) -> ClusterView:
         """Nothing new: tells a broker that missed a delta that it did."""
@@ -99,8 +99,8 @@ class Views:
 
     def delta(self) -> ClusterView | None:
         """What changed since the last one; None if nothing did. Everything, if that tells which topics there are not."""
-        if self._is_partial != self._cluster.hidden.topics:
-            self._is_partial = self._cluster.hidden.topics
+        if self._is_partial != bool(self._cluster.hidden.topics):
+            self._is_partial = not self._is_partial
             self.version += 1
             self._clear()
             return self.complete()

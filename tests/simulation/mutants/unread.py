@@ -110,7 +110,6 @@ MUTANTS = (
     ),
     Mutant(
         "X74", "a move ends although its wish is hidden", "P-87", ends_moves_with_hidden_wishes,
-        ("asked",), {"only": ("refuse", "kill_all", "expire", "unseat"), "workloads": ("read", "reassign")},
         tests=(f"{_MOVES}test_a_move_whose_wish_cannot_be_read_ends_when_it_can_be",),
     ),
     Mutant(

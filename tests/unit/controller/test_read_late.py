@@ -6,6 +6,7 @@ import pytest
 from tests.unit.controller.harness import World, pid
 from tests.unit.controller.test_refused import REFUSALS, half_delete, refuse
 
+from replog.errors import Code
 from replog.messages import LeaderAndIsr, UpdateMetadata
 from replog.metadata import judgements, layout
 from replog.ports import Create, Delete, StoreCall
@@ -163,8 +164,8 @@ def test_a_topic_whose_creation_nobody_heard_of_waits_as_well() -> None:
     assert world.store.list(layout.TOPICS) == []
 
 
-def test_a_topic_that_somebody_makes_again_is_deleted_first_once_the_wish_can_be_read() -> None:
-    """Seed 50001316: the request met the old one, and the controller took it for whole."""
+def test_a_topic_that_may_be_half_deleted_is_deleted_once_the_wish_can_be_read_and_its_path_is_looked_at() -> None:
+    """Seed 50001316: a request to create it met the old one, which the controller took for whole."""
     world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
     world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
     refused = {layout.delete_topic_path("t")}
@@ -177,15 +178,39 @@ def test_a_topic_that_somebody_makes_again_is_deleted_first_once_the_wish_can_be
     refused.clear()
     world.store.session().commit([Create(layout.delete_topic_path("other"), b"")])  # the row is looked at, and the topics are not
     world.settle()
-    world.admin("create_topic", name="t", replication_factor=1)
+    world.leader._term._unsure[layout.topic_path("t")] = None
+    world.create("new", replication_factor=1)
     done = [op for ops in world.commits[before:] for op in ops if op.path.startswith(f"{layout.TOPICS}/t/")]
-    assert done
-    assert all(isinstance(op, Delete) for op in done if not op.path.endswith("/0/leaderAndISR")), "only the new one is made"
+    assert all(isinstance(op, Delete) for op in done), "it is not made whole"
     world.advance(25_000)
+    assert world.store.list(layout.TOPICS) == ["new"]
     assert world.store.read(layout.delete_topic_path("t")) is None
 
 
 # ------------------------------------------------------------------------------------------------------------ what is told
+
+
+@pytest.mark.parametrize("what", ["topic", "state", "wish"])
+def test_a_request_about_a_topic_that_cannot_be_read_is_not_told_that_there_is_none(what: str) -> None:
+    world = World(4, reconcile_ms=10_000, slice_partitions_max=2)
+    world.create(assignment={n: [1, 2] for n in range(6)}, config={"min_isr": 1})
+    paths = {"topic": layout.topic_path("t"), "state": layout.partition_state_path("t", 0), "wish": layout.delete_topic_path("t")}
+    if what == "wish":
+        deposed = half_delete(world)
+        refuse(world, {paths[what]}, REFUSALS["checksum"])
+        world.nodes.pop(deposed).session.expire()
+        world.settle()
+    else:
+        refuse(world, {paths[what]}, REFUSALS["checksum"])
+        world.kill(world.controller_id)
+    asked = {"create_topic": {"replication_factor": 1}, "delete_topic": {}, "find_topic": {}, "explain": {"partition": 0}}
+    for verb, arguments in asked.items():
+        answer = world.admin(verb, name="t", **arguments)
+        assert answer is not None
+        assert (answer.error, "topic 't' is there" in answer.message) == (Code.UNKNOWN_SERVER_ERROR, True)
+        other = world.admin(verb, name="other", **{**arguments, "validate_only": True})
+        assert other is not None
+        assert other.error == (Code.NONE if verb == "create_topic" else Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def test_brokers_hear_that_topics_may_be_missing_and_everything_once_none_is() -> None:
