@@ -279,10 +279,15 @@ class Sessions:
                 self.dirty[session] = None
 
     def changed(self, partition: Partition) -> None:
-        """Role or epoch have changed: whoever waits here for the old one is told at the end of the poll."""
+        """Role or epoch have changed: whoever waits here for the old one is told at the end of the poll.
+
+        Who was told something does not wait: it asks again. Between a refusal and that nobody knows whether its log is a prefix of this
+        one, and the leader of the epoch that it has asked for may be here by now.
+        """
         identity = partition.identity
         for session in partition.sessions:
-            if session.asked[identity].leader_epoch not in (partition.leader_epoch, -1) or partition.failed:
+            asked = session.asked[identity]
+            if not asked.told and (asked.leader_epoch not in (partition.leader_epoch, -1) or partition.failed):
                 session.ready[identity] = None
                 self.dirty[session] = None
 
@@ -410,10 +415,11 @@ class Sessions:
             self._end(session)
 
     def dropped(self, partition: Partition) -> None:
-        """The partition leaves this broker: readers hear that it is unknown when they ask."""
+        """The partition leaves this broker: readers that wait hear that it is unknown, others when they ask."""
         for session in partition.sessions:
-            session.ready[partition.identity] = None
-            self.dirty[session] = None
+            if not session.asked[partition.identity].told:
+                session.ready[partition.identity] = None
+                self.dirty[session] = None
 
     def _end(self, session: Session) -> None:
         if session in self._clients:

@@ -12,6 +12,7 @@ from replog.client.operations import Operation
 from replog.controller import topics
 from replog.controller.views import Views
 from replog.model import PartitionId
+from replog.partition.partition import Partition
 
 __all__ = ["MUTANTS"]
 
@@ -83,7 +84,23 @@ _RESTARTS = {**_CHURN, "only": ("kill", "rolling", "slow_store", "unsure"), "ses
 _WAITS = {"files": False, "workloads": ("append", "follow"), "partitions": 1, "brokers": 3, "replicas": 3}
 _LATE_LANE = "tests/unit/broker/test_sessions.py::test_a_late_opening_fetch_of_a_closed_lane_takes_nothing_back"
 
+def serves_who_was_refused(patch: Patch) -> None:
+    """A follower that was refused by who leads the epoch a moment later is sent records before its log was compared."""
+
+    def changed(self: Sessions, partition: Partition) -> None:
+        for session in partition.sessions:
+            if session.asked[partition.identity].leader_epoch not in (partition.leader_epoch, -1) or partition.failed:
+                session.ready[partition.identity] = None
+                self.dirty[session] = None
+
+    patch.setattr(Sessions, "changed", changed)
+
+
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "X78", "who was refused is sent records uncompared", "KIP-320", serves_who_was_refused,
+        tests=("tests/unit/broker/test_sessions.py::test_who_was_refused_gets_nothing_before_it_has_asked_again",),
+    ),
     Mutant("X10", "a request sent again early has no timer", "own", forgets_its_timer, ("L7",), {**_WAITS, "drop": 0.2}),
     Mutant("X11", "an empty answer does not name its partition", "own", says_nothing_of_the_end, ("L7", "readable", "L4", "L8"), _WAITS),
     Mutant("X12", "a late fetch of a closed lane counts", "own", believes_late_lanes, tests=(_LATE_LANE,)),

@@ -228,6 +228,30 @@ def test_a_diverging_fetch_is_answered_and_counts_for_nothing() -> None:
     assert leader.moves == []
 
 
+@pytest.mark.parametrize("asked", [(1, 6), (2, 6)])
+def test_who_was_refused_gets_nothing_before_it_has_asked_again(asked: tuple[int, int]) -> None:
+    """Seed 37481570: the leader of epoch 7 had not heard of it, followed in epoch 6 for a moment, and sent records that nobody compared."""
+    leader = Leader(leading(log_of(("a", 1), ("b", 3))))
+    (refused,) = leader.fetch(asked, leader_epoch=7)
+    assert told([refused]) == [[(Code.UNKNOWN_LEADER_EPOCH, asked[0], 0, -1)]]
+    for epoch, leads in ((6, 3), (7, 1)):
+        leader.partition.become(notice(leads, epoch, (1, 2, 3), partition_epoch=epoch), 0)
+        leader.sessions.changed(leader.partition)
+        assert leader.poll() == []
+    leader.append("c")
+    assert leader.fetch(session=refused.session, epoch=1) == []
+    (_, parted) = leader.fetch(asked, session=refused.session, epoch=2, leader_epoch=7)
+    ((entry),) = parted.entries
+    assert (entry.diverging_epoch, entry.diverging_end, entry.slices) == (3, 2, [])
+
+
+def test_who_was_refused_hears_no_more_of_a_copy_that_is_taken_away() -> None:
+    leader = Leader()
+    (refused,) = leader.fetch((1, 1), leader_epoch=7)
+    leader.sessions.dropped(leader.partition)
+    assert leader.fetch(session=refused.session, epoch=1) == []
+
+
 def test_the_high_watermark_alone_wakes_no_follower_and_comes_with_the_next_answer() -> None:
     leader = Leader(leading(log_of(("a", 1)), (1, 2)))
     (third,) = leader.fetch((1, 1), replica=3)
