@@ -81,14 +81,11 @@ class BrokerOutbox:
     """Copies that the broker had no room for, and has not made since."""
     _room_news: dict[PartitionId, bool] = field(factory=dict)
 
-    @property
-    def next_number(self) -> int:
-        """What the next notice will be called."""
-        return self._next
-
-    def go_on_from(self, number: int) -> None:
-        """The same life was told notices below this number before: an older number than one that it has heard of counts for nothing."""
-        self._next = number
+    def go_on_from(self, earlier: BrokerOutbox) -> None:
+        """The same life was told notices before: an older number than one that it has heard of counts for nothing. Nor is forgotten what it
+        had no room for: that there is room now is news only then."""
+        self._next, self._failures = earlier._next, earlier._failures
+        self._roomless, self._room_news = earlier._roomless, earlier._room_news
 
     def note(self, partition: PartitionId) -> None:
         """The state of a partition changed."""
@@ -325,23 +322,23 @@ class Outboxes:
         self._hidden = hidden
         """What the controller could not read."""
         self._brokers: dict[int, BrokerOutbox] = {}
-        self._left: dict[int, tuple[int, int]] = {}
-        """Of brokers that are gone: (broker epoch, number of the next notice). A life that is seen again has heard of those before."""
+        self._left: dict[int, BrokerOutbox] = {}
+        """Of brokers that are gone: a life that is seen again goes on from there."""
         self._changed: dict[int, None] = {}
         """Notices sent again, for metrics."""
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
         """A broker's life begins: what an earlier one was told counts no more."""
         box = self._brokers[broker_id] = BrokerOutbox(broker_epoch, self._stops_max, self._beat_ms, self._ack_timeout_ms)
-        epoch, number = self._left.pop(broker_id, (-1, 0))
-        if epoch == broker_epoch:
-            box.go_on_from(number)
+        earlier = self._left.pop(broker_id, None)
+        if earlier is not None and earlier.broker_epoch == broker_epoch:
+            box.go_on_from(earlier)
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone; or so it seems, if its registration could not be read."""
         box = self._brokers.pop(broker_id, None)
         if box is not None:
-            self._left[broker_id] = box.broker_epoch, box.next_number
+            self._left[broker_id] = box
 
     def get(self, broker_id: int, broker_epoch: int) -> BrokerOutbox | None:
         """The outbox of this life of a broker."""

@@ -12,7 +12,7 @@ from replog.broker.broker import Broker
 from replog.controller import admitting as admitting_module
 from replog.controller.cluster import Cluster
 from replog.controller.events import DeletionsSeen, WishesSeen
-from replog.controller.outboxes import Outboxes
+from replog.controller.outboxes import BrokerOutbox, Outboxes
 from replog.controller.reading import Reader
 from replog.controller.term import Term
 from replog.messages import LeaderAndIsr
@@ -78,6 +78,17 @@ def leaves_partial_notices(patch: Patch) -> None:
     patch.setattr(Outboxes, "blind", lambda _self: [])
 
 
+def forgets_what_had_no_room(patch: Patch) -> None:
+    """Of a broker that was out of sight for a moment the controller does not know any more what it had no room for."""
+    goes_on = BrokerOutbox.go_on_from
+
+    def mutant(self: BrokerOutbox, earlier: BrokerOutbox) -> None:
+        goes_on(self, earlier)
+        self._roomless = {}
+
+    patch.setattr(BrokerOutbox, "go_on_from", mutant)
+
+
 def doubts_nothing(patch: Patch) -> None:
     """Whether the wish to delete a topic can still be read is not looked at once the topic is."""
     patch.setattr(Reader, "doubted", lambda _self, _topics: {})
@@ -123,5 +134,12 @@ MUTANTS = (
     Mutant(
         "X77", "a topic is made whole although its deletion is refused", "own", doubts_nothing,
         tests=(f"{_LATE}test_a_topic_that_is_read_late_is_not_made_whole_if_the_wish_to_delete_it_is_refused_by_then",),
+    ),
+    Mutant(
+        "X79", "a broker out of sight is not known to have had no room", "own", forgets_what_had_no_room,
+        tests=(
+            "tests/unit/controller/test_room.py"
+            "::test_a_broker_whose_registration_was_out_of_sight_is_believed_that_it_has_room_again",
+        ),
     ),
 )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.controller.harness import World
+from tests.unit.controller.harness import World, pid
+from tests.unit.controller.test_refused import REFUSALS, _refuse
 
 from replog.errors import Code
 from replog.metadata import layout
@@ -34,3 +35,21 @@ def test_a_move_that_waits_begins_when_another_ends_with_what_it_was_about(how: 
             world.heartbeat(1)
     assert cluster.topics[b].assignments[0].adding == (4,)
     assert len(cluster.moving) == 1
+
+
+def test_a_broker_whose_registration_was_out_of_sight_is_believed_that_it_has_room_again() -> None:
+    """Seed 37490705: it had no room when it was seen last; that it has some again was no news of the broker that came back."""
+    world = World(3, reconcile_ms=10_000)
+    leader, full = [n for n in world.nodes if n != world.controller_id]
+    world.nodes[full].broker.full = True
+    t = world.create(assignment={0: [leader, full]}, config={"min_isr": 1})
+    assert world.state().isr == (leader,)
+    refused = {layout.broker_path(full)}
+    _refuse(world.nodes[world.controller_id].session, refused, REFUSALS["checksum"])
+    world.advance(11_000)
+    assert full not in world.leader._term.cluster.brokers
+    world.nodes[full].broker.full = False
+    refused.clear()
+    world.advance(11_000)
+    assert world.propose(leader, pid(t), [leader, full]).error == Code.NONE
+    assert world.state().isr == (leader, full)

@@ -420,13 +420,15 @@ class Checks:
         """Whether losing this broker's records now leaves at most min_isr - 1 losses anywhere, as acks=all promises to survive.
 
         A broker counts as lost from its fault until it is in the ISR again, and so holds everything; if a move has taken one out of
-        the replicas before that, somebody else must be left who does. A power cut costs nothing where flush="ack".
+        the replicas before that, somebody else must be left who does. A power cut costs nothing where flush="ack". Nor may it be lost while
+        another one may get a new disk (`robbed`), on account of whichever partition.
         """
+        spoiled = {one for copies in self._books.copies.values() for one, copy in copies.items() if copy.suspect}
         for ledger in self.ledgers.values():
             state = ledger.state
             if broker not in ledger.replicas or state is None or (power and ledger.durable):
                 continue
-            lost = self.incomplete(ledger) | {broker}
+            lost = self.incomplete(ledger) | spoiled.intersection(ledger.replicas) | {broker}
             if len(lost) > ledger.min_isr - 1:
                 return False
             copies = self._books.copies[ledger.identity]
