@@ -29,7 +29,7 @@ VIEW = m.ClusterView(
     cluster_id="c-1",
     request=44,
     missing=[("new", 5, "being made")],
-    is_partial=True,
+    hidden=["dim"],
 )
 PLAIN: dict[str, Any] = {
     "name": "orders",

@@ -125,7 +125,7 @@ def flushed(partition: Any, epoch: Any = 1, end: Any = 1) -> bytes:
 
 
 def view_with(config: Any) -> bytes:
-    return frame_of(PACK([0, 0, -1, 0, [], [["t", b"i" * 16, config, [], -1]], [], [], "", -1, [], False]), "ClusterView")
+    return frame_of(PACK([0, 0, -1, 0, [], [["t", b"i" * 16, config, [], -1]], [], [], "", -1, [], []]), "ClusterView")
 
 
 def fetched(slices: Any, attached: bytes = b"") -> bytes:

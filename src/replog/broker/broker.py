@@ -446,7 +446,7 @@ class Broker:
     def on_metadata(self, sender: Address, message: Metadata, now_ms: int) -> None:
         """A client asks what it is missing."""
         missing = self._forwarding.missing.look(message.sought, self._commands, now_ms)
-        self.outbox.messages.append((sender, self.routing.answer(message.request, message.controller_epoch, message.since, missing)))
+        self.outbox.messages.append((sender, self.routing.answer(message, missing)))
 
     def on_admin(self, sender: Address, message: Admin, now_ms: int) -> None:
         """Pass a wish on to the controller; its answer comes back through here."""

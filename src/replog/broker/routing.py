@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from attrs import evolve
 
-from replog.messages import ClusterView, PartitionView, TopicView
+from replog.messages import ClusterView, Metadata, PartitionView, TopicView
 from replog.model import BrokerInfo
 
 __all__ = ["Routing"]
@@ -20,8 +18,8 @@ class Routing:
         self.version = -1
         self.controller: int = -1
         self.cluster_id = ""
-        self.is_partial = False
-        """Whether the controller could not read all topics: those it does not name are here as they were."""
+        self.hidden: frozenset[str] = frozenset()
+        """Topics that are there, and that the controller could not read: they are here as they were, if they were."""
         self.brokers: dict[int, BrokerInfo] = {}
         """Shared with every partition of this broker: who is registered, in which life, fenced or draining."""
         self.topics: dict[bytes, TopicView] = {}
@@ -42,8 +40,9 @@ class Routing:
             if (view.controller_epoch, view.version) < (self.controller_epoch, self.version):
                 return True
             self.brokers.clear()
-            self.is_partial = view.is_partial
-            self._drop({topic.topic for topic in view.topics} if view.is_partial else None)
+            self.hidden = frozenset(view.hidden)
+            for topic_id in [topic_id for topic_id, topic in self.topics.items() if topic.topic not in self.hidden]:
+                self._drop(topic_id)
         self.controller_epoch = view.controller_epoch
         self.version = view.version
         self.controller = view.controller
@@ -55,17 +54,17 @@ class Routing:
         for topic in view.topics:
             self._merge_topic(topic)
         for topic_id in view.removed_topics:
-            self.topics.pop(topic_id, None)
-            self._partitions.pop(topic_id, None)
+            self._drop(topic_id)
         return True
 
-    def _drop(self, names: Collection[str] | None) -> None:
-        """Forget topics of these names; None: all."""
-        for topic_id in [topic_id for topic_id, topic in self.topics.items() if names is None or topic.topic in names]:
-            del self.topics[topic_id]
-            self._partitions.pop(topic_id, None)
+    def _drop(self, topic_id: bytes) -> None:
+        self.topics.pop(topic_id, None)
+        self._partitions.pop(topic_id, None)
 
     def _merge_topic(self, topic: TopicView) -> None:
+        if self.hidden and topic.topic_id not in self.topics:  # it may have the name of one that was hidden, and is deleted
+            for topic_id in [topic_id for topic_id, known in self.topics.items() if known.topic == topic.topic]:
+                self._drop(topic_id)
         partitions = self._partitions.setdefault(topic.topic_id, {})
         if topic.end >= 0:
             for gone in [number for number in partitions if number >= topic.end]:
@@ -76,9 +75,13 @@ class Routing:
             return
         self.topics[topic.topic_id] = evolve(topic, partitions=tuple(partitions[n] for n in sorted(partitions)))
 
-    def answer(self, request: int, controller_epoch: int, since: int, missing: list[tuple[str, int, str]] | None = None) -> ClusterView:
-        """What a client at (controller epoch, version) is missing: nothing, or the complete view; and what becomes of topics it sought."""
-        same = controller_epoch == self.controller_epoch and since == self.version
+    def answer(self, asked: Metadata, missing: list[tuple[str, int, str]] | None = None) -> ClusterView:
+        """What a client at (controller epoch, version) is missing: nothing, or the complete view; and what becomes of topics it sought.
+
+        One that seeks a topic while some are hidden is shown everything: other brokers may not know what is known here.
+        """
+        since = asked.since
+        same = (asked.controller_epoch, since) == (self.controller_epoch, self.version) and not (asked.sought and self.hidden)
         return ClusterView(
             self.controller_epoch,
             self.version,
@@ -87,7 +90,7 @@ class Routing:
             [] if same else [self.brokers[b] for b in sorted(self.brokers)],
             [] if same else [self.topics[t] for t in sorted(self.topics)],
             cluster_id=self.cluster_id,
-            request=request,
+            request=asked.request,
             missing=missing or [],
-            is_partial=self.is_partial and not same,
+            hidden=[] if same else sorted(self.hidden),
         )

@@ -120,8 +120,8 @@ class Absent:
     def why(self, view: View, topic: str, partition: int | None, now_ms: int, floor: int) -> ReplogError | None:
         """Why there is no such place, or topic (`partition` None), for whoever sought it from `floor` on; None: it may still come."""
         if topic not in view.topics:
-            if view.is_partial:
-                return None  # perhaps it is one that cannot be read now
+            if topic in view.hidden:
+                return None  # it is there, and cannot be read now
             code, why = self._told.get(topic, (Code.NONE, ""))
             if code == Code.LEADER_NOT_AVAILABLE or self._created.get(topic, now_ms) > now_ms:
                 return None

@@ -455,6 +455,9 @@ class Client(Administration, Staging):
         """The topic, as some broker knows it now. Raises UnknownTopicOrPartition naming the topics that exist."""
         check_topic_name(topic)
         view = self._view(timeout_s)
+        if topic not in view.topics and topic in view.hidden:
+            text = f"topic {topic!r} is there, and the controller cannot read it now"
+            raise rejection(Code.UNKNOWN_SERVER_ERROR, text, topic=topic)
         if topic not in view.topics:
             raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, view.unknown(topic, 0), topic=topic)
         return view.topics[topic]

@@ -72,10 +72,10 @@ class View:
     """What the client routes by. (controller epoch, version) only grows; `serial` counts changes of topics and partitions.
 
     They are those of the whole cluster, of which rules may hide topics: what is shown of one version may change, in complete views.
-    While a view `is_partial`, the controller cannot read all topics: those that it does not name are here as they were, if they were.
+    Topics that are `hidden` are there, and the controller cannot read them: they are here as they were, if they were.
     """
 
-    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "is_partial", "serial", "topics", "version")
+    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "hidden", "serial", "topics", "version")
 
     def __init__(self) -> None:
         self.controller_epoch = -1
@@ -85,7 +85,7 @@ class View:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, Topic] = {}
         self._names: dict[bytes, str] = {}
-        self.is_partial = False
+        self.hidden: frozenset[str] = frozenset()
         self.serial = 0
 
     def merge(self, news: ClusterView) -> int:
@@ -99,10 +99,9 @@ class View:
             return STALE
         known = self.topics
         if news.since < 0:
-            named = {topic.topic for topic in news.topics}
-            kept = {name: topic for name, topic in known.items() if news.is_partial and name not in named}
+            self.hidden = frozenset(news.hidden)
+            kept = {name: topic for name, topic in known.items() if name in self.hidden}
             self.brokers, self.topics, self._names = {}, kept, {topic.topic_id: name for name, topic in kept.items()}
-            self.is_partial = news.is_partial
         self.controller_epoch, self.version = theirs
         self.controller = news.controller
         self.cluster_id = news.cluster_id or self.cluster_id
@@ -117,9 +116,9 @@ class View:
         return NEWS
 
     def _has_named(self, news: ClusterView) -> bool:
-        """Whether a complete view is about no other topics than are known."""
-        named = {topic.topic_id for topic in news.topics}
-        return named <= self._names.keys() if news.is_partial else named == self._names.keys()
+        """Whether a complete view is about the same topics as are known."""
+        hidden = {topic_id for topic_id, name in self._names.items() if name in news.hidden}
+        return {topic.topic_id for topic in news.topics} | hidden == self._names.keys()
 
     def _remove(self, topic_ids: Iterable[bytes]) -> None:
         for topic_id in topic_ids:

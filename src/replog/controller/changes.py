@@ -308,16 +308,18 @@ class HiddenSet:
 
 @frozen
 class WishesHidden:
-    """Where wishes of a row may be, and could not be read: paths; with a slash behind it, whatever is below the path.
+    """Where wishes of a row may be, and could not be read.
 
     As a change it is about wishes to move partitions.
     """
 
-    paths: tuple[str, ...] = ()
+    nodes: frozenset[str] = frozenset()
+    levels: tuple[str, ...] = ()
+    """Each with a slash behind it: whatever is below."""
 
     def hides(self, path: str) -> bool:
         """Whether what is at a path could not be read: it may be there, or be another one by now."""
-        return any(path == one or (one.endswith("/") and path.startswith(one)) for one in self.paths)
+        return path in self.nodes or path.startswith(self.levels)
 
 
 @frozen

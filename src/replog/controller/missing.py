@@ -13,7 +13,7 @@ from replog.config import BrokerConfig
 from replog.controller import topics
 from replog.controller.decision import Decision
 from replog.controller.events import AdminAsked
-from replog.controller.refusal import Refusal, named
+from replog.controller.refusal import Refusal, check_readable, named
 from replog.errors import Code
 from replog.messages import AdminAnswer
 from replog.ports import Event as Told
@@ -28,6 +28,7 @@ def create_missing_topic(controller: Controller, event: AdminAsked) -> Decision:
     """Make the topic `name` unless it exists; events tell of it, because nobody has asked for it by hand."""
     cluster, config, request = controller.cluster, controller.config, event.request
     name = named(request.arguments)
+    check_readable(cluster, name)
     if not config.auto_create_topics:
         raise Refusal(Code.POLICY_VIOLATION, f"topic {name!r} is not made: the controller's broker has auto_create_topics off")
     known = cluster.names.get(name)

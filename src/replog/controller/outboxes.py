@@ -57,7 +57,7 @@ class BrokerOutbox:
     """Whether the complete notice has been made; before it nothing else is sent."""
     complete_notice: int = -1
     is_blind: bool = False
-    """Whether it was made while nobody could say which copies are wanted."""
+    """Whether it was sent while nobody could say which copies are wanted."""
     removals: tuple[bytes, ...] = ()
     """Deleted topics the broker was listed for when the complete notice was made."""
     acknowledged: bool = False
@@ -390,7 +390,7 @@ class Outboxes:
     def announce(self, broker_id: int, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> LeaderAndIsr:
         """The complete notice for a broker."""
         box = self._brokers[broker_id]
-        box.is_blind = self._hidden().hides_copies
+        box.is_blind = False
         number = box.announce(partitions, removals, now_ms)
         self._changed[broker_id] = None
         message = self._message(box, number)
@@ -456,4 +456,5 @@ class Outboxes:
         found = {key: self._look(key) for key in sorted(notice.keys)}
         notice.unsaid.update(key for key, entry in found.items() if entry is None)
         entries = [entry for entry in found.values() if entry is not None]
+        box.is_blind = box.is_blind or (notice.complete and self._hidden().hides_copies)
         return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and bool(self._hidden().topics))

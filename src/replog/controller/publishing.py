@@ -95,7 +95,8 @@ class Publisher:
             self._send_view(self._views.complete(), ready)
         if not (self._cluster.due or self._cluster.hidden.hides_copies):
             for broker_id in self.outboxes.blind():
-                self._announce(broker_id, now_ms)
+                if not any(p in self._cluster.parked or p in self._cluster.vanished for p in self._cluster.on_broker(broker_id)):
+                    self._announce(broker_id, now_ms)  # else it would put away what it serves, and of which nothing can be said now
 
     def _announce(self, broker_id: int, now_ms: int) -> None:
         """The complete notice, once its partitions have been decided: all of them that have a state."""

@@ -328,8 +328,10 @@ class Reader:
         wishes: list[Wish] = []
         for topic in sorted(set(topics) - self._away(known)):
             wishes += yield from self._wishes_below(f"{row}/{topic}", nested=True)
-        refused = tuple(sorted(path for path in self._refused if path.startswith(_below(row))))
-        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)), hidden=WishesHidden(refused))
+        refused = [path for path in self._refused if path.startswith(_below(row))]
+        levels = tuple(sorted(path for path in refused if path.endswith("/")))
+        hidden = WishesHidden(frozenset(refused).difference(levels), levels)
+        return WishesSeen(row, tuple(sorted(wishes, key=lambda wish: wish.path)), hidden=hidden)
 
     def _wishes_below(self, parent: str, *, nested: bool = False) -> Script:
         """Whatever is written there, and can be read."""

@@ -155,7 +155,7 @@ class Term(Hearing):
     def _standing(self) -> Script:
         """Wishes that stand against what is decided about a topic that is new here. Read before it is taken, and taken with it."""
         moves = yield from self._reader.wishes(layout.PARTITIONS_REASSIGNED, self.cluster)
-        return moves, (yield from self._reader.deletions(self.cluster))
+        return moves, (yield from self._reader.deletions(self.cluster, nested=True))
 
     def _take_standing(self, moves: WishesSeen, deletions: DeletionsSeen) -> None:
         """Where partitions are wished to be: no move ends elsewhere. Which topics are to be deleted: they are left as they are."""

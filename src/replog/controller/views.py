@@ -35,8 +35,8 @@ class Views:
         self.version = 0
         self._shapes: dict[bytes, object] = {}
         """Topic id -> configuration and partitions, as told last."""
-        self._is_partial = False
-        """Whether there were topics that could not be read when the last view was told."""
+        self._hidden: frozenset[str] = frozenset()
+        """Topics that could not be read when the last view was told."""
         self._clear()
 
     def _clear(self) -> None:
@@ -91,7 +91,7 @@ class Views:
         cluster = self._cluster
         brokers = [cluster.brokers[b].info for b in sorted(cluster.brokers)]
         topics = [self._topic(cluster.topics[t], None) for t in sorted(cluster.topics)]
-        return self._view(-1, brokers=brokers, topics=topics, is_partial=bool(cluster.hidden.topics))
+        return self._view(-1, brokers=brokers, topics=topics, hidden=sorted(cluster.hidden.topics))
 
     def still(self) -> ClusterView:
         """Nothing new: tells a broker that missed a delta that it did."""
@@ -99,8 +99,8 @@ class Views:
 
     def delta(self) -> ClusterView | None:
         """What changed since the last one; None if nothing did. Everything, if that tells which topics there are not."""
-        if self._is_partial != bool(self._cluster.hidden.topics):
-            self._is_partial = not self._is_partial
+        if self._hidden != self._cluster.hidden.topics:
+            self._hidden = self._cluster.hidden.topics
             self.version += 1
             self._clear()
             return self.complete()
@@ -129,7 +129,7 @@ class Views:
         self._clear()
         return view
 
-    def _view(self, since: int, *, brokers: list[BrokerInfo], topics: list[TopicView], is_partial: bool = False) -> ClusterView:
+    def _view(self, since: int, *, brokers: list[BrokerInfo], topics: list[TopicView], hidden: list[str] | None = None) -> ClusterView:
         return ClusterView(
             controller_epoch=self._controller_epoch,
             version=self.version,
@@ -138,7 +138,7 @@ class Views:
             brokers=brokers,
             topics=topics,
             cluster_id=self._cluster_id,
-            is_partial=is_partial,
+            hidden=hidden or [],
         )
 
     def _topic(self, topic: Topic, partitions: list[int] | None) -> TopicView:

@@ -79,7 +79,7 @@ class ClusterView:
     controller_epoch: int
     version: int
     since: int
-    """The delta starts after this version; -1: complete, anything not named does not exist (but see `is_partial`)."""
+    """The delta starts after this version; -1: complete, anything not named does not exist (but see `hidden`)."""
     controller: int
     brokers: list[BrokerInfo]
     topics: list[TopicView]
@@ -91,8 +91,8 @@ class ClusterView:
     missing: list[tuple[str, int, str]] = field(factory=list)
     """What becomes of topics that were sought and are not there: (topic, code, why). LEADER_NOT_AVAILABLE: it is being made, ask again.
     One that is not named is not made."""
-    is_partial: bool = False
-    """Of a complete view: there are topics that the controller could not read. One that is not named may be there as before."""
+    hidden: list[str] = field(factory=list)
+    """Of a complete view: names of topics that are there, and that the controller could not read. They are as they were."""
 
 
 @define

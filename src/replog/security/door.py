@@ -85,6 +85,7 @@ class Door:
                 message,
                 topics=[one for one in message.topics if self._allows(who, DESCRIBE, one.topic)],
                 missing=[one for one in message.missing if self._allows(who, DESCRIBE, one[0])],
+                hidden=[name for name in message.hidden if self._allows(who, DESCRIBE, name)],
             )
         return message
 

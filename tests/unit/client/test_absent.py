@@ -322,12 +322,12 @@ def test_who_seeks_again_holds_up_nobody_who_has_an_answer() -> None:
 
 def test_a_topic_that_may_be_there_and_cannot_be_read_is_waited_for() -> None:
     absent, view, op = Absent(), View(), TopicOp("x", 0)
-    view.is_partial = True
+    view.hidden = frozenset({"x"})
     absent.seek(op, 1)
     absent.sought(1, [op])
     absent.told(1, ClusterView(1, 1, -1, 1, [], [], request=1, missing=[("x", Code.POLICY_VIOLATION, "no")]))
     assert absent.why(view, "x", 0, 0, 1) is None
-    view.is_partial = False
+    view.hidden = frozenset({"y"})
     assert isinstance(absent.why(view, "x", 0, 0, 1), PolicyViolation)
 
 

@@ -78,24 +78,28 @@ def test_deltas_apply_in_order_and_a_gap_is_no_answer() -> None:
     assert sorted(view.brokers) == [1, 2]
 
 
-def test_what_a_partial_view_does_not_name_stays_as_it_was() -> None:
+def test_a_hidden_topic_stays_as_it_was_and_no_other() -> None:
     cluster, view = FakeCluster(), View()
-    cluster.create("a")
-    cluster.create("b")
+    for name in ("a", "b", "c"):
+        cluster.create(name)
     view.merge(cluster.view())
     place = view.place("a", 0)
+    assert place is not None
     whole = cluster.view()
-    partial = evolve(whole, version=whole.version + 1, topics=[one for one in whole.topics if one.topic == "b"], is_partial=True)
+    partial = evolve(whole, version=whole.version + 1, topics=[one for one in whole.topics if one.topic == "b"], hidden=["a", "x"])
     assert view.merge(partial) == NEWS
-    assert (sorted(view.topics), view.place("a", 0), view.is_partial) == (["a", "b"], place, True)
+    assert (sorted(view.topics), view.place("a", 0), view.hidden) == (["a", "b"], place, {"a", "x"})
     assert view.merge(partial) == NOT_NEWER
+    assert view.hint(place.identity, 2, 50), "it is still known by its id"
+    known = evolve(partial, topics=whole.topics, hidden=["a", "x"])
+    assert view.merge(known) == NEWS, "another broker knows more in the same version"
     cluster.delete("a")
     cluster.create("a")
-    again = evolve(cluster.view(), version=whole.version + 2, is_partial=True)
+    again = evolve(cluster.view(), version=whole.version + 2, hidden=["x"])
     assert view.merge(again) == NEWS
     assert view.place("a", 0) not in (None, place), "another topic has its name"
-    assert view.merge(evolve(again, version=whole.version + 3, topics=[], is_partial=False)) == NEWS
-    assert (view.topics, view.is_partial) == ({}, False)
+    assert view.merge(evolve(again, version=whole.version + 3, topics=[], hidden=[])) == NEWS
+    assert (view.topics, view.hidden) == ({}, frozenset())
 
 
 def test_a_topic_created_again_has_another_identity() -> None:

@@ -11,7 +11,7 @@ from tests.unit.controller.test_refused import REFUSALS, Refusal, refuse, told
 from replog.metadata import layout
 from replog.metadata.wishes import encode_replicas
 from replog.model import Assignment
-from replog.ports import Put
+from replog.ports import Delete, Put
 
 STATE = layout.partition_state_path("t", 0)
 WISH = layout.reassigned_path("t", 0)
@@ -88,6 +88,19 @@ def test_a_move_whose_wish_cannot_be_read_ends_when_it_can_be(
     assert assignment(world) == Assignment(there, 0)
     assert wishes(world) == []
     assert world.store.list(layout.REJECTED) == []
+
+
+def test_a_move_whose_wish_is_gone_ends_when_that_can_be_seen(refusal: Refusal) -> None:
+    world, _ = on_its_way()
+    wish(world, (3, 4))
+    refused = {WISH}
+    refuse(world, refused, refusal)
+    world.kill(1)
+    world.advance(25_000)
+    world.store.session().commit([Delete(WISH)])
+    refused.clear()
+    world.advance(45_000)
+    assert assignment(world) == Assignment((3, 4), 0)
 
 
 def test_a_wish_that_cannot_be_read_holds_up_no_other_move(refusal: Refusal) -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.controller.harness import World, pid
 
 from replog.config import TopicConfig
+from replog.controller.changes import HiddenSet
 from replog.controller.outboxes import Outboxes
 from replog.errors import Code
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, StopEntry, StopReplica, StopReplicaAnswer
@@ -46,6 +47,19 @@ def test_notices_are_numbered_and_name_only_what_changed():
     assert told(boxes.change(P)) == [(1, [(P, 1)])]
     assert told(boxes.change(Q)) == [(2, [(Q, 1)])]
     assert list(boxes.boxes.flush(0)) == []
+
+
+def test_a_complete_notice_that_is_sent_while_something_is_hidden_is_to_be_followed_by_another() -> None:
+    hidden = [HiddenSet(), HiddenSet(frozenset({"t"}))]
+    boxes = Outboxes(1, 5, 3_000, lambda _partition: None, hidden=lambda: hidden[0])
+    boxes.register(2, 77)
+    assert not boxes.announce(2, [], (), 0).is_partial
+    assert boxes.blind() == []
+    hidden.pop(0)
+    ((_, again),) = boxes.overdue(10_000)
+    assert isinstance(again, LeaderAndIsr)
+    assert again.is_partial
+    assert boxes.blind() == [2]
 
 
 @pytest.mark.parametrize(("broker_epoch", "number"), [(77, 3), (78, 0)])

@@ -228,14 +228,62 @@ def test_brokers_hear_that_topics_may_be_missing_and_everything_once_none_is() -
         return views[-1], [one for one in received if isinstance(one, LeaderAndIsr) and one.complete][-1]
 
     view, notice = complete()
-    assert (view.view.is_partial, view.view.topics, notice.is_partial, notice.entries) == (True, [], True, [])
+    assert (view.view.hidden, view.view.topics, notice.is_partial, notice.entries) == (["t"], [], True, [])
     version = view.view.version
     refused.clear()
     world.advance(25_000)
     view, notice = complete()
-    assert (view.view.is_partial, [one.topic_id for one in view.view.topics]) == (False, [t])
+    assert (view.view.hidden, [one.topic_id for one in view.view.topics]) == ([], [t])
     assert view.view.version > version
     assert (notice.is_partial, [entry.partition for entry in notice.entries]) == (False, [pid(t)])
+
+
+def test_nobody_who_serves_what_cannot_be_told_is_told_everything_before_that_is_over() -> None:
+    world = World(4, reconcile_ms=10_000)
+    leader = next(n for n in world.nodes if n != world.controller_id)
+    t = world.create(assignment={0: [leader]}, config={"min_isr": 1})
+    world.create("hidden", replication_factor=1)
+    refused = {layout.topic_path("hidden")}
+    refuse(world, refused, REFUSALS["checksum"])
+    world.kill(world.controller_id)
+    world.advance(1_000)
+
+    def complete() -> list[bool]:
+        return [one.is_partial for one in world.nodes[leader].broker.received if isinstance(one, LeaderAndIsr) and one.complete]
+
+    path = layout.partition_state_path("t", 0)
+    value = world.store.read(path)
+    assert value is not None
+    world.store.session().commit([Delete(path)])
+    world.leader._term._unsure[path] = None
+    world.create("new", replication_factor=1)
+    assert list(world.leader._term.cluster.vanished) == [pid(t)]
+    told = complete()
+    refused.clear()
+    world.advance(25_000)
+    assert world.leader._term.cluster.hidden.topics == frozenset()
+    assert complete() == told, "it would put its copy away"
+    world.store.session().commit([Create(path, value.value)])
+    world.advance(25_000)
+    assert complete() == [*told, False]
+    assert pid(t) in world.nodes[leader].broker.states
+
+
+def test_topics_are_found_although_the_row_of_deletions_may_not_be_listed() -> None:
+    world = World(4, reconcile_ms=10_000)
+    t = world.create(assignment={0: [1, 2]}, config={"min_isr": 1})
+    refused = {layout.topic_path("t")}
+    refuse(world, refused, REFUSALS["access list"])
+    world.kill(world.controller_id)
+    world.advance(1_000)
+    refused.clear()
+    refused.add(f"{layout.DELETE_TOPICS}/")
+    world.advance(25_000)
+    assert t not in world.leader._term.cluster.topics, "it may be half deleted"
+    assert world.create("new", replication_factor=1)
+    refused.clear()
+    world.advance(25_000)
+    assert t in world.leader._term.cluster.topics
 
 
 def test_a_copy_of_a_topic_that_somebody_removes_while_it_is_hidden_is_put_away_then() -> None:
