@@ -48,6 +48,8 @@ class Promise(ABC):
     source: ClassVar[str] = ""
     protocol: ClassVar[tuple[str, ...]] = ()
     """What PROTOCOL.md 9.2 calls it."""
+    copies: ClassVar[bool] = False
+    """Whether records may have to be copied first: that takes longer the more there are."""
 
     def begin(self, world: World) -> None:
         """The time runs from now."""
@@ -64,7 +66,7 @@ class Promise(ABC):
     def keep(self, world: World) -> None:
         """Let time pass until nothing is missing; raise `Violation` if something still is at the limit."""
         self.begin(world)
-        end_ms = world.now_ms + self.limit_ms(world.plan.shape)
+        end_ms = world.now_ms + self.limit_ms(world.plan.shape) + (_copying_ms(world) if self.copies else 0)
         patience_ms = EveryPartitionIsLed().limit_ms(world.plan.shape)
         while self._lacks(world):
             if world.now_ms >= end_ms and patience_ms and any(_unregistered(world)):
@@ -77,6 +79,14 @@ class Promise(ABC):
 
     def _lacks(self, world: World) -> bool:
         return next(self.missing(world), None) is not None
+
+
+def _copying_ms(world: World) -> int:
+    """What it may take to copy the largest log, one fetch after the other, if each brings half of what it may."""
+    shape = world.plan.shape
+    logs = (partition.log for node in world.nodes.values() if node.broker is not None for partition in node.broker.partitions.values())
+    fetches = 2 * max((log.size_bytes for log in logs), default=0) // shape.fetch_partition_bytes
+    return fetches * (4 * shape.delay_ms + 2)
 
 
 def _unread(world: World) -> Iterator[str]:
@@ -118,6 +128,7 @@ class IsrsAreFull(Promise):
     """Every assigned replica that lives is in the stored ISR, and the leader knows it."""
 
     name = "L2"
+    copies = True
     source = "RELIABILITY 6.5; KAFKA-15083"
     protocol = ("L4", "L2")
 
@@ -141,6 +152,7 @@ class MovesEnd(Promise):
     """Reassignments are complete or cancelled, and their wishes are gone, unless the target is away."""
 
     name = "L6"
+    copies = True
     source = "RELIABILITY 6.5; KIP-455"
     protocol = ("L6",)
 
