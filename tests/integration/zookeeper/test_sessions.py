@@ -129,7 +129,7 @@ def test_requests_that_found_the_connection_broken_hold_up_neither_their_callers
     eventually(lambda: not asking.is_alive())
     eventually(lambda: other.read("/ids/1") is None)
     proxy.refusing = False
-    eventually(lambda: repr(store).endswith("lost>"))
+    eventually(lambda: repr(store).endswith("lost>") and all(result.ready() for result in outcome[0]))
     assert {type(result.exception).__name__ for result in outcome[0]} <= {"ConnectionLoss", "SessionExpiredError"}
     eventually(lambda: threading.active_count() == before)
 
