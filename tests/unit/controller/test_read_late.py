@@ -213,7 +213,8 @@ def test_a_request_about_a_topic_that_cannot_be_read_is_not_told_that_there_is_n
         assert other.error == (Code.NONE if verb == "create_topic" else Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_brokers_hear_that_topics_may_be_missing_and_everything_once_none_is() -> None:
+def hidden_and_led() -> tuple[World, int, bytes, set[str]]:
+    """A topic that its leader serves and the new controller cannot read: (world, leader, topic id, what is refused)."""
     world = World(4, reconcile_ms=10_000)
     leader = next(n for n in world.nodes if n != world.controller_id)
     t = world.create(assignment={0: [leader]}, config={"min_isr": 1})
@@ -221,6 +222,11 @@ def test_brokers_hear_that_topics_may_be_missing_and_everything_once_none_is() -
     refuse(world, refused, REFUSALS["checksum"])
     world.kill(world.controller_id)
     world.advance(1_000)
+    return world, leader, t, refused
+
+
+def test_brokers_hear_that_topics_may_be_missing_and_everything_once_none_is() -> None:
+    world, leader, t, refused = hidden_and_led()
 
     def complete() -> tuple[UpdateMetadata, LeaderAndIsr]:
         received = world.nodes[leader].broker.received
@@ -287,13 +293,7 @@ def test_topics_are_found_although_the_row_of_deletions_may_not_be_listed() -> N
 
 
 def test_a_copy_of_a_topic_that_somebody_removes_while_it_is_hidden_is_put_away_then() -> None:
-    world = World(4, reconcile_ms=10_000)
-    leader = next(n for n in world.nodes if n != world.controller_id)
-    t = world.create(assignment={0: [leader]}, config={"min_isr": 1})
-    refused = {layout.topic_path("t")}
-    refuse(world, refused, REFUSALS["checksum"])
-    world.kill(world.controller_id)
-    world.advance(1_000)
+    world, leader, t, _ = hidden_and_led()
     world.store.session().commit([Delete(layout.partition_state_path("t", 0))])
     world.store.session().commit([Delete(layout.topic_path("t"))])
     world.advance(25_000)
