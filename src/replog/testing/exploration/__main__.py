@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from replog.errors import UsageError
+
 __all__ = ["main"]
 
 
@@ -17,15 +19,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = [*(sys.argv[1:] if arguments is None else arguments), ""]
     rest = rest[:-1]
     if name == "model":
-        from replog.testing.exploration.model_command import main as explore_model
-
-        return explore_model(rest, print)
-    if name == "real":
-        from replog.testing.exploration.real_command import main as explore_real
-
-        return explore_real(rest)
-    print(__doc__.strip())
-    return 0 if name in ("-h", "--help") else 2
+        from replog.testing.exploration.model_command import prepare
+    elif name == "real":
+        from replog.testing.exploration.real_command import prepare
+    else:
+        print(__doc__.strip())
+        return 0 if name in ("-h", "--help") else 2
+    try:
+        search = prepare(rest, print)
+    except UsageError as refused:
+        print(refused, file=sys.stderr)
+        return 2
+    return search()  # what is raised in there is something that was found
 
 
 if __name__ == "__main__":

@@ -8,16 +8,20 @@ from time import perf_counter
 
 from attrs import evolve
 
+from replog.testing.arguments import positive
 from replog.testing.exploration.model import Model
 from replog.testing.exploration.rules import BROKEN, SOUND, Bounds, Rules, RuleSet
 
-__all__ = ["main"]
+__all__ = ["prepare"]
 
 Say = Callable[[str], None]
 
 
-def main(arguments: Sequence[str], say: Say) -> int:
-    """Returns 1 if sound rules were found to be broken, or broken ones were not."""
+def prepare(arguments: Sequence[str], say: Say) -> Callable[[], int]:
+    """The search that is asked for, to be called: 1 if sound rules are broken, or broken ones are not found out.
+
+    UsageError if it is of a world that is too large, or of none.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m replog.testing.exploration model", description="Every state that the published rules allow, nearest first."
     )
@@ -28,7 +32,7 @@ def main(arguments: Sequence[str], say: Say) -> int:
     parser.add_argument("--proposals", action="store_true", help="ISR changes are sent, stored and answered in steps of their own")
     parser.add_argument("--positions", action="store_true", help="leaders know followers by their fetches only")
     parser.add_argument("--rules", choices=sorted(SOUND), default="as-implemented")
-    parser.add_argument("--states", type=int, default=None, metavar="N", help="stop after the level that reaches N states")
+    parser.add_argument("--states", type=positive, default=None, metavar="N", help="stop after the level that reaches N states")
     parser.add_argument("--no-symmetry", action="store_true", help="count states that differ by names alone")
     parser.add_argument("--broken", nargs="?", const="all", choices=["all", *BROKEN], help="broken rules, each in a small world")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each level and each trace")
@@ -37,9 +41,11 @@ def main(arguments: Sequence[str], say: Say) -> int:
     if given.broken is not None:
         chosen = BROKEN if given.broken == "all" else {given.broken: BROKEN[given.broken]}
         verbose = given.verbose or len(chosen) == 1
-        return max([_break(name, evolve(rules, bounds=evolve(rules.bounds, **sizes)), say, verbose) for name, rules in chosen.items()])
+        broken = {name: evolve(rules, bounds=evolve(rules.bounds, **sizes)) for name, rules in chosen.items()}
+        return lambda: max([_break(name, rules, say, verbose) for name, rules in broken.items()])
     bounds = Bounds(**sizes, restarts=given.restarts, proposals=given.proposals, positions=given.positions)
-    return _search(bounds, SOUND[given.rules], say, states_max=given.states, symmetry=not given.no_symmetry, verbose=given.verbose)
+    rules, symmetry = SOUND[given.rules], not given.no_symmetry
+    return lambda: _search(bounds, rules, say, states_max=given.states, symmetry=symmetry, verbose=given.verbose)
 
 
 def _search(bounds: Bounds, rules: Rules, say: Say, *, states_max: int | None, symmetry: bool, verbose: bool) -> int:

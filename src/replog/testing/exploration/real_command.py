@@ -8,13 +8,15 @@ from time import perf_counter
 
 from attrs import fields
 
-from replog.testing.exploration.real_budgets import Budgets
+from replog.errors import UsageError
+from replog.testing.arguments import natural, positive
+from replog.testing.exploration.real_budgets import CRASHES, Budgets
 from replog.testing.exploration.real_cluster import RealCluster, State
 from replog.testing.exploration.real_snapshot import Frozen
 from replog.testing.exploration.real_text import show, text
 from replog.testing.exploration.search import Result, explore
 
-__all__ = ["explore_real", "main"]
+__all__ = ["explore_real", "main", "prepare"]
 
 Say = Callable[[str], None]
 
@@ -49,13 +51,34 @@ def explore_real(
 
 
 def main(arguments: Sequence[str], say: Say = print) -> int:
-    """Returns 1 if something was found to be wrong."""
+    """Returns 1 if something was found to be wrong. UsageError as of `prepare`."""
+    return prepare(arguments, say)()
+
+
+def prepare(arguments: Sequence[str], say: Say) -> Callable[[], int]:
+    """The search that is asked for, to be called. UsageError if that is of no cluster that can be, or begins with what cannot happen."""
     given = _parser().parse_args(arguments)
-    plan = tuple((what, int(n)) for what, _, n in (one.partition(":") for one in given.plan.split(",") if one))
-    isr = tuple(int(n) for n in given.isr.split(",") if n)
+    plan = tuple(_crash(one) for one in _listed(given.plan))
+    isr = tuple(_broker(one, f"isr has {one!r}; brokers have numbers, as in 1,2") for one in _listed(given.isr))
     cluster = RealCluster(Budgets(**{name: getattr(given, name) for name in _HELP}, isr=isr, plan=plan, piecemeal=given.piecemeal))
-    cluster.begin(*(name.strip() for name in given.begin.split(",") if name))
-    return _search(cluster, given, say)
+    cluster.begin(*_listed(given.begin))
+    return lambda: _search(cluster, given, say)
+
+
+def _listed(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _crash(text: str) -> tuple[str, int]:
+    what, _, broker = text.partition(":")
+    return what, _broker(broker, f"plan has {text!r}; crashes are {', '.join(f'{one}:BROKER' for one in CRASHES)}")
+
+
+def _broker(text: str, refusal: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(refusal) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,8 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     ):
         parser.add_argument(option, default="", metavar=metavar, help=what)
     parser.add_argument("--piecemeal", action="store_true", help="leaders answer with one batch at a time")
-    parser.add_argument("--states", type=int, default=100_000, metavar="N", help="stop after the level that reaches N (default 100000)")
-    parser.add_argument("--depth", type=int, default=None, metavar="N", help="stop at so many steps")
+    parser.add_argument(
+        "--states", type=positive, default=100_000, metavar="N", help="stop after the level that reaches N (default 100000)"
+    )
+    parser.add_argument("--depth", type=natural, default=None, metavar="N", help="stop at so many steps")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each level")
     return parser
 

@@ -6,7 +6,9 @@ the field believed in for a while, or a guard that is easy to leave out; the sea
 
 from __future__ import annotations
 
-from attrs import evolve, field, frozen, validators
+from attrs import evolve, field, frozen
+
+from replog.testing.exploration.limits import whole
 
 __all__ = ["BROKEN", "SOUND", "Bounds", "RuleSet", "Rules"]
 
@@ -51,14 +53,14 @@ class Rules:
 
 @frozen
 class Bounds:
-    """How large the world is."""
+    """How large the world is. UsageError for what is too large, or nothing."""
 
-    replicas: int = field(default=3, validator=validators.and_(validators.ge(1), validators.le(4)))
-    records: int = field(default=2, validator=validators.and_(validators.ge(1), validators.le(6)))
+    replicas: int = field(default=3, validator=whole(1, 4))
+    records: int = field(default=2, validator=whole(1, 6))
     """So many records are ever written; a log is no longer than that."""
-    epochs: int = field(default=4, validator=validators.ge(1))
+    epochs: int = field(default=4, validator=whole(1))
     """Leader epochs 0 to `epochs` - 1."""
-    restarts: int = field(default=0, validator=validators.ge(0))
+    restarts: int = field(default=0, validator=whole(0))
     """So many times a broker loses its memory, and any part of the end of its log."""
     proposals: bool = False
     """An ISR change is sent, stored and answered in three steps, each of which may come late or never. Without: in one."""

@@ -1,6 +1,6 @@
 """The command line of the history checker.
 
-python -m replog.testing.history FILE [--json]     judge a history (several files: recorded apart at the same time)
+python -m replog.testing.history FILE [--json]     judge a history (several files: recorded apart, by clocks that agree)
 python -m replog.testing.history --good N          judge N random good histories: every error is a false alarm
 python -m replog.testing.history --measure N       judge a history of N sends and N polls, and say how long it took
 """
@@ -13,22 +13,24 @@ import sys
 import time
 from collections.abc import Sequence
 
+from replog.testing.arguments import positive
 from replog.testing.history.checker import check
 from replog.testing.history.events import BadHistory
 from replog.testing.history.recorder import History
+from replog.testing.history.report import Report
 from replog.testing.history.samples import good_history, long_history
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 1 if there are errors, 2 if what was given is no history."""
+    """Returns 1 if there are errors, 2 if what was given is no history, or holds nothing to judge."""
     parser = argparse.ArgumentParser(prog="python -m replog.testing.history", description="Judge what clients of a log were told.")
     parser.add_argument("files", nargs="*", metavar="FILE", help="a history as JSON lines")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--good", type=int, default=0, metavar="N", help="judge N random good histories")
+    parser.add_argument("--good", type=positive, metavar="N", help="judge N random good histories")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first of them")
-    parser.add_argument("--measure", type=int, default=0, metavar="N", help="measure a history of N sends and N polls")
+    parser.add_argument("--measure", type=positive, metavar="N", help="measure a history of N sends and N polls")
     given = parser.parse_args(arguments)
     if given.good:
         return _good(given.seed, given.good)
@@ -37,13 +39,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.files:
         parser.error("which history?")
     try:
-        histories = [History.from_jsonl(file) for file in given.files]
-        report = check(histories[0] if len(histories) == 1 else History.merge(histories))
+        report = _judge(given.files)
     except BadHistory as bad:
         print(bad, file=sys.stderr)
         return 2
     print(json.dumps(report.to_json()) if given.json else report)
     return 0 if report.ok else 1
+
+
+def _judge(files: Sequence[str]) -> Report:
+    """The judgement on what these files hold together. BadHistory names the file."""
+    histories = [_read(file) for file in files]
+    whole = histories[0] if len(histories) == 1 else History.merge(histories)
+    together = ", ".join(files)
+    if not whole.operations():
+        raise BadHistory(f"{together}: no operations, so there is nothing to judge")
+    try:
+        return check(whole)
+    except BadHistory as bad:
+        raise BadHistory(f"{together}: {bad}") from bad
+
+
+def _read(file: str) -> History:
+    """One file. One without any event is refused even beside others: it is empty because something went wrong."""
+    try:
+        history = History.from_jsonl(file)
+    except BadHistory as bad:
+        raise BadHistory(f"{file}: {bad}") from bad
+    except OSError as problem:
+        raise BadHistory(f"{file}: {problem.strerror or problem}") from problem
+    if not history.operations() and not history.marks:
+        raise BadHistory(f"{file}: it holds no operations, so there is nothing to judge")
+    return history
 
 
 def _good(seed: int, count: int) -> int:

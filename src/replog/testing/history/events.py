@@ -2,7 +2,7 @@
 
 One event per line of JSON: `{time, process, type, f, key, value}`, in the order in which things happened.
 
-- `time`: a number, never falling. Only shown to people, except by `merge`, which has nothing else to go by.
+- `time`: a finite number, never falling. Only shown to people, except by `merge`, which has nothing else to go by.
 - `process`: a string, one sequence of calls. For sends it is one producer: a client with two producers is two processes.
 - `type`: `invoke` when a call starts; then at most one of `ok`; `info` (the outcome is not known: every timeout, every error that
   leaves the question open); `fail` (the error proves that nothing was written). A call that never ends counts as `info`.
@@ -24,7 +24,8 @@ One event per line of JSON: `{time, process, type, f, key, value}`, in the order
 - `trim` ok: the log of `key` may start at offset `value` from now on (retention). Written before it can have happened.
 - `control` ok: offset `value` of `key` holds no record: a broker has written something of its own there. Before anybody reads past it.
 
-The first line may instead hold the settings: `{"type": "settings", "idempotent": true, "stale_reads": false}` (see `Settings`).
+The first line may instead hold the settings: `{"type": "settings", "idempotent": true, "stale_reads": false}` (see `Settings`). Beside
+them, `"clock": false` says that times are numbers of events: such a history cannot be merged. Without it they are taken for a clock's.
 """
 
 from __future__ import annotations

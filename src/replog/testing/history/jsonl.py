@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ __all__ = ["read", "write"]
 _LINES_AT_ONCE: Final = 2_000
 """Lines that are decoded together: one array of them is decoded faster than each alone."""
 
+_TIME_MAX: Final = sys.float_info.max
 _ENDS: Final = frozenset({"ok", "info", "fail"})
 _Event = dict[str, Any]
 
@@ -35,6 +37,8 @@ def write(history: History, path: str | Path) -> None:
         events.append((mark.rank, -1, event))
     events.sort(key=lambda event: event[:2])
     settings = {"type": "settings", "idempotent": history.settings.idempotent, "stale_reads": history.settings.stale_reads}
+    if history.clocked is not None:
+        settings["clock"] = history.clocked
     with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps(settings) + "\n")
         for _, _, event in events:
@@ -57,6 +61,7 @@ def _answered(call: Send | Poll) -> _Event:
 def read(path: str | Path) -> History:
     """Read a history from a file. BadHistory names the first line that does not belong in one."""
     reading = _Reading()
+    reading.history.source = str(path)
     for number, event in _events(path):
         try:
             reading.take(number, event)
@@ -67,13 +72,13 @@ def read(path: str | Path) -> History:
 
 
 def _events(path: str | Path) -> Iterator[tuple[int, _Event]]:
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:  # bytes: what is no UTF-8 has a line, too
         done = 0
         while lines := file.readlines(_LINES_AT_ONCE * 128):
             try:
-                events = json.loads("[" + ",".join(lines) + "]")
+                events = json.loads("[" + b",".join(lines).decode() + "]")
                 together = len(events) == len(lines)
-            except ValueError:
+            except (ValueError, RecursionError):
                 together = False
             if together:
                 yield from enumerate(events, done + 1)
@@ -82,13 +87,16 @@ def _events(path: str | Path) -> Iterator[tuple[int, _Event]]:
             done += len(lines)
 
 
-def _one_by_one(lines: list[str], done: int) -> Iterator[tuple[int, _Event]]:
+def _one_by_one(lines: list[bytes], done: int) -> Iterator[tuple[int, _Event]]:
     for number, line in enumerate(lines, done + 1):
         if line.strip():
             try:
-                yield number, json.loads(line)
+                event = json.loads(line.decode())
             except ValueError as problem:
                 raise BadHistory(f"line {number}: no JSON: {problem}") from problem
+            except RecursionError as problem:
+                raise BadHistory(f"line {number}: lists or objects within each other, too deep to be read") from problem
+            yield number, event
 
 
 class _Reading:
@@ -97,6 +105,7 @@ class _Reading:
     def __init__(self) -> None:
         self._now: float = 0
         self.history = History(clock=self._time)
+        self.history.clocked = None  # unless the settings say
         self._open: dict[tuple[str, int | None], tuple[Send | Poll, int]] = {}
 
     def _time(self) -> float:
@@ -111,7 +120,9 @@ class _Reading:
             self._settings(number, event)
             return
         time = event["time"]
-        if not isinstance(time, int | float) or time < self._now:
+        if type(time) not in (int, float) or not abs(time) <= _TIME_MAX:  # NaN is neither below nor above anything
+            raise ValueError(f"time is {time!r}, no finite number")
+        if time < self._now:
             raise ValueError(f"time is {time!r}, after {self._now!r}")
         self._now = time
         f, process = event["f"], event["process"]
@@ -136,8 +147,9 @@ class _Reading:
             raise ValueError("settings stand in the first line")
         told = {name: value for name, value in event.items() if name != "type"}
         for name, value in told.items():
-            if name not in ("idempotent", "stale_reads") or not isinstance(value, bool):
+            if name not in ("idempotent", "stale_reads", "clock") or not isinstance(value, bool):
                 raise ValueError(f"no such setting: {name} = {value!r}")
+        self.history.clocked = told.pop("clock", None)
         self.history.settings = Settings(**told)
 
     def _begin(self, number: int, event: _Event, process: str, f: str) -> None:

@@ -8,7 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from replog.testing.history.events import Acks, Mark, Poll, Send, Settings, Value
+from attrs import fields
+
+from replog.testing.history.events import Acks, BadHistory, Mark, Poll, Send, Settings, Value
 
 __all__ = ["History"]
 
@@ -23,12 +25,16 @@ class History:
         ...                     # call the log
         op.ok(base_offset)      # or op.info(), op.fail()
 
-    `clock` gives the time that people are shown; without one it is the number of the event. The order of events is always
-    the order of the calls of this object, never the clock's.
+    `clock` gives the time that people are shown; without one it is the number of the event, and the history cannot be merged with
+    others. The order of events is always the order of the calls of this object, never the clock's.
     """
 
     def __init__(self, *, idempotent: bool = True, stale_reads: bool = False, clock: Callable[[], float] | None = None) -> None:
         self.settings = Settings(idempotent, stale_reads)
+        self.clocked: bool | None = clock is not None
+        """Whether its times are those of a clock, or numbers of events. None: it was read from a file that does not say."""
+        self.source = ""
+        """The file it was read from; empty if it was not."""
         self.sends: list[Send] = []
         self.polls: list[Poll] = []
         self.marks: list[Mark] = []
@@ -88,7 +94,7 @@ class History:
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> History:
-        """Read JSON lines. BadHistory, naming the line, if they are none."""
+        """Read JSON lines. BadHistory, naming the line, if they are none; OSError if there is no such file."""
         from replog.testing.history import jsonl
 
         return jsonl.read(path)
@@ -98,13 +104,16 @@ class History:
         """One history of several that were recorded apart, at the same time, by clocks that agree.
 
         Only times compare: two calls are taken as one after the other if one ended at an earlier time than the other began,
-        and as concurrent at equal times. A process belongs to one history.
+        and as concurrent at equal times. BadHistory, naming what clashes, if one was recorded without a clock, if their settings
+        differ, or if two of them hold calls of one process: it belongs to one history.
         """
         parts = list(histories)
+        _must_agree(parts)
         times = {op.started for part in parts for op in (*part.sends, *part.polls)} | {m.time for part in parts for m in part.marks}
         times |= {op.ended for part in parts for op in (*part.sends, *part.polls)}
         number = {time: 2 * index for index, time in enumerate(sorted(times))}
         whole = cls()
+        whole.clocked = _all_clocked(parts)
         for part in parts:
             whole.settings = part.settings
             whole.sends += [_at(op, number) for op in part.sends]
@@ -118,6 +127,29 @@ class History:
         whole.marks.sort(key=lambda mark: mark.rank)
         whole._rank = count(2 * len(times) + 2).__next__
         return whole
+
+
+def _must_agree(parts: Sequence[History]) -> None:
+    """BadHistory if these were not recorded apart at the same time, or may seem to contradict each other because of how they were."""
+    names = [part.source or f"history {number}" for number, part in enumerate(parts, 1)]
+    owners: dict[str, str] = {}
+    for name, part in zip(names, parts, strict=True):
+        if part.clocked is False and len(parts) > 1 and (part.operations() or part.marks):
+            raise BadHistory(f"{name} was recorded without a clock: its times are numbers of events, and mean nothing to others")
+        for setting in fields(Settings):
+            mine, first = (getattr(one.settings, setting.name) for one in (part, parts[0]))
+            if mine != first:
+                raise BadHistory(f"{names[0]} has the setting {setting.name} = {first}, {name} has {mine}: they cannot be judged as one")
+        for process in sorted({call.process for call in (*part.sends, *part.polls)}):  # marks may be another's: a crash is
+            if process in owners:
+                raise BadHistory(f"{owners[process]} and {name} both hold calls of process {process!r}, which belongs to one history")
+            owners[process] = name
+
+
+def _all_clocked(parts: Sequence[History]) -> bool | None:
+    """Whether the times of histories that agree are those of a clock; None if one does not say."""
+    said = {part.clocked for part in parts if part.operations() or part.marks} or {True}
+    return None if None in said else False not in said
 
 
 def _at(op: _Op, number: dict[float, int]) -> _Op:

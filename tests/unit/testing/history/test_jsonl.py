@@ -1,4 +1,4 @@
-"""Histories as files, histories put together, and the command."""
+"""Histories as files, and histories put together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from replog.errors import UsageError
 from replog.testing.history import BadHistory, History, check
-from replog.testing.history.__main__ import main
 from replog.testing.history.events import key_of
 from replog.testing.history.samples import good_history
 
@@ -42,6 +41,13 @@ POLLED = {"time": 1, "process": "r", "type": "invoke", "f": "poll", "key": "k", 
         ([{"time": 1}], "line 1: 'type' is missing"),
         ([{**BEGUN, "time": None}], "line 1: time is None"),
         ([BEGUN, {**POLLED, "time": 0}], "line 2: time is 0, after 1"),
+        ([BEGUN, {**POLLED, "time": float("nan")}, {**BEGUN, "time": 0}], "line 2: time is nan, no finite number"),
+        ([{**BEGUN, "time": float("inf")}], "line 1: time is inf, no finite number"),
+        ([{**BEGUN, "time": float("-inf")}], "line 1: time is -inf, no finite number"),
+        ([{**BEGUN, "time": 10**400}], "line 1: time is 1000"),
+        ([{**BEGUN, "time": True}], "line 1: time is True, no finite number"),
+        ([BEGUN, "[" * 100_000 + "]" * 100_000], "line 2: lists or objects within each other, too deep"),
+        ([BEGUN, '{"time": 1, "process": ' + '[{"a":' * 50_000], "line 2: lists or objects within each other, too deep"),
         ([{**BEGUN, "f": "write"}], "line 1: f is 'write'"),
         ([{**BEGUN, "type": "begin"}], "line 1: type is 'begin'"),
         ([{**BEGUN, "process": 3}], "line 1: process is 3"),
@@ -66,6 +72,7 @@ POLLED = {"time": 1, "process": "r", "type": "invoke", "f": "poll", "key": "k", 
         ([BEGUN, {"type": "settings"}], "line 2: settings stand in the first line"),
         ([{"type": "settings", "strict": True}], "line 1: no such setting: strict = True"),
         ([{"type": "settings", "idempotent": 1}], "line 1: no such setting: idempotent = 1"),
+        ([{"type": "settings", "clock": "utc"}], "line 1: no such setting: clock = 'utc'"),
     ],
 )
 def test_what_is_no_history_is_refused_by_line(events: list[object], complaint: str, tmp_path: Path) -> None:
@@ -74,6 +81,13 @@ def test_what_is_no_history_is_refused_by_line(events: list[object], complaint: 
     with pytest.raises(BadHistory) as refused:
         History.from_jsonl(file)
     assert str(refused.value).startswith(complaint)
+
+
+def test_what_is_no_utf_8_is_refused_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    file.write_bytes(json.dumps(BEGUN).encode() + b"\n" + json.dumps(POLLED).encode().replace(b'"r"', b'"\xff"') + b"\n")
+    with pytest.raises(BadHistory, match="line 2: no JSON: 'utf-8' codec can't decode byte 0xff"):
+        History.from_jsonl(file)
 
 
 def test_written_by_hand(tmp_path: Path) -> None:
@@ -175,22 +189,88 @@ def test_merged_good_histories_pass() -> None:
         assert report.operations == history.operations()
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, bad, none = (str(tmp_path / name) for name in ("good", "bad", "none"))
-    good_history(1).to_jsonl(good)
-    history = good_history(2)
-    history.invoke_poll("r", "t@1/0", 1_000).ok([(1_000, "nobody's")])
-    history.to_jsonl(bad)
-    Path(none).write_text("{}\n")
-    assert main([good]) == 0
-    assert "no errors" in capsys.readouterr().out
-    assert main([bad]) == 1
-    assert "phantom-read: 1" in capsys.readouterr().out
-    assert main([bad, "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["counts"]["phantom-read"] == 1
-    assert main([none]) == 2
-    assert capsys.readouterr().err == "line 1: 'type' is missing\n"
-    assert main(["--good", "3"]) == 0
-    assert "3 good histories" in capsys.readouterr().out
-    assert main(["--measure", "50"]) == 0
-    assert "100 operations: no errors" in capsys.readouterr().out
+def apart(path: Path, process: str, now: float, **settings: bool) -> History:
+    """One send and its end, written to a file and read again."""
+    history = History(clock=lambda: now, **settings)
+    history.invoke_send(process, "k", [f"of {process} at {now}"]).ok()
+    history.to_jsonl(path)
+    return History.from_jsonl(path)
+
+
+def test_a_history_without_a_clock_cannot_be_merged(tmp_path: Path) -> None:
+    """Its times are numbers of events: by those of two, what went on side by side came one after the other."""
+    one, other = History(), History()
+    one.invoke_send("v", "k", ["a"]).ok(2)
+    other.invoke_poll("r", "l", 0).ok([])
+    other.invoke_send("w", "k", ["b"]).ok(1)
+    for without in ([one, other], [History(clock=Clock()), one], [other, History(clock=Clock())]):
+        with pytest.raises(BadHistory, match=r"history \d was recorded without a clock: its times are numbers of events"):
+            History.merge(without)
+    one.to_jsonl(tmp_path / "one")
+    read = History.from_jsonl(tmp_path / "one")
+    with pytest.raises(BadHistory, match="one was recorded without a clock"):
+        History.merge([apart(tmp_path / "other", "w", 5), read])
+    alone = History.merge([read])
+    assert check(alone).ok
+    alone.to_jsonl(tmp_path / "again")
+    with pytest.raises(BadHistory, match="again was recorded without a clock"):
+        History.merge([apart(tmp_path / "other", "w", 5), History.from_jsonl(tmp_path / "again")])
+
+
+def test_a_trim_without_a_clock_cannot_be_merged_either() -> None:
+    trimmed = History()
+    trimmed.trim("k", 3)
+    with pytest.raises(BadHistory, match="history 2 was recorded without a clock"):
+        History.merge([History(clock=Clock()), trimmed])
+
+
+def test_a_file_that_does_not_say_whether_there_was_a_clock_can_be_merged(tmp_path: Path) -> None:
+    """Others write such, and so did we, before."""
+    file = tmp_path / "old"
+    begun = {**BEGUN, "time": 10}
+    told = {**begun, "type": "ok", "value": 2}
+    file.write_text("\n".join(json.dumps(line) for line in ({"type": "settings", "idempotent": True, "stale_reads": False}, begun, told)))
+    old = History.from_jsonl(file)
+    clock = Clock()
+    clock.now = 11
+    other = History(clock=clock)
+    other.invoke_send("v", "k", ["b"]).ok(1)
+    whole = History.merge([old, other])
+    assert check(whole).counts == {"realtime-order": 1}
+    whole.to_jsonl(tmp_path / "whole")
+    assert json.loads((tmp_path / "whole").read_text().split("\n")[0]) == {"type": "settings", "idempotent": True, "stale_reads": False}
+    History.merge([other]).to_jsonl(tmp_path / "other")
+    assert json.loads((tmp_path / "other").read_text().split("\n")[0])["clock"] is True
+
+
+def test_a_process_belongs_to_one_history() -> None:
+    """Two that are called alike would have sent out of order."""
+    clock = Clock()
+    one, other = History(clock=clock), History(clock=clock)
+    one.invoke_send("w", "k", ["a"]).ok(2)
+    clock.now = 1
+    other.invoke_send("w", "k", ["b"]).ok(1)
+    with pytest.raises(BadHistory, match="history 1 and history 2 both hold calls of process 'w', which belongs to one history"):
+        History.merge([one, other])
+
+
+def test_marks_may_be_in_the_history_of_another_process() -> None:
+    """Who is killed does not tell, and every history trims under one name if it gives none."""
+    clock = Clock()
+    one, other = History(clock=clock), History(clock=clock)
+    one.invoke_poll("r", "k", 0).ok([])
+    one.trim("k", 1)
+    other.trim("l", 1)
+    other.crash("r")
+    other.invoke_send("w", "k", ["a"]).ok(0)
+    whole = History.merge([one, other])
+    assert [(mark.f, mark.process) for mark in whole.marks] == [("trim", "retention"), ("trim", "retention"), ("crash", "r")]
+    assert check(whole).ok
+
+
+@pytest.mark.parametrize("setting", ["idempotent", "stale_reads"])
+def test_histories_of_different_settings_cannot_be_merged(setting: str, tmp_path: Path) -> None:
+    clash = f"one has the setting {setting} = False, .*other has True: they cannot be judged as one"
+    parts = [apart(tmp_path / "one", "v", 1, **{setting: False}), apart(tmp_path / "other", "w", 1, **{setting: True})]
+    with pytest.raises(BadHistory, match=clash):
+        History.merge(parts)
