@@ -8,16 +8,22 @@ found it anew.
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import evolve
 from tests.simulation.mutants.catalogue import EQUIVALENT, MUTANTS, PENDING, by_name
-from tests.simulation.mutants.engines import breaks, fails_test, scenario_differs, search
-from tests.simulation.mutants.entry import Mutant
-from tests.simulation.mutants.measure import measure
+from tests.simulation.mutants.engines import breaks, fails_test, misfit, scenario_differs, search
+from tests.simulation.mutants.entry import Mutant, Patch
+from tests.simulation.mutants.measure import Measured, measure
+from tests.simulation.mutants.measured import COMMON, read_measured, write_measured, wrong_with
 from tests.simulation.mutants.plans import find, path_of, replay, stored
 from tests.simulation.test_exploration import CASES
 
+from replog.partition.partition import Partition
 from replog.testing.simulator.running import run
+from replog.testing.simulator.versions import code_version
 
 pytestmark = pytest.mark.simulation
 
@@ -65,6 +71,54 @@ def test_a_scenario_is_seen_not_to_change() -> None:
     assert not fails_test(by_name("M28a"), "tests/simulation/mutants/test_steps.py::test_a_failed_flush_is_not_repeated")
 
 
+def has_another_signature(patch: Patch) -> None:
+    """As if `append` had got arguments since the patch was written."""
+    patch.setattr(Partition, "append", lambda self: None)
+
+
+def uses_another_name(patch: Patch) -> None:
+    """As if something that `append` uses had been renamed since the patch was written."""
+
+    def mutant(self: Any, *_: object) -> Any:
+        return self.no_such_name
+
+    patch.setattr(Partition, "append", mutant)
+
+
+@pytest.mark.parametrize(("fitted", "raised"), [(has_another_signature, TypeError), (uses_another_name, AttributeError)])
+def test_a_patch_that_does_not_fit_is_no_catch(fitted: Any, raised: type[Exception]) -> None:
+    """The play, the test and the run break down all the same: nobody could tell it from a bug that is seen."""
+    unfit = evolve(by_name("M10"), number="M00", patch=fitted)
+    with pytest.raises(raised):
+        scenario_differs(unfit, "P-01")
+    with pytest.raises(raised):
+        fails_test(unfit, "tests/simulation/mutants/test_steps.py::test_other_records_under_a_used_sequence_are_refused")
+    violation = breaks(unfit, stored(by_name("M10")).plan)
+    assert violation is not None
+    assert (violation.invariant, type(misfit(violation))) == ("crash", raised)
+    assert search(unfit, range(1, 4)) is None
+
+
+def test_an_exception_that_stands_for_one_of_a_patch_is_known() -> None:
+    def raised(outer: Exception, inner: Exception) -> BaseException | None:
+        try:
+            try:
+                raise inner
+            finally:
+                raise outer
+        except Exception as problem:
+            return misfit(problem)
+
+    assert isinstance(raised(ValueError(), NameError()), NameError)
+    assert isinstance(raised(ExceptionGroup("two", [KeyError(), ValueError(), AttributeError()]), KeyError()), AttributeError)
+    assert raised(ValueError(), KeyError()) is None
+
+
+def test_no_mutant_is_allowed_to_crash() -> None:
+    """A patch that does not fit would pass as caught."""
+    assert [one.number for one in MUTANTS if any(name == "crash" or name.startswith("raised") for name in one.invariants)] == []
+
+
 def test_every_bug_of_the_catalogue_is_there() -> None:
     numbers = {re.sub(r"[a-z]$", "", one.number) for one in (*MUTANTS, *PENDING)}
     assert {f"M{n:02}" for n in range(1, 31)} <= numbers
@@ -99,7 +153,7 @@ def test_stored_plans_are_small() -> None:
 
 def test_every_bug_of_the_catalogue_has_a_plan_or_is_searched_for_in_every_order() -> None:
     """What only a told situation shows is listed here; the rest is found without being told."""
-    told = {"M28a", "P-93", "X12", "X20", *(f"X{n}" for n in (*range(61, 69), 71, *range(74, 80)))}
+    told = {"M28a", "P-93", "X12", "X20", *(f"X{n}" for n in (*range(61, 69), 71, *range(74, 80), 81))}
     assert {one.number for one in MUTANTS if not one.explored and not path_of(one).exists()} == told
 
 
@@ -118,6 +172,46 @@ def test_searches_are_counted_and_a_plan_is_found() -> None:
     assert found is not None
     assert len(found.plan.faults) < found.faults_before
     assert replay(by_name("M10"), found.plan, variants=1) is not None
+
+
+def measured_of(mutant: Mutant, *schedules: int | None) -> tuple[Measured, list[str]]:
+    return Measured(mutant, schedules, (("S1", len(schedules)),), cap=9_000), ["P-01"]
+
+
+def test_a_measurement_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    fine = [measured_of(one, 1, 200, 5_000) if one.invariants else measured_of(one) for one in MUTANTS]
+    write_measured(path, fine)
+    assert wrong_with(read_measured(path)) == []
+    write_measured(path, [measured_of(by_name("M01"), 1, 201, 300), measured_of(by_name("M05"), 5_001, 1, 1)])
+    write_measured(path, [measured_of(by_name("M08"), 1, None, 1), measured_of(by_name("S36"), 3)])
+    assert wrong_with(read_measured(path)) == [
+        "M01 took 201 schedules in the median, more than 200",
+        "M05 took 5001 schedules, more than 5000",
+        "M08 was not caught in 9000 schedules",
+        "S36 was searched for 1 times, not 3",
+    ]
+    rows = read_measured(path)
+    del rows["M30"], rows["X12"]  # X12 is not searched for
+    assert wrong_with(rows)[3] == "M30 was not measured"
+    assert COMMON == ("M01", "M02", "M03", "M04", "M06", "M07", "M10", "M11", "M12", "M13")
+
+
+def test_a_measurement_keeps_what_was_not_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    write_measured(path, [measured_of(by_name("M10"), 1, 2, 3)])
+    write_measured(path, [measured_of(by_name("M02"), 4, None, 6), measured_of(by_name("X12"))])
+    rows = read_measured(path)
+    assert [*rows] == ["M02", "M10", "X12"]
+    row = rows["M02"]
+    assert (row["name"], row["engine"], row["also"]) == ("acknowledges_at_append", "simulator", ["P-01"])
+    assert (row["schedules"], row["cap"], row["code"]) == ([4, None, 6], 9_000, code_version())
+    assert "schedules" not in rows["X12"]
+    assert [path.name for path in tmp_path.iterdir()] == ["measured.json"]
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="does not hold rows"):
+        write_measured(path, [])
+    assert path.read_text(encoding="utf-8") == "[]"
 
 
 def test_patches_are_taken_back() -> None:

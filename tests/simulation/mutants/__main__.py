@@ -13,11 +13,15 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from tests.simulation.mutants.catalogue import EQUIVALENT, MUTANTS, PENDING, by_name
 from tests.simulation.mutants.measure import Measured, row
+from tests.simulation.mutants.measured import write_measured
 from tests.simulation.mutants.plans import path_of, regenerate, stored
+
+from replog.testing.arguments import positive
 
 Result = TypeVar("Result")
 
@@ -47,21 +51,27 @@ def work(jobs: int, what: Callable[[str], Result], names: list[str], tell: Calla
 
 
 def main(arguments: list[str]) -> int:
-    """The command. Its exit status is 1 if a mutant is caught by nothing."""
+    """The command. Its exit status is 1 if a mutant is caught by nothing, 2 if there is no such mutant."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="numbers or names of mutants; all if none is given")
     parser.add_argument("--regenerate", nargs="+", metavar="NAME", help="find, minimise and store plans: of these, or of all")
-    parser.add_argument("--starts", type=int, default=5, help="searches per mutant (default 5)")
-    parser.add_argument("--cap", type=int, default=300, help="schedules per search at most (default 300)")
-    parser.add_argument("--runs", type=int, default=400, help="runs of the minimiser per plan at most (default 400)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--starts", type=positive, default=5, help="searches per mutant (default 5)")
+    parser.add_argument("--cap", type=positive, default=300, help="schedules per search at most (default 300)")
+    parser.add_argument("--runs", type=positive, default=400, help="runs of the minimiser per plan at most (default 400)")
+    parser.add_argument("--jobs", type=positive, default=2, help="processes (default 2)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also put each row into this file")
     given = parser.parse_args(arguments)
+    every = given.regenerate == ["all"]
+    try:
+        names = [by_name(name).name for name in ([] if every else given.regenerate or given.names)]
+    except KeyError as unknown:
+        print(f"no mutant has the name or number {unknown.args[0]!r}; they are in tests/simulation/mutants/catalogue.py", file=sys.stderr)
+        return 2
     if given.regenerate:
-        every = [one.name for one in MUTANTS if one.invariants]
-        names = every if given.regenerate == ["all"] else [by_name(name).name for name in given.regenerate]
+        names = [one.name for one in MUTANTS if one.invariants] if every else names
         work(given.jobs, partial(regenerate, cap=given.cap, runs_max=given.runs), names, lambda line: print(line, flush=True))
         return 0
-    names = [by_name(name).name for name in given.names] or [one.name for one in MUTANTS]
+    names = names or [one.name for one in MUTANTS]
     print(f"{'':<6}{'bug':<32}{'schedules: median (each search)':<34}{'invariants':<18}{'faults':<7}also seen by")
     unseen: list[str] = []
 
@@ -70,6 +80,8 @@ def main(arguments: list[str]) -> int:
         if measured.median is None and not evidence:
             unseen.append(measured.mutant.number)
         print(shown(measured, evidence, given.cap), flush=True)
+        if given.write is not None:
+            write_measured(given.write, [result])
 
     work(given.jobs, partial(row, starts=given.starts, cap=given.cap), names, tell)
     if not given.names:

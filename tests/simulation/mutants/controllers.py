@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "S36", "a partition removed and added again is the old one", "V3 H", forgets_creations,
-        (*SAFETY, "S6", "asked"), {"only": ("kill", "isolate", "pause"), **RESHAPED},
+        (*SAFETY, "S6", "asked"), {"only": ("kill", "isolate", "pause"), **RESHAPED}, scenarios=("P-80b",),
         tests=("tests/unit/controller/test_guards.py::test_a_proposal_names_the_partition_by_id_number_and_creation",),
     ),
     Mutant(

@@ -1,8 +1,12 @@
-"""The engines that catch mutants: each says what it saw, or that it saw nothing."""
+"""The engines that catch mutants: each says what it saw, or that it saw nothing.
+
+A patch that has the signature or the names of earlier code breaks down wherever it is called. That is none of the known bugs, and no
+catch: the exceptions that tell of it are raised on. In the simulator they make a "crash", which no mutant is allowed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +17,12 @@ from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.minimise import fails
 from replog.testing.simulator.plan import Plan, draw
 
-__all__ = ["breaks", "fails_test", "scenario_differs", "search"]
+__all__ = ["breaks", "catches", "fails_test", "misfit", "scenario_differs", "search"]
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = ROOT / "tests" / "scenarios"
+MISFITS = (TypeError, AttributeError, NameError)
+"""What is raised where a patch no longer fits the code."""
 
 
 def breaks(mutant: Mutant, plan: Plan) -> Violation | None:
@@ -41,24 +47,62 @@ def catches(mutant: Mutant, seeds: Iterable[int]) -> Iterator[tuple[int, Violati
 
 
 def scenario_differs(mutant: Mutant, number: str) -> str:
-    """How a scenario's transcript changes while the bug is on; empty if it does not."""
+    """How a scenario's transcript changes while the bug is on; empty if it does not. Raises what a patch raises that does not fit."""
     (path,) = SCENARIOS.glob(f"{number}-*.txt")
     with pytest.MonkeyPatch.context() as patch:
         mutant.patch(patch)
         try:
             return check_file(path)
         except Exception as problem:  # the play itself broke down, which nobody overlooks
+            if misfit(problem) is not None:
+                raise
             return f"{type(problem).__name__}: {problem}"
 
 
 def fails_test(mutant: Mutant, node: str) -> bool:
-    """Whether a test fails while the bug is on. It is collected first: what it imports must not be the patched functions."""
+    """Whether a test fails while the bug is on. It is collected first: what it imports must not be the patched functions.
+
+    Raises what a patch raises that does not fit.
+    """
     assert _pytest("--collect-only", node) == pytest.ExitCode.OK, f"no such test: {node}"
+    failures = _Failures()
     with pytest.MonkeyPatch.context() as patch:
         mutant.patch(patch)
-        return _pytest(node) == pytest.ExitCode.TESTS_FAILED
+        code = _pytest(node, plugins=[failures])
+    for problem in failures.raised:
+        if misfit(problem) is not None:
+            raise problem
+    return code == pytest.ExitCode.TESTS_FAILED
 
 
-def _pytest(*arguments: str) -> int:
+def misfit(problem: BaseException) -> BaseException | None:
+    """The exception that tells of a patch which does not fit: this one, or one that it was raised for; None if there is none."""
+    waiting: list[BaseException | None] = [problem]
+    seen: list[int] = []
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        if isinstance(one, MISFITS):
+            return one
+        seen.append(id(one))
+        waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return None
+
+
+class _Failures:
+    """A plugin of pytest that keeps what tests and their fixtures have raised."""
+
+    def __init__(self) -> None:
+        self.raised: list[BaseException] = []
+
+    def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
+        """Called for each failure."""
+        if call.excinfo is not None:
+            self.raised.append(call.excinfo.value)
+
+
+def _pytest(*arguments: str, plugins: Sequence[object] = ()) -> int:
     """Run pytest inside this process, from the root of the project."""
-    return pytest.main(["-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *arguments])
+    fixed = ["-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    return pytest.main([*fixed, *arguments], plugins=plugins)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
 from replog.broker.broker import Broker
 from replog.broker.commands import Commands
+from replog.controller.changes import Broker as BrokerEntry
 from replog.controller.cluster import Cluster
+from replog.log.loss import LIVES_KEPT, Life
 from replog.partition.partition import Partition
 
 __all__ = ["MUTANTS"]
@@ -55,6 +58,7 @@ def obeys_unregistered(patch: Patch) -> None:
 def reports_loss_once(patch: Patch) -> None:
     """A loss report is thought to be heard once the broker is registered, although no controller has acted on it."""
     registered = Broker.on_registered
+    patch.setattr(Life, "reported", lambda self: Life(self.boot_id, lives=self.lives, told=self.lives))
 
     def mutant(self: Broker, sender: Any, message: Any, now_ms: int) -> None:
         registered(self, sender, message, now_ms)
@@ -62,6 +66,28 @@ def reports_loss_once(patch: Patch) -> None:
             self.directory.registered(message.broker_epoch)
 
     patch.setattr(Broker, "on_registered", mutant)
+
+
+def trusts_images(patch: Patch) -> None:
+    """A directory that was killed is taken for that of the life that was let in, whichever lives it names."""
+    has_lost = BrokerEntry.has_lost
+
+    def mutant(self: BrokerEntry, admitted: Any, *, is_named: bool) -> bool:
+        if admitted is not None and self.loss.broker_epoch < 0:
+            admitted = evolve(admitted, incarnation=next(iter(self.loss.lives), admitted.incarnation))
+        return has_lost(self, admitted, is_named=is_named)
+
+    patch.setattr(BrokerEntry, "has_lost", mutant)
+
+
+def forgets_who_was_let_in(patch: Patch) -> None:
+    """A directory remembers its last eight lives, whoever of them was told anything."""
+    following = Life.next
+
+    def mutant(self: Life, boot_id: str, incarnation: str, loss: Any) -> Life:
+        return following(evolve(self, told=()), boot_id, incarnation, evolve(loss, lives=loss.lives[: LIVES_KEPT - 1]))
+
+    patch.setattr(Life, "next", mutant)
 
 
 MUTANTS = (
@@ -81,5 +107,14 @@ MUTANTS = (
     Mutant(
         "X06", "a loss is reported once, heard or not", "own", reports_loss_once,
         SAFETY, {"only": ("power", "kill", "pause"), **THREE, **DEAF},
+    ),
+    Mutant(
+        "X80", "an image of an earlier life passes for the last one", "KIP-966, own", trusts_images,
+        SAFETY, {"only": ("restore", "kill", "rolling"), **THREE, "files": True},
+        tests=("tests/unit/controller/test_brokers.py::test_a_later_life_has_lost_nothing_if_the_directory_knows_the_one_that_was_let_in",),
+    ),
+    Mutant(
+        "X81", "who was let in is forgotten over lives that were told nothing", "own", forgets_who_was_let_in,
+        tests=("tests/contracts/test_log.py::TestMemory::test_whoever_is_told_nothing_pushes_nobody_out_who_was",),
     ),
 )

@@ -27,6 +27,8 @@ class Measured:
     """How many each took; None: not caught within the cap."""
     invariants: tuple[tuple[str, int], ...]
     """Which spoke, and how often."""
+    cap: int
+    """Schedules per search at most."""
 
     @property
     def median(self) -> float | None:
@@ -45,7 +47,7 @@ def measure(mutant: Mutant, *, starts: int, cap: int) -> Measured:
         taken.append(None if found is None else found[0] - first + 1)
         if found is not None:
             spoke[found[1].invariant] += 1
-    return Measured(mutant, tuple(taken), tuple(spoke.most_common()))
+    return Measured(mutant, tuple(taken), tuple(spoke.most_common()), cap)
 
 
 def other_evidence(mutant: Mutant) -> list[str]:

@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "S36b", "a number that is added again has its old creation number", "V3 H", adds_the_old_partition,
-        (*SAFETY, "asked"), {"only": ("kill", "isolate", "pause"), **_SHAPED},
+        (*SAFETY, "asked"), {"only": ("kill", "isolate", "pause"), **_SHAPED}, scenarios=("P-80b",),
         tests=("tests/unit/controller/test_partitions.py::test_a_number_that_is_added_again_is_another_log",),
     ),
 )  # fmt: skip

@@ -142,12 +142,15 @@ LEADERS: dict[str, Any] = {
     "delay_ms": 50, "slow": 0.05, "slow_ms": 2_000, "retention_bytes": 0, "retention_ms": 0,
 }
 MUTANTS = (
-    Mutant("M02", "acks=all is answered at the append", "classic", acknowledges_at_append, ("S12",), scenarios=("P-01", "P-20")),
+    Mutant(
+        "M02", "acks=all is answered at the append", "classic", acknowledges_at_append,
+        ("S12",), scenarios=("P-01", "P-20", "P-106"),
+    ),
     Mutant(
         "M08", "acknowledgements of an earlier leadership count", "KIP-966", keeps_positions,
         (*SAFETY, "S4"), {"only": ("lag", "kill", "expire", "churn", "isolate"), **WIDE}, explored=True,
     ),
-    Mutant("M10", "clients read what is not committed", "docs", shows_uncommitted, ("S13",), scenarios=("P-48",)),
+    Mutant("M10", "clients read what is not committed", "docs", shows_uncommitted, ("S13",), scenarios=("P-48", "P-106")),
     Mutant(
         "M12", "what is not flushed counts as flushed", "NATS, KIP-966", trusts_unflushed,
         SAFETY, {"only": ("power", "flush"), "flush": "ack", "min_isr": 2, "replicas": 3, "brokers": 3},

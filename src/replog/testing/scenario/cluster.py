@@ -1,7 +1,7 @@
 """A stage with a real controller: each process holds a broker, its membership and a controller, over one store in memory.
 
-Commands: `cluster A B C lag=30s` begins; `create`, `delete` are wishes of a client; `append t-0 m0 [at=A]`, `read`, `latest`,
-`epoch-end` go to the leader the store names, or `at=` another broker; `kill`, `start`, `pause`, `resume`, `expire` are the
+Commands: `cluster A B C lag=30s` begins; `create`, `delete`, `add`, `remove` are wishes of a client; `append t-0 m0 [at=A]`, `read`,
+`latest`, `epoch-end` go to the leader the store names, or `at=` another broker; `kill`, `start`, `pause`, `resume`, `expire` are the
 processes and their sessions; `state`, `controller`, `store` look at the store. After each command everything that can be
 delivered is. What a process asks of the store travels on the link `A>store`, its transactions on `A>commit`: they can be held
 like any message.
@@ -87,7 +87,8 @@ class ClusterStage(CommonCommands):
     def _open(self, name: str, directory: LogDirectory) -> None:
         number = broker_id(name)
         broker = Broker(number, directory, config=self.config, ids=self.ids)
-        membership = Membership(number, config=self.config, ids=self.ids, directory_id=directory.directory_id, loss=directory.loss)
+        life = {"directory_id": directory.directory_id, "incarnation": directory.incarnation, "loss": directory.loss}
+        membership = Membership(number, config=self.config, ids=self.ids, **life)  # type: ignore[arg-type]
         controller = ControllerExecutor(number, config=self.config, ids=self.ids)
         actors: dict[Address, Actor] = {number: broker, ("membership", number): membership, ("controller", number): controller}
         self.places[name] = Place(name, broker, directory, actors)
@@ -306,6 +307,19 @@ class ClusterStage(CommonCommands):
         """`delete t [via=B]`."""
         topic = command.word("the topic")
         self._wish(f"delete {topic}", "delete_topic", {"name": topic}, command)
+
+    def do_add(self, command: Command) -> None:
+        """`add t-1 on=B,C [via=B]`: a partition more; the broker that leads first, first."""
+        name = command.word("the partition")
+        topic, _, number = name.rpartition("-")
+        placed = {int(number): list(broker_ids(command.take("on", "nobody")))}
+        self._wish(f"add {name}", "add_partitions", {"name": topic, "total": int(number) + 1, "assignment": placed}, command)
+
+    def do_remove(self, command: Command) -> None:
+        """`remove t-1 [via=B]`: the last partition of a topic, with all that is in it."""
+        name = command.word("the partition")
+        topic, _, number = name.rpartition("-")
+        self._wish(f"remove {name}", "remove_partitions", {"name": topic, "partitions": [int(number)]}, command)
 
     def do_reassign(self, command: Command) -> None:
         """`reassign t-0 B,C [via=B]`; `reassign t-0 cancel`."""
