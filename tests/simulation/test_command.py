@@ -17,7 +17,7 @@ import pytest
 from replog.testing.simulator import soak as soaking
 from replog.testing.simulator import tally, versions
 from replog.testing.simulator.__main__ import main
-from replog.testing.simulator.corpus import Failure, load, to_json
+from replog.testing.simulator.corpus import Failure, load, replay_command, to_json
 from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.double import compare, describe, double
 from replog.testing.simulator.fingerprint import state_hash
@@ -155,81 +155,45 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
             main(words)
 
 
-# ---------------------------------------------------------------------------------------------------------- the ledger
-
-CODE, OTHER = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
-
-
-def counts(first: int, count: int, code: str = CODE, simulator: str = "s1", **given: Any) -> Batch:
-    return Batch(code, simulator, first, count, events=1_000 * count, faults=30 * count, virtual_ms=60_000 * count, **given)
-
-
-def test_a_line_is_written_and_read_again(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.jsonl"
-    assert tally.read(file) == []
-    batches = [counts(1, 100, violated={"7": "S1"}, marks={"rare": 2}), counts(101, 50)]
-    for one in batches:
-        tally.append(file, one)
-    tally.append(file, counts(151, 0))
-    assert tally.read(file) == batches
-    assert file.read_text(encoding="utf-8").count("\n") == 2
-    assert tally.next_seed(batches) == 151
-    assert tally.next_seed([]) == 1
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["1", "--runs", "0"],
+        ["1", "--events", "-1"],
+        ["double", "0"],
+        ["soak", "--minutes", "-1"],
+        ["soak", "--minutes", "nan"],
+        ["soak", "--minutes", "1", "--jobs", "0"],
+    ],
+)
+def test_a_number_that_means_nothing_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(words)
+    assert refused.value.code == 2
+    assert "invalid" in capsys.readouterr().err
 
 
-def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.jsonl"
-    for bad in ("{", '{"code": "a"}', '{"surprise": 1}'):
-        file.write_text(f'{{"code":"a","simulator":"b","first":1}}\n{bad}\n', encoding="utf-8")
-        with pytest.raises(ValueError, match=r"ledger\.jsonl, line 2"):
-            tally.read(file)
+@pytest.mark.parametrize("minimise", [[], ["--no-minimise"]])
+def test_an_exception_is_told_with_the_place_where_it_was_raised(
+    minimise: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def oops(world: Any) -> None:
+        raise KeyError("on purpose")
+
+    monkeypatch.setattr(import_module("replog.testing.simulator.running"), "boot", oops)
+    assert main(["5", "--out", str(tmp_path), *minimise]) == 1
+    told = capsys.readouterr().out
+    assert f'{__file__}", line ' in told
+    assert "in oops" in told
+    assert "KeyError: 'on purpose'" in told
 
 
-def test_a_seed_counts_once_for_one_code_and_simulator() -> None:
-    lines = [counts(1, 100), counts(1, 100), counts(51, 100), counts(101, 100)]
-    lines += [counts(1, 100, OTHER), counts(1, 100, simulator="s2"), counts(1, 100, direction="power-all")]
-    kept = [counts(1, 100), counts(101, 100), counts(1, 100, direction="power-all"), counts(1, 100, simulator="s2"), counts(1, 100, OTHER)]
-    assert tally.counted(lines) == kept
+def test_a_path_with_a_space_is_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "a b" / "failure-5.json"
+    assert replay_command(file).endswith(f"--plan '{file}'")
 
 
-def test_lines_about_consecutive_seeds_are_joined(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.jsonl"
-    first = counts(1, 100, violated={"7": "S1"}, marks={"a": 1, "b": 2})
-    other = counts(201, 5, direction="power-all")
-    for one in (counts(101, 100, marks={"b": 1}), first, other, counts(307, 5, OTHER), counts(302, 5)):
-        tally.append(file, one)
-    assert tally.fold(file) == 4
-    joined = counts(1, 200, violated={"7": "S1"}, marks={"a": 1, "b": 3})
-    assert tally.read(file) == [joined, counts(302, 5), other, counts(307, 5, OTHER)]
-    assert [one.name for one in tmp_path.iterdir()] == ["ledger.jsonl"]
-
-
-def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
-    marks = {"often": 100, "rarely": 99}
-    lines = [counts(1, 29_960, cpu_ms=1_000_000, marks=marks), counts(1, 40, direction="power-all")]
-    lines += [counts(1, 10, OTHER, violated={"3": "S4"}), counts(5, 10, OTHER)]
-    told = [" ".join(line.split()) for line in tally.totals(lines, CODE)]
-    for line in (
-        "R01 schedules 30,000 >= 30,000 reached",
-        "R01 faults 900,000 >= 1,000,000 not yet",
-        "R01 virtual hours 500 >= 500 reached",
-        "R01 violations 0 <= 0 reached",
-        "R02 events per CPU second 30,000 >= 30,000 reached",
-        "R02 x real time 1,800 >= 100 reached",
-        "R15 schedules power-all 40 >= 5,000 not yet",
-        "R15 schedules power-some 0 >= 5,000 not yet",
-        "R09 marks with 100 hits 1 >= 40 not yet",
-        "R09 marks with fewer hits 1 <= 0 not yet",
-        "100 often",
-        "99 rarely rare",
-        f"{CODE} s1: 30,000 schedules, 900,000 faults, 500.0 virtual hours, 0 violations",
-        f"{OTHER} s1: 10 schedules, 300 faults, 0.2 virtual hours, 1 violations (other code)",
-        "1 batches are not counted: their seeds were run before with the same code and simulator",
-    ):
-        assert line in told
-    assert "violated: seed 3: S4" not in told
-    assert "violated: seed 3: S4" in tally.totals(lines, OTHER)
-    assert any(line.split()[1:4] == ["violations", "1", "<="] and line.endswith("not yet") for line in tally.totals(lines, OTHER))
+# -------------------------------------------------------------------------------------------------------- the versions
 
 
 def test_a_version_changes_with_the_meaning_alone() -> None:
@@ -283,16 +247,6 @@ def test_the_versions_are_of_the_sources_that_decide() -> None:
     assert {"testing/simulator/plan.py", "testing/disk/faults.py", "replog/testing/clock.py"} <= taken
     assert "testing/simulator/soak.py" not in taken
     assert tally.code_version() != tally.simulator_version()
-
-
-def test_the_tally_is_printed_and_the_ledger_folded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "ledger.jsonl"
-    for first in (1, 101):
-        tally.append(file, counts(first, 100, tally.code_version()))
-    assert main(["tally", "--ledger", str(file), "--fold"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[:2] == ["1 lines remain", f"protocol code {tally.code_version()}"]
-    assert any("schedules" in line and " 200 " in line for line in told)
 
 
 # ------------------------------------------------------------------------------------------------------------ the soak
@@ -392,7 +346,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
 
 def test_an_interrupt_leaves_the_ledger_whole(short: None, pool: list[Pool], tmp_path: Path) -> None:
     ledger, said = tmp_path / "ledger.jsonl", []
-    tally.append(ledger, counts(1, 40))
+    tally.append(ledger, Batch("c", "s", 1, 40))
     assert soak(60, jobs=2, ledger=ledger, out=tmp_path, size=2, say=said.append) == 0
     lines = tally.read(ledger)
     assert [(one.first, one.count) for one in lines] == [(1, 40), (41, 2), (43, 2), (45, 2)]

@@ -1,6 +1,6 @@
 """Membership: registers one broker with the metadata store, and says under which epoch.
 
-The registration ends with the store session; its creation number is the broker epoch (KIP-380). A random incarnation in
+The registration ends with the store session; its creation number is the broker epoch (KIP-380). The incarnation in
 its value tells our own node, after an outcome nobody heard, from one that somebody else left (P-72, KAFKA-16952).
 """
 
@@ -56,7 +56,7 @@ class Membership:
 
     It follows the cluster's feature level, too: a broker is a member only while that is among those that it supports.
 
-    `directory_id` and `loss` come from the opened data directory: whoever holds its lock may take over a registration that a
+    `directory_id`, `incarnation` and `loss` come from the opened data directory: whoever holds its lock may take over a registration that a
     former holder left (design, section 6, "A starting broker"). One that is taken over while it lives has been copied, with its
     directory: it is refused. `cluster_id` is the cluster the directory belongs to, None
     for a new one. After a refusal `refused` says why, and nothing is tried any more until the session changes.
@@ -70,6 +70,7 @@ class Membership:
         ids: Ids,
         directory_id: str,
         loss: LossReport,
+        incarnation: str,
         endpoints: Sequence[str] = (),
         rack: str | None = None,
         cluster_id: str | None = None,
@@ -87,7 +88,7 @@ class Membership:
         self._config = config
         self._ids = ids
         self._path = layout.broker_path(broker_id)
-        self._incarnation = ids.token().hex()
+        self._incarnation = incarnation
         self._registration = layout.Registration(tuple(endpoints), rack, directory_id, loss, self._incarnation, supports)
         self._told_level = FEATURE_LEVEL_MIN
         """As told last, with the broker epoch."""

@@ -89,10 +89,9 @@ class Broker:
             return True
         if self.loss.kind == "replaced" or is_named:
             return True
-        # A clean stop counts only if it is the stop of the life that was let in (KIP-966), whatever else was found; or of a later
-        # one, of which the directory itself says that nothing was lost in between: nobody came to let it in.
-        loss = self.loss
-        return admitted is not None and loss.broker_epoch >= 0 and admitted.broker_epoch not in (loss.broker_epoch, *loss.earlier)
+        # Whatever was found counts only if this life goes on from the one that was let in (KIP-966), be it over others that nobody came to
+        # let in. Else its directory is an image of a life before that one, and knows nothing of what came since.
+        return admitted is not None and admitted.incarnation not in self.loss.lives
 
 
 @frozen

@@ -29,7 +29,7 @@ from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
 from replog.log.files import OS, Fs, kill_in_child
 from replog.log.log import FileLog
-from replog.log.loss import Life, gravest, judge, lives
+from replog.log.loss import Life, gravest, judge
 from replog.log.recorded import is_flushed, recordable
 from replog.log.recovery import LogState, recover, restore
 from replog.log.segmented import PASSING
@@ -144,8 +144,8 @@ class FileLogDirectory(LogDirectory):
         configs = {identity: entry.config for identity, entry in self._catalogue.live.items()}
         life = self._life  # with what was noted meanwhile
         self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
-        epochs = lives((self.loss.broker_epoch, *self.loss.earlier), self.loss)
-        life = Life(boot_id, self.loss.kind, self.loss.lossy, epochs=epochs)
+        self.incarnation = self.fs.random_bytes(16).hex()
+        life = life.next(boot_id, self.incarnation, self.loss)
         # In this order: a crash in between must not lose what was found out, and the marker goes before the first append.
         write_plain(self.fs, self.path, _LIFE, life.to_plain())
         if clean is not None:
@@ -374,9 +374,9 @@ class FileLogDirectory(LogDirectory):
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
         self._broker_epoch = broker_epoch
-        epochs = lives((broker_epoch, *self._life.epochs))
-        if self._life.lossy or epochs != self._life.epochs:
-            self._on_disk(lambda: self._write_life(Life(self._life.boot_id, epochs=epochs)))
+        reported = self._life.reported()
+        if reported != self._life:
+            self._on_disk(lambda: self._write_life(reported))
 
     def checkpoint(self) -> None:
         self._check_open()
@@ -439,7 +439,7 @@ class FileLogDirectory(LogDirectory):
                 log.fail(reason)
             # The disk is failing; if not even this can be stored, a power cut will be assumed or found.
             try:
-                self._write_life(Life(self._life.boot_id, flush_failed=True))
+                self._write_life(evolve(self._life, kind="none", lossy=(), flush_failed=True))
             except OSError:
                 with suppress(OSError):  # no note at all says as much, and takes no space
                     self.fs.unlink(f"{self.path}/{_LIFE}")

@@ -5,6 +5,8 @@
 * Another boot id (power): every log may have lost its unflushed end, except those flushed before each acknowledgement
   whose recovered end reaches what is known to have been flushed, without anything valid behind a break.
 * Records below the recovery point bad or missing: that log has, whatever the boot id says.
+* An older life than the controller has let in: the directory was put back to an image of it, and every log may lack what came since.
+  The directory itself cannot know: it tells which lives it goes on from, and the controller judges (`Broker.has_lost`).
 * An fsync has failed, or the note of the last life is gone: every log, likewise. That holds beside a clean stop as well: the note may have
   told of losses that no controller has heard of.
 
@@ -23,10 +25,10 @@ from replog.log.recovery import LogState
 from replog.model import PartitionId
 from replog.ports import LossKind, LossReport
 
-__all__ = ["Life", "gravest", "judge", "lives", "report"]
+__all__ = ["Life", "gravest", "judge"]
 
 LIVES_KEPT: Final = 8
-"""Broker epochs that a directory remembers: so often its broker may be stopped before a controller has let it in."""
+"""Lives that a directory remembers: so often its broker may be stopped before a controller has let it in."""
 _GRAVITY: tuple[LossKind, ...] = ("none", "process", "power", "replaced", "corrupt")
 
 
@@ -39,12 +41,15 @@ class Life:
     lossy: tuple[PartitionId, ...] = ()
     flush_failed: bool = False
     """An fsync has failed: what is in the cache may not be on the disk, and no later fsync brings it there. Every log is lossy."""
-    epochs: tuple[int, ...] = ()
-    """Broker epochs of this life and of those before it since which nothing was lost, newest first."""
+    lives: tuple[str, ...] = ()
+    """Incarnations of this life and of those before it since which nothing was lost but `lossy`, newest first. Noted before this life
+    is known to anybody: whatever a controller lets in, the next life of the directory can name it."""
+    told: tuple[str, ...] = ()
+    """Those of them that a controller has told all they must know: one of these was let in last, if any note of it could be made."""
 
     def to_plain(self) -> list[Any]:
         """As plain values."""
-        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed, list(self.epochs)]
+        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed, list(self.lives), list(self.told)]
 
     @classmethod
     def from_plain(cls, value: list[Any] | None) -> Life:
@@ -54,14 +59,24 @@ class Life:
             return cls(flush_failed=True)
         boot_id, kind, lossy, *rest = value
         life = cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), *rest[:1])
-        return evolve(life, epochs=tuple(rest[1])) if len(rest) > 1 else life
+        return evolve(life, lives=tuple(rest[1]), told=tuple(rest[2])) if len(rest) > 1 else life
 
+    def reported(self) -> Life:
+        """The note once a controller has told this life all it must know, and so has dealt with what was lost: as of now. Should nobody
+        come to let it in, everything counts as lost that the one before had, not only what was."""
+        lives = self.lives[:1] if self.lossy else self.lives
+        return Life(self.boot_id, lives=lives, told=tuple(life for life in lives if life == self.lives[0] or life in self.told))
 
-def lives(epochs: Iterable[int], loss: LossReport | None = None) -> tuple[int, ...]:
-    """Of these broker epochs, newest first, what a directory remembers; `loss`: if nothing was lost when its last life ended."""
-    if loss is not None and loss.lossy:
-        return ()
-    return tuple(dict.fromkeys(epoch for epoch in epochs if epoch >= 0))[:LIVES_KEPT]
+    def next(self, boot_id: str, incarnation: str, loss: LossReport) -> Life:
+        """The note of the life after this one, which begins with this report.
+
+        Of too many lives those go that nobody was told of: a broker that is started again and again while there is no controller
+        remembers which one was let in.
+        """
+        lives = [incarnation, *loss.lives]
+        while len(lives) > LIVES_KEPT:
+            lives.remove(next((life for life in reversed(lives[1:]) if life not in self.told), lives[-1]))
+        return Life(boot_id, loss.kind, loss.lossy, lives=tuple(lives), told=tuple(life for life in lives if life in self.told))
 
 
 def judge(
@@ -90,18 +105,9 @@ def judge(
     kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
     if last.lossy:
         kinds.append(last.kind)
-    return report(gravest(kinds), lossy, last.epochs, clean_epoch=clean_epoch)
+    return LossReport(gravest(kinds), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)), last.lives)
 
 
 def gravest(kinds: Iterable[LossKind]) -> LossKind:
     """What is reported of lives of which no controller has been told."""
     return max(kinds, key=_GRAVITY.index)
-
-
-def report(kind: LossKind, lossy: Iterable[PartitionId], epochs: Iterable[int], *, clean_epoch: int | None) -> LossReport:
-    """The report of a life that ended like this; `epochs` are those that the directory remembered, `clean_epoch` as in `judge`.
-
-    The lives before it are told of only if nothing was lost, and that of the clean stop is not one of them.
-    """
-    found = LossReport(kind, -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)))
-    return evolve(found, earlier=tuple(epoch for epoch in lives(epochs, found) if epoch != clean_epoch))

@@ -21,7 +21,7 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
 from replog.log.base import JoinedSlice, StoredLog
 from replog.log.files import OS
-from replog.log.loss import gravest, lives, report
+from replog.log.loss import Life, gravest
 from replog.log.producers import ProducerTable
 from replog.log.recorded import is_flushed, recordable
 from replog.log.retention import expired, is_full
@@ -313,11 +313,15 @@ class MemoryLogDirectory(LogDirectory):
         self._unrecorded: dict[PartitionId, int] = {}  # as in FileLogDirectory
         self._quarantined: dict[PartitionId, int] = {}
         self._saved: dict[PartitionId, int] = {}  # high watermarks as of the last checkpoint
-        self._unreported = self.loss.lossy
         self._broker_epoch = -1
-        self._epochs = lives((self.loss.broker_epoch, *self.loss.earlier), self.loss)
         self._end: LossKind | None = None  # how this life ended: "none" is cleanly
         self._failed = ""
+        self._begin(1, Life())
+
+    def _begin(self, number: int, last: Life) -> None:
+        self._number = number
+        self.incarnation = f"{self.directory_id}.{number}"
+        self._life = last.next("", self.incarnation, self.loss)
 
     def identities(self) -> list[PartitionId]:
         return sorted(self._logs)
@@ -375,8 +379,7 @@ class MemoryLogDirectory(LogDirectory):
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
         self._broker_epoch = broker_epoch
-        self._epochs = lives((broker_epoch, *self._epochs))
-        self._unreported = ()
+        self._life = self._life.reported()
 
     def checkpoint(self) -> None:
         self._check_open()
@@ -408,16 +411,17 @@ class MemoryLogDirectory(LogDirectory):
         if self._end is None:
             raise UsageError("the directory is still open; close or crash it first")
         power = self._end == "power"
-        lossy = set(self._unreported)
+        lossy = set(self._life.lossy)
         if self._failed:
             lossy.update(self._logs)
         if power:
             lossy.update(identity for identity in self._logs if self._recorded[identity].flush != "ack")
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
-        if self._unreported:
-            kind = gravest((kind, self.loss.kind))
-        loss = report(kind, lossy, self._epochs, clean_epoch=self._broker_epoch if self._end == "none" else None)
+        if self._life.lossy:
+            kind = gravest((kind, self._life.kind))
+        loss = LossReport(kind, self._broker_epoch if self._end == "none" else -1, tuple(sorted(lossy)), self._life.lives)
         next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
+        next_life._begin(self._number + 1, self._life)
         for identity, log in self._logs.items():
             revived = next_life._logs[identity] = log.revived(log.flushed_end if power else log.end_offset, next_life.fail)
             revived.config = self._recorded[identity]

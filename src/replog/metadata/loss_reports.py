@@ -32,14 +32,14 @@ _RANGES: Final = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,1
 def loss_fields(loss: LossReport) -> dict[str, Any]:
     """What a registration has in its field `loss`."""
     ends = {"broker_epoch": loss.broker_epoch}
-    earlier = {"earlier": loss.earlier} if loss.earlier else {}
+    lives = {"lives": list(loss.lives)} if loss.lives else {}
     if len(loss.lossy) <= LISTED_MAX:
         listed = [[lost.topic_id.hex(), lost.partition, lost.creation] for lost in loss.lossy]
-        return {"kind": loss.kind, **ends, "lossy": listed, **earlier}
+        return {"kind": loss.kind, **ends, "lossy": listed, **lives}
     packed = list(_packed(loss.lossy)) if len(loss.lossy) <= COPIES_MAX else None
     fits = packed is not None and sum(64 + len(ranges) for _, _, ranges in packed) <= EXACT_BYTES_MAX
     exact = {"exact": {"kind": loss.kind, "lossy": packed}} if fits else {}
-    return {"kind": "replaced", **ends, "lossy": [], **earlier, **exact}
+    return {"kind": "replaced", **ends, "lossy": [], **lives, **exact}
 
 
 def loss_in(path: str, fields: Fields) -> LossReport:
@@ -49,7 +49,14 @@ def loss_in(path: str, fields: Fields) -> LossReport:
     if "exact" in fields.names():
         exact = fields.part("exact")
         kind, lossy = _kind(path, exact, "loss.exact.kind"), _unpacked(path, exact.items("lossy"))
-    return LossReport(kind, fields.number("broker_epoch", low=-1, wide=True), lossy, fields.numbers("earlier", missing=(), wide=True))
+    return LossReport(kind, fields.number("broker_epoch", low=-1, wide=True), lossy, _lives(path, fields))
+
+
+def _lives(path: str, fields: Fields) -> tuple[str, ...]:
+    said = fields.items("lives") if "lives" in fields.names() else []
+    if not all(isinstance(life, str) for life in said):
+        raise StoreCorrupt(path, f"loss.lives is {said!r:.100}, not a list of texts")
+    return tuple(said)
 
 
 def _kind(path: str, fields: Fields, name: str) -> LossKind:

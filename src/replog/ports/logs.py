@@ -281,9 +281,9 @@ class LossReport:
     lossy: tuple[PartitionId, ...] = ()
     """Logs that may have lost acknowledged records; empty with kind "replaced" means every one: the store says no more where there are too
     many to be named (`metadata/loss_reports.py`)."""
-    earlier: tuple[int, ...] = ()
-    """Broker epochs of lives before that one, newest first, since which nothing was lost either: a controller may not have come to
-    let the later ones in."""
+    lives: tuple[str, ...] = ()
+    """Lives that this one goes on from, newest first, the last one included: since each of them nothing was lost but `lossy`. Who was let
+    in last must be among them: else the directory was put back to what it was before, whatever it says itself."""
 
 
 class LogStart(NamedTuple):
@@ -319,6 +319,8 @@ class LogDirectory(ABC):
 
     directory_id: str
     """Made once, when the directory is; 32 hex digits."""
+    incarnation: str
+    """Of this life: no other has the same, and the next one names it in `loss.lives`."""
     loss: LossReport
     high_watermarks: dict[PartitionId, int]
     """As of the last checkpoint; the owner keeps it current and calls `checkpoint`. Advisory: clamp to [start, end]. In the next life
@@ -372,7 +374,8 @@ class LogDirectory(ABC):
 
     @abstractmethod
     def registered(self, broker_epoch: int) -> None:
-        """Remember the broker epoch of this life: a clean stop marker will carry it."""
+        """A controller has told this life, of this broker epoch, all it must know, and so has dealt with what `loss` reports: it is not
+        reported again. A clean stop marker will carry the epoch. Raises LogFull, LogDamaged or LogClosed."""
 
     @abstractmethod
     def checkpoint(self) -> None:

@@ -62,6 +62,7 @@ class EmbeddedBroker:
             ids=ids,
             directory_id=directory.directory_id,
             loss=directory.loss,
+            incarnation=directory.incarnation,
             endpoints=endpoints,
             rack=rack,
             cluster_id=cluster_id,

@@ -201,30 +201,50 @@ class LogDirectoryContract:
         lives.end("process")
         assert lives.open().loss.lossy == ()
 
-    def test_lives_since_which_nothing_was_lost(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+    def test_a_life_names_those_that_it_goes_on_from(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        append(log)
+        assert directory.loss.lives == ()
+        known = [directory.incarnation]
+        for how in ("clean", "process", "process", "clean", "process"):
+            lives.end(how)
+            directory = lives.open()
+            assert directory.loss.lives == tuple(reversed(known)), "told of anything or not"
+            assert directory.incarnation not in known
+            known.append(directory.incarnation)
+
+    def test_whoever_is_told_nothing_pushes_nobody_out_who_was(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        """Started again and again while there is no controller: the one of them that was let in is named all the same."""
+        told = []
+        for epoch in range(3):
+            directory.registered(epoch)
+            told.append(directory.incarnation)
+            lives.end("process")
+            directory = lives.open()
+        known = [directory.incarnation]
+        for _ in range(20):
+            lives.end("process")
+            directory = lives.open()
+            known.append(directory.incarnation)
+        assert directory.loss.lives == (*reversed(known[-6:-1]), *reversed(told))
+        for epoch in range(20):
+            directory.registered(epoch)
+            known.append(directory.incarnation)
+            lives.end("process")
+            directory = lives.open()
+        assert directory.loss.lives == tuple(reversed(known[-8:])), "the last eight"
+
+    def test_lives_before_a_loss_are_named_until_it_was_reported(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         append(log)
         directory.registered(5)
-        lives.end("clean")
-        second = lives.open()
-        assert (second.loss.broker_epoch, second.loss.earlier) == (5, ())
-        second.registered(7)
-        lives.end("clean")
-        third = lives.open()
-        assert (third.loss.broker_epoch, third.loss.earlier) == (7, (5,))
-        third.registered(8)
-        third.registered(9)  # its session ended, and it registered again
+        known = [directory.incarnation]
+        for how in ("power", "process"):
+            lives.end(how)
+            directory = lives.open()
+            assert (directory.loss.lossy, directory.loss.lives) == ((FIRST,), tuple(reversed(known))), "nothing else is lost since"
+            known.append(directory.incarnation)
+        directory.registered(7)
         lives.end("process")
-        fourth = lives.open()
-        assert (fourth.loss.broker_epoch, fourth.loss.earlier) == (-1, (9, 8, 7, 5))
-        lives.end("clean")  # nobody has told it anything
-        last = lives.open()
-        assert (last.loss.broker_epoch, last.loss.earlier) == (-1, (9, 8, 7, 5))
-        for epoch in range(10, 20):
-            last.registered(epoch)
-        lives.end("process")
-        assert lives.open().loss.earlier == tuple(range(19, 11, -1)), "the last eight"
-        lives.end("power")
-        assert lives.open().loss.earlier == (), "since then something may be lost"
+        assert lives.open().loss.lives == (known[-1],), "the loss was dealt with for that life; nobody else was let in last"
 
     def test_a_high_watermark_never_leaves_the_log(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         for _ in range(4):

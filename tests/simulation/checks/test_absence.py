@@ -45,7 +45,7 @@ def test_who_may_stay_out() -> None:
     assert may_stay_out(world, one, healed=False)
     assert may_stay_out(world, one, healed=True)
     assert not may_stay_out(world, frozenset({1, 2}), healed=True), "one replica is less than min_isr"
-    world.nodes[2].kill(power=True)
+    world.nodes[2].end("power")
     assert not may_stay_out(world, one, healed=False), "two losses are more than min_isr - 1"
     assert may_stay_out(world, frozenset({2}), healed=False)
 

@@ -61,7 +61,7 @@ def test_losses_are_bounded_by_what_acks_all_survives() -> None:
     """The simulator must not lose more than min_isr - 1 copies, or it would find faults of its own making."""
     world = booted(flush="os")
     assert all(world.checks.may_lose(broker) for broker in world.nodes)
-    world.nodes[1].kill(power=True)
+    world.nodes[1].end("power")
     assert world.checks.may_lose(1)
     assert not world.checks.may_lose(2)
     assert not world.checks.may_lose(3)
@@ -87,10 +87,10 @@ def test_a_power_cut_costs_nothing_where_everything_is_flushed_first() -> None:
     world = booted(flush="ack")
     for node in world.nodes.values():
         assert world.checks.may_lose(node.broker_id, power=True)
-        node.kill(power=True)
+        node.end("power")
     assert world.checks.may_lose(1)
     world.nodes[1].start()
-    world.nodes[1].kill(wipe=True)
+    world.nodes[1].end("wipe")
     assert not world.checks.may_lose(2)
     assert world.checks.may_lose(2, power=True)
 

@@ -357,10 +357,14 @@ def test_attempts_race_and_drivers_die_and_all_is_there_once(files: bool) -> Non
 
 @pytest.mark.simulation
 def test_what_retention_would_forget_is_said_again() -> None:
-    found = run(1, plan=draw(1, only=("kill", "rolling"), workloads=("once",), retention_ms=500, files=False, clients=2))
-    assert found.violation is None
-    assert found.marks["a leader says again what a writer had done"]
-    assert found.marks["a log starts later than before"]
+    marks: set[str] = set()
+    for seed in range(1, 6):
+        found = run(seed, plan=draw(seed, only=("kill", "rolling"), workloads=("once",), retention_ms=500, files=False, clients=2))
+        assert found.violation is None
+        marks.update(found.marks)
+        if {"a leader says again what a writer had done", "a log starts later than before"} <= marks:
+            return
+    raise AssertionError(f"nothing of it happens: {sorted(marks)}")
 
 
 def test_plans_have_groups_of_many_slices_and_no_other_field_depends_on_it() -> None:

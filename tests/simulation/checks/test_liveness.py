@@ -162,7 +162,7 @@ def test_l5_a_copy_that_a_disk_has_spoiled_is_left_out_while_an_intact_one_is_th
 
 def test_l8_the_rest_goes_on_without_a_broker_that_stays_out() -> None:
     world = filled()
-    world.nodes[1].kill(wipe=True)
+    world.nodes[1].end("wipe")
     world.nodes[1].start = lambda: None
     world.absent = frozenset({1})
     recover(world)

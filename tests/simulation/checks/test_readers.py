@@ -24,6 +24,7 @@ def test_s12_an_answer_comes_too_early_or_about_others() -> None:
     holds(rule.produced, book, leader, said, question)
     violates("S12", rule.produced, book, leader, ProducedEntry(1, 0, 1), question)
     violates("S12", rule.produced, book, leader, ProducedEntry(1, 0, 3), question)
+    violates("S12", rule.produced, book, leader, ProducedEntry(1, 0, -1), question)
     leader.high_watermark = 2
     violates("S12", rule.produced, book, leader, said, question)
     holds(rule.produced, book, None, said, question)  # dropped in the same event

@@ -11,11 +11,13 @@ from tests.simulation.checks.situations import PID, STATE, booted, holds, ledger
 from replog.errors import Code
 from replog.messages import Flushed, FlushedEntry, Produced, ProducedEntry
 from replog.metadata import layout
+from replog.metadata.judgements import Candidate, LossRecord
 from replog.model import Assignment, PartitionState
 from replog.ports import FlushDone, FlushToken, Put
 from replog.testing.simulator.invariants import (
     BuffersAreBounded,
     FailedDisksConfirmNothing,
+    LossesAreRecorded,
     MessagesAreBounded,
     MovesAreComplete,
     NothingIsDropped,
@@ -55,6 +57,49 @@ def test_s15_a_state_follows() -> None:
     for after in (evolve(STATE, isr=(1,), elr=(2,)), evolve(STATE, leader=2, leader_epoch=4), evolve(STATE, leader=None, leader_epoch=4)):
         book.state = evolve(after, partition_epoch=5)
         holds(StatesAreSound().stored, book, {}, STATE)
+
+
+@pytest.mark.parametrize("left", [{"elr": (3,)}, {"last_known": (1, 2, 3)}])
+def test_s15_who_is_eligible_where_enough_are_in_sync(left: dict[str, tuple[int, ...]]) -> None:
+    book = ledger()
+    book.state = evolve(STATE, partition_epoch=5, isr=(1,), min_isr=2, **left)
+    holds(StatesAreSound().stored, book, {}, STATE)
+    book.state = evolve(book.state, isr=(1, 2))
+    violates("S15", StatesAreSound().stored, book, {}, STATE)
+
+
+NOBODY = evolve(STATE, leader=None, leader_epoch=4, partition_epoch=5, isr=(), last_known=(1, 2))
+LOSS = LossRecord("t", "last_known", 2, 5, (Candidate(1, 3, 10), Candidate(2, 3, 11)), ())
+
+
+def test_s26_who_may_lack_something_leads_with_a_record_of_it() -> None:
+    rule, book = LossesAreRecorded(), ledger()
+    book.state = evolve(NOBODY, leader=2, leader_epoch=5, partition_epoch=6, isr=(2,), recovering=True)
+    violates("S26", rule.stored, book, {}, NOBODY)
+    book.loss = LOSS
+    holds(rule.stored, book, {}, NOBODY)
+    holds(StatesAreSound().stored, book, {}, NOBODY)
+    for other in (
+        evolve(LOSS, leader_epoch=4),  # of an election before
+        evolve(LOSS, leader=1),
+        evolve(LOSS, kind="unclean"),  # the topic does not allow that
+        evolve(LOSS, candidates=(Candidate(2, 3, 11),)),  # somebody was not asked
+        evolve(LOSS, candidates=(Candidate(1, 4, 1), Candidate(2, 3, 11))),  # another log is longer
+    ):
+        book.loss = other
+        violates("S26", rule.stored, book, {}, NOBODY)
+    book.loss = LOSS
+    violates("S26", rule.stored, book, {}, evolve(NOBODY, elr=(1,)))  # somebody complete could still come
+
+
+def test_s26_whoever_recovers_may_have_other_leaders() -> None:
+    rule, book = LossesAreRecorded(), ledger()
+    before = evolve(STATE, recovering=True, isr=(1, 2))
+    for leader, isr in ((2, (2,)), (None, ())):
+        book.state = evolve(before, leader=leader, leader_epoch=4, partition_epoch=5, isr=isr)
+        holds(rule.stored, book, {}, before)
+    book.state = evolve(before, leader=3, leader_epoch=4, partition_epoch=5, isr=(3,))
+    violates("S26", rule.stored, book, {}, before)
 
 
 HALF_WAY = Assignment((3, 2, 1), adding=(3,), removing=(1,), original=(1, 2))
@@ -173,6 +218,15 @@ def test_s20_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             rule.handled(node)
 
     violates("S20", handle_some)
+
+
+def test_s20_too_much_is_put_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = booted()
+    node, rule = world.nodes[1], BuffersAreBounded()
+    monkeypatch.setattr(node.broker._publishing.stages, "bytes", world.config.stage_bytes_max)
+    holds(rule.handled, node)
+    monkeypatch.setattr(node.broker._publishing.stages, "bytes", world.config.stage_bytes_max + 1)
+    violates("S20", rule.handled, node)
 
 
 def test_s20_every_limit_is_of_something_that_is_measured() -> None:

@@ -31,7 +31,7 @@ class Stepper:
         self.tree = store
         self.session = store.session()
         self.now_ms = 0
-        options = {"loss": LossReport(), "endpoints": ("tcp://127.0.0.1:9",), "rack": "r1", **options}
+        options = {"loss": LossReport(), "incarnation": f"i{seed}", "endpoints": ("tcp://127.0.0.1:9",), "rack": "r1", **options}
         self.member = Membership(broker_id, config=BrokerConfig(), ids=SeededIds(seed), directory_id=directory_id, **options)
         self.told: list[tuple[Any, Registered]] = []
         self.events: list[Any] = []

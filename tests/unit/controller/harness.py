@@ -6,6 +6,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+from attrs import evolve
+
 from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
@@ -136,6 +138,8 @@ class World:
 
     def __init__(self, brokers: int = 3, **config: Any) -> None:
         self.store = MemoryStore()
+        self.incarnations: dict[int, list[str]] = {}
+        """Of each broker, the oldest first."""
         self.config = BrokerConfig(**config)
         self.now_ms = 1_000
         self.lives = 0
@@ -162,7 +166,13 @@ class World:
     def start(
         self, node: int, *, loss: LossReport | None = None, directory: str | None = None, settle: bool = False, **options: Any
     ) -> Node:
-        options = {"directory_id": directory or f"{node:032x}", "loss": loss or LossReport(), "rack": None, **options}
+        """A process. Its directory goes on from every earlier life of it, unless the report names others."""
+        lives, incarnation = self.incarnations.setdefault(node, []), f"{node}.{self.lives}"
+        loss = loss or LossReport()
+        if not loss.lives and loss.kind != "replaced":
+            loss = evolve(loss, lives=tuple(reversed(lives)))
+        lives.append(incarnation)
+        options = {"directory_id": directory or f"{node:032x}", "incarnation": incarnation, "loss": loss, "rack": None, **options}
         self.nodes[node] = Node(self, node, self.disks.setdefault(node, {}), options)
         self._drain(self.nodes[node])
         self._tick(self.nodes[node])

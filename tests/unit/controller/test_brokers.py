@@ -191,8 +191,9 @@ def test_a_lost_session_of_a_living_process_loses_nothing():
         (LossReport("none"), None, False),
         (LossReport("process"), None, False),
         (LossReport("power"), None, False),
-        (LossReport("none", broker_epoch=1), None, True),
-        (LossReport("corrupt", broker_epoch=1, lossy=(pid(b"o" * 16),)), None, True),
+        (LossReport("none", broker_epoch=1, lives=("another",)), None, True),
+        (LossReport("process", lives=("another",)), None, True),
+        (LossReport("corrupt", broker_epoch=1, lossy=(pid(b"o" * 16),), lives=("another",)), None, True),
         (LossReport("corrupt", broker_epoch=-1, lossy=(pid(b"o" * 16),)), None, False),
         (LossReport("replaced"), None, True),
         (LossReport("none"), "f" * 32, True),
@@ -202,8 +203,9 @@ def test_a_lost_session_of_a_living_process_loses_nothing():
         "killed",
         "power, nothing lost",
         "a clean stop of another life",
+        "another life was killed",
         "the same, and another log is damaged",
-        "no clean stop, and another log is damaged",
+        "the life that was let in, and another log is damaged",
         "replaced",
         "another directory",
     ],
@@ -217,25 +219,28 @@ def test_what_counts_as_loss(loss, directory, lossy):
     assert len(world.told("records_may_be_lost")) == lossy
 
 
-def test_a_clean_stop_of_the_life_that_was_let_in_loses_nothing():
-    world = World(3)
-    world.create(assignment={0: [3]})
-    epoch = world.nodes[3].membership.broker_epoch
-    world.kill(3)
-    world.start(3, loss=LossReport("none", broker_epoch=epoch), settle=True)
-    assert (world.state().leader, world.told("records_may_be_lost")) == (3, [])
-
-
+@pytest.mark.parametrize("kind", ["none", "process", "power"])
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_clean_stop_of_a_later_life_loses_nothing_if_the_directory_knows_the_one_that_was_let_in(is_known):
+def test_a_later_life_has_lost_nothing_if_the_directory_knows_the_one_that_was_let_in(kind, is_known):
     """The controller that told it everything was gone before it could store that it was let in."""
     world = World(3)
     world.create(assignment={0: [3]})
-    epoch = world.nodes[3].membership.broker_epoch
+    (admitted,) = world.incarnations[3]
     world.kill(3)
-    world.start(3, loss=LossReport("none", epoch + 1, earlier=(epoch,) if is_known else (epoch - 1,)), settle=True)
+    world.start(3, loss=LossReport(kind, lives=("later", admitted if is_known else "earlier")), settle=True)
     assert world.state().leader == 3
     assert len(world.told("records_may_be_lost")) == (not is_known)
+
+
+def test_a_directory_that_names_no_life_has_lost_everything():
+    """It is what it was before the first: an image of an empty one."""
+    world = World(3)
+    world.create(assignment={0: [3]})
+    world.incarnations[3].clear()
+    world.kill(3)
+    world.start(3, settle=True)
+    assert world.state().leader == 3
+    assert len(world.told("records_may_be_lost")) == 1
 
 
 # ---- last replicas

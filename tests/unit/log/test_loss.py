@@ -90,7 +90,8 @@ def test_a_loss_that_an_opening_found_outlives_it_wherever_it_ends(flush_policy:
         if cut_again:
             fs.cut_power(keep_none)
         directory = open_directory(fs)
-        assert (directory.loss.lossy, directory.loss.earlier) == ((IDENTITY,), ()), crash_after
+        assert directory.loss.lossy == (IDENTITY,), crash_after
+        assert len(directory.loss.lives) >= 1, "the one that was let in, whichever openings were not finished"
         assert directory.loss.kind == kind or (cut_again and directory.loss.kind == "power")
         crash_after += 1
     assert crash_after > 10

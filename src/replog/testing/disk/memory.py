@@ -30,17 +30,21 @@ class MemoryFs(Fs):
     def holding(cls, files: Mapping[str, bytes], folders: Iterable[str] = (), *, boots: int = 1) -> MemoryFs:
         """A disk with these files and folders (parents are made), all of it durable; the machine has started `boots` times."""
         disk = cls(boots)
+        disk.put_back(files, folders)
+        return disk
+
+    def put_back(self, files: Mapping[str, bytes], folders: Iterable[str] = ()) -> None:
+        """Add these files and folders (parents are made), all of them durable."""
         for path in [*folders, *(path.rpartition("/")[0] for path in files)]:
-            node = disk.root
+            node = self.root
             for name in filter(None, path.split("/")):
                 child = node.names.setdefault(name, Folder())
                 assert isinstance(child, Folder), f"{path} is below a file"
                 node.durable[name] = child
                 node = child
         for path, data in files.items():
-            folder, name = disk._place(path)
+            folder, name = self._place(path)
             folder.names[name] = folder.durable[name] = File(bytearray(data), bytearray(data))
-        return disk
 
     # ---------------------------------------------------------------------------------------------- how lives end
 

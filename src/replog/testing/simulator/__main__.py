@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from pathlib import Path
 import attrs
 
 from replog.errors import UsageError
+from replog.testing.arguments import natural, positive
 from replog.testing.simulator import corpus, tally
 from replog.testing.simulator.directions import DIRECTIONS
 from replog.testing.simulator.double import describe, double
@@ -48,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     parser = _parser("", "Seeded runs of a whole cluster in virtual time. Other commands: soak, double, tally.")
     parser.add_argument("seed", type=int, nargs="?", help="the seed of the (first) run")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="run N seeds, from SEED on")
-    parser.add_argument("--events", type=int, metavar="N", help="end the time of faults after N events")
+    parser.add_argument("--runs", type=positive, default=1, metavar="N", help="run N seeds, from SEED on")
+    parser.add_argument("--events", type=natural, metavar="N", help="end the time of faults after N events")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the plan and the whole trace of each run")
     parser.add_argument("--plan", metavar="FILE", help='run the plan in a file, "-" for standard input, instead of a seed')
     small = "make a failing plan small (the rule for a seed, not for a file nor with --events)"
@@ -103,11 +105,11 @@ def _run_one(plan: Plan, given: argparse.Namespace) -> bool:
 
 def _tell(plan: Plan, violation: Violation, given: argparse.Namespace) -> None:
     """Say how to look into a violation. What came from a file, or ended early, stays as it is."""
-    print(f"violated {violation}", flush=True)
+    print("\n".join([f"violated {violation}", *violation.origin]), flush=True)
     if given.minimise:
         print("\n".join(explain(plan, violation, given.out, runs_max=RUNS_MAX)))
     elif given.plan is not None:
-        print(f"replay: python -m replog.testing.simulator --plan {given.plan}")
+        print(f"replay: {corpus.replay_command(given.plan)}")
     else:
         events = "" if given.events is None else f" --events {given.events}"
         print(f"replay: python -m replog.testing.simulator {plan.seed}{events}")
@@ -130,8 +132,8 @@ def _keep(failure: corpus.Failure, story: str, folder: Path) -> int:
 
 def _soak(words: list[str]) -> int:
     parser = _parser("soak", "Run unused seeds for some minutes and count them in the ledger.")
-    parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument("--minutes", type=minutes, required=True)
+    parser.add_argument("--jobs", type=positive, default=2, help="processes (2)")
     parser.add_argument("--from", type=int, dest="first", metavar="SEED", help="begin there, not after the highest seed of the ledger")
     parser.add_argument("--direction", choices=sorted(DIRECTIONS), default="", help="only such faults: a series of its own")
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
@@ -145,7 +147,7 @@ def _soak(words: list[str]) -> int:
 
 def _double(words: list[str]) -> int:
     parser = _parser("double", "Run seeds twice under different PYTHONHASHSEED, and compare the runs and what they leave.")
-    parser.add_argument("count", type=int, help="how many seeds")
+    parser.add_argument("count", type=positive, help="how many seeds")
     parser.add_argument("--from", type=int, default=1, dest="first", metavar="SEED", help="the first of them (1)")
     given = parser.parse_args(words)
     different = 0
@@ -162,10 +164,20 @@ def _tally(words: list[str]) -> int:
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
     parser.add_argument("--fold", action="store_true", help="first join lines about consecutive seeds")
     given = parser.parse_args(words)
+    if not given.ledger.exists():
+        raise FileNotFoundError(f"there is no ledger {given.ledger}")
     if given.fold:
         print(f"{tally.fold(given.ledger)} lines remain")
     print("\n".join(tally.totals(tally.read(given.ledger), tally.code_version())))
     return 0
+
+
+def minutes(text: str) -> float:
+    """A time of 0 or more, and an end of it."""
+    asked = float(text)
+    if not 0 <= asked < math.inf:
+        raise ValueError(f"{text} minutes")
+    return asked
 
 
 def _parser(command: str, about: str) -> argparse.ArgumentParser:

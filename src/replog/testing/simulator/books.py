@@ -174,6 +174,7 @@ class Books:
         ledger.sent_away.update(set(ledger.replicas) - set(assignment.replicas))
         ledger.sent_away.difference_update(ledger.state.isr)
         ledger.topic, ledger.replicas = name, assignment.replicas
+        ledger.loss = self._loss(identity) if ledger.state.recovering else None
         ledger.assigned_before, ledger.assignment = ledger.assignment, assignment
         config = _config(topic.config)
         ledger.durable = self._durable and config.flush == "ack"
@@ -182,6 +183,11 @@ class Books:
         ledger.min_isr = ledger.state.min_isr or min(config.min_isr or default_min_isr(replicas), replicas)
         ledger.min_isrs[ledger.state.partition_epoch] = ledger.min_isr
         self._witness.stored(ledger, before, self.controller_epoch)
+
+    def _loss(self, identity: PartitionId) -> judgements.LossRecord | None:
+        path = judgements.loss_path(identity.topic_id, identity.partition)
+        found = self._read(path)
+        return None if found is None else judgements.decode_loss(path, found.value)
 
 
 def _identities(topic: layout.TopicEntry) -> list[PartitionId]:

@@ -7,6 +7,7 @@ seed that it was drawn from, because the seed also decides what the plan does no
 from __future__ import annotations
 
 import json
+import shlex
 import types
 import typing
 from pathlib import Path
@@ -99,9 +100,9 @@ def add(failure: Failure, folder: Path) -> Path:
     return file
 
 
-def replay_command(file: Path) -> str:
-    """The command that runs the plan in a file."""
-    return f"python -m replog.testing.simulator --plan {file}"
+def replay_command(file: Path | str) -> str:
+    """The command that runs the plan in a file, for a shell."""
+    return f"python -m replog.testing.simulator --plan {shlex.quote(str(file))}"
 
 
 def _further_fields() -> list[str]:

@@ -12,7 +12,7 @@ from replog.errors import UsageError
 if TYPE_CHECKING:
     from replog.testing.simulator.plan import Shape
 
-__all__ = ["DISK", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "check_names", "length_of", "roles_of"]
+__all__ = ["DISK", "FILES", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "check_names", "length_of", "roles_of"]
 
 KINDS: Final[dict[str, str]] = {
     "kill": "a process ends, its files stay as written; it starts again after the length of the fault",
@@ -22,6 +22,7 @@ KINDS: Final[dict[str, str]] = {
     "power_all": "the power fails everywhere at once",
     "power_some": "the power fails at once for as many brokers as acks=all promises to survive, min_isr - 1",
     "wipe": "the data directory is gone",
+    "restore": "a machine is put back to an image of it: the data directory is what the process before left",
     "pause": "a process stands still",
     "starve": "a process handles messages, but its timers are late",
     "clock": "the wall clock of a broker jumps, by up to an hour, and back after the length of the fault",
@@ -47,6 +48,7 @@ KINDS: Final[dict[str, str]] = {
     "flush_error": "a flush of a broker's disk fails",
     "short_write": "writes of a broker's disk stop half way",
     "full": "a broker's disk is full",
+    "read_only": "a broker's disk takes no changes",
     "flip": "a bit of what a broker has stored is turned over",
     "stale_write": "a write of a broker's disk is lost, though it said otherwise",
     "misdirect": "a write of a broker's disk lands in another place",
@@ -54,16 +56,19 @@ KINDS: Final[dict[str, str]] = {
 """Kind -> what happens."""
 
 LOSSY: Final = (
-    "power", "power_all", "power_some", "wipe", "flip", "stale_write", "misdirect",
-    "write_error", "flush_error", "short_write", "read_error",
+    "power", "power_all", "power_some", "wipe", "restore", "flip", "stale_write", "misdirect",
+    "write_error", "flush_error", "short_write", "read_error", "read_only",
 )
 """Kinds that may cost a copy its records: only so many at a time, and none where a topic does not promise to survive one."""
 
-DISK: Final = ("read_error", "write_error", "flush_error", "short_write", "full", "flip", "stale_write", "misdirect")
+DISK: Final = ("read_error", "write_error", "flush_error", "short_write", "full", "read_only", "flip", "stale_write", "misdirect")
 """Kinds that befall the simulated disk: for runs over files."""
 
+FILES: Final = (*DISK, "restore")
+"""Kinds that take files."""
+
 MEMORY: Final = ("full", "flush_error")
-"""Those of them that memory can have as well."""
+"""Those of the disk's that memory can have as well."""
 
 ROLES: Final = ("leader", "leader", "leader", "follower", "controller")
 _ALL: Final = frozenset({"outage", "kill_all", "power_all", "power_some", "rolling", "ring", "swizzle", "unseat", "refuse"})

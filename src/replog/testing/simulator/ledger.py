@@ -5,16 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
+from traceback import format_exception
 from typing import Final, NamedTuple
 
 from replog.errors import LogCorrupt, LogDamaged
 from replog.marks import version_of
+from replog.metadata.judgements import LossRecord
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Log
 from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, HEAD_BYTES, HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
 __all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation", "header_at"]
 
+_FRAMES_TOLD: Final = 12
+"""Of the code that raised an exception, the innermost ones."""
 _RECORDS_MAX: Final = 10_000
 """More than any batch of a run has."""
 
@@ -25,6 +29,12 @@ class Violation(AssertionError):
     def __init__(self, invariant: str, why: str) -> None:
         super().__init__(f"{invariant}: {why}")
         self.invariant = invariant
+
+    @property
+    def origin(self) -> list[str]:
+        """Where the exception was raised that it stands for, in lines: a "crash" is one of some code. None for other violations."""
+        cause = self.__cause__
+        return [] if cause is None else "".join(format_exception(cause, limit=-_FRAMES_TOLD)).splitlines()
 
 
 class Entry(NamedTuple):
@@ -80,6 +90,8 @@ class Ledger:
         """Retention by age; None: there is none."""
         self.removed = 0
         """Everything below may be gone: the latest start that retention has allowed a copy (S23)."""
+        self.loss: LossRecord | None = None
+        """What the store says of the last election that may have lost something, if the present state is recovering from one."""
         self.closed = False
         """The store has no such partition any more: it was deleted."""
         self.sequences: dict[tuple[int, int], int] = {}

@@ -203,7 +203,9 @@ class ProbesAreConfirmed(Promise):
         self._probes = [client.probe(one.identity.partition, one.topic) for client in world.clients.values() for one in ledgers]
 
     def limit_ms(self, shape: Shape) -> int:
-        return PROBE_MS + shape.session_ms  # a disk that has lied is replaced now, and its broker comes back when its old session has ended
+        # A disk that has lied is replaced now, and its broker comes back when its old session has ended. Where flushes are heard of late,
+        # that of what is under way makes room for the probe, and that of the probe confirms it.
+        return PROBE_MS + shape.session_ms + 2 * shape.flush_heard_ms
 
     def missing(self, world: World) -> Iterator[str]:
         for probe in self._probes:
@@ -317,7 +319,10 @@ class NothingIsLeftOver(Promise):
 def _left_over(world: World, node: Node) -> Iterator[str]:
     """Logs that no topic assigns to this broker, and such that have been in quarantine for long enough by the clock of the broker."""
     directory = node.directory
-    strays = (identity for identity in directory.identities() if not _holds(world, node, identity))
+    there = {identity.topic_id for identity in world.checks.ledgers}
+    # What came back with an image, of a topic that is gone, is kept: nothing says any more that it is to be deleted (P-68).
+    kept = {identity for identity in node.came_back if identity.topic_id not in there}
+    strays = (identity for identity in directory.identities() if identity not in kept and not _holds(world, node, identity))
     yield from (f"a log of {identity!r}, which nobody assigns to it" for identity in strays)
     due_ms = world.wall_ms + node.wall_offset_ms - world.config.deletion_delay_ms
     yield from (f"{identity!r} in quarantine" for identity, since_ms in directory.quarantined().items() if since_ms <= due_ms)

@@ -18,7 +18,8 @@ from attrs import evolve, frozen
 
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import Fault, Plan, Shape, applies
-from replog.testing.simulator.running import check_plan, run
+from replog.testing.simulator.plan_check import check_plan
+from replog.testing.simulator.running import run
 
 __all__ = ["RUNS_MAX", "Fails", "Minimised", "fails", "minimise"]
 

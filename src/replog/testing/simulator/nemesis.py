@@ -94,7 +94,7 @@ class Nemesis:
                 self._later(length, self._end_outage)
             case "kill_all" | "power_all":
                 for node in nodes:
-                    node.kill(power=fault.kind == "power_all")
+                    node.end("power" if fault.kind == "power_all" else "kill")
                     world.at(self._chance.randint(1, max(length, 1)), node.start)
             case "power_some":
                 return self._cut_power_of_some(nodes, length)
@@ -126,7 +126,7 @@ class Nemesis:
         struck = False
         for node in nodes:
             if node.alive and self._world.checks.may_lose(node.broker_id, power=True):
-                node.kill(power=True)
+                node.end("power")
                 self._world.at(self._chance.randint(1, max(length, 1)), node.start)
                 struck = True
         return struck
@@ -172,16 +172,18 @@ class Nemesis:
 
     def _strike(self, fault: Fault, node: Node, partition: int) -> bool:
         kind, length, world = fault.kind, fault.length_ms, self._world
-        if kind in ("kill", "power", "wipe"):
-            if not node.alive:
+        if kind in ("kill", "power", "wipe", "restore"):
+            if not node.alive or (kind == "restore" and not node.storage.has_image):
                 return False
-            node.kill(power=kind == "power", wipe=kind == "wipe")
+            node.end(kind)
             world.at(length, node.start)
         elif kind == "churn":
             for start in range(0, length, 700):
                 world.at(start, self._expire_leader, partition)
         elif kind == "expire":
-            node.expire()
+            return node.expire()
+        elif kind == "reset" and not node.alive:
+            return False
         elif kind in DISK:
             return node.damage(kind, length)
         elif kind in ("cut", "cut_one_way", "slow_link", "isolate", "lag", "reset"):
@@ -211,8 +213,7 @@ class Nemesis:
             node.disconnect_all()
 
     def _hinder(self, kind: str, node: Node, length: int) -> None:
-        """Faults that leave the process where it is, and make something slow or silent for it."""
-        line = node.line
+        """Faults that leave the process where it is, and make something slow or silent for it, or for those that come after it."""
         if kind == "pause":
             node.pause(1)
             self._later(length, lambda: node.pause(-1))
@@ -221,12 +222,9 @@ class Nemesis:
             node.cut_store(1)
             self._later(length, lambda: node.cut_store(-1))
             self._watch_session(node, lambda: node.store_cuts > 0)
-        elif kind == "unsure" and line is not None:
-            line.unsure = 0.5
-            self._later(length, lambda: setattr(line, "unsure", self._world.plan.shape.unsure))
-        elif kind == "slow_store" and line is not None:
-            line.slow_ms = 1_000
-            self._later(length, lambda: setattr(line, "slow_ms", 0))
+        elif kind in ("unsure", "slow_store"):
+            node.trouble(kind, 1)
+            self._later(length, lambda: node.trouble(kind, -1))
         elif kind in ("flush", "starve"):
             node.slow[kind] += 1
             self._later(length, lambda: node.slow.update({kind: node.slow[kind] - 1}))

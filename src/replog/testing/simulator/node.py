@@ -9,7 +9,7 @@ from replog.broker.broker import Broker
 from replog.broker.membership import Membership
 from replog.controller.executor import ControllerExecutor
 from replog.messages import Admin, Disconnected, Produce, Publish, Registered, Stage
-from replog.model import Address
+from replog.model import Address, PartitionId
 from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, Outbox, SessionChanged
 from replog.testing.clock import SeededIds
 from replog.testing.simulator.clocks import NodeClock
@@ -25,6 +25,10 @@ __all__ = ["Node"]
 
 _REPLACED_MS: Final = 300
 """After so long something starts a process again that could not go on."""
+_UNSURE: Final = 0.5
+"""Share of store calls whose outcome gets lost under the fault of that name."""
+_SLOW_STORE_MS: Final = 1_000
+"""So much later may answers of a slow store be."""
 
 
 class Node:
@@ -44,7 +48,7 @@ class Node:
         self.clock = NodeClock(clock.randint(0, 5_000), 1 + clock.uniform(-drift, drift)) if drift else NodeClock()
         self.wall_offset_ms = 0
         self.paused = 0
-        self.slow = {"flush": 0, "starve": 0}
+        self.slow = {"flush": 0, "starve": 0, "unsure": 0, "slow_store": 0}
         """Kind of slowness -> how many faults of that kind are on."""
         self.store_cuts = 0
         self.line: StoreLine | None = None
@@ -58,6 +62,8 @@ class Node:
         self._armed: set[str] = set()
         self.lied = False
         """Whether the present disk has ever put a write elsewhere or nowhere."""
+        self.came_back: set[PartitionId] = set()
+        """Copies that it had dropped before its disk was put back to an image that has them."""
         self._hurt = False
         """Whether anything has ever happened to its disk."""
         self._chance = stream(seed, f"node {broker_id}")
@@ -83,7 +89,8 @@ class Node:
         ids = SeededIds(stream(world.plan.seed, f"ids {broker_id} {self.life}").getrandbits(63))
         directory = self.directory
         self.broker = Broker(broker_id, directory, config=config, ids=ids)
-        membership = Membership(broker_id, config=config, ids=ids, directory_id=directory.directory_id, loss=directory.loss)
+        life = {"directory_id": directory.directory_id, "incarnation": directory.incarnation, "loss": directory.loss}
+        membership = Membership(broker_id, config=config, ids=ids, **life)  # type: ignore[arg-type]
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self.actors = {broker_id: self.broker, ("membership", broker_id): membership, ("controller", broker_id): self.controller}
         self._wakes = {}
@@ -93,15 +100,16 @@ class Node:
         for address in self.actors:
             self._soon(0, self._tick, address)
 
-    def kill(self, *, power: bool = False, wipe: bool = False) -> None:
+    def kill(self) -> None:
         """The process ends; the store finds out by its session, the others by silence."""
-        self._end("power" if power else "wipe" if wipe else "kill")
+        self.end("kill")
 
     def stop(self) -> None:
         """The process ends as it should: everything is flushed, the directory is left clean."""
-        self._end("clean")
+        self.end("clean")
 
-    def _end(self, how: str) -> None:
+    def end(self, how: str) -> None:
+        """The process ends, and its directory is left as the storage says of `how` (see `Storage.end`)."""
         if not self.alive:
             return
         world = self.world
@@ -114,13 +122,15 @@ class Node:
         failing, self._failing = self._failing, False
         self.doubt()
         self._armed.clear()
-        identity = self.directory.directory_id
+        identity, held = self.directory.directory_id, self.directory.identities()
         self.storage.end(how)
         if world.checks.robbed(self):  # a disk lied about the last write, and nobody can tell: somebody puts in a new one
             self.storage.end("wipe")
+        if how == "restore":
+            self.came_back.update(set(self.directory.identities()).difference(held))
         self.lied = self.lied and self.directory.directory_id == identity
         world.note(f"broker {self.broker_id} ends: {how}")
-        lossy = how in ("power", "wipe") or failing or bool(self.directory.loss.lossy) or self.directory.directory_id != identity
+        lossy = how in ("power", "wipe", "restore") or failing or bool(self.directory.loss.lossy) or self.directory.directory_id != identity
         world.checks.reopened(self, lossy=lossy)
         self.disconnect_all()
 
@@ -146,7 +156,7 @@ class Node:
         self.slow = dict.fromkeys(self.slow, 0)
         line = self.line
         if line is not None:
-            line.unsure, line.slow_ms = 0.0, 0
+            self._trouble(line)
         if self.store_cuts:
             self.cut_store(-self.store_cuts)
         elif line is not None and not line.reachable:
@@ -207,12 +217,12 @@ class Node:
             world.root.session(),
             lambda address, message: self.deliver(life, address, None, message),
             chance=stream(world.plan.seed, f"store {self.broker_id} {world.sessions}"),
-            unsure=0.0 if world.calm else world.plan.shape.unsure,
         )
         self.session = world.sessions
         world.sessions += 1
         line.reachable = not self.store_cuts and not world.nemesis.outage
         self.line = line
+        self._trouble(line)
         self._tell_session("connected")
 
     def _tell_session(self, state: Any) -> None:
@@ -221,13 +231,25 @@ class Node:
 
     # ------------------------------------------------------------------------------------------------------- the store
 
-    def expire(self) -> None:
-        """The store ends the session of the running process, which hears of it when it reaches the store again."""
+    def trouble(self, kind: str, step: int) -> None:
+        """A time begins (1) or ends (-1) in which the store is slow, or its outcomes get lost, for the present session and later ones."""
+        self.slow[kind] += step
+        if self.line is not None:
+            self._trouble(self.line)
+
+    def _trouble(self, line: StoreLine) -> None:
+        shape = self.world.plan.shape
+        line.unsure = 0.0 if self.world.calm else _UNSURE if self.slow["unsure"] else shape.unsure
+        line.slow_ms = _SLOW_STORE_MS if self.slow["slow_store"] else 0
+
+    def expire(self) -> bool:
+        """The store ends the session of the running process, which hears of it when it reaches the store again; whether there was one."""
         line = self.line
         if line is None or line.ended:
-            return
+            return False
         self._expire(line, self.session)
         self._soon(self._chance.randint(1, 300), self._hear_of_the_end, line)
+        return True
 
     def _expire(self, line: StoreLine, session: int) -> None:
         line.expire()

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from replog.config import BrokerConfig, ClientConfig, TopicConfig
 from replog.errors import UsageError
-from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
+from replog.testing.simulator.kinds import FILES, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
 
 __all__ = ["KINDS", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
 
@@ -205,7 +205,7 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
 
 def applies(kind: str, shape: Shape) -> bool:
     """Whether a kind can befall such a cluster, and whether such a cluster promises to survive it."""
-    if kind in DISK and not shape.files and kind not in MEMORY:
+    if kind in FILES and not shape.files and kind not in MEMORY:
         return False
     if kind == "power_all":  # only what is flushed before it is acknowledged survives that everywhere
         return shape.flush == "ack"
@@ -266,7 +266,7 @@ def _slices(chance: random.Random) -> dict[str, Any]:
 
 
 def _shape(chance: random.Random) -> Shape:
-    brokers = chance.choice((3, 3, 3, 3, 4, 5, 1, 2, 7))
+    brokers = chance.choice((3, 3, 3, 3, 4, 5, 6, 1, 2, 7))
     replicas = chance.choice([n for n in (3, 3, 3, 5, 4, 2, 1) if n <= brokers])
     files = chance.random() < 0.3
     shape = Shape(
@@ -283,7 +283,7 @@ def _shape(chance: random.Random) -> Shape:
         delay_ms=chance.choice((3, 15, 50)),
         unsure=chance.choice((0.0, 0.0, 0.02, 0.1)),
         session_ms=chance.choice((1_500, 3_000, 6_000)),
-        lag_ms=chance.choice((500, 1_000, 2_000)),
+        lag_ms=chance.choice((500, 1_000, 2_000, 3_000)),
         fetch_partition_bytes=chance.choice((1_024, 65_536)),
         think_ms=chance.choice((60, 250, 800)),
         workloads=_workloads(chance),

@@ -17,15 +17,15 @@ from replog.testing.simulator.absence import recover_in_turns
 from replog.testing.simulator.clients import SimulatedClient
 from replog.testing.simulator.ending import finish
 from replog.testing.simulator.fingerprint import state_hash
-from replog.testing.simulator.kinds import ROLES, check_kinds, check_names, roles_of
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.liveness import boot
-from replog.testing.simulator.plan import Plan, check_sizes, draw
+from replog.testing.simulator.plan import Plan, draw
+from replog.testing.simulator.plan_check import check_plan
 from replog.testing.simulator.workload import Workload
 from replog.testing.simulator.workloads import WORKLOADS
 from replog.testing.simulator.world import World
 
-__all__ = ["Outcome", "check_plan", "run"]
+__all__ = ["Outcome", "run"]
 
 
 @define
@@ -56,17 +56,6 @@ class Outcome:
             f"seed {self.plan.seed}: trace {self.trace_hash}, {self.events} events in {self.time_ms} ms, "
             f"{sum(self.befallen.values())} faults, {self.acknowledged} acknowledged, {broken}"
         )
-
-
-def check_plan(plan: Plan) -> None:
-    """Raise UsageError for a kind of fault, a target or a workload that there is not, and for sizes that no cluster has."""
-    check_sizes(plan.shape)
-    check_kinds(fault.kind for fault in plan.faults)
-    check_names("workload", plan.shape.workloads, WORKLOADS)
-    numbers = [str(broker) for broker in range(1, plan.shape.brokers + 1)]
-    for fault in plan.faults:
-        everybody = roles_of(fault.kind) == ("all",)
-        check_names(f"target of {fault.kind}", [fault.target], ["all"] if everybody else [*dict.fromkeys(ROLES), *numbers])
 
 
 def run(

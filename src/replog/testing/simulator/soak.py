@@ -20,13 +20,15 @@ from typing import Any, Final
 import attrs
 from attrs import define, frozen
 
+from replog.errors import UsageError
 from replog.testing.simulator import tally
 from replog.testing.simulator.corpus import Failure, replay_command, write
 from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.minimise import RUNS_MAX, Fails, fails, minimise
 from replog.testing.simulator.plan import Plan
-from replog.testing.simulator.running import Outcome, check_plan, run
+from replog.testing.simulator.plan_check import check_plan
+from replog.testing.simulator.running import Outcome, run
 
 __all__ = ["BATCH", "Result", "batch", "explain", "soak", "violation_of"]
 
@@ -53,7 +55,9 @@ def violation_of(plan: Plan, *, events_max: int | None = None, tail: int = 40) -
     try:
         return run(plan.seed, plan=plan, events_max=events_max, tail=tail)
     except Exception as problem:
-        return Violation(f"raised-{type(problem).__name__}", str(problem))
+        violation = Violation(f"raised-{type(problem).__name__}", str(problem))
+        violation.__cause__ = problem
+        return violation
 
 
 def batch(first: int, count: int, out: Path, stopped: Callable[[], bool] = lambda: False, *, direction: str = "") -> Result:
@@ -84,7 +88,8 @@ def explain(plan: Plan, violation: Violation, out: Path, *, fails: Fails = fails
     """
     seed = plan.seed
     file = write(Failure(plan, violation.invariant), out, seed=seed)
-    lines = [f"seed {seed} violated {violation}", f"protocol code {tally.code_version()}, simulator {tally.simulator_version()}"]
+    versions = f"protocol code {tally.code_version()}, simulator {tally.simulator_version()}"
+    lines = [f"seed {seed} violated {violation}", *violation.origin, versions]
     small = plan
     if runs_max:
         try:
@@ -165,9 +170,12 @@ def soak(
 ) -> int:
     """Run unused seeds for some minutes in `jobs` processes, in general or of one series; how many runs violated something.
 
-    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down.
+    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down. Raises
+    UsageError without jobs, and FileNotFoundError without a folder for the ledger.
     """
     began = tally.next_seed(tally.read(ledger)) if first is None else first
+    if jobs < 1:
+        raise UsageError(f"jobs is {jobs}, and must be 1 or more")
     if not ledger.parent.is_dir():
         raise FileNotFoundError(f"no folder {ledger.parent} for the ledger")
     context: Any = multiprocessing.get_context("spawn")

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from attrs import frozen
+
 from replog.config import BrokerConfig
 from replog.errors import ReplogError
 from replog.log import shapes
@@ -25,10 +27,11 @@ __all__ = ["FileStorage", "MemoryStorage", "Storage"]
 _FOLDER: Final = "/data"
 _DISK: Final[dict[str, tuple[FaultKind, dict[str, Any]]]] = {
     "read_error": ("read_error", {"probability": 0.5}),
-    "write_error": ("write_error", {"paths": ".log"}),
+    "write_error": ("write_error", {}),
     "flush_error": ("fsync_error", {"times": 1}),
-    "short_write": ("short_write", {"paths": ".log", "probability": 0.5}),
+    "short_write": ("short_write", {"probability": 0.5}),
     "full": ("no_space", {}),
+    "read_only": ("read_only", {}),
     "stale_write": ("stale_write", {"paths": ".log", "times": 1}),
     "misdirect": ("misdirected_write", {"paths": ".log", "times": 1}),
 }
@@ -45,7 +48,13 @@ class Storage(ABC):
 
     @abstractmethod
     def end(self, how: str) -> None:
-        """The process has ended: "clean", "kill", "power", or "wipe", after which there is a new, empty directory."""
+        """The process has ended: "clean", "kill" or "power"; or "wipe", after which there is a new, empty directory; or "restore", after
+        which the directory is as the process before this one has left it."""
+
+    @property
+    def has_image(self) -> bool:
+        """Whether there is something to restore."""
+        return False
 
     def arm(self, kind: str) -> bool:
         """Let the disk fail in some way from now on; whether it can."""
@@ -119,6 +128,14 @@ class _Disk(SimulatedDisk):
             super().close(fd)
 
 
+@frozen
+class _Image:
+    """What a process has left."""
+
+    files: Mapping[str, bytes]
+    directory_id: str
+
+
 class FileStorage(Storage):
     """`FileLogDirectory` on a `SimulatedDisk`. A new disk says nothing about the one before."""
 
@@ -126,6 +143,7 @@ class FileStorage(Storage):
         self._limits = limits
         self._chance = chance
         self._disk = self._new_disk()
+        self._image: _Image | None = None
         self.directory: FileLogDirectory = FileLogDirectory(_FOLDER, limits=limits, fs=self._disk)
         self.noted = {}
 
@@ -139,10 +157,13 @@ class FileStorage(Storage):
         self._disk.disarm()
         if how == "wipe":
             self._disk = self._new_disk()
+        elif how == "restore":
+            self._disk = self._restored()
         elif how == "power":
             self._disk.cut_power()
         else:
             self._disk.kill()
+        left = self._disk.snapshot()  # before the next life begins, which will name this one
         entries = read_plain(self._disk, f"{_FOLDER}/checkpoint", shapes.CHECKPOINT) or ()
         self.noted = {PartitionId(*entry[:3]): entry[-1] for entry in entries}
         for identity, end in self.noted.items():  # what a log was cut to since is what the note is worth
@@ -153,6 +174,20 @@ class FileStorage(Storage):
         except ReplogError:  # too damaged to be opened: somebody puts in a new disk
             self._disk = self._new_disk()
             self.directory = FileLogDirectory(_FOLDER, limits=self._limits, fs=self._disk)
+        self._image = _Image(left, self.directory.directory_id) if left else None
+
+    @property
+    def has_image(self) -> bool:
+        """From the end of the first process on; an image of another disk is none of this one."""
+        return self._image is not None and self._image.directory_id == self.directory.directory_id
+
+    def _restored(self) -> SimulatedDisk:
+        """Another disk, with what was kept, under the same boot: a machine that is put back to an image may not have started anew."""
+        assert self._image is not None
+        disk = self._new_disk()
+        disk.put_back(self._image.files)
+        disk.boots = self._disk.boots
+        return disk
 
     def arm(self, kind: str) -> bool:
         """From now on; for all files."""

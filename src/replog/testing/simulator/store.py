@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -44,30 +45,35 @@ class StoreLine:
         deliver: Callable[[Address, Any], None],
         *,
         chance: random.Random,
-        unsure: float,
     ) -> None:
         self._timing = timing
         self._label = label
         self.session = session
         self._deliver = deliver
         self._chance = chance
-        self.unsure = unsure
+        self.unsure = 0.0
         """Share of calls whose outcome is not heard."""
         self.slow_ms = 0
         """Answers take up to this much longer."""
         self.reachable = True
         self.ended = False
+        self._calls: deque[tuple[Address, StoreCall]] = deque()
+        """On their way to the store, in order: what happens next happens to the first."""
+        self._results: deque[tuple[Address, StoreResult]] = deque()
+        """On their way back, in order."""
         self._stalled: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What was to happen while the store was not reached."""
         self._performed_ms = 0
         self._answered_ms = 0
 
     def call(self, address: Address, call: StoreCall) -> None:
         """An actor wants something done."""
+        self._calls.append((address, call))
         self._performed_ms = max(self._timing.now_ms + self._chance.randint(0, 15), self._performed_ms)
-        self._timing.at(self._performed_ms - self._timing.now_ms, self._perform, address, call)
+        self._timing.at(self._performed_ms - self._timing.now_ms, self._perform)
 
     def mend(self) -> None:
-        """The store is reached again: what waited goes on, in order."""
+        """The store is reached again: what waited goes on."""
         self.reachable = True
         stalled, self._stalled = self._stalled, []
         for what, args in stalled:
@@ -80,25 +86,27 @@ class StoreLine:
             self._timing.note(f"session of {self._label} ends")
             self.session.expire()
 
-    def _perform(self, address: Address, call: StoreCall) -> None:
+    def _perform(self) -> None:
+        if not self.reachable and self._chance.random() < 0.5:
+            self._stalled.append((self._perform, ()))
+            return
+        address, call = self._calls.popleft()
         result = StoreResult(call.call)
-        if not self.reachable:
-            if self._chance.random() < 0.5:
-                self._stalled.append((self._perform, (address, call)))
-                return
-            result.error = UnknownOutcome("the store is not reached")
-        else:
+        if self.reachable:
             self._carry_out(address, call, result)
+        else:
+            result.error = UnknownOutcome("the store is not reached")
         name = "" if result.error is None else f" {type(result.error).__name__}"
         self._timing.note(f"store {self._label} {call.verb}{name}")
         self._answered_ms = max(self._timing.now_ms + self._chance.randint(0, 15 + self.slow_ms), self._answered_ms)
-        self._timing.at(self._answered_ms - self._timing.now_ms, self._answer, address, result)
+        self._results.append((address, result))
+        self._timing.at(self._answered_ms - self._timing.now_ms, self._answer)
 
-    def _answer(self, address: Address, result: StoreResult) -> None:
+    def _answer(self) -> None:
         if self.reachable:
-            self._deliver(address, result)
+            self._deliver(*self._results.popleft())
         else:
-            self._stalled.append((self._answer, (address, result)))
+            self._stalled.append((self._answer, ()))
 
     def _carry_out(self, address: Address, call: StoreCall, result: StoreResult) -> None:
         unsure = self._chance.random() < self.unsure

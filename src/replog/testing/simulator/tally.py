@@ -18,6 +18,7 @@ import attrs
 from attrs import define, field, frozen
 
 from replog.testing.simulator.directions import DIRECTIONS
+from replog.testing.simulator.marks import EXPECTED
 from replog.testing.simulator.running import Outcome
 from replog.testing.simulator.versions import code_version, simulator_version, version_of
 
@@ -25,6 +26,12 @@ __all__ = ["Batch", "append", "code_version", "counted", "fold", "next_seed", "r
 
 HITS_WANTED: Final = 100
 """R09: how often each mark shall be hit."""
+_COUNTS: Final = ("count", "events", "faults", "virtual_ms", "cpu_ms", "acknowledged")
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {
+    int: ("first", *_COUNTS),
+    str: ("code", "simulator", "direction"),
+    dict: ("violated", "marks"),
+}
 
 
 @define
@@ -70,7 +77,7 @@ class Batch:
 
     def join(self, other: Batch) -> None:
         """Take in another batch."""
-        for name in ("count", "events", "faults", "virtual_ms", "cpu_ms", "acknowledged"):
+        for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.violated.update(other.violated)
         self._mark(other.marks)
@@ -85,12 +92,41 @@ class Batch:
 def read(file: Path) -> list[Batch]:
     """All batches of a ledger; none if there is no file. Raises ValueError with the number of a line that is none of its own."""
     batches = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.exists() else (), 1):
+    for number, line in enumerate(_lines(file), 1):
         try:
-            batches.append(Batch(**json.loads(line)))
-        except (TypeError, ValueError) as problem:
+            batch = Batch(**json.loads(line))
+            _check_types(batch)
+        except (TypeError, ValueError, RecursionError) as problem:
             raise ValueError(f"{file}, line {number}: {problem}") from problem
+        batches.append(batch)
     return batches
+
+
+def _lines(file: Path) -> list[str]:
+    if not file.exists():
+        return []
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{file} is no ledger: {problem}") from problem
+
+
+def _check_types(batch: Batch) -> None:
+    """Raise TypeError for a value that is not of its type, and ValueError for a count below 0."""
+    fields = attrs.asdict(batch, recurse=False)
+    for kind, names in _FIELDS.items():
+        for name in names:
+            _check_type(name, fields[name], kind)
+    for kind, counts in ((int, batch.marks), (str, batch.violated)):
+        for name, value in counts.items():
+            _check_type(name, value, kind)
+
+
+def _check_type(name: str, value: object, kind: type) -> None:
+    if type(value) is not kind:
+        raise TypeError(f"{name} is {value!r}, not of type {kind.__name__}")
+    if isinstance(value, int) and value < 0:
+        raise ValueError(f"{name} is {value}, and must be 0 or more")
 
 
 def append(file: Path, batch: Batch) -> None:
@@ -145,12 +181,17 @@ class _Bar:
 
 
 def counted(batches: Iterable[Batch]) -> list[Batch]:
-    """Those batches that count: not those whose seeds were run before with the same code and simulator."""
+    """Those batches that count: not those of which a seed was run before with the same code and simulator.
+
+    What such a batch violated counts all the same: with the batch before it, of its series, which counts.
+    """
     kept: list[Batch] = []
     for batch in sorted(batches, key=lambda one: (*one.series, one.first, -one.count)):
         last = kept[-1] if kept else None
         if last is None or last.series != batch.series or last.end <= batch.first:
             kept.append(batch)
+        elif batch.violated:
+            kept[-1] = attrs.evolve(last, violated=last.violated | batch.violated)
     return kept
 
 
@@ -160,7 +201,8 @@ def totals(batches: Sequence[Batch], code: str) -> list[str]:
     counting = [batch for batch in kept if batch.code == code]
     mine = _sum(counting)
     hours, cpu_s = mine.virtual_ms / 3_600_000, max(mine.cpu_ms, 1) / 1_000
-    rare = [name for name, hits in mine.marks.items() if hits < HITS_WANTED]
+    marks = dict.fromkeys(EXPECTED, 0) | mine.marks
+    rare = [name for name, hits in marks.items() if hits < HITS_WANTED]
     bars = [
         _Bar("R01", "schedules", mine.count, 30_000),
         _Bar("R01", "faults", mine.faults, 1_000_000),
@@ -169,12 +211,12 @@ def totals(batches: Sequence[Batch], code: str) -> list[str]:
         _Bar("R02", "events per CPU second", mine.events / cpu_s, 30_000),
         _Bar("R02", "x real time", mine.virtual_ms / 1_000 / cpu_s, 100),
         *(_Bar("R15", f"schedules {name}", _sum(one for one in counting if one.direction == name).count, 5_000) for name in DIRECTIONS),
-        _Bar("R09", f"marks with {HITS_WANTED} hits", len(mine.marks) - len(rare), 40),
+        _Bar("R09", f"marks with {HITS_WANTED} hits", len(marks) - len(rare), 40),
         _Bar("R09", "marks with fewer hits", len(rare), 0, at_most=True),
     ]
     lines = [f"protocol code {code}", *map(str, bars)]
     lines += [f"violated: seed {seed}: {invariant}" for seed, invariant in sorted(mine.violated.items(), key=lambda one: int(one[0]))]
-    lines += ["marks:", *(f"  {hits:>12,} {name}{'   rare' if name in rare else ''}" for name, hits in sorted(mine.marks.items()))]
+    lines += ["marks:", *(f"  {hits:>12,} {name}{'   rare' if name in rare else ''}" for name, hits in sorted(marks.items()))]
     lines.append("by code and simulator:")
     for versions in sorted({(batch.code, batch.simulator) for batch in kept}, key=lambda one: (one[0] != code, one)):
         part = _sum([batch for batch in kept if (batch.code, batch.simulator) == versions])

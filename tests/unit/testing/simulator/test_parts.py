@@ -106,6 +106,28 @@ def test_what_a_storage_has_left(how: str, left: int | None) -> None:
         assert (storage.directory.directory_id == identity) == (how != "wipe")
 
 
+def test_a_machine_is_put_back_to_what_the_process_before_left() -> None:
+    memory, files = storages("os")
+    assert not memory.has_image
+    assert not files.has_image, "nobody has left anything yet"
+    first = files.directory.incarnation
+    files.end("kill")
+    second = files.directory.incarnation
+    log = files.directory.get(PID)
+    assert log is not None
+    append(log, 2)
+    assert files.has_image
+    files.end("restore")
+    log = files.directory.get(PID)
+    assert log is not None
+    assert log.end_offset == 3
+    assert files.directory.loss.kind == "process", "it does not know"
+    assert files.directory.loss.lives == (first,), "but which life it goes on from, and that is not the last one"
+    assert files.directory.incarnation not in (first, second)
+    files.end("wipe")
+    assert not files.has_image, "of another disk"
+
+
 def test_a_power_cut_keeps_what_was_flushed() -> None:
     for storage in storages("os"):
         log = storage.directory.get(PID)

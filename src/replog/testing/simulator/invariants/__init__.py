@@ -34,10 +34,12 @@ S22   after a failed flush nothing is confirmed; one from before a cut     I18
 S23   logs start where retention lets them, and nowhere else               I10
 S24   replicas leave by reassignment once the target is in sync            I23
 S25   readers see a group whole or not at all                              I17
+S26   elections that may lose something are recorded, with all who were    I24, I25
+      asked
 ====  ===================================================================  ==================
 
 Of the rest of PROTOCOL.md's list, I9 (who may be in an ISR) and I20 (producer tables) are held by S2, S3 and S17 as far
-as they have effects; I24 and I25 are about unclean election, which no run has yet.
+as they have effects. No topic of a run allows unclean election: nothing may be lost there but what no configuration survives.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ from replog.testing.simulator.invariants.groups import DoneIsCommitted, GroupsAr
 from replog.testing.simulator.invariants.readers import AcknowledgedIsCommitted, BytesAreIntact, ReadersNeverGoBack, ReadersSeeCommitted
 from replog.testing.simulator.invariants.starts import StartsAreEarned
 from replog.testing.simulator.invariants.storage import FailedDisksConfirmNothing, FlushesProveWhatTheyWrote, NothingIsDropped
-from replog.testing.simulator.invariants.store import MovesAreComplete, OnlyTheSeatWrites, StatesAreSound
+from replog.testing.simulator.invariants.store import LossesAreRecorded, MovesAreComplete, OnlyTheSeatWrites, StatesAreSound
 from replog.testing.simulator.invariants.storms import BuffersAreBounded, MessagesAreBounded, ProposalsAreBounded
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "LeadersNeverGoBack",
     "LogsAreDense",
     "LogsMatch",
+    "LossesAreRecorded",
     "MessagesAreBounded",
     "MovesAreComplete",
     "NothingIsDropped",
@@ -139,6 +142,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     ReadersNeverGoBack,
     BytesAreIntact,
     StatesAreSound,
+    LossesAreRecorded,
     MovesAreComplete,
     OnlyTheSeatWrites,
     OldMessagesChangeNothing,

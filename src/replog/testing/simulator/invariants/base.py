@@ -61,7 +61,7 @@ class Invariant:
     """
 
     name: ClassVar[str] = ""
-    """As RELIABILITY.md 6.4 counts them: S1 to S22; S23 and S24 are of our own. Two rules may share a number."""
+    """As RELIABILITY.md 6.4 counts them: S1 to S22; the others are of our own. Two rules may share a number."""
     source: ClassVar[str] = ""
     """Where the rule comes from: a KIP, a bug, a design that broke without it."""
     protocol: ClassVar[tuple[str, ...]] = ()

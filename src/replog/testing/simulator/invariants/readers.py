@@ -42,7 +42,7 @@ class AcknowledgedIsCommitted(Invariant):
         if asked.acks != ACKS_ALL or asked.version >= 0:
             return  # of marked work another attempt may be there
         watermark = ledger.reach if partition is None else partition.high_watermark
-        if end > watermark or end > ledger.reach:
+        if base < 0 or end > watermark or end > ledger.reach:
             self.fail(ledger, f"[{base}, {end}) is confirmed with HW {watermark}, committed is {ledger.reach}")
         for n, found in enumerate(ledger.entries[base:end]):
             sequence = asked.sequence + n if asked.sequence >= 0 else -1

@@ -6,7 +6,7 @@ from replog.model import PartitionState
 from replog.testing.simulator.invariants.base import Copies, Invariant
 from replog.testing.simulator.ledger import Ledger
 
-__all__ = ["MovesAreComplete", "OnlyTheSeatWrites", "StatesAreSound"]
+__all__ = ["LossesAreRecorded", "MovesAreComplete", "OnlyTheSeatWrites", "StatesAreSound"]
 
 
 class OnlyTheSeatWrites(Invariant):
@@ -43,6 +43,11 @@ class MovesAreComplete(Invariant):
             self.fail(ledger, f"{then} goes back to {now}, and nobody there was in sync: {before}, {state}")
 
 
+def _arrives(ledger: Ledger, state: PartitionState) -> bool:
+    """Whether who leads now joins with the end of a move."""
+    return state.leader in state.isr and ledger.assigned_before != ledger.assignment
+
+
 class StatesAreSound(Invariant):
     """A stored state follows from the one before by one step: version, ISR, ELR, leader."""
 
@@ -60,14 +65,47 @@ class StatesAreSound(Invariant):
             self.fail(ledger, f"{state} is stored after the partition was removed")
         if state.partition_epoch != (0 if before is None else before.partition_epoch + 1):
             self.fail(ledger, f"partition epoch {state.partition_epoch} after {before}")
-        if not set(state.isr) <= set(ledger.replicas) or not set(state.elr) <= set(ledger.replicas):
-            self.fail(ledger, f"ISR {state.isr} and ELR {state.elr} of replicas {ledger.replicas}")
-        if set(state.isr) & set(state.elr) or (state.leader is not None and state.leader not in state.isr):
-            self.fail(ledger, f"leader {state.leader}, ISR {state.isr}, ELR {state.elr}")
+        self._members(ledger, state)
         if before is None or state.leader == before.leader:
             return
         if state.leader_epoch != before.leader_epoch + 1:
             self.fail(ledger, f"leader {before.leader} of epoch {before.leader_epoch}, then {state.leader} of {state.leader_epoch}")
-        arrives = state.leader in state.isr and ledger.assigned_before != ledger.assignment  # it joins, which completes a move to it
-        if state.leader is not None and not state.recovering and not arrives and state.leader not in (*before.isr, *before.elr):
+        known = state.leader is None or state.leader in (*before.isr, *before.elr) or _arrives(ledger, state)
+        if not known and not state.recovering:  # else S26 looks
             self.fail(ledger, f"leader {state.leader} was in neither ISR {before.isr} nor ELR {before.elr}")
+
+    def _members(self, ledger: Ledger, state: PartitionState) -> None:
+        if not set(state.isr) <= set(ledger.replicas) or not set(state.elr) <= set(ledger.replicas):
+            self.fail(ledger, f"ISR {state.isr} and ELR {state.elr} of replicas {ledger.replicas}")
+        if set(state.isr) & set(state.elr) or (state.leader is not None and state.leader not in state.isr):
+            self.fail(ledger, f"leader {state.leader}, ISR {state.isr}, ELR {state.elr}")
+        if 0 < state.min_isr <= len(state.isr) and (state.elr or state.last_known):
+            self.fail(ledger, f"ISR {state.isr} is enough for min ISR {state.min_isr}; ELR {state.elr}, last known {state.last_known}")
+
+
+class LossesAreRecorded(Invariant):
+    """Who was neither in the ISR nor eligible leads only by an election that may lose something: it is stored, with all who were asked.
+
+    That happens only to partitions of which nobody complete is left: everybody who was, last, has said how far its log reaches, and the
+    longest leads.
+    """
+
+    name = "S26"
+    source = "KIP-966 (unclean recovery), KIP-704"
+    protocol = ("I24", "I25")
+
+    def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:
+        """Compare with what the same transaction has recorded."""
+        state = ledger.state
+        if state is None or before is None or state is before or not state.recovering or state.leader in (None, before.leader):
+            return
+        if before.recovering and (state.leader in (*before.isr, *before.elr) or _arrives(ledger, state)):
+            return  # it recovers under another leader
+        loss = ledger.loss
+        if loss is None or (loss.leader, loss.leader_epoch) != (state.leader, state.leader_epoch):
+            self.fail(ledger, f"leader {state.leader} of epoch {state.leader_epoch} may lack something, and recorded is {loss}")
+        if loss.kind != "last_known" or before.isr or before.elr:
+            self.fail(ledger, f"{loss} with ISR {before.isr} and ELR {before.elr}: this topic allows no unclean election")
+        reaches = {one.broker: (one.last_epoch, one.end_offset) for one in loss.candidates}
+        if not set(before.last_known) <= set(reaches) or reaches.get(loss.leader) != max(reaches.values()):
+            self.fail(ledger, f"{loss}; {before.last_known} had to be asked, and the longest to lead")

@@ -54,6 +54,9 @@ class BuffersAreBounded(Invariant):
         assert node.broker is not None
         if len(node.broker.outbox.messages) > _MESSAGES_MAX:
             self.broken(f"broker {node.broker_id} sends {len(node.broker.outbox.messages)} messages at once")
+        stages = node.broker._publishing.stages
+        if stages.bytes > node.world.config.stage_bytes_max:
+            self.broken(f"broker {node.broker_id} has put {stages.bytes} bytes aside, {node.world.config.stage_bytes_max} are allowed")
         self._looks += 1
         if self._looks % _EVERY == 0:
             for what, found in self.measure(node):
