@@ -255,6 +255,56 @@ def test_of_very_many_clients_each_has_its_turn(party: Make, stranger: Bare, mon
         assert [message.request for sender, message in broker.items if sender == ("peer", number)] == list(range(50))
 
 
+def views(count: int) -> bytes:
+    return b"".join(b"".join(encode(m.Metadata(number, -1, -1))) for number in range(count))
+
+
+def test_of_what_may_take_long_a_connection_has_one_in_a_turn_and_all_clients_four(party: Make, stranger: Bare) -> None:
+    broker = party(1, limits=TEN)
+    guests = [guest(broker, stranger) for _ in range(7)]
+    for one in guests:
+        one.socket.sendall(views(8))
+    eventually(lambda: all(arrived(fd) == len(views(8)) for fd in broker.transport._connections.open))
+    served: list[int] = []
+    while len(broker.items) < 56:
+        count = len(broker.items)
+        assert turn(broker) == 4
+        served += [sender[1] for sender, _ in broker.items[count:]]  # type: ignore[index]
+    assert [sorted(served[at : at + 7]) for at in range(0, 56, 7)] == [list(range(1, 8))] * 8, "each has its turn"
+    for number in range(1, 8):
+        assert [message.request for sender, message in broker.items if sender == ("peer", number)] == list(range(8))
+
+
+def test_what_comes_behind_something_long_waits_for_the_next_turn(party: Make, stranger: Bare) -> None:
+    broker = party(1, limits=TEN)
+    one = guest(broker, stranger)
+    send(broker, one, questions(3) + views(1) + questions(2, 3))
+    assert [turn(broker), turn(broker)] == [4, 2]
+    assert [type(message).__name__ for message in broker.messages] == ["ListOffsets"] * 3 + ["Metadata"] + ["ListOffsets"] * 2
+
+
+@pytest.mark.parametrize("what", [views(50), questions(50)], ids=["long", "many"])
+def test_brokers_are_heard_when_clients_have_said_enough(
+    what: bytes, party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "HANDLE_REQUESTS_MAX", 20)
+    one, two = party(1, limits=TEN), party(2)
+    guests = [guest(one, stranger) for _ in range(9)]
+    two.say(1, fetched(0))
+    settle([one, two], lambda: len(one.messages) == 1)
+    fd = next(fd for fd, each in one.transport._connections.open.items() if each.peer_id == 2)
+    for number in range(1, 6):
+        two.say(1, fetched(number))
+        for guest_ in guests:
+            guest_.socket.sendall(what)
+        two.transport.flush()
+        eventually(lambda: bool(arrived(fd)) and not two.transport.unsent_bytes)
+        before = len(one.items)
+        turn(one)
+        assert [message.request for sender, message in one.items[before:] if sender == 2] == [number]
+        assert len(one.items) - before <= 31
+
+
 def test_brokers_say_as_much_as_they_like(party: Make) -> None:
     one, two = party(1, limits=TEN), party(2)
     two.say(1, fetched(0))

@@ -116,6 +116,11 @@ class Connections:
             elif mask & _GONE:
                 self.end(connection, CLOSED_BY_PEER)
 
+    def is_asked(self, fd: int) -> bool:
+        """Whether a client asks there."""
+        connection = self.open.get(fd)
+        return connection is not None and connection.is_asked
+
     def expire(self, now_ms: int) -> None:
         """Close what has taken too long."""
         for connection in self.timers.due(now_ms):

@@ -106,6 +106,10 @@ class Incoming:
         self._at_once = frames
         self._until = self.frames + frames
 
+    def pause(self) -> None:
+        """Hand over no further frame in this turn."""
+        self._until = self.frames
+
     def go_on(self, buffers: Buffers, take: Take) -> None:
         """The next turn of what is kept: hand over the frames in it, as `receive` does, and read nothing. Raises as that does."""
         held, kept = self.held, self.kept

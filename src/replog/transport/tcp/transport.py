@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, route_of
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
-from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
+from replog.messages import BROKER, CLIENT, Admin, Fetched, Metadata, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
 from replog.security.tls_words import words_of
@@ -50,6 +50,9 @@ HANDLE_BYTES_MAX: Final = 16 << 20
 """Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
 HANDLE_REQUESTS_MAX: Final = 1_000
 """Of clients, in one turn: who has none of them in it is first in the next."""
+HANDLE_LONG_MAX: Final = 4
+"""Of those that may take long: one of a connection, so many of all. Ten clients that asked for views kept a broker from its session."""
+_LONG: Final = frozenset({Admin, Metadata})
 HANDLE_MS_MAX: Final = 200
 """No further connection is read once a turn has taken so long: some bytes take ten thousand times as long to decode as others."""
 _QUICK_BYTES: Final = 64 << 10
@@ -117,6 +120,7 @@ class TcpTransport(Transport):
         self.closed = False
         """Whether it was closed or abandoned."""
         self._left: list[tuple[int, int]] = []
+        self._long = 0  # of this turn
         self._muting = muting_of(quotas if role == BROKER else None, now_ms, throttled, on_event)
         self._wire(reception, endpoint_of, jitter)
         kill_in_child(self)
@@ -316,7 +320,7 @@ class TcpTransport(Transport):
             return 0
         connections, asked = self._connections, self._inbox.clients
         turn = self._in_turn(ready) if self._left or connections.unread else ready
-        connections.bytes_read = 0
+        connections.bytes_read = self._long = 0
         self._whereabouts.turn(now_ms)
         for at, (fd, mask) in enumerate(turn):
             if fd == self._wakeup.fd:
@@ -324,12 +328,13 @@ class TcpTransport(Transport):
                 self._wakeup.heard()
             elif fd in self._listeners.by_fd:
                 self._listeners.ready(fd, now_ms)
+            elif (self._long >= HANDLE_LONG_MAX or len(asked) >= HANDLE_REQUESTS_MAX) and connections.is_asked(fd):
+                self._left.append((fd, mask))  # brokers are heard all the same
             else:
                 connections.ready(fd, mask, now_ms)
             read = connections.bytes_read
-            is_full = read >= HANDLE_BYTES_MAX or len(asked) >= HANDLE_REQUESTS_MAX
-            if is_full or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
-                self._left = turn[at + 1 :]  # these are first the next time
+            if read >= HANDLE_BYTES_MAX or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
+                self._left += turn[at + 1 :]  # these are first the next time
                 break
         if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
@@ -465,6 +470,9 @@ class TcpTransport(Transport):
                 return
         to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
         inbox = self._inbox.brokers if connection.peer_id >= 0 else self._inbox.clients
+        if type(message) in _LONG and connection.peer_id < 0:
+            self._long += 1
+            connection.incoming.pause()
         inbox.append((to, connection.sender(route) if route else connection.peer, message))
 
     def _ended(self, connection: Connection, reason: str) -> None:
