@@ -294,13 +294,6 @@ class Broker:
         reply.broker_id = self.broker_id
         self._controller_known()
         if message.complete and not reply.error:
-            # Only now has the controller dealt with what was lost here: a restart before this, or without room, reports it again.
-            try:
-                self._upkeep.register(message.broker_epoch)
-            except LogFull as problem:
-                self._event("directory_full", problem=str(problem))
-            except LogDamaged as problem:
-                self._fail(None, str(problem))
             for identity in reply.strays if not message.is_partial else ():
                 self._idle(identity)
         self.outbox.messages.append((sender, reply))
@@ -428,6 +421,12 @@ class Broker:
             return self._ask_metadata()
         self._metadata_asked = False
         forget_lives(self.partitions.values(), known, self.routing.brokers)
+        try:
+            self._upkeep.look_at(self.routing.brokers.get(self.broker_id), self.broker_epoch)
+        except LogFull as problem:
+            self._event("directory_full", problem=str(problem))
+        except LogDamaged as problem:
+            self._fail(None, str(problem))
         if message.view.brokers or known.keys() != self.routing.brokers.keys():
             self._look_at_outsiders(now_ms)
             for partition in self._upkeep.with_outsiders():

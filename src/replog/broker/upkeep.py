@@ -11,7 +11,7 @@ from typing import Final
 
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, LogDamaged, LogFull
-from replog.model import PartitionId
+from replog.model import BrokerInfo, PartitionId
 from replog.partition.partition import Partition
 from replog.ports import FlushToken, Log, LogDirectory
 
@@ -54,8 +54,10 @@ class Upkeep:
         """Logs led here that retention has made longer (`Partition.retain`): for the broker to make known."""
         self._moved: dict[PartitionId, Partition] = {}
         """Their start has moved, and `run` has not said so yet."""
-        self._unregistered = -1
-        """A broker epoch of which the directory has not noted that it was registered, for want of room; -1: none."""
+        self._let_in_as = -1
+        """The last broker epoch under which this life was let in."""
+        self._is_unnoted = False
+        """Whether the directory has not noted that, for want of room."""
         self._purging: list[PartitionId] = []
         """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
         self._is_stale = False
@@ -200,7 +202,7 @@ class Upkeep:
             del self._purging[:_PURGES_MAX]  # what there is no room for comes again: others may make some
         if is_checkpoint:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
-            work += (self._register_again, self.save)
+            work += (self._note_let_in, self.save)
         full: LogFull | None = None
         for step in work:
             try:
@@ -224,15 +226,18 @@ class Upkeep:
             self._record_ms = self._checkpoint_ms or 0
             raise
 
-    def register(self, broker_epoch: int) -> None:
-        """The controller has dealt with what was lost here. Raises LogDamaged, or LogFull: then it is noted at the next checkpoint."""
-        self._unregistered = broker_epoch
-        self._directory.registered(broker_epoch)
-        self._unregistered = -1
+    def look_at(self, itself: BrokerInfo | None, broker_epoch: int) -> None:
+        """Note, once, that a controller has let this life in. Only then has it dealt with what was lost here, and stored that: a restart
+        before this, or without room, reports it again. Raises LogDamaged, or LogFull: then it is noted at the next checkpoint."""
+        is_in = itself is not None and not itself.fenced and itself.broker_epoch == broker_epoch
+        if is_in and broker_epoch != self._let_in_as:
+            self._let_in_as, self._is_unnoted = broker_epoch, True
+            self._note_let_in()
 
-    def _register_again(self) -> None:
-        if self._unregistered >= 0:
-            self.register(self._unregistered)
+    def _note_let_in(self) -> None:
+        if self._is_unnoted:
+            self._directory.registered(self._let_in_as)
+            self._is_unnoted = False
 
     def save(self) -> None:
         """Write the high watermarks that have moved; advisory at the next start (P-50). Raises LogFull or LogDamaged."""

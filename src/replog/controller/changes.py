@@ -87,11 +87,15 @@ class Broker:
             return False  # the same process lost its session, not its data
         if admitted is not None and admitted.directory_id != self.info.directory_id:
             return True
-        if self.loss.kind == "replaced" or is_named:
-            return True
+        loss, is_reported = self.loss, self.loss.kind == "replaced" or is_named
+        if admitted is None:
+            return is_reported
         # Whatever was found counts only if this life goes on from the one that was let in (KIP-966), be it over others that nobody came to
         # let in. Else its directory is an image of a life before that one, and knows nothing of what came since.
-        return admitted is not None and admitted.incarnation not in self.loss.lives
+        if admitted.incarnation not in loss.lives:
+            return True
+        is_over = loss.since in loss.lives and loss.lives.index(admitted.incarnation) <= loss.lives.index(loss.since)
+        return is_reported and not is_over
 
 
 @frozen

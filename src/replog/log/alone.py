@@ -33,7 +33,8 @@ def open_alone(path: str | Location, config: TopicConfig | None, fs: Fs, limits:
             assert isinstance(made, FileLog)
             log = made
         log.loss = directory.loss
-        directory.registered(0)  # the caller has the report: it is told once
+        if log.loss.lossy:
+            directory.registered(0)  # the caller has the report: it is told once
     except BaseException:
         directory.close(clean=False)
         raise

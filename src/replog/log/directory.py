@@ -145,7 +145,7 @@ class FileLogDirectory(LogDirectory):
         life = self._life  # with what was noted meanwhile
         self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
         self.incarnation = self.fs.random_bytes(16).hex()
-        life = life.next(boot_id, self.incarnation, self.loss)
+        life = Life.begun(boot_id, self.incarnation, self.loss)
         # In this order: a crash in between must not lose what was found out, and the marker goes before the first append.
         write_plain(self.fs, self.path, _LIFE, life.to_plain())
         if clean is not None:
@@ -242,7 +242,7 @@ class FileLogDirectory(LogDirectory):
         if kind == "power" and (config.flush != "ack" or life.flush_failed):
             return  # after a power cut such a log is lossy whatever is found
         kinds: list[LossKind] = [kind, life.kind] if life.lossy else [kind]
-        noted = evolve(life, kind=gravest(kinds), lossy=tuple(sorted({*life.lossy, identity})))
+        noted = evolve(life, kind=gravest(kinds), lossy=tuple(sorted({*life.lossy, identity})), since="")
         if noted != life:
             self._write_life(noted)
 
@@ -374,9 +374,9 @@ class FileLogDirectory(LogDirectory):
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
         self._broker_epoch = broker_epoch
-        reported = self._life.reported()
-        if reported != self._life:
-            self._on_disk(lambda: self._write_life(reported))
+        let_in = self._life.let_in()
+        if let_in != self._life:
+            self._on_disk(lambda: self._write_life(let_in))
 
     def checkpoint(self) -> None:
         self._check_open()
@@ -439,7 +439,7 @@ class FileLogDirectory(LogDirectory):
                 log.fail(reason)
             # The disk is failing; if not even this can be stored, a power cut will be assumed or found.
             try:
-                self._write_life(evolve(self._life, kind="none", lossy=(), flush_failed=True))
+                self._write_life(evolve(self._life, flush_failed=True))
             except OSError:
                 with suppress(OSError):  # no note at all says as much, and takes no space
                     self.fs.unlink(f"{self.path}/{_LIFE}")

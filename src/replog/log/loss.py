@@ -27,8 +27,9 @@ from replog.ports import LossKind, LossReport
 
 __all__ = ["Life", "gravest", "judge"]
 
-LIVES_KEPT: Final = 8
-"""Lives that a directory remembers: so often its broker may be stopped before a controller has let it in."""
+LIVES_KEPT: Final = 16
+"""Lives that a directory names: so often its broker may end before it hears that it was let in. Of more, the one that was let in last
+as far as it knows, and the newest."""
 _GRAVITY: tuple[LossKind, ...] = ("none", "process", "power", "replaced", "corrupt")
 
 
@@ -42,14 +43,14 @@ class Life:
     flush_failed: bool = False
     """An fsync has failed: what is in the cache may not be on the disk, and no later fsync brings it there. Every log is lossy."""
     lives: tuple[str, ...] = ()
-    """Incarnations of this life and of those before it since which nothing was lost but `lossy`, newest first. Noted before this life
-    is known to anybody: whatever a controller lets in, the next life of the directory can name it."""
-    told: tuple[str, ...] = ()
-    """Those of them that a controller has told all they must know: one of these was let in last, if any note of it could be made."""
+    """Incarnations of this life and of those before it since which nothing was lost but `lossy`, newest first; the last one was let in, as
+    far as is known. Noted before this life is known to anybody: whatever a controller lets in, the next one can name it."""
+    since: str = ""
+    """The life that has reported `lossy` first; "" before one does."""
 
     def to_plain(self) -> list[Any]:
         """As plain values."""
-        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed, list(self.lives), list(self.told)]
+        return [self.boot_id, self.kind, [list(identity) for identity in self.lossy], self.flush_failed, list(self.lives), self.since]
 
     @classmethod
     def from_plain(cls, value: list[Any] | None) -> Life:
@@ -59,24 +60,18 @@ class Life:
             return cls(flush_failed=True)
         boot_id, kind, lossy, *rest = value
         life = cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), *rest[:1])
-        return evolve(life, lives=tuple(rest[1]), told=tuple(rest[2])) if len(rest) > 1 else life
+        return evolve(life, lives=tuple(rest[1]), since=rest[2]) if len(rest) > 1 else life
 
-    def reported(self) -> Life:
-        """The note once a controller has told this life all it must know, and so has dealt with what was lost: as of now. Should nobody
-        come to let it in, everything counts as lost that the one before had, not only what was."""
-        lives = self.lives[:1] if self.lossy else self.lives
-        return Life(self.boot_id, lives=lives, told=tuple(life for life in lives if life == self.lives[0] or life in self.told))
+    def let_in(self) -> Life:
+        """The note once a controller has let this life in: what was lost before has been dealt with, and no earlier life counts."""
+        return Life(self.boot_id, lives=self.lives[:1])
 
-    def next(self, boot_id: str, incarnation: str, loss: LossReport) -> Life:
-        """The note of the life after this one, which begins with this report.
-
-        Of too many lives those go that nobody was told of: a broker that is started again and again while there is no controller
-        remembers which one was let in.
-        """
-        lives = [incarnation, *loss.lives]
-        while len(lives) > LIVES_KEPT:
-            lives.remove(next((life for life in reversed(lives[1:]) if life not in self.told), lives[-1]))
-        return Life(boot_id, loss.kind, loss.lossy, lives=tuple(lives), told=tuple(life for life in lives if life in self.told))
+    @staticmethod
+    def begun(boot_id: str, incarnation: str, loss: LossReport) -> Life:
+        """The note of a life that begins with this report."""
+        lives = (incarnation, *loss.lives)
+        kept = lives if len(lives) <= LIVES_KEPT else (*lives[: LIVES_KEPT - 1], lives[-1])
+        return Life(boot_id, loss.kind, loss.lossy, lives=kept, since=loss.since or incarnation if loss.lossy else "")
 
 
 def judge(
@@ -90,7 +85,7 @@ def judge(
 ) -> LossReport:
     """The report of a life that `last` began and that ended cleanly (with this broker epoch) or not (None)."""
     corrupt = {identity for identity, state in states.items() if state.corrupt}
-    lossy = corrupt | {identity for identity in configs if last.flush_failed or identity in last.lossy}
+    found = corrupt | set(configs if last.flush_failed else ())
     if power:
         for identity, config in configs.items():
             state = states.get(identity)
@@ -100,12 +95,14 @@ def judge(
                 flushed_end = min(flushed_end, state.marker.recovery_max)  # what was cut on purpose is not missing
             complete = config.flush == "ack" and not (state and state.hole) and reached >= flushed_end
             if not complete:
-                lossy.add(identity)
+                found.add(identity)
+    lossy = found.union(last.lossy).intersection(configs)
     is_damaged = corrupt or (clean_epoch is not None and last.flush_failed and lossy)  # no life that stops cleanly leaves that note
     kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
     if last.lossy:
         kinds.append(last.kind)
-    return LossReport(gravest(kinds), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)), last.lives)
+    since = "" if found else last.since
+    return LossReport(gravest(kinds), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)), last.lives, since)
 
 
 def gravest(kinds: Iterable[LossKind]) -> LossKind:

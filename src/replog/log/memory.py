@@ -316,12 +316,12 @@ class MemoryLogDirectory(LogDirectory):
         self._broker_epoch = -1
         self._end: LossKind | None = None  # how this life ended: "none" is cleanly
         self._failed = ""
-        self._begin(1, Life())
+        self._begin(1)
 
-    def _begin(self, number: int, last: Life) -> None:
+    def _begin(self, number: int) -> None:
         self._number = number
         self.incarnation = f"{self.directory_id}.{number}"
-        self._life = last.next("", self.incarnation, self.loss)
+        self._life = Life.begun("", self.incarnation, self.loss)
 
     def identities(self) -> list[PartitionId]:
         return sorted(self._logs)
@@ -379,7 +379,7 @@ class MemoryLogDirectory(LogDirectory):
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
         self._broker_epoch = broker_epoch
-        self._life = self._life.reported()
+        self._life = self._life.let_in()
 
     def checkpoint(self) -> None:
         self._check_open()
@@ -411,17 +411,17 @@ class MemoryLogDirectory(LogDirectory):
         if self._end is None:
             raise UsageError("the directory is still open; close or crash it first")
         power = self._end == "power"
-        lossy = set(self._life.lossy)
-        if self._failed:
-            lossy.update(self._logs)
+        found = set(self._logs if self._failed else ())
         if power:
-            lossy.update(identity for identity in self._logs if self._recorded[identity].flush != "ack")
+            found.update(identity for identity in self._logs if self._recorded[identity].flush != "ack")
+        lossy = found.union(self._life.lossy)
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
         if self._life.lossy:
             kind = gravest((kind, self._life.kind))
-        loss = LossReport(kind, self._broker_epoch if self._end == "none" else -1, tuple(sorted(lossy)), self._life.lives)
+        ended = self._broker_epoch if self._end == "none" else -1
+        loss = LossReport(kind, ended, tuple(sorted(lossy)), self._life.lives, "" if found else self._life.since)
         next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
-        next_life._begin(self._number + 1, self._life)
+        next_life._begin(self._number + 1)
         for identity, log in self._logs.items():
             revived = next_life._logs[identity] = log.revived(log.flushed_end if power else log.end_offset, next_life.fail)
             revived.config = self._recorded[identity]

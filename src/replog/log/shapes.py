@@ -87,7 +87,7 @@ META: Final[Shape] = _meta
 LIFE: Final[Shape] = either(
     (str, get_args(LossKind).__contains__, [_LOG]),  # of a time when no fsync that has failed was noted
     (str, get_args(LossKind).__contains__, [_LOG], bool),  # ... and no lives
-    (str, get_args(LossKind).__contains__, [_LOG], bool, [str], [str]),
+    (str, get_args(LossKind).__contains__, [_LOG], bool, [str], str),
 )
 CHECKPOINT: Final[Shape] = [(*_LOG, int, int, int)]
 PRODUCERS: Final[Shape] = either(

@@ -32,7 +32,7 @@ _RANGES: Final = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,1
 def loss_fields(loss: LossReport) -> dict[str, Any]:
     """What a registration has in its field `loss`."""
     ends = {"broker_epoch": loss.broker_epoch}
-    lives = {"lives": list(loss.lives)} if loss.lives else {}
+    lives = ({"lives": list(loss.lives)} if loss.lives else {}) | ({"since": loss.since} if loss.since else {})
     if len(loss.lossy) <= LISTED_MAX:
         listed = [[lost.topic_id.hex(), lost.partition, lost.creation] for lost in loss.lossy]
         return {"kind": loss.kind, **ends, "lossy": listed, **lives}
@@ -49,7 +49,8 @@ def loss_in(path: str, fields: Fields) -> LossReport:
     if "exact" in fields.names():
         exact = fields.part("exact")
         kind, lossy = _kind(path, exact, "loss.exact.kind"), _unpacked(path, exact.items("lossy"))
-    return LossReport(kind, fields.number("broker_epoch", low=-1, wide=True), lossy, _lives(path, fields))
+    since = fields.text("since") if "since" in fields.names() else ""
+    return LossReport(kind, fields.number("broker_epoch", low=-1, wide=True), lossy, _lives(path, fields), since)
 
 
 def _lives(path: str, fields: Fields) -> tuple[str, ...]:

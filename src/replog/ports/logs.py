@@ -284,6 +284,8 @@ class LossReport:
     lives: tuple[str, ...] = ()
     """Lives that this one goes on from, newest first, the last one included: since each of them nothing was lost but `lossy`. Who was let
     in last must be among them: else the directory was put back to what it was before, whatever it says itself."""
+    since: str = ""
+    """The one of them that has reported `lossy` first: if it was let in, or one after it, that is over. "": this life is the first."""
 
 
 class LogStart(NamedTuple):
@@ -374,8 +376,8 @@ class LogDirectory(ABC):
 
     @abstractmethod
     def registered(self, broker_epoch: int) -> None:
-        """A controller has told this life, of this broker epoch, all it must know, and so has dealt with what `loss` reports: it is not
-        reported again. A clean stop marker will carry the epoch. Raises LogFull, LogDamaged or LogClosed."""
+        """A controller has let this life in, under this broker epoch, and has dealt with what `loss` reports: it is not reported again, nor
+        are the lives before this one named. A clean stop marker will carry the epoch. Raises LogFull, LogDamaged or LogClosed."""
 
     @abstractmethod
     def checkpoint(self) -> None:

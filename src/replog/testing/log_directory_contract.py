@@ -205,46 +205,45 @@ class LogDirectoryContract:
         append(log)
         assert directory.loss.lives == ()
         known = [directory.incarnation]
-        for how in ("clean", "process", "process", "clean", "process"):
+        ends: tuple[Ending, ...] = ("clean", "process", "process", "clean", "process")
+        for how in ends:
             lives.end(how)
             directory = lives.open()
             assert directory.loss.lives == tuple(reversed(known)), "told of anything or not"
             assert directory.incarnation not in known
             known.append(directory.incarnation)
 
-    def test_whoever_is_told_nothing_pushes_nobody_out_who_was(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
-        """Started again and again while there is no controller: the one of them that was let in is named all the same."""
-        told = []
-        for epoch in range(3):
-            directory.registered(epoch)
-            told.append(directory.incarnation)
-            lives.end("process")
-            directory = lives.open()
+    def test_lives_before_the_one_that_was_let_in_are_named_no_more(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        append(log)
+        lives.end("process")
+        directory = lives.open()
+        directory.registered(5)
         known = [directory.incarnation]
-        for _ in range(20):
-            lives.end("process")
-            directory = lives.open()
-            known.append(directory.incarnation)
-        assert directory.loss.lives == (*reversed(known[-6:-1]), *reversed(told))
-        for epoch in range(20):
-            directory.registered(epoch)
+        lives.end("process")
+        directory = lives.open()
+        assert directory.loss.lives == tuple(known)
+        for _ in range(30):  # started again and again while there is no controller
             known.append(directory.incarnation)
             lives.end("process")
             directory = lives.open()
-        assert directory.loss.lives == tuple(reversed(known[-8:])), "the last eight"
+        assert directory.loss.lives == (*reversed(known[-15:]), known[0]), "the newest, and the one that was let in"
 
-    def test_lives_before_a_loss_are_named_until_it_was_reported(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+    def test_a_loss_is_reported_with_the_life_that_has_reported_it_first(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         append(log)
         directory.registered(5)
         known = [directory.incarnation]
-        for how in ("power", "process"):
+        ends: tuple[tuple[Ending, int | None], ...]
+        ends = ("power", None), ("process", 1), ("clean", 1), ("power", None), ("process", 4)
+        for how, first in ends:
             lives.end(how)
             directory = lives.open()
-            assert (directory.loss.lossy, directory.loss.lives) == ((FIRST,), tuple(reversed(known))), "nothing else is lost since"
+            since = "" if first is None else known[first]
+            assert (directory.loss.lossy, directory.loss.lives, directory.loss.since) == ((FIRST,), tuple(reversed(known)), since)
             known.append(directory.incarnation)
         directory.registered(7)
         lives.end("process")
-        assert lives.open().loss.lives == (known[-1],), "the loss was dealt with for that life; nobody else was let in last"
+        loss = lives.open().loss
+        assert (loss.lossy, loss.lives, loss.since) == ((), (known[-1],), "")
 
     def test_a_high_watermark_never_leaves_the_log(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         for _ in range(4):

@@ -58,7 +58,7 @@ def obeys_unregistered(patch: Patch) -> None:
 def reports_loss_once(patch: Patch) -> None:
     """A loss report is thought to be heard once the broker is registered, although no controller has acted on it."""
     registered = Broker.on_registered
-    patch.setattr(Life, "reported", lambda self: Life(self.boot_id, lives=self.lives, told=self.lives))
+    patch.setattr(Life, "let_in", lambda self: Life(self.boot_id, lives=self.lives))
 
     def mutant(self: Broker, sender: Any, message: Any, now_ms: int) -> None:
         registered(self, sender, message, now_ms)
@@ -81,13 +81,25 @@ def trusts_images(patch: Patch) -> None:
 
 
 def forgets_who_was_let_in(patch: Patch) -> None:
-    """A directory remembers its last eight lives, whoever of them was told anything."""
-    following = Life.next
+    """A directory names its last lives, whichever of them was let in."""
+    begun = Life.begun
 
-    def mutant(self: Life, boot_id: str, incarnation: str, loss: Any) -> Life:
-        return following(evolve(self, told=()), boot_id, incarnation, evolve(loss, lives=loss.lives[: LIVES_KEPT - 1]))
+    def mutant(boot_id: str, incarnation: str, loss: Any) -> Life:
+        return begun(boot_id, incarnation, evolve(loss, lives=loss.lives[: LIVES_KEPT - 1]))
 
-    patch.setattr(Life, "next", mutant)
+    patch.setattr(Life, "begun", staticmethod(mutant))
+
+
+def drops_reported_losses(patch: Patch) -> None:
+    """What was reported once is taken for dealt with, whether or not anybody came to let that life in."""
+    has_lost = BrokerEntry.has_lost
+
+    def mutant(self: BrokerEntry, admitted: Any, *, is_named: bool) -> bool:
+        if self.loss.since and admitted is not None:
+            admitted = evolve(admitted, incarnation=self.loss.since)
+        return has_lost(self, admitted, is_named=is_named)
+
+    patch.setattr(BrokerEntry, "has_lost", mutant)
 
 
 MUTANTS = (
@@ -115,6 +127,11 @@ MUTANTS = (
     ),
     Mutant(
         "X81", "who was let in is forgotten over lives that were told nothing", "own", forgets_who_was_let_in,
-        tests=("tests/contracts/test_log.py::TestMemory::test_whoever_is_told_nothing_pushes_nobody_out_who_was",),
+        tests=("tests/contracts/test_log.py::TestMemory::test_lives_before_the_one_that_was_let_in_are_named_no_more",),
+    ),
+    Mutant(
+        "X82", "a loss that was reported is thought to be dealt with", "own", drops_reported_losses,
+        SAFETY, {"only": ("power", "kill", "pause"), **THREE, **DEAF},
+        tests=("tests/unit/controller/test_brokers.py::test_a_loss_counts_until_a_life_that_has_reported_it_was_let_in",),
     ),
 )

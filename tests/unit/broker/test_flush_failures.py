@@ -15,6 +15,7 @@ from replog.errors import Code, LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.memory import MemoryLogDirectory
 from replog.messages import (
+    ClusterView,
     LeaderAndIsr,
     LeaderAndIsrAnswer,
     PartitionNotice,
@@ -29,8 +30,9 @@ from replog.messages import (
     StopEntry,
     StopReplica,
     StopReplicaAnswer,
+    UpdateMetadata,
 )
-from replog.model import Assignment, PartitionId, PartitionState
+from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.ports import FlushDone, FlushToken, LogStart
 from replog.records import encode_records
 from replog.testing.clock import SeededIds
@@ -237,8 +239,9 @@ def test_a_flush_that_cannot_begin_fails_the_copy_and_nothing_else() -> None:
     assert desk.broker.partitions[B].failed is None
 
 
-def test_without_room_to_note_a_registration_it_is_noted_later() -> None:
-    """Or a clean stop would report, once more, what the controller has dealt with."""
+@pytest.mark.parametrize("who", ["let in", "fenced", "another life", "nobody"])
+def test_without_room_to_note_that_a_life_was_let_in_it_is_noted_later(who: str) -> None:
+    """Or a clean stop would report, once more, what the controller has dealt with. Before that it is reported again."""
     desk = DeskWithFiles()
     waiting = desk.append(A)
     desk.tell(FlushDone(waiting.run()))
@@ -252,15 +255,21 @@ def test_without_room_to_note_a_registration_it_is_noted_later() -> None:
     assert again.loss.lossy == (A,)
     broker = Broker(1, again, config=BrokerConfig(checkpoint_interval_ms=100), ids=SeededIds(2))
     broker.receive("m", Registered(1, 2), 0)
-    desk.disk.arm("no_space")
     broker.receive("c", LeaderAndIsr(1, 1, 2, 0, True, 1_000, [desk.notice(A), desk.notice(B)]), 1)
+    desk.disk.arm("no_space")
+    seen = {"let in": [BrokerInfo(1, 2)], "fenced": [BrokerInfo(1, 2, fenced=True)], "another life": [BrokerInfo(1, 1)], "nobody": []}[who]
+    broker.receive("c", UpdateMetadata(1, 1, 2, ClusterView(1, 1, -1, 1, seen, [])), 1)
     broker.tick(1, 1)
     desk.disk.disarm()
     for now_ms in range(100, 1_000, 100):
         broker.tick(now_ms, now_ms)
     broker.save()
     again.close(clean=True)
-    assert FileLogDirectory("/d", fs=desk.disk).loss.lossy == ()
+    loss = FileLogDirectory("/d", fs=desk.disk).loss
+    if who == "let in":
+        assert (loss.broker_epoch, loss.lossy, loss.lives) == (2, (), (again.incarnation,))
+    else:
+        assert (loss.broker_epoch, loss.lossy, loss.since) == (-1, (A,), again.incarnation)
 
 
 def refused(desk: Desk, number: int, *, complete: bool = False) -> list[tuple[PartitionId, int]]:

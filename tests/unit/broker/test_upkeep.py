@@ -86,7 +86,6 @@ def test_several_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_longer_served_has_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     directory = MemoryLogDirectory(limits=LIMITS)
     upkeep = upkeep_of(directory, led(directory))
-    upkeep.register(1)
     monkeypatch.setattr(directory, "purge_each", full)
     monkeypatch.setattr(directory, "quarantined", lambda: {A: 0})
     with pytest.raises(LogFull):

@@ -196,6 +196,7 @@ def test_a_lost_session_of_a_living_process_loses_nothing():
         (LossReport("corrupt", broker_epoch=1, lossy=(pid(b"o" * 16),), lives=("another",)), None, True),
         (LossReport("corrupt", broker_epoch=-1, lossy=(pid(b"o" * 16),)), None, False),
         (LossReport("replaced"), None, True),
+        (LossReport("replaced", lives=("3.3",)), None, True),
         (LossReport("none"), "f" * 32, True),
     ],
     ids=[
@@ -207,6 +208,7 @@ def test_a_lost_session_of_a_living_process_loses_nothing():
         "the same, and another log is damaged",
         "the life that was let in, and another log is damaged",
         "replaced",
+        "too many copies to be named",
         "another directory",
     ],
 )
@@ -230,6 +232,30 @@ def test_a_later_life_has_lost_nothing_if_the_directory_knows_the_one_that_was_l
     world.start(3, loss=LossReport(kind, lives=("later", admitted if is_known else "earlier")), settle=True)
     assert world.state().leader == 3
     assert len(world.told("records_may_be_lost")) == (not is_known)
+
+
+@pytest.mark.parametrize(
+    ("lives", "since", "lossy"),
+    [
+        (("later", "admitted"), "", True),  # nobody has reported it before
+        (("later", "admitted"), "later", True),  # nobody came to let in who did
+        (("admitted", "earlier"), "admitted", False),  # who did was let in
+        (("admitted", "earlier"), "earlier", False),  # or one after it
+        (("later", "admitted"), "forgotten", True),
+    ],
+)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_loss_counts_until_a_life_that_has_reported_it_was_let_in(lives, since, lossy, is_named):
+    world = World(3)
+    topic = world.create(assignment={0: [3]})
+    (admitted,) = world.incarnations[3]
+    names = {"admitted": admitted}
+    named = (pid(topic, 0),) if is_named else ()
+    world.kill(3)
+    loss = LossReport("power" if is_named else "replaced", -1, named, tuple(names.get(n, n) for n in lives), names.get(since, since))
+    world.start(3, loss=loss, settle=True)
+    assert world.state().leader == 3
+    assert len(world.told("records_may_be_lost")) == lossy
 
 
 def test_a_directory_that_names_no_life_has_lost_everything():

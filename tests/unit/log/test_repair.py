@@ -242,6 +242,21 @@ def test_one_log_of_several() -> None:
     assert [one.identity for one in plan_of(disk, "/d").logs] == [IDENTITY, OTHER]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_repair_costs_nothing_but_what_it_cuts(clean: bool) -> None:
+    """The next life goes on from those before: else the controller would take every log for lost."""
+    disk = disk_with(prepared(clean, 0)[0])
+    before = open_directory(disk).loss
+    disk = disk_with(prepared(clean, 0)[0])
+    file = segments(disk)[1]
+    disk.content(file)[40] ^= 1
+    assert repaired(disk).lossy == (IDENTITY,)
+    loss = open_directory(disk).loss
+    assert (loss.lossy, loss.since) == ((IDENTITY,), ""), "nobody has reported it"
+    assert before.lives
+    assert loss.lives == before.lives
+
+
 def test_losses_that_were_not_reported_yet_stay_noted() -> None:
     """A life that found a loss and was killed before it could say so."""
     disk = disk_with(prepared(False, 0)[0])

@@ -238,7 +238,7 @@ DECODERS: dict[str, tuple[bytes, Callable[[str, bytes], Any]]] = {
         layout.decode_registration,
     ),
     "registration_of_a_later_life": (
-        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("none", 2**40, lives=("b" * 32, "a" * 32)))),
+        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("none", 2**40, (), ("b" * 32, "a" * 32), "b" * 32))),
         layout.decode_registration,
     ),
     "draining": (layout.encode_draining(7), layout.decode_draining),

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from attrs import evolve
 from crc32c import crc32c
 
 from replog.errors import UsageError
@@ -141,7 +142,7 @@ def _note_losses(fs: Fs, plan: Plan) -> None:
     life = Life.from_plain(value_of(fs, f"{plan.path}/{LIFE}", shapes.LIFE)[0])
     if plan.lossy != life.lossy or LIFE in plan.small:
         kind = "corrupt" if plan.lossy else life.kind
-        write_plain(fs, plan.path, LIFE, Life(life.boot_id, kind, plan.lossy, life.flush_failed).to_plain())
+        write_plain(fs, plan.path, LIFE, evolve(life, kind=kind, lossy=plan.lossy, since="").to_plain())
     clean = None if CLEAN in plan.small else value_of(fs, f"{plan.path}/{CLEAN}", shapes.CLEAN)[0]
     if clean is not None:
         repaired = {tuple(one.identity) for one in plan.logs}
