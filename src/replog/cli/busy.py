@@ -74,7 +74,7 @@ def _look(client: Client, timeout_s: float | None) -> tuple[Look, dict[int, str]
             place = topic.topic_id, p.partition
             told = lags.get(place, {})
             known = {broker: told[broker] for broker in p.replicas if broker in told and broker != p.leader}
-            look[place] = Seen(topic.topic, p.leader, p.replicas, p.isr, p.high_watermark, p.end_offset, now_s, known)
+            look[place] = Seen(topic.topic, p.leader, p.replicas, p.isr, p.high_watermark, p.end_offset, now_s, known, p.adding)
     return look, {b.broker_id: b.state for b in cluster.brokers}
 
 

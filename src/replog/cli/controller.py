@@ -10,18 +10,21 @@ from replog.cli.context import Context
 from replog.cli.exits import BAD, OK
 from replog.client.view import View
 from replog.errors import Unavailable
+from replog.status.acting import why_no_controller
 
 __all__ = ["controller", "seat_of"]
 
 
-def seat_of(view: View) -> dict[str, Any]:
-    """The controller as plain values: the JSON of the command. `controller` is None while no serving broker has the seat."""
+def seat_of(view: View, no_controller: str = "") -> dict[str, Any]:
+    """The controller as plain values: the JSON of the command. `controller` is None while no serving broker has the seat, or whoever has it
+    does not answer (`no_controller` says why)."""
     there = view.brokers.get(view.controller)
-    serves = there is not None and not there.fenced
+    serves = there is not None and not there.fenced and not no_controller
     return {
         "cluster_id": view.cluster_id,
         "controller": view.controller if serves else None,
         "controller_epoch": view.controller_epoch,
+        "reason": no_controller,
         "endpoints": list(there.endpoints) if there is not None and serves else [],
         "unacknowledged": sorted(b.broker_id for b in view.brokers.values() if b.overdue),
     }
@@ -35,7 +38,8 @@ def controller(context: Context) -> int:
     with context.client() as client:
         while True:
             try:
-                seat = seat_of(client._view(context.timeout_s))
+                view = client._view(context.timeout_s)
+                seat = seat_of(view, why_no_controller(client, context.timeout_s))
             except Unavailable as nobody:
                 if every_s is None:
                     raise
@@ -58,7 +62,7 @@ def _show(context: Context, seat: dict[str, Any], seen: datetime | None) -> None
     if "unreachable" in seat:
         words = f"nobody answers: {seat['unreachable']}"
     elif seat["controller"] is None:
-        words = f"no broker is the controller; the last epoch is {seat['controller_epoch']}"
+        words = f"{seat['reason'] or 'no broker is the controller'}; the last epoch is {seat['controller_epoch']}"
     else:
         at = f" at {', '.join(seat['endpoints'])}" if seat["endpoints"] else ""
         words = f"broker {seat['controller']} is the controller, epoch {seat['controller_epoch']}{at}"

@@ -173,7 +173,7 @@ def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
     describe = command("describe", "topics:describe", "leader, replicas, in-sync set and offsets of each partition")
     describe.add_argument("topic", nargs="?", type=parse.filled, help="default: all of them")
     for names, kind, text in (
-        (("--under-replicated",), "under_replicated", "just partitions with fewer replicas in sync than they have"),
+        (("--under-replicated",), "under_replicated", "just partitions with fewer replicas in sync than they should have"),
         (("--under-min-isr",), "under_min_isr", "just those with fewer in sync than min_isr: acks=all is refused"),
         (("--at-min-isr",), "at_min_isr", "just those with min_isr in sync: none may leave"),
         (("--unavailable", "--leaderless"), "leaderless", "just those without a leader (several of these: any of them)"),

@@ -11,6 +11,7 @@ from replog.cli.exits import BAD, OK, UNREACHABLE
 from replog.client.client import Client
 from replog.errors import Unavailable
 from replog.metrics.troubles import WRONG
+from replog.status.acting import why_no_controller
 from replog.status.judging import judge
 
 __all__ = ["health"]
@@ -62,7 +63,7 @@ def _least(*limits_s: float | None) -> float | None:
 
 def _look(context: Context, client: Client, timeout_s: float | None, last: str = "") -> tuple[int, str]:
     """Ask, and show the answer if it is another one than `last`: (exit status, the answer)."""
-    report = judge(client._view(timeout_s), context.arguments.brokers)
+    report = judge(client._view(timeout_s), context.arguments.brokers, no_controller=why_no_controller(client, timeout_s))
     if str(report) != last:
         if context.output.is_json:
             context.output.json(report)
@@ -74,6 +75,8 @@ def _look(context: Context, client: Client, timeout_s: float | None, last: str =
 def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
     controller = "none" if report["controller"] is None else f"broker {report['controller']}"
     context.output.line(f"{'healthy' if report['healthy'] else 'NOT healthy'}: cluster {report['cluster_id'] or '?'}")
+    if report["no_controller"]:
+        context.output.line(report["no_controller"])
     context.output.line(f"controller: {controller}, epoch {report['controller_epoch']}")
     serving = sum(b["state"] == "serving" for b in report["brokers"])
     if serving < brokers_min:

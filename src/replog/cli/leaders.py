@@ -15,6 +15,7 @@ from replog.client.vacancies import Vacancy
 from replog.client.view import View
 from replog.errors import Code, UnknownTopicOrPartition, UsageError
 from replog.metrics.troubles import WRONG, troubles
+from replog.status.acting import why_no_controller
 
 __all__ = ["drain", "elect", "explain"]
 
@@ -126,21 +127,26 @@ def _explain_what_is_wrong(context: Context) -> int:
     explained: list[tuple[Explanation, list[str]]] = []
     with context.client() as client:
         view = client._view(context.timeout_s)
+        no_controller = why_no_controller(client, context.timeout_s)
         total = sum(len(topic.partitions) for topic in view.topics.values())
         wrong = sorted(_not_well(view))
-        for _, topic, number, kinds in wrong[:most]:
+        for _, topic, number, kinds in wrong[:most] if not no_controller else ():
             with suppress(UnknownTopicOrPartition):  # deleted meanwhile
                 explained.append((client.explain(topic, number, timeout_s=context.timeout_s), kinds))
-    more = max(len(wrong) - most, 0)
+    more = len(wrong) if no_controller else max(len(wrong) - most, 0)
     if output.is_json:
-        output.json({"explained": [{**one.to_dict(), "wrong": kinds} for one, kinds in explained], "more": more, "partitions": total})
+        found = [{**one.to_dict(), "wrong": kinds} for one, kinds in explained]
+        output.json({"explained": found, "more": more, "partitions": total, "no_controller": no_controller})
+    elif no_controller:
+        output.line(f"{no_controller}; what can be explained, the controller knows")
+        output.line(f"as far as the brokers have heard, {len(wrong)} of {total} partitions are not well: replog health names them")
     elif wrong:
         _tell(context, [one for one, _ in explained])
         if more:
             output.line(f"\nand {more} more that are not well: --limit {len(wrong)} explains them all, replog health names them")
     else:
         output.line(f"all is well: each of {total} partitions has a leader and all its replicas in sync, and none is moved")
-    return BAD if any(kinds != [_MOVING] for *_, kinds in wrong) else OK
+    return BAD if no_controller or any(kinds != [_MOVING] for *_, kinds in wrong) else OK
 
 
 def _not_well(view: View) -> Iterator[tuple[int, str, int, list[str]]]:

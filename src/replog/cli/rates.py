@@ -24,11 +24,18 @@ class Seen(NamedTuple):
     """On a monotonic clock."""
     lags: Mapping[int, int]
     """Follower -> how many records it lacks; those of which the leader has said nothing are left out."""
+    adding: tuple[int, ...] = ()
+    """Those of the replicas that a move adds: they are not missed yet."""
 
     @property
     def followers(self) -> Sequence[int]:
         """Every replica but the leader."""
         return [broker for broker in self.replicas if broker != self.leader]
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether fewer are in sync than should be."""
+        return len(self.isr) < len(self.replicas) - len(self.adding)
 
 
 Look = dict[tuple[str, int], Seen]
@@ -52,7 +59,7 @@ def rates(before: Look, now: Look, brokers: Mapping[int, str], counted: tuple[Co
         for row in (of_topic, leading.get(-1 if seen.leader is None else seen.leader)):
             if row is not None:
                 row["partitions"] += 1
-                row["under_replicated"] += len(seen.isr) < len(seen.replicas)
+                row["under_replicated"] += seen.is_under_replicated
                 row["records_per_s"] = _sum(row["records_per_s"], rate)
                 row["uncommitted"] = _sum(row["uncommitted"], waiting)
         _lag(of_topic, max(seen.lags.values(), default=None if seen.followers else 0))
@@ -75,7 +82,7 @@ def rates(before: Look, now: Look, brokers: Mapping[int, str], counted: tuple[Co
         row["bytes_per_s"] = sum(known) if known else row["bytes_per_s"]
     busiest = sorted(topics.values(), key=lambda row: (not row["under_replicated"], -(row["records_per_s"] or 0), row["topic"]))
     return {
-        "under_replicated": [_missing(place[1], seen) for place, seen in _by_name(now) if len(seen.isr) < len(seen.replicas)],
+        "under_replicated": [_missing(place[1], seen) for place, seen in _by_name(now) if seen.is_under_replicated],
         "topics": busiest,
         "brokers": sorted(leading.values(), key=lambda row: (-(row["records_per_s"] or 0), row["broker"])),
     }
@@ -93,7 +100,8 @@ def _nothing() -> dict[str, Any]:
 
 def _missing(partition: int, seen: Seen) -> dict[str, Any]:
     """An under-replicated partition: which replicas are not in sync."""
-    return {"topic": seen.topic, "partition": partition, "missing": [broker for broker in seen.replicas if broker not in seen.isr]}
+    there = {*seen.isr, *seen.adding}
+    return {"topic": seen.topic, "partition": partition, "missing": [broker for broker in seen.replicas if broker not in there]}
 
 
 def _lag(row: dict[str, Any], lag: int | None) -> None:

@@ -60,7 +60,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         alert="> 0", kafka="LogManager OfflineLogDirectoryCount",
     ),
     _gauge(
-        "under_replicated_partitions", "partitions", "Partitions led here with fewer replicas in sync than they have.",
+        "under_replicated_partitions", "partitions", "Partitions led here with fewer replicas in sync than they should have.",
         alert="> 0 for 5 minutes", kafka="ReplicaManager UnderReplicatedPartitions",
     ),
     _gauge(

@@ -111,7 +111,8 @@ class Tally:
         if leading is None:
             return
         assignment = leading.assignment
-        self.led(assignment.replicas, leading.isr.isr, leading.effective_min_isr, bool(assignment.adding or assignment.removing))
+        is_moving = bool(assignment.adding or assignment.removing)
+        self.led(assignment.replicas, leading.isr.isr, leading.effective_min_isr, is_moving, len(assignment.adding))
         for broker_id, replica in leading.replicas.items():
             lag, seconds = lag_of(partition, leading, replica, self.now_ms)
             if lag > counts["replica_max_lag_records"]:
@@ -126,11 +127,11 @@ class Tally:
                 if seconds is not None:
                     self.series.append(Sample("replog_replica_lag_seconds", place, seconds))
 
-    def led(self, replicas: Sequence[int], isr: Sequence[int], least: int, is_moving: bool) -> None:
-        """Add a partition that the broker leads; `least` replicas must be in sync."""
+    def led(self, replicas: Sequence[int], isr: Sequence[int], least: int, is_moving: bool, adding: int = 0) -> None:
+        """Add a partition that the broker leads; `least` replicas must be in sync, and a move adds so many of them."""
         counts, broker_id = self.counts, int(self.broker)
         counts["leaders"] += 1
-        for kind in found(broker_id, replicas, isr, least):
+        for kind in found(broker_id, len(replicas) - adding, isr, least):
             counts[_TROUBLES[kind]] += 1
         counts["preferred_leader_imbalance"] += replicas[0] != broker_id
         counts["reassigning_partitions"] += is_moving

@@ -18,8 +18,8 @@ SEEN: Final = (
 """Of each broker; further `active_controller` and `offline_partitions`."""
 
 
-def seen(view: View, wall_ms: int) -> Snapshot:
-    """Counted for each registered broker as it would count itself."""
+def seen(view: View, wall_ms: int, *, is_led: bool = True) -> Snapshot:
+    """Counted for each registered broker as it would count itself; `is_led`: whether the controller that the view names answers."""
     tallies = {broker_id: Tally(str(broker_id), 0, False) for broker_id in sorted(view.brokers)}
     offline = 0
     for topic in view.topics.values():
@@ -29,11 +29,11 @@ def seen(view: View, wall_ms: int) -> Snapshot:
                 if broker_id in tallies:
                     tallies[broker_id].counts["partitions"] += 1
             if p.leader in tallies:
-                least = topic.config.min_isr or default_min_isr(len(p.replicas))
-                tallies[p.leader].led(p.replicas, p.isr, least, bool(p.adding or p.removing))
+                least = topic.config.min_isr or default_min_isr(len(p.replicas) - len(p.adding))
+                tallies[p.leader].led(p.replicas, p.isr, least, bool(p.adding or p.removing), len(p.adding))
     samples = [Sample(f"replog_{name}", (str(b),), tally.counts[name]) for b, tally in tallies.items() for name in SEEN]
     controller = view.brokers.get(view.controller)
-    in_charge = None if controller is None or controller.fenced else view.controller
+    in_charge = None if controller is None or controller.fenced or not is_led else view.controller
     samples += [Sample("replog_active_controller", (str(b),), int(b == in_charge)) for b in tallies]
     samples += [Sample("replog_offline_partitions", (str(b),), offline if b == in_charge else 0) for b in tallies]
     return Snapshot(wall_ms, samples)

@@ -11,10 +11,11 @@ from replog.metrics.troubles import WRONG, troubles
 __all__ = ["judge"]
 
 
-def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
-    """What is well and what is not, as plain values: the JSON of the command.
+def judge(view: View, brokers_min: int = 0, *, no_controller: str = "") -> dict[str, Any]:
+    """What is well and what is not, as plain values: the JSON of the command. `reason` says in one line why it is not.
 
-    Healthy: a serving broker is the controller, at least `brokers_min` serve, every broker that should hold a copy is among them, none is
+    Healthy: a serving broker is the controller (and answers: `no_controller` says why it does not), at least `brokers_min` serve,
+    every broker that should hold a copy is among them, none is
     fenced, and every partition has a leader and all its replicas in sync.
     """
     brokers = [
@@ -35,12 +36,19 @@ def judge(view: View, brokers_min: int = 0) -> dict[str, Any]:
                 if kind in wrong:
                     found[kind].append(place)
     missing = sorted(needed - serving)
-    controller = view.controller if view.controller in serving else None
+    controller = view.controller if view.controller in serving and not no_controller else None
     fenced = sorted({b.broker_id for b in brokers} - serving - set(missing))
+    reasons = [no_controller or "no broker is the controller"] if controller is None else []
+    reasons += [f"{len(serving)} brokers serve, and {brokers_min} should"] if len(serving) < brokers_min else []
+    reasons += [f"brokers that hold copies and are not there: {', '.join(map(str, missing))}"] if missing else []
+    reasons += [f"brokers that are fenced: {', '.join(map(str, fenced))}"] if fenced else []
+    reasons += [f"{len(places)} partitions {WRONG[kind]}" for kind, places in found.items() if places]
     return {
-        "healthy": controller is not None and len(serving) >= brokers_min and not missing and not fenced and not any(found.values()),
+        "healthy": not reasons,
+        "reason": "; ".join(reasons),
         "cluster_id": view.cluster_id,
         "controller": controller,
+        "no_controller": no_controller,
         "controller_epoch": view.controller_epoch,
         "brokers": [
             {"broker": b.broker_id, "epoch": b.broker_epoch, "state": b.state, "rack": b.rack, "endpoints": list(b.endpoints)}

@@ -15,6 +15,7 @@ from replog.errors import ReplogError, UsageError
 from replog.messages import PartitionView
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.troubles import WRONG
+from replog.status.acting import why_no_controller
 from replog.status.judging import judge
 
 __all__ = ["PAGE_MAX", "Query", "Source"]
@@ -62,7 +63,7 @@ class _Row:
 class _Seen:
     """The cluster as it was known at one moment: a copy, so that nobody changes it while it is looked at."""
 
-    key: tuple[int, int, int]
+    key: tuple[int, int, int, str]
     view: View
     report: dict[str, Any]
     """What `judge` says, with a few of the partitions that it names."""
@@ -121,7 +122,7 @@ class Source:
             report = self._looked().report
         except ReplogError as problem:
             return {"healthy": False, "reason": f"nobody answers: {problem}"}
-        return {**report, "reason": _reason(report)}
+        return report
 
     def status(self, query: Query) -> dict[str, Any]:
         """Everything on the page. Raises ReplogError if nobody answers."""
@@ -147,13 +148,13 @@ class Source:
     def _look(self) -> _Seen:
         """The cluster as it is; judged again only where something has changed."""
         client = self._asked()
-        view = client._view(_ASK_S)
+        view, no_controller = client._view(_ASK_S), why_no_controller(client, _ASK_S)
         with client._driver.lock:
-            key = view.controller_epoch, view.version, view.serial
+            key = view.controller_epoch, view.version, view.serial, no_controller
             if self._seen is not None and self._seen.key == key:
                 return self._seen
             copy = _copied(view)
-        report = judge(copy)
+        report = judge(copy, no_controller=no_controller)
         short = {kind: report[kind][:_NAMED_MAX] for kind in WRONG} | {f"{kind}_total": len(report[kind]) for kind in WRONG}
         rows = sorted(_rows(copy, report), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
         self._seen = _Seen(key, copy, report | short, rows)
@@ -182,7 +183,7 @@ class Source:
         return seen, {
             "time_ms": time.time_ns() // 1_000_000,
             "health": seen.report,
-            "reason": _reason(seen.report),
+            "reason": seen.report["reason"],
             "brokers": _brokers(seen),
             "topics": [{"topic": name, "partitions": size, "wrong": bad.get(name, 0)} for name, size in sizes],
             "topics_total": len(topics),
@@ -250,20 +251,6 @@ def _rows(view: View, report: dict[str, Any]) -> Iterator[_Row]:
     for name, topic in view.topics.items():
         for partition in topic.partitions.values():
             yield _Row(topic, partition, tuple(wrong.get((name, partition.partition), ())))
-
-
-def _reason(report: dict[str, Any]) -> str:
-    """Why it is not healthy, in one line; "" if it is."""
-    if report["healthy"]:
-        return ""
-    found = ["no broker is the controller"] if report["controller"] is None else []
-    if report["missing_brokers"]:
-        found.append(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
-    fenced = [str(b["broker"]) for b in report["brokers"] if b["state"] == "fenced"]
-    if fenced:
-        found.append(f"brokers that are fenced: {', '.join(fenced)}")
-    found += [f"{report[f'{kind}_total']} partitions {meaning}" for kind, meaning in WRONG.items() if report[f"{kind}_total"]]
-    return "; ".join(found)
 
 
 def _brokers(seen: _Seen) -> list[dict[str, Any]]:

@@ -37,6 +37,9 @@ def test_no_controller_is_a_bad_answer() -> None:
         def _view(self, _timeout_s: float | None) -> object:
             return view(controller=-1)
 
+        def describe_features(self, *, timeout_s: float | None) -> None:
+            """Somebody has just been elected: the next look will see it."""
+
     told = run_with(Empty(), "controller")  # type: ignore[arg-type]
     assert (told.status, told.lines) == (1, ["no broker is the controller; the last epoch is 1"])
 
@@ -61,6 +64,9 @@ class Scripted:
         if isinstance(one, Exception):
             raise one
         return one
+
+    def describe_features(self, *, timeout_s: float | None) -> None:
+        """Whoever it is answers."""
 
 
 def test_watching_tells_each_change_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from attrs import evolve
 from tests.unit.cli.conftest import Run, run_with
 
 import replog
@@ -58,6 +59,29 @@ def test_too_few_brokers(least: int, healthy: bool) -> None:
     assert judge(view(), least)["healthy"] == healthy
 
 
+def test_every_reason_is_told() -> None:
+    assert judge(view())["reason"] == ""
+    ill = judge(view((), leader=None, there=(1, 3), fenced=3, controller=-1), 2)
+    assert ill["reason"].split("; ") == [
+        "no broker is the controller",
+        "1 brokers serve, and 2 should",
+        "brokers that hold copies and are not there: 2, 3",
+        "1 partitions without a leader: nothing can be read or appended",
+        "1 partitions with fewer replicas in sync than min_isr: acks=all is refused",
+        "1 partitions with fewer replicas in sync than they should have",
+    ]
+    assert judge(view(there=(*ALL, 4), fenced=4))["reason"] == "brokers that are fenced: 4"
+
+
+def test_who_joins_with_a_move_is_not_missed() -> None:
+    """KIP-352: a planned move is no incident; who is missing beside it is."""
+    moving = view((1, 2))
+    moving.topics["t"].partitions[0] = evolve(moving.topics["t"].partitions[0], adding=(3,))
+    assert judge(moving)["healthy"]
+    moving.topics["t"].partitions[0] = evolve(moving.topics["t"].partitions[0], isr=(1,))
+    assert [kind for kind in ("under_min_isr", "under_replicated") if judge(moving)[kind]] == ["under_min_isr", "under_replicated"]
+
+
 def test_too_few_brokers_are_told(run: Run) -> None:
     asked = run("health", "--brokers", "5")
     assert (asked.status, "3 brokers serve, and 5 should" in asked.lines) == (1, True)
@@ -74,7 +98,7 @@ def test_a_killed_broker_is_told(run: Run, cluster: replog.Cluster) -> None:
     assert ill.status == 1
     assert ill.lines[0].startswith("NOT healthy: cluster ")
     assert "brokers that hold copies and are not there: 3" in ill.lines
-    assert "2 with fewer replicas in sync than they have: t-0, t-1" in ill.lines
+    assert "2 with fewer replicas in sync than they should have: t-0, t-1" in ill.lines
     plain = run("health", "--format", "json")
     assert plain.status == 1
     assert [(p["topic"], p["partition"]) for p in plain.json["under_replicated"]] == [("t", 0), ("t", 1)]
@@ -95,6 +119,49 @@ class Nobody:
         if self.problems:
             raise self.problems.pop(0)
         return view()
+
+    def describe_features(self, *, timeout_s: float | None = None) -> None:
+        """It has a controller."""
+
+
+class Led:
+    """A client whose brokers tell of a controller, which gives this answer."""
+
+    def __init__(self, problem: Exception | None) -> None:
+        self.problem = problem
+
+    def _view(self, _timeout_s: float | None) -> View:
+        return view()
+
+    def describe_features(self, *, timeout_s: float | None = None) -> None:
+        assert timeout_s is not None
+        assert timeout_s <= 5
+        if self.problem is not None:
+            raise self.problem
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_led"), [(None, True), (rejection(31), True), (TimedOut("nobody there"), False), (rejection(41), False)]
+)
+def test_a_controller_that_does_not_answer_is_none(problem: Exception | None, is_led: bool) -> None:
+    """Brokers tell of the last one that they have heard of, whether or not it lives, and whether or not the store does."""
+    ran = run_with(Led(problem), "health", "--format", "json")  # type: ignore[arg-type]
+    assert (ran.status, ran.json["healthy"], ran.json["controller"]) == ((0, True, 2) if is_led else (1, False, None))
+    assert ran.json["reason"] == ran.json["no_controller"]
+    assert ran.json["reason"] == ("" if is_led else f"no controller answers, or the metadata store is away: {problem}")
+    lines = run_with(Led(problem), "health").lines  # type: ignore[arg-type]
+    assert lines[0] == ("healthy: cluster c" if is_led else "NOT healthy: cluster c")
+    assert (lines[1] == ran.json["reason"]) != is_led
+    told = run_with(Led(problem), "controller")  # type: ignore[arg-type]
+    assert (told.status, told.lines) == (
+        (0, ["broker 2 is the controller, epoch 1"]) if is_led else (1, [f"{ran.json['reason']}; the last epoch is 1"])
+    )
+    explained = run_with(Led(problem), "explain")  # type: ignore[arg-type]
+    assert (explained.status, explained.lines[0].startswith("all is well")) == ((0, True) if is_led else (1, False))
+    plain = run_with(Led(problem), "explain", "--format", "json").json  # type: ignore[arg-type]
+    assert plain == {"explained": [], "more": 0, "partitions": 1, "no_controller": ran.json["reason"]}
+    counted = run_with(Led(problem), "metrics")  # type: ignore[arg-type]
+    assert (f'replog_active_controller{{broker="2"}} {int(is_led)}' in counted.lines) is True
 
 
 @pytest.mark.parametrize("problem", [TimedOut("nobody there"), rejection(104)])

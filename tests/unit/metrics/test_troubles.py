@@ -31,6 +31,14 @@ def test_nobody_is_woken_by_a_topic_that_is_well(replicas: tuple[int, ...], leas
     assert tally.counts["at_min_isr_partitions"] == (len(replicas) == least), "as Kafka counts them"
 
 
+def test_a_move_misses_nobody_who_is_new() -> None:
+    tally = Tally("1", 0, False)
+    tally.led((1, 2, 3), (1, 2), 2, True, 1)
+    assert tally.counts["under_replicated_partitions"] == 0
+    tally.led((1, 2, 3, 4), (1, 3), 2, True, 1)
+    assert tally.counts["under_replicated_partitions"] == 1
+
+
 def test_who_is_woken_where_a_replica_is_missing() -> None:
     assert alarms(((1, 2, 3), (1, 2), 2)) == {"under_replicated_partitions", "at_min_isr_partitions"}
     assert alarms(((1, 2, 3), (1,), 2)) == {"under_replicated_partitions", "under_min_isr_partitions"}
