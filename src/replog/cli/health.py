@@ -32,6 +32,8 @@ def health(context: Context) -> int:
                 return _look(context, client, context.timeout_s)[0]
         except Unavailable as nobody:
             context.output.note(f"replog: nobody answers: {nobody}")
+            if context.output.is_json:
+                context.output.json({"healthy": False, "reason": f"nobody answers: {nobody}"})
             return UNREACHABLE
     every_s = _EVERY_S if asked.watch is None else asked.watch
     give_up = None if asked.within is None else time.monotonic() + asked.within

@@ -167,14 +167,31 @@ def _tell(context: Context, found: Iterable[Explanation]) -> None:
             context.output.line(sentence)
 
 
+def _short_of(view: View, broker: int) -> set[tuple[str, int]]:
+    """Partitions that this broker has a copy of, and for which too few replicas are in sync."""
+    return {
+        (name, number)
+        for name, topic in view.topics.items()
+        for number, p in topic.partitions.items()
+        if broker in p.replicas and "under_min_isr" in troubles(p, topic.config.min_isr)
+    }
+
+
 def drain(context: Context) -> int:
     """Move what a broker leads to others; it goes on running."""
     output, broker = context.output, context.arguments.broker
     with context.client() as client:
         left = client.drain_broker(broker, timeout_s=context.timeout_s)
+        short = sorted(_short_of(client._view(context.timeout_s), broker) - set(left))
     if output.is_json:
-        output.json({"broker": broker, "remaining": [{"topic": topic, "partition": partition} for topic, partition in left]})
+        named = {"remaining": left, "under_min_isr": short}
+        told = {name: [{"topic": topic, "partition": partition} for topic, partition in places] for name, places in named.items()}
+        output.json({"broker": broker, **told})
         return OK
+    if short:
+        places = ", ".join(f"{topic}-{partition}" for topic, partition in short)
+        output.line(f"with fewer replicas in sync than min_isr now, so that acks=all is refused: {places}")
+        output.line(f"restart broker {broker}, or bring back who else is away: replog explain names them")
     if not left:
         output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
         return OK

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import unicodedata
@@ -18,6 +19,11 @@ from typing import Any, BinaryIO, Final, TextIO
 from attrs import define, field
 
 __all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "quieten", "visible"]
+
+
+_NUMBER: Final = re.compile(r"-|[0-9.,]+")
+_FOLDED: Final = 4
+"""Columns that a column of text takes at least."""
 
 
 class OutputClosed(Exception):
@@ -191,7 +197,7 @@ def _shown(cell: object) -> str:
 
 
 def _drawn_by_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
-    """The table with lines and colours; None if rich is not there."""
+    """The table with lines and colours; None if rich is not there, or the terminal too narrow for numbers to stay whole."""
     try:
         from rich import box
         from rich.console import Console
@@ -200,11 +206,16 @@ def _drawn_by_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str | 
     except ImportError:
         return None
     table = Table(box=box.ROUNDED, header_style="bold")
-    for name in head:
-        table.add_column(name, overflow="fold")
+    wide, needed = max(Console().width, 40), 1
+    for column, name in enumerate(head):
+        cells = [row[column] for row in rows]
+        is_number = all(_NUMBER.fullmatch(cell) for cell in cells)
+        needed += 3 + max([_FOLDED, *(len(cell) for cell in cells if is_number)])
+        table.add_column(name, overflow="fold", no_wrap=is_number, min_width=max(map(len, cells), default=0) if is_number else None)
+    if needed > wide:
+        return None
     for row in rows:
         table.add_row(*map(Text, row))
     drawn = io.StringIO()
-    wide = max(Console().width, 40)
     Console(file=drawn, force_terminal=True, width=wide).print(table)
     return drawn.getvalue().rstrip("\n")

@@ -47,11 +47,11 @@ def rates(before: Look, now: Look, brokers: Mapping[int, str], counted: tuple[Co
 
     `brokers` are those that are registered, and their states; `counted` is what status pages told at both looks. Records are those that
     were committed, bytes those that were appended; what was appended and is not committed yet is `uncommitted`. `lag_records` is the most
-    that a follower lacks, of a broker: that any of its copies does.
+    that a follower lacks, None if nothing is known of one; of a broker: that any of its copies does.
     """
     topics: dict[str, dict[str, Any]] = {}
     leading = {broker: {"broker": broker, "state": state, "replicas": 0, **_nothing()} for broker, state in sorted(brokers.items())}
-    bytes_of = byte_rates(*counted)
+    bytes_of, unknown = byte_rates(*counted), set[str]()
     for place, seen in _by_name(now):
         of_topic = topics.setdefault(seen.topic, {"topic": seen.topic, **_nothing()})
         rate = _rate(before.get(place), seen)
@@ -62,7 +62,9 @@ def rates(before: Look, now: Look, brokers: Mapping[int, str], counted: tuple[Co
                 row["under_replicated"] += seen.is_under_replicated
                 row["records_per_s"] = _sum(row["records_per_s"], rate)
                 row["uncommitted"] = _sum(row["uncommitted"], waiting)
-        _lag(of_topic, max(seen.lags.values(), default=None if seen.followers else 0))
+        if any(broker not in seen.lags for broker in seen.followers):
+            unknown.add(seen.topic)  # who is away may lack the most
+        _lag(of_topic, max(seen.lags.values(), default=0))
         for broker in seen.replicas:
             if broker in leading:
                 leading[broker]["replicas"] += 1
@@ -78,6 +80,7 @@ def rates(before: Look, now: Look, brokers: Mapping[int, str], counted: tuple[Co
         if broker in bytes_of:
             row["bytes_per_s"] = sum(bytes_of[broker].values())
     for name, row in topics.items():
+        row["lag_records"] = None if name in unknown else row["lag_records"]
         known = [each[name] for each in bytes_of.values() if name in each]
         row["bytes_per_s"] = sum(known) if known else row["bytes_per_s"]
     busiest = sorted(topics.values(), key=lambda row: (not row["under_replicated"], -(row["records_per_s"] or 0), row["topic"]))

@@ -53,7 +53,8 @@ class ClusterFolder:
         self.path = path
         self._fs_of = fs_of or (lambda broker_id: OS)
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (*reversed(path.parents), path):  # whoever may change one above could put another in its place
+                folder.mkdir(mode=0o700, exist_ok=True)
             self._look()  # before anything is written
             self._lock = OS.open(str(path / _LOCK), create=True)
             try:

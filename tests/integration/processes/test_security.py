@@ -231,8 +231,8 @@ def _reads(client: replog.Client) -> bool:
 def test_whatever_a_cluster_writes_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with replog.Cluster(tmp_path / "c", brokers=2) as cluster, replog.Broker(
-            7, listen="tcp://127.0.0.1:0", data=tmp_path / "b7", store=f"file://{tmp_path}/s.db"
+        with replog.Cluster(tmp_path / "above" / "it" / "c", brokers=2) as cluster, replog.Broker(
+            7, listen="tcp://127.0.0.1:0", data=tmp_path / "over" / "b7", store=f"file://{tmp_path}/s.db"
         ) as broker:
             broker.wait_until_ready()
             cluster.create_topic("t", replication_factor=2, flush="ack")

@@ -189,9 +189,12 @@ def test_drain(run: Run, cluster: replog.Cluster) -> None:
     assert cluster.leader("t", 0) == 1
     cluster.create_topic("alone", assignment={0: [3]})
     assert run("broker", "drain", "3").lines == [
+        "with fewer replicas in sync than min_isr now, so that acks=all is refused: t-0, t-1",
+        "restart broker 3, or bring back who else is away: replog explain names them",
         "broker 3 has given away what others can lead; it serves again after a restart",
         "nobody else can lead now: alone-0",
         "stopping it takes this partition offline; replog explain says who is missing",
     ]
     plain = run("broker", "drain", "3", "--format", "json").json
-    assert plain == {"broker": 3, "remaining": [{"topic": "alone", "partition": 0}]}
+    short = [{"topic": "t", "partition": number} for number in (0, 1)]
+    assert plain == {"broker": 3, "remaining": [{"topic": "alone", "partition": 0}], "under_min_isr": short}

@@ -36,6 +36,18 @@ def test_rich_shows_the_same() -> None:
     assert re.findall(r"[^\s│╭╮╰╯─├┤┼┬┴]+", bare) == table(pretty=False).split()
 
 
+@pytest.mark.parametrize(("columns", "is_drawn"), [(80, True), (44, True), (43, False)])
+def test_numbers_stay_whole_on_a_narrow_terminal(columns: int, is_drawn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is text is folded; where even so not all numbers fit, the table is a plain one."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    numbers = ["123456789", "987654321", "123450000"]
+    stdout = io.BytesIO()
+    Output(stdout, io.StringIO(), pretty=True).table(("topic", "start", "hw", "leo"), [("a-long-name-of-a-topic", *numbers)])
+    told = stdout.getvalue().decode()
+    assert ("│" in told) == is_drawn
+    assert all(number in told for number in numbers)
+
+
 def test_without_rich_a_terminal_gets_the_plain_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
     assert table(pretty=True) == table(pretty=False)

@@ -44,6 +44,10 @@ def test_of_whom_nobody_says_how_far_it_is_nothing_is_said() -> None:
     found = rates({}, told, UP)
     assert found["topics"][0]["lag_records"] is None
     assert {row["broker"]: row["lag_records"] for row in found["brokers"]} == {1: 0, 2: None, 3: 0}
+    one, other = look(1, 5, 5)
+    half = {**look(1, 5, 5), one: look(1, 5, 5)[one]._replace(lags={})}
+    assert rates({}, half, UP)["topics"][0]["lag_records"] is None, "who is away may lack the most"
+    assert rates({}, {other: half[other]}, UP)["topics"][0]["lag_records"] == 6
     alone = {place: seen._replace(replicas=(1,), isr=(1,), lags={}) for place, seen in look(1, 5).items()}
     assert rates({}, alone, UP)["topics"][0]["lag_records"] == 0
 

@@ -89,7 +89,7 @@ def test_two_thousand_idle_connections_own_nothing(party: Make, clock: ManualClo
             clients.append(socket.create_connection(("127.0.0.1", port)))
             clients[-1].sendall(hello)
             if number % 50 == 49:
-                settle([broker], lambda want=number + 1: len(broker.told("peer_connected")) == want)  # type: ignore[misc]
+                settle([broker], lambda want=number + 1: len(broker.transport._opening.peers) == want)  # type: ignore[misc]
         broker.events.clear()
         memory, _ = tracemalloc.get_traced_memory()
         assert broker.open == 2_000

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.transport.harness import Party, Stranger, settle
 
 from replog.testing.clock import ManualClock
-from replog.transport.tcp.telling import SUBJECTS_MAX, TELL_MS, Strangers
+from replog.transport.tcp.telling import COMINGS_MAX, SUBJECTS_MAX, TELL_MS, Strangers
 
 Make = Callable[..., Party]
 Bare = Callable[[str], Stranger]
@@ -83,6 +83,22 @@ def test_addresses_and_events_count_apart(told: list[tuple[str, dict[str, Any]]]
     strangers("dial_failed", {"endpoint": "10.0.0.1:1"})
     strangers("dial_failed", {"endpoint": "10.0.0.1:1"})
     assert told[-2:] == [("dial_failed", {"endpoint": "10.0.0.1:1"})] * 2
+
+
+def test_of_clients_that_come_and_go_very_often_some_are_told(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:
+    """Each of the first hundred of an address in a minute; brokers always."""
+    strangers = Strangers(lambda name, fields: told.append((name, fields)), now_ms=clock.now_ms)
+    for number in range(COMINGS_MAX + 50):
+        strangers("peer_connected", {"peer": ("peer", number), "at": f"10.0.0.1:{number}"})
+        strangers("peer_disconnected", {"peer": ("peer", number), "at": f"10.0.0.1:{number}", "reason": "closed"})
+    assert [name for name, _ in told] == ["peer_connected", "peer_disconnected"] * COMINGS_MAX
+    assert not any("more" in fields for _, fields in told)
+    strangers("peer_connected", {"peer": ("peer", 900), "at": "10.0.0.2:1"})
+    strangers("peer_connected", {"peer": 2, "at": "10.0.0.1:1"})
+    assert len(told) == 2 * COMINGS_MAX + 2
+    clock.advance(TELL_MS)
+    strangers("peer_connected", {"peer": ("peer", 901), "at": "10.0.0.1:2"})
+    assert told[-1] == ("peer_connected", {"peer": ("peer", 901), "at": "10.0.0.1:2", "more": 50})
 
 
 def test_many_addresses_take_no_more_memory(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:

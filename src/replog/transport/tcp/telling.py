@@ -9,48 +9,57 @@ __all__ = ["SUBJECTS_MAX", "TELL_MS", "Seldom", "Strangers", "quiet", "unheeded"
 
 TELL_MS: Final = 60_000
 """Of one subject it is told so often."""
+COMINGS_MAX: Final = 100
+"""Clients of one address that come, or go, of which each is told in that time: of more, once a minute how many there were."""
 SUBJECTS_MAX: Final = 1_000
 """Subjects that are remembered; the one that was told of longest ago is forgotten first."""
 _TURNED_AWAY: Final = {"authentication_failed": "from", "peer_refused": "from", "connection_refused": "from", "peer_disconnected": "at"}
 """The events that a stranger can bring about, and which field says where it is. Whoever has a `peer` is no stranger."""
+_COMINGS: Final = ("peer_connected", "peer_disconnected")
 
 
 class Seldom:
-    """When each subject was told of last, and how much was not told since; of a bounded number of them."""
+    """When each subject was told of, and how much was not told since; of a bounded number of them."""
 
-    def __init__(self) -> None:
-        self._told: dict[str, tuple[int, int]] = {}
+    def __init__(self, at_once: int = 1) -> None:
+        """`at_once`: so often a subject is told within TELL_MS."""
+        self._at_once = at_once
+        self._told: dict[str, tuple[int, int, int]] = {}
 
     def tell(self, subject: str, now_ms: int) -> int | None:
         """How often it was kept back since it was told last, if it is to be told now; None: it is kept back."""
-        last, more = self._told.get(subject, (now_ms - TELL_MS, 0))
-        if now_ms - last < TELL_MS:
-            self._told[subject] = last, more + 1
-            return None
+        first, told, more = self._told.get(subject, (now_ms - TELL_MS, 0, 0))
+        if now_ms - first < TELL_MS:
+            is_told = told < self._at_once
+            self._told[subject] = first, told + is_told, more + (not is_told)
+            return 0 if is_told else None
         self._told.pop(subject, None)
-        self._told[subject] = now_ms, 0
+        self._told[subject] = now_ms, 1, 0
         if len(self._told) > SUBJECTS_MAX:
             del self._told[next(iter(self._told))]
         return more
 
 
 class Strangers:
-    """Hands events on to `on_event`. Those of strangers once a minute for each address, with `more`: how many came since the last one."""
+    """Hands events on to `on_event`. Those of strangers once a minute for each address, with `more`: how many came since the last one. That
+    clients come and go likewise, once there are very many of them: whoever connects again and again must not fill a disk with that."""
 
     def __init__(self, on_event: Callable[[str, dict[str, Any]], None], *, now_ms: Callable[[], int]) -> None:
         self._on_event = on_event
         self._now_ms = now_ms
-        self._seldom = Seldom()
+        self._seldom, self._comings = Seldom(), Seldom(COMINGS_MAX)
 
     def __call__(self, name: str, fields: dict[str, Any]) -> None:
         """An event of a transport."""
-        where = _TURNED_AWAY.get(name)
-        if where is None or fields.get("peer") is not None:
+        where, seldom = _TURNED_AWAY.get(name), self._seldom
+        if type(fields.get("peer")) is tuple and name in _COMINGS:
+            where, seldom = "at", self._comings
+        elif where is None or fields.get("peer") is not None:
             self._on_event(name, fields)
             return
-        more = self._seldom.tell(f"{name} {fields[where].rpartition(':')[0]}", self._now_ms())
+        more = seldom.tell(f"{name} {fields[where].rpartition(':')[0]}", self._now_ms())
         if more is not None:
-            self._on_event(name, {**fields, "more": more})
+            self._on_event(name, {**fields, "more": more} if more or seldom is self._seldom else fields)
 
 
 def quiet(name: str, fields: dict[str, Any]) -> None:
