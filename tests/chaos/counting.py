@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from attrs import asdict
 from tests.chaos.running import Run
+from tests.chaos.soaking import Soak
 
 from replog.testing.simulator.versions import code_version
 
-__all__ = ["LEDGER", "append", "next_seed", "tally"]
+__all__ = ["LEDGER", "SOAKS", "append", "append_soak", "next_seed", "tally", "tally_soaks"]
 
 LEDGER: Final = Path(__file__).parent / "ledger.jsonl"
+SOAKS: Final = Path(__file__).parent / "soaks.jsonl"
 RUNS_MIN: Final = 200
 """Of a minute each (RELIABILITY R17)."""
 
@@ -25,8 +27,25 @@ def append(done: Run) -> None:
         ledger.write(json.dumps({"code": code_version(), **asdict(done)}) + "\n")
 
 
-def _lines() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in LEDGER.read_text().splitlines()] if LEDGER.exists() else []
+def append_soak(done: Soak) -> None:
+    """One line more in the ledger of soaks."""
+    with SOAKS.open("a") as ledger:
+        ledger.write(json.dumps({"code": code_version(), **asdict(done)}) + "\n")
+
+
+def tally_soaks() -> str:
+    """Each soak, the latest last."""
+    texts, present = list[str](), code_version()
+    for line in _lines(SOAKS):
+        code = f"{line['code']}{' (present)' if line['code'] == present else ''}"
+        gains = ", ".join(f"broker {broker} {gain:+.2f}" for broker, gain in line["slopes"].items())
+        counts = f"{sum(line['faults'].values())} faults, {line['acknowledged']:,} acknowledged, {len(line['broken'])} wrong"
+        texts.append(f"soak {code} over {line['store']}: {line['seconds'] / 60:.0f} minutes, {counts}; MiB an hour: {gains}")
+    return "\n".join(texts) or "nothing was soaked"
+
+
+def _lines(ledger: Path = LEDGER) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
 
 
 def next_seed() -> int:

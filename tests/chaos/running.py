@@ -21,7 +21,7 @@ from tests.chaos.stores import STORES
 from replog.testing.eventually import eventually
 from replog.testing.history import check
 
-__all__ = ["IN_SYNC_S", "PROGRESS_MIN", "Run", "run"]
+__all__ = ["IN_SYNC_S", "PROGRESS_MIN", "Run", "run", "told"]
 
 IN_SYNC_S: Final = 15.0
 """How long after the last fault every partition may take to have its full ISR: what the library promises."""
@@ -55,28 +55,28 @@ def run(store: str, seed: int, seconds: float, *, say: Callable[[str], object] =
         tempfile.TemporaryDirectory(prefix="replog-chaos-") as name,
         STORES[store](Path(name)) as under_test,
         Brokers.running(Path(name), under_test, done.brokers, seed=seed) as brokers,
-        _told(done, say),
+        told(done.broken, say),
     ):
         load = Load(brokers.bootstrap, _PARTITIONS)
-        with _told(done, say):
+        with told(done.broken, say):
             _befall(done, brokers, load, chance, say)
             eventually(lambda: in_sync(brokers.bootstrap, _PARTITIONS), IN_SYNC_S, every_s=0.1)
             brokers.check_alive()
-        with _told(done, say):
+        with told(done.broken, say):
             load.stop()
         _judge(done, load)
     return done
 
 
 @contextmanager
-def _told(done: Run, say: Callable[[str], object]) -> Iterator[None]:
-    """What is raised here is wrong too, and is counted: a cluster that does not recover, a broker that does not start, a thread that
-    hangs. The rest is judged all the same."""
+def told(broken: list[str], say: Callable[[str], object]) -> Iterator[None]:
+    """What is raised here is wrong too, and joins what is `broken`: a cluster that does not recover, a broker that does not start, a thread
+    that hangs. The rest is judged all the same."""
     try:
         yield
     except Exception as problem:
         say(traceback.format_exc())
-        done.broken.append(f"{type(problem).__name__}: {problem}")
+        broken.append(f"{type(problem).__name__}: {problem}")
 
 
 def _befall(done: Run, brokers: Brokers, load: Load, chance: random.Random, say: Callable[[str], object]) -> None:

@@ -56,7 +56,7 @@ def test_a_log_that_ends_too_early_is_seen() -> None:
 
 def test_what_is_raised_is_counted() -> None:
     run, said = Run("file", 1, 3, 1.0), list[str]()
-    with running._told(run, said.append):
+    with running.told(run.broken, said.append):
         raise AssertionError("a thread hangs")
     assert run.broken == ["AssertionError: a thread hangs"]
     assert "Traceback" in said[0]
@@ -68,7 +68,7 @@ def test_what_is_raised_is_counted() -> None:
     history.invoke_send("p", "k", ["a"]).ok(0)
     history.invoke_poll("r", "k", 0).ok([(0, "b")])
     load: Any = SimpleNamespace(acknowledged=5, troubles=[], history=history, read_all=nobody)
-    with running._told(run, said.append):
+    with running.told(run.broken, said.append):
         running._judge(run, load)
     assert len(run.broken) == 3
     assert run.broken[2] == "Unavailable: nobody leads"

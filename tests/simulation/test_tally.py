@@ -101,7 +101,7 @@ def test_lines_about_consecutive_seeds_are_joined(tmp_path: Path) -> None:
 
 def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
     marks = {"often": 100, "rarely": 99}
-    lines = [counts(1, 29_960, cpu_ms=1_000_000, marks=marks), counts(1, 40, direction="power-all")]
+    lines = [counts(1, 29_840, cpu_ms=1_000_000, marks=marks), counts(1, 40, direction="power-all"), counts(1, 120, direction="long")]
     lines += [counts(1, 10, OTHER, violated={"3": "S4"}), counts(5, 10, OTHER)]
     told = [" ".join(line.split()) for line in tally.totals(lines, CODE)]
     for line in (
@@ -113,6 +113,7 @@ def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
         "R02 x real time 1,800 >= 100 reached",
         "R15 schedules power-all 40 >= 5,000 not yet",
         "R15 schedules power-some 0 >= 5,000 not yet",
+        "R27 hours of long runs 2 >= 1,000 not yet",
         "R09 marks with 100 hits 1 >= 40 not yet",
         f"R09 marks with fewer hits {len(EXPECTED) + 1} <= 0 not yet",
         "100 often",

@@ -17,7 +17,6 @@ from typing import Final
 import attrs
 from attrs import define, field, frozen
 
-from replog.testing.simulator.directions import DIRECTIONS
 from replog.testing.simulator.marks import EXPECTED
 from replog.testing.simulator.running import Outcome
 from replog.testing.simulator.versions import code_version, simulator_version, version_of
@@ -26,6 +25,8 @@ __all__ = ["Batch", "append", "code_version", "counted", "fold", "next_seed", "r
 
 HITS_WANTED: Final = 100
 """R09: how often each mark shall be hit."""
+_POWER: Final = ("power-all", "power-some")
+"""Series for R15."""
 _COUNTS: Final = ("count", "events", "faults", "virtual_ms", "cpu_ms", "acknowledged")
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {
     int: ("first", *_COUNTS),
@@ -210,7 +211,8 @@ def totals(batches: Sequence[Batch], code: str) -> list[str]:
         _Bar("R01", "violations", len(mine.violated), 0, at_most=True),
         _Bar("R02", "events per CPU second", mine.events / cpu_s, 30_000),
         _Bar("R02", "x real time", mine.virtual_ms / 1_000 / cpu_s, 100),
-        *(_Bar("R15", f"schedules {name}", _sum(one for one in counting if one.direction == name).count, 5_000) for name in DIRECTIONS),
+        *(_Bar("R15", f"schedules {name}", _sum(one for one in counting if one.direction == name).count, 5_000) for name in _POWER),
+        _Bar("R27", "hours of long runs", _sum(one for one in counting if one.direction == "long").virtual_ms / 3_600_000, 1_000),
         _Bar("R09", f"marks with {HITS_WANTED} hits", len(marks) - len(rare), 40),
         _Bar("R09", "marks with fewer hits", len(rare), 0, at_most=True),
     ]

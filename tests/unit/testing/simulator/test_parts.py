@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from replog.model import PartitionId, PartitionState
 from replog.ports import LogStart
 from replog.testing.log_contract import append
 from replog.testing.simulator.clocks import NodeClock
-from replog.testing.simulator.directions import DIRECTIONS, draw_directed
+from replog.testing.simulator.directions import DIRECTIONS, LONG_MS, draw_directed
 from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, length_of, roles_of
 from replog.testing.simulator.liveness import boot
 from replog.testing.simulator.marks import Marks
@@ -187,7 +188,17 @@ def test_every_kind_has_a_length_and_somebody_to_befall() -> None:
         assert all(0 <= length_of(chance, kind, Shape()) <= 10_000 for _ in range(50))
 
 
-@pytest.mark.parametrize("direction", sorted(DIRECTIONS))
+def test_a_long_run_is_an_hour_with_a_fault_a_minute() -> None:
+    for seed in range(30):
+        plan = draw_directed(seed, "long")
+        assert plan.safety_ms == LONG_MS == 3_600_000
+        times = [fault.at_ms for fault in plan.faults]
+        assert len(times) == 59
+        assert all(60_000 <= after - before < 61_000 for before, after in pairwise([0, *times]))
+        assert {fault.kind for fault in plan.faults} == {fault.kind for fault in draw(seed).faults[:59]}
+
+
+@pytest.mark.parametrize("direction", sorted(set(DIRECTIONS) - {"long"}))
 def test_a_series_has_the_losses_that_its_bar_names(direction: str) -> None:
     plans = [draw_directed(seed, direction) for seed in range(60)]
     kinds = [{fault.kind for fault in plan.faults} for plan in plans]
