@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from replog.errors import UsageError
 from replog.log.files import Fs
 from replog.log.segment import Segment, SparseIndex
 from replog.model import PartitionId
@@ -26,6 +27,14 @@ _HEAD: Final = Struct(f"<{FRONT.size}sI4s")  # the bytes the header checksum cov
 _FIELDS: Final = Struct("<II24sqi4xI2xHI8xqq")  # magic to 0, length, log, base, epoch, payload crc, extension, count, newest, producer
 _LOG: Final = Struct("<16sII")
 _MAGIC: Final = MAGIC | VERSION << 16
+
+
+def _refuse_newer(path: str, position: int, magic: int) -> None:
+    """Whole, as its header says, and of a format that a later version has made: it is no damage, and nothing may be cut there."""
+    version = magic >> 16
+    if magic & 0xFFFF == MAGIC and version > VERSION:
+        what = f"{path} has a batch of format {version} at position {position}; this version of the library reads up to {VERSION}"
+        raise UsageError(f"{what}: use a newer one. Nothing was changed there")
 
 
 class Stop(NamedTuple):
@@ -59,7 +68,7 @@ class Verifier:
         """Verify the batches of a file of `size` bytes, and build the index of `segment`; `epoch` is that of the batch in front of it.
 
         A batch belongs here if it is of this log, begins where the one before ended, has no older epoch, and matches
-        both checksums.
+        both checksums. Raises UsageError for one of a newer format.
         """
         self._fd, self._at, self._filled = fd, 0, 0
         index = segment.index = SparseIndex()
@@ -78,6 +87,8 @@ class Verifier:
             covered, header_crc, payload_crc_bytes = head(view, at)
             magic, length, log, base, batch_epoch, payload_crc, extension, count, batch_newest, producer_id = fields(view, at)
             if crc32c(payload_crc_bytes, crc32c(covered)) != header_crc or magic != _MAGIC or length < HEADER_BYTES + extension:
+                if crc32c(payload_crc_bytes, crc32c(covered)) == header_crc:
+                    _refuse_newer(segment.path, position, magic)
                 reason = "no batch with a valid header"
                 break
             stop = position + length
