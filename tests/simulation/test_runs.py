@@ -7,7 +7,7 @@ from functools import cache
 import attrs
 import pytest
 
-from replog.testing.simulator.kinds import DISK, KINDS
+from replog.testing.simulator.kinds import FILES, KINDS
 from replog.testing.simulator.plan import Fault, Shape, draw
 from replog.testing.simulator.running import Outcome, run
 
@@ -33,15 +33,15 @@ def test_seed_violates_nothing(seed: int) -> None:
 
 def test_every_kind_of_fault_happens_and_clients_get_on() -> None:
     outcomes = [outcome(seed) for seed in FEW]
-    happened = {kind: sum(one.befallen.get(kind, 0) for one in outcomes) for kind in KINDS if kind not in DISK}
+    happened = {kind: sum(one.befallen.get(kind, 0) for one in outcomes) for kind in KINDS if kind not in FILES}
     assert all(happened.values()), happened
     assert sum(one.acknowledged for one in outcomes) > 2_000
 
 
-@pytest.mark.parametrize("kind", DISK)
+@pytest.mark.parametrize("kind", FILES)
 def test_every_kind_of_fault_of_a_disk_happens(kind: str) -> None:
     """They are few in plans as they come: most runs keep their logs in memory."""
-    plan = draw(1, only=(kind,), files=True, brokers=3, replicas=3, min_isr=2, partitions=1, clients=1)
+    plan = draw(1, only=(kind, "kill"), files=True, brokers=3, replicas=3, min_isr=2, partitions=1, clients=1)
     assert run(1, plan=plan).befallen[kind] > 0
 
 

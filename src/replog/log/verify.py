@@ -29,12 +29,13 @@ _LOG: Final = Struct("<16sII")
 _MAGIC: Final = MAGIC | VERSION << 16
 
 
-def _refuse_newer(path: str, position: int, magic: int) -> None:
-    """Whole, as its header says, and of a format that a later version has made: it is no damage, and nothing may be cut there."""
+def _no_batch(path: str, position: int, magic: int, *, is_whole: bool) -> str:
+    """Why there is none, unless it is one that a later version has made, as its header says: no damage, and nothing may be cut there."""
     version = magic >> 16
-    if magic & 0xFFFF == MAGIC and version > VERSION:
+    if is_whole and magic & 0xFFFF == MAGIC and version > VERSION:
         what = f"{path} has a batch of format {version} at position {position}; this version of the library reads up to {VERSION}"
         raise UsageError(f"{what}: use a newer one. Nothing was changed there")
+    return "no batch with a valid header"
 
 
 class Stop(NamedTuple):
@@ -87,9 +88,7 @@ class Verifier:
             covered, header_crc, payload_crc_bytes = head(view, at)
             magic, length, log, base, batch_epoch, payload_crc, extension, count, batch_newest, producer_id = fields(view, at)
             if crc32c(payload_crc_bytes, crc32c(covered)) != header_crc or magic != _MAGIC or length < HEADER_BYTES + extension:
-                if crc32c(payload_crc_bytes, crc32c(covered)) == header_crc:
-                    _refuse_newer(segment.path, position, magic)
-                reason = "no batch with a valid header"
+                reason = _no_batch(segment.path, position, magic, is_whole=crc32c(payload_crc_bytes, crc32c(covered)) == header_crc)
                 break
             stop = position + length
             if stop > size:

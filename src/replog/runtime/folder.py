@@ -54,7 +54,8 @@ class ClusterFolder:
         self._fs_of = fs_of or (lambda broker_id: OS)
         try:
             for folder in (*reversed(path.parents), path):  # whoever may change one above could put another in its place
-                folder.mkdir(mode=0o700, exist_ok=True)
+                if folder == path or not folder.exists():
+                    folder.mkdir(mode=0o700, exist_ok=True)
             self._look()  # before anything is written
             self._lock = OS.open(str(path / _LOCK), create=True)
             try:

@@ -81,6 +81,15 @@ def spark(spark_environment: None) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def active(request: pytest.FixtureRequest) -> None:
+    """Whatever a test before has left as the active session of this thread: sources that are registered at another are not found."""
+    if "spark" in request.fixturenames:
+        from replog.spark import register
+
+        register(request.getfixturevalue("spark"))
+
+
 @pytest.fixture
 def cluster() -> Iterator[replog.Cluster]:
     """One broker in this process, in memory."""

@@ -43,7 +43,7 @@ def adds_the_old_partition(patch: Patch) -> None:
 MUTANTS = (
     Mutant(
         "X40", "who was electable before min ISR was lowered still is", "KAFKA-16540", keeps_candidates,
-        SAFETY, {"only": ("kill", "isolate", "pause"), **_SHAPED},
+        (*SAFETY, "S15"), {"only": ("kill", "isolate", "pause"), **_SHAPED},
         tests=("tests/unit/controller/test_min_isr.py::test_a_lower_min_isr_reaches_every_state_and_empties_its_elr",),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import select
 import shutil
@@ -437,6 +438,7 @@ def test_whom_a_certificate_names(names: list[tuple[str, str]], found: Identity 
 def test_renewed_files_that_could_not_be_read_for_a_while_are_used_afterwards(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    caplog.set_level(logging.INFO, logger="replog")  # whatever a command line in this process has left
     clock = ManualClock()
     own, renewed = tls_of(tmp_path / "ca", "broker/1"), tls_of(tmp_path / "next", "broker/1")
     files = TlsFiles(Security(tls=own), now_s=lambda: clock.now_ms() / 1_000)

@@ -200,8 +200,8 @@ class Session:
     def _do_open(self, _: list[int]) -> None:
         self.ledger.must_be_clean = False
         self.directory = FileLogDirectory(FOLDER, fs=self.fs, limits=LIMITS)
-        self.directory.registered(1)
         self.ledger.may_be_clean = False
+        self.directory.registered(1)
 
 
 def _stored(batch: RecordBatch) -> Stored:

@@ -120,5 +120,6 @@ class Controllers:
 
 def _broker(broker_id: int, registered: Frozen) -> Broker:
     broker_epoch, incarnation, lossy = registered
-    loss = LossReport("power", lossy=(IDENTITY,)) if lossy else LossReport("process")
+    lives = tuple(map(str, reversed(range(incarnation))))
+    loss = LossReport("power", lossy=(IDENTITY,), lives=lives) if lossy else LossReport("process", lives=lives)
     return Broker(BrokerInfo(broker_id, broker_epoch, directory_id=_DIRECTORY, fenced=True), loss, str(incarnation))
