@@ -87,8 +87,8 @@ class ClusterStage(CommonCommands):
     def _open(self, name: str, directory: LogDirectory) -> None:
         number = broker_id(name)
         broker = Broker(number, directory, config=self.config, ids=self.ids)
-        life = {"directory_id": directory.directory_id, "incarnation": directory.incarnation, "loss": directory.loss}
-        membership = Membership(number, config=self.config, ids=self.ids, **life)  # type: ignore[arg-type]
+        identity, incarnation, loss = directory.directory_id, directory.incarnation, directory.loss
+        membership = Membership(number, config=self.config, ids=self.ids, directory_id=identity, loss=loss, incarnation=incarnation)
         controller = ControllerExecutor(number, config=self.config, ids=self.ids)
         actors: dict[Address, Actor] = {number: broker, ("membership", number): membership, ("controller", number): controller}
         self.places[name] = Place(name, broker, directory, actors)

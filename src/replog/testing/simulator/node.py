@@ -89,8 +89,8 @@ class Node:
         ids = SeededIds(stream(world.plan.seed, f"ids {broker_id} {self.life}").getrandbits(63))
         directory = self.directory
         self.broker = Broker(broker_id, directory, config=config, ids=ids)
-        life = {"directory_id": directory.directory_id, "incarnation": directory.incarnation, "loss": directory.loss}
-        membership = Membership(broker_id, config=config, ids=ids, **life)  # type: ignore[arg-type]
+        identity, incarnation, loss = directory.directory_id, directory.incarnation, directory.loss
+        membership = Membership(broker_id, config=config, ids=ids, directory_id=identity, loss=loss, incarnation=incarnation)
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self.actors = {broker_id: self.broker, ("membership", broker_id): membership, ("controller", broker_id): self.controller}
         self._wakes = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["SUBJECTS_MAX", "TELL_MS", "Seldom", "Strangers", "quiet", "unheeded"]
+__all__ = ["COMINGS_MAX", "SUBJECTS_MAX", "TELL_MS", "Seldom", "Strangers", "quiet", "unheeded"]
 
 TELL_MS: Final = 60_000
 """Of one subject it is told so often."""
