@@ -420,7 +420,7 @@ class Broker:
         if not self.routing.merge(message.view):
             return self._ask_metadata()
         self._metadata_asked = False
-        forget_lives(self.partitions.values(), known, self.routing.brokers)
+        forget_lives(self.partitions.values(), known, self.routing.brokers, now_ms)
         try:
             self._upkeep.look_at(self.routing.brokers.get(self.broker_id), self.broker_epoch)
         except LogFull as problem:

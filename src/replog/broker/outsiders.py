@@ -11,7 +11,7 @@ from replog.partition.partition import Partition
 __all__ = ["forget_lives", "no_longer_held"]
 
 
-def forget_lives(partitions: Iterable[Partition], known: Mapping[int, BrokerInfo], brokers: Mapping[int, BrokerInfo]) -> None:
+def forget_lives(partitions: Iterable[Partition], known: Mapping[int, BrokerInfo], brokers: Mapping[int, BrokerInfo], now_ms: int) -> None:
     """What a life of a broker has acknowledged counts no more once that is over, or the next one has begun (P-28). `known`: as they were.
 
     A broker that is gone may be back with the next news, on another disk, and may be heard in between, from whichever life: so what counts
@@ -22,9 +22,9 @@ def forget_lives(partitions: Iterable[Partition], known: Mapping[int, BrokerInfo
     if begun or ended:
         for leading in [partition.leading for partition in partitions if partition.leading is not None]:
             for info in begun:
-                leading.forget_life(info.broker_id, info.broker_epoch)
+                leading.forget_life(info.broker_id, info.broker_epoch, now_ms)
             for info in ended:
-                leading.forget_life(info.broker_id, info.broker_epoch, ended=True)
+                leading.forget_life(info.broker_id, info.broker_epoch, now_ms, ended=True)
 
 
 def no_longer_held(partitions: Iterable[Partition], now_ms: int) -> Iterator[tuple[Partition, int]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from replog.config import TopicConfig
 from replog.log.recovery import LogState
@@ -58,9 +58,8 @@ class Life:
         it told of losses is not known."""
         if value is None:
             return cls(flush_failed=True)
-        boot_id, kind, lossy, *rest = value
-        life = cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), *rest[:1])
-        return evolve(life, lives=tuple(rest[1]), since=rest[2]) if len(rest) > 1 else life
+        boot_id, kind, lossy, flush_failed, lives, since = value
+        return cls(boot_id, kind, tuple(PartitionId(*identity) for identity in lossy), flush_failed, tuple(lives), since)
 
     def let_in(self) -> Life:
         """The note once a controller has let this life in: what was lost before has been dealt with, and no earlier life counts."""

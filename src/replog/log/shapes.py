@@ -84,11 +84,7 @@ _EPOCHS: Final = [(int, int)]
 _PRODUCER: Final = (int, int, bool, _batches)
 
 META: Final[Shape] = _meta
-LIFE: Final[Shape] = either(
-    (str, get_args(LossKind).__contains__, [_LOG]),  # of a time when no fsync that has failed was noted
-    (str, get_args(LossKind).__contains__, [_LOG], bool),  # ... and no lives
-    (str, get_args(LossKind).__contains__, [_LOG], bool, [str], str),
-)
+LIFE: Final[Shape] = (str, get_args(LossKind).__contains__, [_LOG], bool, [str], str)
 CHECKPOINT: Final[Shape] = [(*_LOG, int, int, int)]
 PRODUCERS: Final[Shape] = either(
     (bool, [_PRODUCER], [_PRODUCER]),  # nobody had to go

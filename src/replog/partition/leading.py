@@ -243,13 +243,13 @@ class Leading:
             replica.flushed(position, self.log.end_offset, now_ms)
         return True
 
-    def forget_life(self, broker_id: int, broker_epoch: int, *, ended: bool = False) -> None:
+    def forget_life(self, broker_id: int, broker_epoch: int, now_ms: int, *, ended: bool = False) -> None:
         """This life of a broker has begun: what an earlier one acknowledged says nothing any more (P-28). `ended`: it is over, too."""
         replica = self.replicas.get(broker_id)
         if replica is not None and UNKNOWN < replica.broker_epoch < broker_epoch:
             replica.restarted(broker_epoch)
         elif replica is not None and ended and replica.broker_epoch == broker_epoch:
-            replica.gone()
+            replica.gone(self.log.end_offset, self.high_watermark, now_ms)
 
     # ------------------------------------------------------------------------------------------------- high watermark
 

@@ -106,12 +106,14 @@ class Replica:
         self.caught_up_ms = NEVER
         self.told_ms = 0
 
-    def gone(self) -> None:
+    def gone(self, leader_end: int, high_watermark: int, now_ms: int) -> None:
         """Its broker is not registered any more: what it stored is perhaps not there when it is back.
 
         If it is heard again as what it was, that counts. When it has to leave the ISR is the controller's to say, and time's: a leader that
-        proposed it as well would only be in the way.
+        proposed it as well would only be in the way. Time in which nothing was appended is no lag.
         """
+        if self.is_equal(leader_end, high_watermark):
+            self.left_behind(now_ms)
         self._left_end = self.seen_end
         self.end_offset = self.position = self.told_end = UNKNOWN
 

@@ -115,7 +115,7 @@ def forgets_broker_epochs(patch: Patch) -> None:
         return isr_change(attrs.evolve(entry, isr=members), *args, **given)
 
     patch.setattr(controller_module, "change_isr", mutant)
-    patch.setattr(Leading, "forget_life", lambda self, broker_id, broker_epoch, *, ended=False: None)
+    patch.setattr(Leading, "forget_life", lambda self, broker_id, broker_epoch, now_ms, *, ended=False: None)
 
 
 def ignores_min_isr(patch: Patch) -> None:

@@ -95,7 +95,7 @@ def test_how_far_one_was_whose_broker_is_gone_is_told_until_it_is_back() -> None
     fetch(partition, 2, 1, 1)
     told = []
     for life in ({"ended": True}, {"ended": True}, {}):
-        partition.leading.forget_life(2, 2 if life else 3, **life)
+        partition.leading.forget_life(2, 2 if life else 3, 0, **life)
         (one,) = asked({IDENTITY: partition}, NAME).result["partitions"]
         told.append((one["followers"][0]["end_offset"], one["followers"][0]["bytes_behind"] * 2 // partition.log.size_bytes))
     assert told == [(1, 1), (1, 1), (None, 2)]

@@ -175,35 +175,47 @@ def test_the_first_fetch_of_a_member_does_not_cost_it_the_time_it_was_given() ->
 def test_news_of_another_life_takes_the_acknowledgement_back() -> None:
     partition = leading(log_of(("a", 1)))
     fetch(partition, 2, 1, 1)
-    led(partition).forget_life(2, 2)
+    led(partition).forget_life(2, 2, 0)
     assert led(partition).replicas[2].position == 1
-    led(partition).forget_life(2, 3)
+    led(partition).forget_life(2, 3, 0)
     assert led(partition).replicas[2].position == UNKNOWN
-    led(partition).forget_life(9, 3)  # of no concern here
+    led(partition).forget_life(9, 3, 0)  # of no concern here
 
 
 def test_the_end_of_a_life_takes_its_acknowledgement_back_and_no_later_one() -> None:
     partition = leading(log_of(("a", 1)))
     fetch(partition, 2, 1, 1, life=3)
-    led(partition).forget_life(2, 2, ended=True)
+    led(partition).forget_life(2, 2, 0, ended=True)
     assert led(partition).replicas[2].position == 1
-    led(partition).forget_life(2, 3, ended=True)
+    led(partition).forget_life(2, 3, 0, ended=True)
     assert led(partition).replicas[2].position == UNKNOWN
-    led(partition).forget_life(3, 3, ended=True)  # which has not fetched
+    led(partition).forget_life(3, 3, 0, ended=True)  # which has not fetched
     assert led(partition).replicas[3].broker_epoch == -1
     assert fetch(partition, 2, 1, 1, life=3) == (0, None)
     assert led(partition).replicas[2].position == 1
+
+
+@pytest.mark.parametrize(("late_ms", "leaving"), [(0, (3,)), (1, (2, 3))])
+def test_time_in_which_nothing_was_appended_is_no_lag_of_one_whose_broker_is_gone(late_ms: int, leaving: tuple[int, ...]) -> None:
+    partition = leading(log_of(("a", 1)))
+    for broker, end in ((2, 1), (3, 0)):
+        fetch(partition, broker, end, 1 if end else -1)
+        led(partition).replicas[broker].contact.last_fetch_ms = 3_600_000  # an hour later it has still asked for more
+        led(partition).forget_life(broker, broker, 3_600_100, ended=True)
+    change = led(partition).change(3_600_000 + LIMITS.replica_lag_ms_max + late_ms)
+    assert isinstance(change, PendingShrink)
+    assert change.leaving == leaving, "3 did lack something"
 
 
 def test_a_flush_of_a_life_that_is_over_counts_no_more_and_people_see_how_far_it_was() -> None:
     partition = leading(log_of(), (1, 2), flush="ack")
     append(partition)
     fetch(partition, 2, 1, 5, life=3)
-    led(partition).forget_life(2, 3, ended=True)
+    led(partition).forget_life(2, 3, 0, ended=True)
     partition.acknowledge_flush(2, 3, 5, 1, 0)
     replica = led(partition).replicas[2]
     assert (replica.position, replica.end_offset, replica.seen_end) == (UNKNOWN, UNKNOWN, 1)
-    led(partition).forget_life(2, 4)
+    led(partition).forget_life(2, 4, 0)
     assert replica.seen_end == UNKNOWN
 
 
@@ -337,7 +349,7 @@ def test_another_life_says_anew_whether_it_flushes() -> None:
     partition = leading(log_of(), (1, 2))
     append(partition)
     fetch(partition, 2, 0, -1, flushes=True)
-    led(partition).forget_life(2, 7)
+    led(partition).forget_life(2, 7, 0)
     assert not led(partition).replicas[2].flushes
 
 

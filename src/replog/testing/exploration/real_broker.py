@@ -77,7 +77,7 @@ class BrokerState:
     welcome: int
     """Whether it has applied the complete notice of that registration."""
     lossy: int
-    """0; 1: lost records that it has not been forgiven yet; 2: and has not reported to a controller that acted on it."""
+    """1: has lost records, and reports it with each registration, until it is let in."""
     view: Frozen
     """What it knows of each broker: (broker epoch, fenced), or ()."""
     copy: Frozen
@@ -130,7 +130,7 @@ class Brokers:
         log = thaw_log(broker.log, self._setting.config)
         lost = power and self._setting.config.flush != "ack"
         kept = freeze_log(log.revived(log.flushed_end if power else log.end_offset))
-        return evolve(broker, alive=0, welcome=0, lossy=2 if lost else broker.lossy, view=(), copy=kept, wish=())
+        return evolve(broker, alive=0, welcome=0, lossy=1 if lost else broker.lossy, view=(), copy=kept, wish=())
 
     # -------------------------------------------------------------------------------------------------------------- events
 
@@ -176,10 +176,8 @@ class Brokers:
         if partition.leading is None or partition.leading.isr is not proposal:
             wish = ()
         after = freeze(partition, now_ms)
-        welcome, lossy = broker.welcome, broker.lossy
-        if event[0] == NOTICE:
-            welcome, lossy = 1, min(lossy, 1)
-        found = evolve(broker, welcome=welcome, lossy=lossy, view=view, copy=after, wish=wish)
+        welcome = 1 if event[0] == NOTICE else broker.welcome
+        found = evolve(broker, welcome=welcome, view=view, copy=after, wish=wish)
         return found, sent, went_back(broker_id, before, after)
 
     def _fetched(self, partition: Partition, event: Frozen, outbox: Outbox) -> Frozen:
@@ -228,7 +226,7 @@ class Brokers:
         known = dict(brokers)
         brokers.clear()
         brokers.update(view_of(view))
-        forget_lives([partition], known, brokers)
+        forget_lives([partition], known, brokers, NOW_MS)
 
 
 def proposal_of(broker_id: int, broker_epoch: int, wish: Frozen) -> Frozen:

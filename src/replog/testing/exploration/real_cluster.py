@@ -457,7 +457,7 @@ class RealCluster:
             begun = self._brokers.started(n, broker.log, incarnation=life, broker_epoch=broker_epoch, lossy=broker.lossy)
         untold = (*state[2][: n - 1], _UNANNOUNCED, *state[2][n:])
         messages = self._outdated(state[3], n, FETCH, ANSWER)
-        present = (broker_epoch, begun.incarnation, int(broker.lossy == 2))
+        present = (broker_epoch, begun.incarnation, broker.lossy)
         registered = self.controllers.values[state[1]].registered
         after = self._goes_on(self._replaced((*state[:2], untold, messages, *state[4:]), n, begun), n)
         return self._seen(after, (*registered[: n - 1], present, *registered[n:]))
