@@ -88,7 +88,7 @@ class Publisher:
         silent = self.outboxes.silent()
         if (delta := self._views.delta()) is not None:
             self._send_view(delta, [b for b in sorted(self._cluster.brokers) if b not in silent])
-        # A broker takes the complete notice for a sign that what it lost has been dealt with, and reports it no more.
+        # Who is to wait is told nothing: with the complete notice a broker may be let in, and what it lost is dealt with before that.
         if not self._cluster.due and (ready := [b for b in silent if not is_to_wait(b)]):
             for broker_id in ready:
                 self._announce(broker_id, now_ms)

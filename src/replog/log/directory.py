@@ -4,7 +4,7 @@
 
     lock         held (flock) while a process has the directory open
     meta         format and directory id; written once
-    life         the boot id of the life that has it open, losses that no controller has been told of yet, whether an fsync failed
+    life         the boot id of the life that has it open, losses that are reported until it is let in, whether an fsync failed
     catalogue    which logs there are
     checkpoint   per log: high watermark, start offset, flushed end; all advisory, replaced now and then
     clean        only after a clean stop: the state of every log, so that the next open reads nothing else

@@ -8,9 +8,9 @@
 * An older life than the controller has let in: the directory was put back to an image of it, and every log may lack what came since.
   The directory itself cannot know: it tells which lives it goes on from, and the controller judges (`Broker.has_lost`).
 * An fsync has failed, or the note of the last life is gone: every log, likewise. That holds beside a clean stop as well: the note may have
-  told of losses that no controller has heard of.
+  told of losses that count still.
 
-What was found counts until a controller has been told: a second crash before that must not make it forgotten.
+What was found counts until the broker hears that it was let in: a second crash before that must not make it forgotten.
 """
 
 from __future__ import annotations
@@ -105,5 +105,5 @@ def judge(
 
 
 def gravest(kinds: Iterable[LossKind]) -> LossKind:
-    """What is reported of lives of which no controller has been told."""
+    """What is reported of several lives, none of which was let in."""
     return max(kinds, key=_GRAVITY.index)

@@ -296,7 +296,7 @@ class MemoryLogDirectory(LogDirectory):
     """Logs in memory, with the life of a directory: it can be stopped, killed or lose power, and be opened again.
 
     `reopened()` is what the next open finds. A directory made anew is empty; a broker that had another one before says
-    so with `loss=LossReport("replaced")`.
+    so with `loss=LossReport("replaced")`. Leave `directory_id` out then: two directories of one id are taken for one.
     """
 
     def __init__(

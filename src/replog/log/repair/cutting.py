@@ -33,7 +33,7 @@ from replog.log.storage import Marker, place_marker
 __all__ = ["carry_out"]
 
 _PLAN: Final = "plan.json"
-_CHANGED: Final = "has changed since it was looked at; nothing was cut. Look again: replog log repair"
+_CHANGED: Final = "has changed since it was looked at; nothing was cut. Look again, without --yes"
 
 
 def carry_out(fs: Fs, plan: Plan, evidence: str, done: Callable[[int], None] | None = None) -> None:
@@ -140,7 +140,7 @@ def _copy(fs: Fs, path: str, cut: Cut, target: str, done: Callable[[int], None])
 def _note_losses(fs: Fs, plan: Plan) -> None:
     """What the next life reports, and which logs it has to read."""
     life = Life.from_plain(value_of(fs, f"{plan.path}/{LIFE}", shapes.LIFE)[0])
-    if plan.lossy != life.lossy or LIFE in plan.small:
+    if LIFE in plan.small or any(one.is_lossy for one in plan.logs):  # also what is named already: it is lost anew, whoever reported it
         kind = "corrupt" if plan.lossy else life.kind
         write_plain(fs, plan.path, LIFE, evolve(life, kind=kind, lossy=plan.lossy, since="").to_plain())
     clean = None if CLEAN in plan.small else value_of(fs, f"{plan.path}/{CLEAN}", shapes.CLEAN)[0]
