@@ -218,14 +218,15 @@ class Fetching:
 
     def answered(self, fetcher: Fetcher, fetched: Fetched, now_ms: int) -> bool:
         """Take the head of an answer; True if its entries may be applied."""
-        fetcher.unanswered.pop(fetched.request, None)
         if fetched.error:
+            # Of a fetch that was replaced this says nothing: a repetition is refused as well, while the answer to the first may be lost.
             if fetcher.request == fetched.request:
                 first = fetcher.failures == 0
                 self._lost(fetcher, now_ms)
                 if first and fetched.error in (Code.FETCH_SESSION_ID_NOT_FOUND, Code.INVALID_FETCH_SESSION_EPOCH):
                     fetcher.resume_ms = now_ms
             return False
+        fetcher.unanswered.pop(fetched.request, None)
         if fetcher.request == fetched.request:
             fetcher.request = None
             fetcher.failures = 0

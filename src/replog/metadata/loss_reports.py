@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, Final, get_args
 
 from replog.errors import StoreCorrupt
@@ -96,7 +97,7 @@ def _packed(lossy: Iterable[PartitionId]) -> Iterator[tuple[str, int, str]]:
 
 def _unpacked(path: str, items: list[Any]) -> tuple[PartitionId, ...]:
     """Reads `_packed`, with no more effort than COPIES_MAX copies are worth."""
-    found: set[PartitionId] = set()
+    found: list[PartitionId] = []
     total = 0
     for item in items:
         if not isinstance(item, list) or len(item) != 3 or not isinstance(item[2], str) or not _RANGES.fullmatch(item[2]):
@@ -108,5 +109,5 @@ def _unpacked(path: str, items: list[Any]) -> tuple[PartitionId, ...]:
             total += high - low + 1
             if not low <= high <= NUMBER_MAX or total > COPIES_MAX:
                 raise StoreCorrupt(path, f"loss.exact.lossy has partitions {run}, or more than {COPIES_MAX} copies")
-            found.update(PartitionId(one.topic_id, number, one.creation) for number in range(low, high + 1))
-    return tuple(sorted(found))
+            found.extend(map(PartitionId, repeat(one.topic_id), range(low, high + 1), repeat(one.creation)))
+    return tuple(dict.fromkeys(sorted(found)))

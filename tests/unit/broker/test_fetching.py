@@ -134,6 +134,28 @@ def test_a_lost_answer_is_noticed() -> None:
     assert head(fetch) == (0, 0, [0])
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_refusal_of_a_repetition_does_not_stand_for_the_answer(answered: bool) -> None:
+    """What the answer to a fetch that was replaced has told is told once: nobody would ask for it again."""
+    one = Follower(follower(0))
+    one.opened()
+    one.fetching.send_due(0)
+    ((_, replaced),) = one.poll()
+    one.fetching.follow(follower(1))
+    ((_, fetch),) = one.poll()
+    if answered:
+        assert one.answer(replaced)
+    assert not one.answer(replaced, error=Code.INVALID_FETCH_SESSION_EPOCH)
+    assert one.answer(fetch)
+    timeout = LIMITS.fetch_timeout_ms
+    one.fetching.send_due(timeout - 1)
+    ((_, fetch),) = one.poll()
+    one.fetching.send_due(timeout)
+    assert one.poll() == []
+    one.fetching.send_due(timeout + LIMITS.retry_backoff_ms * 2)
+    assert [head(fetch) for _, fetch in one.poll()] == ([] if answered else [(0, 0, [0, 1])])
+
+
 @pytest.mark.parametrize("error", [Code.FETCH_SESSION_ID_NOT_FOUND, Code.INVALID_FETCH_SESSION_EPOCH])
 def test_a_session_the_leader_does_not_know_is_opened_again_at_once(error: int) -> None:
     one = Follower(follower(0))
