@@ -6,11 +6,13 @@ from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 
+from replog.broker.fetching import Fetcher, Fetching
 from replog.broker.sessions import Session, Sessions
 from replog.client.core import ClientCore
 from replog.client.operations import Operation
 from replog.controller import topics
 from replog.controller.views import Views
+from replog.messages import Fetched
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 
@@ -96,6 +98,17 @@ def serves_who_was_refused(patch: Patch) -> None:
     patch.setattr(Sessions, "changed", changed)
 
 
+def takes_any_refusal_for_the_answer(patch: Patch) -> None:
+    """A fetch that was replaced was refused when it came again: nobody waits for its answer any more."""
+    answered = Fetching.answered
+
+    def mutant(self: Fetching, fetcher: Fetcher, fetched: Fetched, now_ms: int) -> bool:
+        fetcher.unanswered.pop(fetched.request, None)
+        return answered(self, fetcher, fetched, now_ms)
+
+    patch.setattr(Fetching, "answered", mutant)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "X78", "who was refused is sent records uncompared", "KIP-320", serves_who_was_refused,
@@ -106,5 +119,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("X12", "a late fetch of a closed lane counts", "own", believes_late_lanes, tests=(_LATE_LANE,)),
     Mutant("X13", "nobody is told of a deletion with an unknown outcome", "own", tells_nobody_of_deletions, ("L7",), _UNHEARD),
     Mutant("X14", "a broker is told of a topic that is being deleted", "own", tells_of_what_goes, ("S5",), _RESTARTS),
+    Mutant(
+        "X83", "a refusal stands for the answer to a replaced fetch", "own", takes_any_refusal_for_the_answer,
+        tests=("tests/unit/broker/test_fetching.py::test_a_refusal_of_a_repetition_does_not_stand_for_the_answer",),
+    ),
     Mutant("X15", "a waiting fetch is due and nobody answers it", "own", answers_with_the_next_heartbeat, ("S21",), _WAITS),
 )
