@@ -6,7 +6,7 @@
 #   make bench             a selection of the benchmarks, some ten minutes; writes benchmarks/report.md      ARGS="benchmarks/test_log.py"
 #   make bench-all         every benchmark, which takes more than an hour
 #   make bench-peers       the same work by Redis, NATS JetStream, RabbitMQ streams, etcd and PySyncObj, which this installs
-#   make fuzz MINUTES=10   every decoder under atheris, which this installs; inputs are kept in ~/.cache/replog-fuzz
+#   make fuzz MINUTES=10   every decoder under atheris, which this installs; counted in the ledger, inputs in ~/.cache/replog-fuzz   JOBS=2
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
 #   make chaos RUNS=2     a minute of chaos at real brokers, their network and their store per run, over a file and over ZooKeeper in turn
@@ -65,7 +65,7 @@ bench-peers: .venv/.dev
 	@$(PY) -m pytest $(PEERS) --benchmark-enable --benchmark-only -s $(ARGS)
 
 fuzz: .venv/.atheris
-	@PYTHONPATH=. $(PY) -m tests.fuzz atheris --minutes $(MINUTES) $(ARGS)
+	@PYTHONPATH=. $(PY) -m tests.fuzz atheris --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 
 sim: .venv/.dev
 	@$(PY) -m replog.testing.simulator $(SEED) $(ARGS)

@@ -5,63 +5,75 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, Final
 
-__all__ = ["run"]
+from tests.fuzz import counting
+from tests.fuzz.target import version
 
-_LENGTH_MAX = 4_096
-_SLOWEST_S = 5
-_MEMORY_MIB = 1_024
+__all__ = ["read_stats", "run"]
+
+_LENGTH_MAX: Final = 4_096
+_SLOWEST_S: Final = 5
+_MEMORY_MIB: Final = 1_024
+_ROOT: Final = Path(__file__).parents[2]
 
 
-def run(names: Sequence[str], minutes: float, cache: Path) -> int:
-    """All targets in turn, together for so long. Prints what was done; 1 if there was a finding."""
-    from tests.fuzz.targets import TARGETS
-
-    each = max(5, int(minutes * 60 / len(names)))
-    total = findings = 0
-    for name in names:
-        corpus, found = cache / name, cache / "findings" / name
-        corpus.mkdir(parents=True, exist_ok=True)
-        found.mkdir(parents=True, exist_ok=True)
-        for seed in TARGETS[name].seeds():
-            (corpus / sha256(seed).hexdigest()[:40]).write_bytes(seed)
-        limits = [f"-max_total_time={each}", f"-timeout={_SLOWEST_S}", f"-rss_limit_mb={_MEMORY_MIB}", f"-max_len={_LENGTH_MAX}"]
-        words = [sys.executable, "-m", "tests.fuzz.guided", name, *limits, "-print_final_stats=1", f"-artifact_prefix={found}/", corpus]
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, errors="replace")
-        units = re.search(r"stat::number_of_executed_units:\s*([0-9]+)", done.stderr)
-        rate = re.search(r"stat::average_exec_per_sec:\s*([0-9]+)", done.stderr)
-        executions = int(units[1]) if units else 0
-        total += executions
-        kept, speed = len(list(corpus.iterdir())), int(rate[1]) if rate else 0
-        print(f"{name}: {executions:,} executions, {speed:,} a second, {kept:,} inputs kept", flush=True)
-        if done.returncode or not units:
-            findings += 1
-            print(f"{name}: FOUND something (status {done.returncode}); the input is in {found}\n{done.stderr[-3_000:]}", flush=True)
-    print(f"{total:,} executions, {findings} findings", flush=True)
+def run(names: Sequence[str], minutes: float, cache: Path, *, jobs: int = 1, ledger: Path = counting.LEDGER) -> int:
+    """All targets, so many at once, for so long in all; each gets a line in the ledger. Prints what was done; 1 if there was a finding."""
+    each_s = max(5, int(minutes * 60 * jobs / len(names)))
+    first = counting.next_seed(ledger)
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = [pool.submit(_one, name, seed, each_s, cache) for seed, name in enumerate(names, first)]
+        counts = []
+        for name, running in zip(names, runs, strict=True):
+            one, said = running.result()
+            print(f"{name}: {said}", flush=True)
+            counts.append(one)
+            if one is not None:
+                counting.append(one, ledger)
+    findings = counts.count(None)
+    print(f"{sum(one.executions for one in counts if one is not None):,} executions, {findings} findings", flush=True)
     return 1 if findings else 0
 
 
-def _inside(name: str, words: Sequence[str]) -> None:
-    """One target in this process, which atheris ends."""
-    import atheris
+def _one(name: str, seed: int, seconds: int, cache: Path) -> tuple[counting.Count | None, str]:
+    """One target for so long, in a process of its own: what is counted (None: it has found something), and what is told of it."""
+    corpus, found = cache / name, cache / "findings" / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    found.mkdir(parents=True, exist_ok=True)
+    target = counting.TARGETS[name]
+    for valid in target.seeds():
+        (corpus / sha256(valid).hexdigest()[:40]).write_bytes(valid)
+    limits = [f"-max_total_time={seconds}", f"-timeout={_SLOWEST_S}", f"-rss_limit_mb={_MEMORY_MIB}", f"-max_len={_length_max(target)}"]
+    options = [*limits, f"-seed={seed}", "-print_final_stats=1", f"-artifact_prefix={found}/"]
+    words = [sys.executable, "-m", "tests.fuzz.session", name, *options]
+    begun = time.monotonic()
+    done = subprocess.run([*words, str(corpus)], cwd=_ROOT, capture_output=True, text=True, check=False, errors="replace")
+    wall_ms = int((time.monotonic() - begun) * 1_000)
+    stats = read_stats(done.stderr)
+    if done.returncode or "executions" not in stats:
+        return None, f"FOUND something (status {done.returncode}); the input is in {found}\n{done.stderr[-3_000:]}"
+    wall_ms = min(wall_ms, seconds * 1_000)  # what it took to begin is none of it
+    kept = len(list(corpus.iterdir()))
+    told = f"{stats['executions']:,} executions in {wall_ms / 60_000:.1f} minutes, {kept:,} inputs kept"
+    size, valid = stats.get("peak_mib", 0) << 20, counting.corpus_of(target)
+    return counting.Count(version(target.code), name, seed, stats["executions"], 0, size, valid, counting.GUIDED, wall_ms), told
 
-    with atheris.instrument_imports(include=["replog"]):
-        from tests.fuzz.targets import TARGETS
-    target = TARGETS[name]
 
-    def once(data: bytes) -> None:
-        if target.seal is not None and data and data[-1] & 15:  # of sixteen one as it is
-            sealed = bytearray(data)
-            target.seal(sealed)
-            data = bytes(sealed)
-        target.run(data)
-
-    atheris.Setup([f"tests.fuzz {name}", *words], once)
-    atheris.Fuzz()
+def _length_max(target: Any) -> int:
+    """So that no valid bytes are cut."""
+    return max(_LENGTH_MAX, *map(len, target.seeds()))
 
 
-if __name__ == "__main__":
-    _inside(sys.argv[1], sys.argv[2:])
+def read_stats(said: str) -> dict[str, int]:
+    """What the engine says in the end, as far as it says it."""
+    patterns = {
+        "executions": r"stat::number_of_executed_units:\s*([0-9]+)",
+        "peak_mib": r"stat::peak_rss_mb:\s*([0-9]+)",
+    }
+    return {name: int(found[-1]) for name, pattern in patterns.items() if (found := re.findall(pattern, said))}

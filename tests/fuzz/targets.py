@@ -1,23 +1,29 @@
 """What is fuzzed: every decoder of bytes that come from a peer, a disk or a metadata store, each with what must hold whatever they are.
 
-A target returns if the bytes are refused with the error that its decoder declares, or accepted and the same again when they are
-encoded and decoded once more. Whatever else it raises is a finding.
+Here are those of the wire and of a data directory; `stored`, `peers` and `given` have the others. A target returns if the bytes are refused
+with the error that its decoder declares, or accepted and the same again when they are encoded and decoded once more. Whatever else it
+raises is a finding.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final
 
 import msgpack
-from crc32c import crc32c
+from tests.fuzz.code import CODE
+from tests.fuzz.given import GIVEN
+from tests.fuzz.peers import PEERS
+from tests.fuzz.sealing import batches_in, body_sealed, entry_sealed, frame_sealed, small_sealed
+from tests.fuzz.stored import STORED
+from tests.fuzz.structured import frame_with
+from tests.fuzz.target import Target
 from tests.unit.samples import messages
 
-from replog.codec import HEADER, MESSAGE_TYPES, CodecError, decode, encode
+from replog.codec import MESSAGE_TYPES, CodecError, decode, encode
 from replog.config import BrokerConfig
-from replog.errors import LogCorrupt, StoreCorrupt, UsageError
+from replog.errors import LogCorrupt, UsageError
 from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import read_plain, seal
@@ -25,36 +31,25 @@ from replog.log.directory import FileLogDirectory
 from replog.log.files import Fs
 from replog.log.loss import Life
 from replog.log.producers import ProducerTable
+from replog.log.repair import plan_of
 from replog.log.repair.facts import claims_of
 from replog.log.scan import headers, valid_batch_follows
 from replog.log.segment import Segment
 from replog.log.storage import folder_name, read_summary
 from replog.log.verify import Verifier
-from replog.metadata import judgements, layout
+from replog.marks import WriterMark, check_mark, framing, made_ms_of, mark_of, version_of
 from replog.model import PartitionId
-from replog.ports import LogStart, Versioned
-from replog.records import BODY_HEADER, FRONT, FRONT_BYTES, HEADER_BYTES, BadBatch, RecordBatch, decode_records, encode_records, stamp
+from replog.partition.following import parsed
+from replog.ports import LogStart
+from replog.records import BODY_HEADER, FRONT_BYTES, BadBatch, BatchReader, RecordBatch, decode_records, encode_records, encode_values
 from replog.testing.disk import MemoryFs
 from replog.testing.log_samples import FIRST, SMALL, append, append_group
 
-__all__ = ["MESSAGE_TYPES", "TARGETS", "Target", "frame_sealed"]
+__all__ = ["MESSAGE_TYPES", "TARGETS"]
 
-_U32: Final = Struct("<I")
-_HEAD: Final = Struct("<II")
-_MAGIC: Final = b"RLcp"
 FRAME_BYTES_MAX: Final = 1 << 20
 ITEMS_MAX: Final = 10_000
 LIMITS: Final = BrokerConfig(index_interval_bytes=200)
-
-
-class Target(NamedTuple):
-    """One decoder."""
-
-    run: Callable[[bytes], object]
-    seeds: Callable[[], Sequence[bytes]]
-    """Valid bytes."""
-    seal: Callable[[bytearray], None] | None = None
-    """Makes checksums and lengths right."""
 
 
 class BytesFs(Fs):
@@ -91,17 +86,6 @@ def frames() -> list[bytes]:
     return [b"".join(encode(message, route)) for route, message in enumerate(messages().values())]
 
 
-def frame_sealed(data: bytearray) -> None:
-    """Length and checksum of a frame, as a peer would send that means it."""
-    if len(data) >= HEADER.size:
-        _U32.pack_into(data, 0, len(data) - 4)
-        (meta,) = _U32.unpack_from(data, 8)
-        if HEADER.size + meta > len(data):
-            meta = len(data) - HEADER.size
-            _U32.pack_into(data, 8, meta)
-        _U32.pack_into(data, 12, crc32c(bytes(data[HEADER.size : HEADER.size + meta]), crc32c(bytes(data[4:12]))))
-
-
 def frame(data: bytes) -> None:
     """A frame of the wire."""
     try:
@@ -131,22 +115,33 @@ def payload(data: bytes) -> None:
     except BadBatch:
         return
     again = decode_records(RecordBatch(encode_records(records, now_ms=0)))
+    cells = BatchReader(RecordBatch(data), payload_bytes_max=FRAME_BYTES_MAX)
+    for at in {0, len(records) - 1}:
+        assert (cells.value(at), cells.key(at)) == (records[at].value, records[at].key), "a cell alone is another than among all"
     kept = [(one.key, one.value, one.headers, one.timestamp_ms) for one in records]
     assert [(one.key, one.value, one.headers, one.timestamp_ms) for one in again] == kept, "records are others when they are encoded again"
 
 
-def batches_in(data: bytearray) -> None:
-    """Checksums of the batches of a segment, each where the one before ends; lengths as they are."""
-    at, offset = 0, 0
-    while at + HEADER_BYTES <= len(data):
-        _, _, _, length, topic_id, partition, creation, _, epoch = FRONT.unpack_from(data, at)
-        if not HEADER_BYTES <= length <= len(data) - at:
-            return
-        crc = crc32c(bytes(data[at + FRONT_BYTES + 4 : at + length]))
-        _U32.pack_into(data, at + FRONT_BYTES, crc)
-        data[at : at + FRONT_BYTES] = stamp(PartitionId(topic_id, partition, creation), offset, epoch, length, crc)
-        offset = min(offset + int(BODY_HEADER.unpack_from(data, at + FRONT_BYTES)[3]), 2**62)
-        at += length
+def produced(data: bytes) -> None:
+    """The body of a batch, as a broker looks at what a client sends: refused, or with a mark that is the same when it is made again."""
+    try:
+        batch = RecordBatch(data)
+        batch.check_body(length_max=FRAME_BYTES_MAX, records_max=1_000_000)
+        mark = check_mark(batch)
+    except BadBatch:
+        return
+    assert len(batch.payload) + batch.extension_bytes == len(data) - BODY_HEADER.size
+    if mark is not None:
+        assert (made_ms_of(batch), version_of(batch)) == (mark.made_ms, mark.version)
+        again = RecordBatch(encode_values([b""], now_ms=0, **framing(mark)))
+        assert (mark_of(again), again.extension) == (mark, batch.extension), "a mark is another when it is made again"
+
+
+def produced_bodies() -> list[bytes]:
+    """As producers send them, and writers of marked work."""
+    marks = [WriterMark("job-1", 7, made_ms=1_700_000_000_000), WriterMark("ü" * 100, 2**62 - 1)]
+    plain = [body for body in bodies() if not RecordBatch(body).attributes & 1 << 7]  # a bit that is the log's own
+    return [*plain, *(encode_values([b"a", None], now_ms=5, **framing(mark)) for mark in marks)]
 
 
 def segments() -> list[bytes]:
@@ -189,6 +184,15 @@ def segment(data: bytes) -> None:
         pass
 
 
+def followed(data: bytes) -> None:
+    """Batches that a leader sends, as a follower verifies them: all of them to the last byte, or BadBatch."""
+    try:
+        batches = list(parsed(memoryview(data), FIRST))
+    except BadBatch:
+        return
+    assert b"".join(batch.to_bytes() for batch in batches) == data, "other bytes would be stored than were verified"
+
+
 # ------------------------------------------------------------------------------------------------------- files of a directory
 
 
@@ -197,16 +201,18 @@ def _file(suffix: str) -> list[bytes]:
     return [bytes(disk.content(f"/{path}")) for path in disk.paths() if path.endswith(suffix)]
 
 
-_SEGMENT: list[bytes] = []
+@cache
+def _segment() -> tuple[bytes, int]:
+    """A segment, and the offset where it ends."""
+    data = segments()[0]
+    return data, Verifier(BytesFs(data), FIRST, 100, lambda header: None).run(Segment("s", 0), 1, len(data), -1).offset
 
 
 def index(data: bytes) -> None:
     """What is known of a segment that is complete: believed only if it leads to this very end."""
-    if not _SEGMENT:
-        _SEGMENT.append(segments()[0])
-    fs, known = BytesFs(_SEGMENT[0], data), Segment("s.log", 0)
-    known.size = len(_SEGMENT[0])
-    end = Verifier(fs, FIRST, 100, lambda header: None).run(Segment("s", 0), 1, known.size, -1).offset
+    whole, end = _segment()
+    fs, known = BytesFs(whole, data), Segment("s.log", 0)
+    known.size = len(whole)
     summary = read_summary(fs, 1, known, end, FIRST)
     if summary is not None:
         table = ProducerTable(100)
@@ -257,21 +263,28 @@ def producer_states() -> list[bytes]:
     return [seal(msgpack.packb(log.saved()[4]))]
 
 
-_PRISTINE: dict[str, bytes] = {}
 _NAMES: Final = ("checkpoint", "clean", "life", "meta", "catalogue", "log", "index")
+
+
+@cache
+def _pristine() -> dict[str, bytes]:
+    return {f"/{path}": content for path, content in _log()[0].snapshot().items()}
+
+
+def _directory_with(data: bytes) -> MemoryFs:
+    which, pristine = _NAMES[data[0] % len(_NAMES)], _pristine()
+    path = next(path for path in pristine if path.endswith((f"/{which}", f".{which}")))
+    disk = MemoryFs.holding({**pristine, path: data[1:]}, ["/d/quarantine"])
+    if which != "clean" and len(data) % 2:  # as after a kill: then files are read
+        disk.unlink("/d/clean")
+    return disk
 
 
 def directory(data: bytes) -> None:
     """A whole data directory, one file of which is these bytes (the first says which): it opens, or says why not. Opening is idempotent."""
     if not data:
         return
-    if not _PRISTINE:
-        _PRISTINE.update({f"/{path}": content for path, content in _log()[0].snapshot().items()})
-    which = _NAMES[data[0] % len(_NAMES)]
-    path = next(path for path in _PRISTINE if path.endswith(f"/{which}") or path.endswith(f".{which}"))
-    disk = MemoryFs.holding({**_PRISTINE, path: data[1:]}, ["/d/quarantine"])
-    if which != "clean" and len(data) % 2:  # as after a kill: then files are read
-        disk.unlink("/d/clean")
+    disk = _directory_with(data)
     try:
         FileLogDirectory("/d", fs=disk, limits=LIMITS).close(clean=False)
     except (LogCorrupt, UsageError):
@@ -297,73 +310,35 @@ def directories() -> list[bytes]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------------------ store values
-
-_PATH: Final = "/fuzzed"
-
-
-def _state(value: bytes) -> Any:
-    return layout.decode_partition_state(_PATH, Versioned(value, 3, 1))
-
-
-_VALUES: Final[tuple[tuple[Callable[[bytes], Any], Callable[[Any], bytes]], ...]] = (
-    (lambda value: layout.decode_cluster(_PATH, value), layout.encode_cluster),
-    (lambda value: layout.decode_controller(_PATH, value), layout.encode_controller),
-    (lambda value: layout.decode_controller_epoch(_PATH, value), layout.encode_controller_epoch),
-    (lambda value: layout.decode_registration(_PATH, value), layout.encode_registration),
-    (lambda value: layout.decode_draining(_PATH, value), layout.encode_draining),
-    (lambda value: layout.decode_topic(_PATH, value), layout.encode_topic),
-    (_state, layout.encode_partition_state),
-    (lambda value: layout.decode_delete_topic(_PATH, value), layout.encode_delete_topic),
-    (lambda value: layout.decode_removed(_PATH, value), layout.encode_removed),
-    (lambda value: layout.decode_rejection(_PATH, value), layout.encode_rejection),
-    (lambda value: judgements.decode_admission(_PATH, value), judgements.encode_admission),
-    (lambda value: judgements.decode_loss(_PATH, value), judgements.encode_loss),
-)
-
-
-def store_value(data: bytes) -> None:
-    """A value of the metadata store; the first byte says of which kind it is to be."""
+def repair(data: bytes) -> None:
+    """The same directory, as `replog log repair` looks at it: a plan, or why there is none. Nothing is written."""
     if not data:
         return
-    decode_value, encode_value = _VALUES[data[0] % len(_VALUES)]
+    disk = _directory_with(data)
+    before = dict(disk.snapshot())
     try:
-        value = decode_value(data[1:])
-    except StoreCorrupt:
-        return
-    assert decode_value(encode_value(value)) == value, "a value is another when it is encoded and decoded"
-
-
-def store_values() -> list[bytes]:
-    """A value of every kind."""
-    from tests.fuzz.stored import samples
-
-    encoders = [encode_value for _, encode_value in _VALUES]
-    return [bytes((number,)) + encoders[number](value) for number, value in enumerate(samples())]
-
-
-def small_sealed(data: bytearray) -> None:
-    """The checksum of a small file: one that fits by chance."""
-    if len(data) >= 8:
-        data[:4] = _MAGIC
-        _U32.pack_into(data, 4, crc32c(bytes(data[8:])))
-
-
-def entry_sealed(data: bytearray) -> None:
-    """The length and checksum of the first entry of a catalogue, which is all there is."""
-    if len(data) > _HEAD.size:
-        _HEAD.pack_into(data, 0, len(data) - _HEAD.size, crc32c(bytes(data[_HEAD.size :])))
+        plan = plan_of(disk, "/d")
+    except (LogCorrupt, UsageError):
+        plan = None
+    assert dict(disk.snapshot()) == before, "a look has changed something"
+    if plan is not None:
+        assert plan_of(disk, "/d").name == plan.name
 
 
 TARGETS: Final[dict[str, Target]] = {
-    "frame": Target(frame, frames, frame_sealed),
-    "payload": Target(payload, bodies),
-    "segment": Target(segment, segments, batches_in),
-    "index": Target(index, lambda: _file(".index")),
-    "checkpoint": Target(checkpoint, checkpoints, small_sealed),
-    "catalogue": Target(catalogue, lambda: _file("/catalogue"), entry_sealed),
-    "producers": Target(producer_state, producer_states, small_sealed),
-    "directory": Target(directory, directories),
-    "store": Target(store_value, store_values),
+    "frame": Target(frame, frames, CODE["frame"], frame_sealed, frame_with, million=25),
+    "payload": Target(payload, bodies, CODE["payload"], million=10),
+    "produced": Target(produced, produced_bodies, CODE["produced"], body_sealed),
+    "segment": Target(segment, segments, CODE["segment"], batches_in),
+    "followed": Target(followed, segments, CODE["followed"], batches_in),
+    "index": Target(index, lambda: _file(".index"), CODE["index"]),
+    "checkpoint": Target(checkpoint, checkpoints, CODE["checkpoint"], small_sealed),
+    "catalogue": Target(catalogue, lambda: _file("/catalogue"), CODE["catalogue"], entry_sealed),
+    "producers": Target(producer_state, producer_states, CODE["producers"], small_sealed),
+    "directory": Target(directory, directories, CODE["directory"], million=0.5),
+    "repair": Target(repair, directories, CODE["repair"], million=0.5),
+    **STORED,
+    **PEERS,
+    **GIVEN,
 }
 """A directory and a segment's index are not resealed: who can do that can write any offset, and be believed."""

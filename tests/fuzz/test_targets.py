@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fuzz import counting, structured, targets
-from tests.fuzz.mutating import Mutator, every_byte
-from tests.fuzz.targets import TARGETS, Target, frame_sealed
+from tests.fuzz import counting, peers, stored, structured, targets
+from tests.fuzz.mutating import every_byte
+from tests.fuzz.sealing import batches_in, frame_sealed
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS
 
 from replog import messages as m
 from replog.codec import CodecError, encode
 from replog.testing.log_samples import FIRST, batch_of
+from replog.transport.tcp import incoming, reception
 
-EXECUTIONS = {"directory": 150}
+EXECUTIONS = {"directory": 150, "repair": 300, "database": 1_000}
 EACH = 4_000
 
 
@@ -74,7 +75,7 @@ def test_every_byte_of_a_segment_with_every_value() -> None:
 def test_every_byte_of_a_segment_below_its_checksums() -> None:
     for data in every_byte(small_segment()):
         changed = bytearray(data)
-        targets.batches_in(changed)
+        batches_in(changed)
         targets.segment(bytes(changed))
         targets.payload(bytes(changed[targets.FRONT_BYTES :]))
 
@@ -86,16 +87,17 @@ def test_values_of_messages_in_the_wrong_place(number: int) -> None:
         targets.frame(structured.frame_with(frame, Random(f"{number} {seed}")))
 
 
-@pytest.mark.parametrize("number", range(12))
-def test_values_of_the_store_in_the_wrong_place(number: int) -> None:
-    value = targets.store_values()[number]
-    for seed in range(600):
-        targets.store_value(structured.value_with(value, Random(f"{number} {seed}")))
+@pytest.mark.parametrize("value", stored.store_values(), ids=lambda value: f"{value[0]} {len(value)}")
+def test_values_of_the_store_in_the_wrong_place(value: bytes) -> None:
+    change = structured.json_behind(1)
+    for seed in range(300):
+        stored.store_value(change(value, Random(f"{value[0]} {seed}")))
 
 
 def test_every_message_and_every_value_of_the_store_is_among_the_samples() -> None:
     assert len(targets.frames()) == 31 == len(targets.MESSAGE_TYPES)
-    assert len(targets.store_values()) == 12
+    assert {value[0] for value in stored.store_values()} == set(range(len(stored.VALUES)))
+    assert all(decode_value("/x", encode(one)) == one for decode_value, encode, values in stored.VALUES for one in values)
     for name, target in TARGETS.items():
         assert target.seeds(), name
 
@@ -122,7 +124,7 @@ HELD: list[bytes] = []
 
 @pytest.mark.parametrize(("decoder", "says"), [(raises, "KeyError"), (stands, "processor time"), (grows, "has grown by")])
 def test_a_decoder_that_does_what_it_must_not_is_found(decoder: object, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TARGETS, "bad", Target(decoder, lambda: [b"\x00\x01\x02"]))  # type: ignore[arg-type]
+    monkeypatch.setitem(TARGETS, "bad", Target(decoder, lambda: [b"\x00\x01\x02"], ()))  # type: ignore[arg-type]
     if decoder is grows:  # in a process whose peak lies behind it nothing would be seen to grow
         sizes = iter((0, counting.MEMORY_BYTES_MAX + 1))
         monkeypatch.setattr(counting.memory, "peak_bytes", lambda: next(sizes))
@@ -146,23 +148,27 @@ def test_recovery_that_finds_what_it_has_left_is_found(lives: list[bytes], monke
         targets.directory(targets.directories()[0])
 
 
-# ---------------------------------------------------------------------------------------------------------------------- the ledger
+def test_somebody_who_is_let_in_without_a_secret_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = peers.handshakes()[1]
+    peers.handshake(said)
+    monkeypatch.setattr(reception, "is_dialer_proof", lambda known, said, proof: known[0])
+    with pytest.raises(AssertionError, match="somebody was let in"):
+        peers.handshake(said)
 
 
-def test_the_same_seed_makes_the_same_mutants() -> None:
-    first, again, other = (Mutator([b"seed" * 10, b"x"], seed) for seed in (1, 1, 2))
-    mutants = [first.next() for _ in range(100)]
-    assert mutants == [again.next() for _ in range(100)]
-    assert mutants != [other.next() for _ in range(100)]
-    assert len(set(mutants)) > 90
+def test_a_stream_that_is_cut_in_another_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, lost = peers.streams()[0], incoming.Incoming._split
+
+    def loses(self: incoming.Incoming, scratch: memoryview, stop: int, *rest: object) -> None:
+        lost(self, scratch, stop - 1 if stop > 20 else stop, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(incoming.Incoming, "_split", loses)
+    with pytest.raises(AssertionError, match=r"lost|other frames"):
+        peers.stream(whole)
 
 
-def test_sums_of_the_ledger_are_of_one_version_of_the_code(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.jsonl"
-    one = counting.count("frame", 50, seed=counting.next_seed(ledger))
-    counting.append(one, ledger)
-    counting.append(counting.count("frame", 70, seed=counting.next_seed(ledger)), ledger)
-    ledger.write_text(ledger.read_text() + json.dumps(json.loads(ledger.read_text().splitlines()[0]) | {"code": "older"}) + "\n")
-    assert counting.tally(ledger)["frame"]["executions"] == 120
-    assert counting.tally(ledger, code="older")["frame"]["executions"] == 50
-    assert counting.next_seed(ledger) == 3
+def test_two_paths_of_one_place_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = stored.layout.Place(stored.layout.BROKER_IDS, broker_id=3)
+    monkeypatch.setattr(stored.layout, "place_of", lambda path: taken)
+    with pytest.raises(AssertionError, match="two paths"):
+        stored.path(b"/brokers/ids/03")

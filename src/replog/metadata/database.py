@@ -30,7 +30,7 @@ from replog.metadata.paths import name_of, parent_of
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
 
-__all__ = ["Database", "NodeCorrupt", "StoreGone"]
+__all__ = ["Database", "NodeCorrupt", "StoreGone", "names_in"]
 
 APPLICATION_ID: Final = 0x52504C47  # "RPLG"
 FORMAT: Final = 1
@@ -225,6 +225,8 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # of a text that SQLite quotes
+            raise StoreCorrupt(self.path, f"the database is damaged: {error}") from error
         except sqlite3.Error as error:
             raise self._meaning(error) from error
 
@@ -263,13 +265,13 @@ class Database:
 
     def some_children(self, path: str, count: int) -> Iterable[str]:
         """Names of any `count` children."""
-        return [name for (name,) in self.connection.execute("SELECT name FROM nodes WHERE parent = ? LIMIT ?", (path, count))]
+        return names_in(self.path, self.connection.execute("SELECT name FROM nodes WHERE parent = ? LIMIT ?", (path, count)))
 
     def children(self, path: str) -> list[str]:
         """Names of all children, sorted."""
         with self.lock, self._errors():
             self.check_place()
-            return sorted(name for (name,) in self.connection.execute("SELECT name FROM nodes WHERE parent = ?", (path,)))
+            return names_in(self.path, self.connection.execute("SELECT name FROM nodes WHERE parent = ?", (path,)))
 
     def owned(self, session: str) -> list[str]:
         """Paths of the ephemeral nodes of a session, sorted."""
@@ -290,6 +292,14 @@ class Database:
                 place = (path, parent_of(path), name_of(path))
                 row = (*place, node.version, node.created, node.owner, node.implied, _crc(path, node), node.value)
                 self.connection.execute(_STORE, row)
+
+
+def names_in(path: str, rows: Iterable[tuple[Any]]) -> list[str]:
+    """The names in these rows of the database at `path`, sorted. Raises StoreCorrupt."""
+    names = [name for (name,) in rows]
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise StoreCorrupt(path, f"the database holds {strange[0]!r:.100} where a name should be")
+    return sorted(names)
 
 
 def _create(path: str) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from attrs import frozen
 
 from replog.errors import StoreCorrupt, UsageError
-from replog.metadata.database import _SELECT, APPLICATION_ID, FORMAT, _check_file, _crc
+from replog.metadata.database import _SELECT, APPLICATION_ID, FORMAT, _check_file, _crc, names_in
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
 
@@ -87,7 +87,7 @@ class _FileLook:
         self._connection = connection
 
     def children(self, path: str) -> list[str]:
-        return sorted(name for (name,) in self._connection.execute("SELECT name FROM nodes WHERE parent = ?", (path,)))
+        return names_in(self._path, self._connection.execute("SELECT name FROM nodes WHERE parent = ?", (path,)))
 
     def children_each(self, paths: Sequence[str]) -> list[list[str]]:
         return [self.children(path) for path in paths]
@@ -103,8 +103,9 @@ class _FileLook:
         if row is None:
             return None
         value, version, created, owner, implied, crc = row
-        if not isinstance(value, bytes):
-            return Found(version=version, created=created, problem=f"the database holds {type(value).__name__} where bytes should be")
+        if not (isinstance(value, bytes) and isinstance(version, int) and isinstance(created, int)):
+            types = ", ".join(type(one).__name__ for one in (value, version, created))
+            return Found(problem=f"the database holds {types} where bytes and two numbers should be")
         intact = _crc(path, Node(value, version, created, owner, bool(implied))) == crc
         problem = "" if intact else f"the value in {self._path} does not match its checksum"
         return Found(value, version, created, owner is not None, problem)
@@ -127,6 +128,8 @@ def _opened(path: str, how: str, timeout_s: float) -> Iterator[Look]:
             yield _FileLook(path, connection)
         finally:
             connection.close()
+    except UnicodeDecodeError as error:  # of a text that SQLite quotes
+        raise StoreCorrupt(path, f"the database is damaged: {error}") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code == sqlite3.SQLITE_NOTADB:

@@ -57,9 +57,10 @@ def settings_from(path: str | os.PathLike[str], make: Callable[[dict[str, Any], 
     import tomllib  # not for whoever has no such file
 
     name = os.fspath(path)
+    text = read_settings(name)
     try:
-        found = tomllib.loads(read_settings(name))
-    except tomllib.TOMLDecodeError as problem:
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:  # also of what is nested too deep, or a number too long
         raise UsageError(f"{name} is no TOML: {problem}") from None
     try:
         return make(found, name)

@@ -48,7 +48,7 @@ def parse_rules(text: str) -> list[_Rule]:
     """Rules from TOML: [[allow]] with principals, actions and topics, lists of patterns. UsageError says what is wrong with which one."""
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except (ValueError, RecursionError) as problem:  # also of what is nested too deep, or a number too long
         raise UsageError(f"no TOML: {problem}") from None
     rules = found.pop("allow", [])
     if found or not isinstance(rules, list):
