@@ -24,6 +24,7 @@ from replog.config import BrokerConfig, check_rack
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log.files import check_path, kill_in_child
 from replog.security.settings import VARIABLE
+from replog.security.shown import shown
 from replog.transport.tcp.endpoint import SCHEME, parse_endpoint
 
 __all__ = ["BrokerProcess"]
@@ -64,7 +65,8 @@ class BrokerProcess:
         check_broker_id(broker_id)
         check_rack(rack)
         if not isinstance(store, str) or store.lower().startswith(_IN_MEMORY):
-            raise UsageError(f"store is {store!r}; another process can only open a URL, such as file:///PATH/TO/store.db")
+            given = shown(store) if isinstance(store, str) else repr(store)
+            raise UsageError(f"store is {given}; another process can only open a URL, such as file:///PATH/TO/store.db")
         BrokerConfig.from_mapping(config or {})
         self.broker_id = broker_id
         place = _IN_MEMORY if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")

@@ -2,9 +2,13 @@
 
 Opened under another number a folder would look like one with copies that nobody wants: they would be put away, and deleted after a
 while. Opened for another cluster it would serve nothing. Whoever mistypes a number or a store must hear so before that.
+
+A broker that was never let in, as a live one has its number, leaves a folder in which nothing is: that one any number may have.
 """
 
 from __future__ import annotations
+
+import os
 
 from replog.errors import LogDamaged, LogFull, UsageError
 from replog.log.checkpoint import read_plain, write_plain
@@ -31,7 +35,9 @@ class Owner:
             self._write("")
             return
         there, self.cluster_id = found
-        if there != broker_id:
+        if there != broker_id and not self.cluster_id and not _holds_copies(folder):
+            self._write("")
+        elif there != broker_id:
             raise UsageError(f"{folder} is the data folder of broker {there}; broker {broker_id} needs one of its own")
 
     def joined(self, cluster_id: str) -> None:
@@ -46,3 +52,10 @@ class Owner:
         except OSError as problem:
             kind = LogFull if problem.errno in PASSING else LogDamaged
             raise kind(f"{self._folder}/{_NAME} cannot be written: {problem}") from problem
+
+
+def _holds_copies(folder: str) -> bool:
+    """Whether any partition was ever here."""
+    return os.path.lexists(f"{folder}/catalogue") or any(
+        os.path.isdir(there) and os.listdir(there) for there in (f"{folder}/logs", f"{folder}/quarantine")
+    )

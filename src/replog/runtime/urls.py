@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, unquote
 
 from replog.errors import UsageError
 from replog.ports import MetadataStore
+from replog.security.shown import is_place, shown
 
-__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "open_file", "open_memory", "open_store", "open_zookeeper", "zookeeper_arguments"]
+__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "open_file", "open_memory", "open_store", "open_zookeeper", "shown", "zookeeper_arguments"]
 
 STORES: Final = "replog.stores"
 """The group of entry points."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_CREDENTIALS: Final = re.compile(r"(//)[^/]*@")
 
 Opener = Callable[..., MetadataStore]
 
@@ -58,7 +58,7 @@ def open_memory(url: str, *, session_ms: int) -> MetadataStore:
 
     rest, _ = _parts(url, session_ms)
     if rest:
-        raise UsageError(f"{url!r}: a store in memory has no name; write memory://")
+        raise UsageError(f"{shown(url)!r}: a store in memory has no name; write memory://")
     return MemoryStore()
 
 
@@ -69,11 +69,11 @@ def open_file(url: str, *, session_ms: int) -> MetadataStore:
     rest, session_ms = _parts(url, session_ms)
     path = unquote(rest, errors="surrogateescape")
     if not path or path.endswith("/") or "\0" in path:
-        raise UsageError(f"{url!r} does not name a file; write file:///PATH/TO/store.db")
+        raise UsageError(f"{shown(url)!r} does not name a file; write file:///PATH/TO/store.db")
     try:
         return FileStore(path, session_ms=session_ms)
     except UsageError as error:
-        raise UsageError(f"{url!r}: {error}") from error
+        raise UsageError(f"{shown(url)!r}: {error}") from error
 
 
 def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
@@ -83,7 +83,7 @@ def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
     """
     rest, session_ms, options = _taken(url, session_ms, ZOOKEEPER_OPTIONS)
     if not rest:
-        raise UsageError(f"{url!r} names no server; write zookeeper://HOST:PORT,HOST:PORT/CHROOT")
+        raise UsageError(f"{shown(url)!r} names no server; write zookeeper://HOST:PORT,HOST:PORT/CHROOT")
     try:
         from replog.metadata.zookeeper import ZooKeeperStore
     except ModuleNotFoundError as error:
@@ -93,15 +93,12 @@ def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
     try:
         return ZooKeeperStore(rest, session_ms=session_ms, **zookeeper_arguments(url, options))
     except UsageError as error:
+        if "@" in rest:  # whatever is wrong, what is said of it may show a password
+            raise UsageError(f"{shown(url)!r}: ZooKeeper's address has no place for credentials; auth=FILE names a file of them") from None
         raise UsageError(f"{shown(url)!r}: {error}") from error
 
 
 _BUILT_IN: Final[dict[str, Opener]] = {"file": open_file, "memory": open_memory, "zookeeper": open_zookeeper}
-
-
-def shown(url: str) -> str:
-    """A URL as messages may show it: what could be a password is left out."""
-    return _CREDENTIALS.sub(r"\1***@", url)
 
 
 ZOOKEEPER_OPTIONS: Final = ("auth", "authority", "certificate", "key", "secure")
@@ -109,7 +106,6 @@ ZOOKEEPER_OPTIONS: Final = ("auth", "authority", "certificate", "key", "secure")
 
 def zookeeper_arguments(url: str, options: dict[str, str]) -> dict[str, Any]:
     """What `ZooKeeperStore` takes, from files that a URL names. UsageError for what is wrong with them."""
-    from replog.security.private import read_credentials
     from replog.security.settings import Tls
 
     if options.get("secure", "false") not in ("true", "false"):
@@ -118,10 +114,21 @@ def zookeeper_arguments(url: str, options: dict[str, str]) -> dict[str, Any]:
     if files and "authority" not in files:
         raise UsageError(f"{shown(url)!r}: TLS needs an authority")
     return {
-        "auth": ("digest", *read_credentials(options["auth"])) if "auth" in options else None,
+        "auth": ("digest", *_credentials(url, options["auth"])) if "auth" in options else None,
         "tls": Tls(**files) if files else None,
         "secure": options.get("secure") == "true",
     }
+
+
+def _credentials(url: str, path: str) -> tuple[str, str]:
+    from replog.security.private import read_credentials
+
+    if not is_place(path):
+        raise UsageError(
+            f"{shown(url)!r}: the credentials cannot be read: auth names no file; it is not shown, as it may be the password itself: put "
+            "USER:PASSWORD into a file"
+        )
+    return read_credentials(path)
 
 
 def _parts(url: str, session_ms: int) -> tuple[str, int]:
@@ -134,8 +141,8 @@ def _taken(url: str, session_ms: int, more: tuple[str, ...]) -> tuple[str, int, 
     rest, _, query = url.partition("://")[2].partition("?")
     try:
         options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError as error:
-        raise UsageError(f"{shown(url)!r}: after the ? stand NAME=VALUE pairs, not {query!r}") from error
+    except ValueError:
+        raise UsageError(f"{shown(url)!r}: after the ? stand NAME=VALUE pairs") from None  # it shows them
     known = ("session_ms", *more)
     for name, _ in options:
         if name not in known:

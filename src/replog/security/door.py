@@ -16,7 +16,7 @@ from replog import messages as m
 from replog.codec import CodecError
 from replog.errors import Code
 from replog.model import ACKS_NONE, Address, PartitionId
-from replog.security.audit import audit
+from replog.security.audit import Refusals, audit
 from replog.security.identity import Identity
 from replog.security.particulars import particulars_of
 from replog.security.roles import CREATE, DESCRIBE, READ, WRITE, Wish, meant, topics_of, wish
@@ -37,9 +37,11 @@ _DENIED: Final = Code.TOPIC_AUTHORIZATION_FAILED
 class Door:
     """Of one process that serves. `topic_of(id)` is the name of a topic, None if it is not known here (yet)."""
 
-    def __init__(self, security: Security, topic_of: Callable[[bytes], str | None]) -> None:
+    def __init__(self, security: Security, topic_of: Callable[[bytes], str | None], refusals: Refusals | None = None) -> None:
         """Raises UsageError for a file of rules that cannot be used."""
         self._topic_of = topic_of
+        self.refusals = refusals or Refusals()
+        """Of whom they are told in a sum, when the time for that has come."""
         self._authorizer = security.authorizer
         if isinstance(self._authorizer, str):
             from replog.security.rules import FileRules
@@ -99,6 +101,7 @@ class Door:
         """Nobody will hear of anything any more."""
         while self._pending:
             audit(*self._pending.pop(next(iter(self._pending))), None)
+        self.refusals.close()
 
     def _allows(self, who: Identity, action: str, topic: str | None) -> bool:
         assert callable(self._authorizer)
@@ -118,11 +121,12 @@ class Door:
         if asked.verb == "followers":
             topics = self._followed(topics)
         refusal = self._refusal(who, asked, needs, topics)
+        if refusal is not None and not (needs.changes and self.refusals.is_written(str(who), address, asked.verb)):
+            return None, [refusal]
         names = ",".join("*" if one is None else one for one in topics)
         entry = who, address, asked.verb, names, particulars_of(asked.verb, asked.arguments)
         if refusal is not None:
-            if needs.changes:
-                audit(*entry, refusal.error)
+            audit(*entry, refusal.error)
             return None, [refusal]
         here, questions = (peer, asked.request), self._questions.get(peer, {})
         if here in self._pending or here in questions:

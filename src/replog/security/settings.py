@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
 from replog.security.kept import KeptSecrets
 from replog.security.keys import check_keys
-from replog.security.private import SECRET_BYTES_MIN, check_secret, read_secret, settings_from
+from replog.security.private import check_secret, read_secret, settings_from
+from replog.security.shown import is_place
 
 __all__ = ["VARIABLE", "Authorizer", "Security", "Tls", "security_of"]
 
@@ -23,6 +25,7 @@ VARIABLE: Final = "REPLOG_SECURITY"
 Authorizer = Callable[[str, str, str | None], bool]
 """`allow(principal, action, topic)`: whether it may; the topic is None for what is about the whole cluster."""
 
+_ROLE_LIKE: Final = re.compile(r"[a-z]{1,12}\Z|(broker|admin|client)/")
 _FILE_KEYS: Final = {"tls": ("certificate", "key", "authority"), "secret": None, "authorizer": ("rules",)}
 
 
@@ -55,9 +58,9 @@ def _secrets(given: Any) -> Mapping[str, tuple[bytes, ...]]:
     """Identity -> its secrets; those in files as they are there whenever one is needed."""
     if isinstance(given, KeptSecrets):
         return given
-    found = _read_secrets(given)
+    _read_secrets(given)  # what is wrong with them is said without showing any
     some = {name: tuple(map(_path, value if isinstance(value, list | tuple) else [value])) for name, value in given.items()}
-    return found if all(isinstance(one, bytes) for each in some.values() for one in each) else KeptSecrets(some, _read_secrets)
+    return KeptSecrets(some, _read_secrets)
 
 
 def _read_secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
@@ -68,7 +71,8 @@ def _read_secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
     for name, value in given.items():
         identity = identity_from(name) if isinstance(name, str) else None
         if identity is None or (identity.is_broker and identity.name):
-            raise UsageError(f"secret: {name!r:.80} is nobody; there are {BROKER}, {ADMIN}, {CLIENT}, {ADMIN}/NAME and {CLIENT}/NAME")
+            known = f"{BROKER}, {ADMIN}, {CLIENT}, {ADMIN}/NAME and {CLIENT}/NAME"
+            raise UsageError(f"secret: {_shown_name(name)} is nobody; there are {known}")
         some = value if isinstance(value, list | tuple) else [value]
         if not some:
             raise UsageError(f"secret: {name} has none")
@@ -79,6 +83,11 @@ def _read_secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
             if secret == other and name != another:
                 raise UsageError(f"secret: {another} and {name} have the same; then one could pass for the other")
     return found
+
+
+def _shown_name(name: object) -> str:
+    """Not if it could be a secret that stands where a role belongs."""
+    return f"{name!r:.80}" if isinstance(name, str) and _ROLE_LIKE.match(name) else "a role (not shown: it may be the secret itself)"
 
 
 def _secret(name: str, value: Any) -> bytes:
@@ -92,18 +101,20 @@ def _secret(name: str, value: Any) -> bytes:
 
 
 def _check_named(name: str, text: str, path: str) -> None:
-    """UsageError, which does not show it, for a text that is the secret itself rather than the name of a file with it."""
-    if len(text) >= SECRET_BYTES_MIN and not text.startswith(("/", "~")) and "." not in text and not os.path.exists(path):
-        raise UsageError(
-            f"secret: that of {name} names no file; it is not shown, as it may be the secret itself: put that into a file, or give bytes"
-        )
+    """UsageError, which does not show it, for a text that may be the secret itself: neither such a file is there nor its folder."""
+    if os.path.lexists(path) if os.path.dirname(text) in ("", "/") else is_place(path):
+        return
+    raise UsageError(
+        f"secret: that of {name} names no file; it is not shown, as it may be the secret itself: put that into a file, or give bytes"
+    )
 
 
 def _tls(given: Any) -> Tls | None:
     if given is None or isinstance(given, Tls):
         return given
     if not isinstance(given, Mapping) or not set(given) <= {"authority", "certificate", "key"} or "authority" not in given:
-        raise UsageError(f"tls has authority, certificate and key, files each; given are {sorted(map(str, given)) if given else given!r}")
+        found = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+        raise UsageError(f"tls has authority, certificate and key, files each; given are {found}")
     return Tls(**given)
 
 
@@ -168,12 +179,12 @@ def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if "tls" in found:
         arguments["tls"] = {key: _beside(folder, f"tls: {key}", value) for key, value in found["tls"].items()}
-    if "secret" in found:
-        arguments["secret"] = {name: _listed(folder, name, value) for name, value in found["secret"].items()}
     if "authorizer" in found:
         if "rules" not in found["authorizer"]:
             raise UsageError("[authorizer] has no rules; name a file of them, or leave the table out: then every topic is for everybody")
         arguments["authorizer"] = _beside(folder, "authorizer: rules", found["authorizer"]["rules"])
+    if "secret" in found:
+        arguments["secret"] = {name: _listed(folder, name, value) for name, value in found["secret"].items()}
     return arguments
 
 

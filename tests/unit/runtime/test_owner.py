@@ -25,3 +25,16 @@ def test_a_file_of_another_kind_is_no_note(value: Any, tmp_path: Path) -> None:
     write_plain(OS, str(tmp_path), "owner", value)
     assert Owner(str(tmp_path), 3).cluster_id == ""
     assert read_plain(OS, f"{tmp_path}/owner") == [3, ""]
+
+
+@pytest.mark.parametrize("there", ["catalogue", "logs/t-0", "quarantine/t-0"])
+def test_a_folder_in_which_nobody_was_let_in_may_be_another_s_unless_it_holds_copies(there: str, tmp_path: Path) -> None:
+    for name in ("logs", "quarantine"):
+        (tmp_path / name).mkdir()
+    Owner(str(tmp_path), 3)
+    Owner(str(tmp_path), 5)
+    assert read_plain(OS, f"{tmp_path}/owner") == [5, ""]
+    (tmp_path / there).mkdir()
+    with pytest.raises(UsageError, match="is the data folder of broker 5; broker 3 needs one of its own"):
+        Owner(str(tmp_path), 3)
+    assert read_plain(OS, f"{tmp_path}/owner") == [5, ""]

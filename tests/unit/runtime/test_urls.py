@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from replog import BrokerProcess
 from replog.errors import UsageError
 from replog.metadata.file import FileStore
 from replog.metadata.memory import MemoryStore
 from replog.ports import Create, MetadataStore
 from replog.runtime import urls
 from replog.runtime.urls import open_store
+from replog.security.shown import shown
 
 Register = Callable[..., None]
 
@@ -88,7 +91,7 @@ def test_file_opens_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
 def test_a_bad_url_is_named(url: str, why: str) -> None:
     with pytest.raises(UsageError, match=why) as caught:
         open_store(url, session_ms=9_000)
-    assert repr(url) in str(caught.value)
+    assert repr(shown(url)) in str(caught.value)
 
 
 def test_what_is_neither_url_nor_store_is_refused(tmp_path: Path) -> None:
@@ -98,13 +101,31 @@ def test_what_is_neither_url_nor_store_is_refused(tmp_path: Path) -> None:
         open_store(tmp_path, session_ms=9_000)
 
 
-def test_credentials_are_not_shown() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "zookeeper://user:S3cr@localhost:1/x", "zookeeper://user:S3cr/S3cr@localhost:1/x", "zookeeper://user:S3cr?S3cr@localhost:1/x",
+        "zookeeper://localhost:1/x?password=S3cr", "zookeeper://localhost:1/x?auth=user:S3cr", "zookeeper://localhost:1/x?S3cr",
+        "zookeeper://localhost:1/x?auth=S3cr&session_ms=9s", "zookeeper://user:S3cr@", "zookeeper://?auth=S3cr",
+        "etcd://user:S3cr@localhost:1/x", "memory://user:S3cr@", "memory://x?password=S3cr",
+        "file:///no/such/folder/store.db?password=S3cr", "file:///?password=S3cr", "user:S3cr@localhost:1",
+    ],
+)  # fmt: skip
+def test_credentials_are_not_shown(url: str) -> None:
     with pytest.raises(UsageError) as caught:
-        open_store("zookeeper://user:secret@localhost:1/x", session_ms=9_000)
-    assert "secret" not in str(caught.value)
+        open_store(url, session_ms=9_000)
+    assert "S3cr" not in "".join(traceback.format_exception(caught.value)), "nor is it in what led to the error"
+
+
+def test_no_process_is_begun_with_credentials_in_an_error() -> None:
     with pytest.raises(UsageError) as caught:
-        open_store("etcd://user:secret@localhost:1/x", session_ms=9_000)
-    assert "secret" not in str(caught.value)
+        BrokerProcess(1, data=None, store="memory://user:S3cr@x")
+    assert "S3cr" not in str(caught.value)
+
+
+def test_a_missing_file_of_credentials_is_named_where_it_could_be_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"'{tmp_path}/none' cannot be read: No such file"):
+        open_store(f"zookeeper://localhost:1?auth={tmp_path}/none", session_ms=9_000)
 
 
 def test_a_store_gives_another_session_even_after_it_was_lost() -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import replog
@@ -37,7 +38,7 @@ def test_a_secret_that_others_can_read_or_change_is_refused(tmp_path: Path, mode
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo", 0o600)
-    for path, word in ((tmp_path, "regular"), (tmp_path / "no", "No such file"), (tmp_path / "fifo", "regular"), ("a\0b", "null")):
+    for path, word in ((tmp_path, "regular"), (tmp_path / "no", "No such file"), (tmp_path / "fifo", "regular"), ("a\0b", "names no file")):
         with pytest.raises(UsageError, match=word):
             Security(secret={"client": str(path)})
 
@@ -56,13 +57,22 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         ({"secret": {"client": b"x" * 4097}}, "4097 bytes"),
         ({"secret": {"client": 7}}, "bytes, or the path"),
         ({"secret": {"client": SECRET.decode()}}, "client names no file; it is not shown"),
-        ({"secret": {"client": "no/such/folder.of/secrets/that-has-a-long-name"}}, "No such file"),
+        ({"secret": {"client": "no/such/folder.of/secrets/that-has-a-long-name"}}, "names no file; it is not shown"),
+        ({"secret": {"client": SECRET.decode() + ".x"}}, "names no file; it is not shown"),
+        ({"secret": {"client": "/" + SECRET.decode()}}, "names no file; it is not shown"),
+        ({"secret": {"client": "one secret"}}, "names no file; it is not shown"),
+        ({"secret": {"client": SECRET.decode() * 200}}, "names no file; it is not shown"),
+        ({"secret": {"client": SECRET.decode() + "\0"}}, "names no file; it is not shown"),
+        ({"secret": {"client": "/usr/no-such-file"}}, "'/usr/no-such-file' cannot be read: No such file"),
+        ({"secret": {SECRET.decode(): "client"}}, "a role .not shown: it may be the secret itself. is nobody"),
+        ({"secret": {SECRET: "client"}}, "a role .not shown: it may be the secret itself. is nobody"),
+        ({"tls": SECRET.decode()}, "given are str"),
         ({"secret": {"client": SECRET, "broker": [OTHER, SECRET]}}, "client and broker have the same"),
         ({"tls": {"certificate": "a"}}, "tls has authority"),
         ({"tls": {"authority": "a", "certificate": "b"}}, "belong together"),
         ({"tls": {"authority": ""}}, "authority is ''"),
         ({"tls": {"authority": "a", "sort": "b"}}, "sort"),
-        ({"tls": "a"}, "'a'"),
+        ({"tls": "a"}, "given are str"),
         ({"secret": {"client": SECRET}, "authorizer": 7}, "authorizer is 7"),
     ],
 )
@@ -74,7 +84,7 @@ def test_what_cannot_work_is_refused_in_words_without_secrets(arguments: dict[st
 
 def test_no_secret_is_shown() -> None:
     security = Security(secret={"client": [SECRET, OTHER], "broker": THIRD})
-    shown = f"{security!r} {security}"
+    shown = f"{security!r} {security} {security.secret} {attrs.asdict(security)}"
     assert "broker, client" in shown
     assert not any(each.decode() in shown or repr(each) in shown for each in (SECRET, OTHER, THIRD))
     assert not any(each.hex() in shown for each in (SECRET, OTHER, THIRD))
@@ -124,7 +134,8 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         (b"[secret]\nclient=7", "names a file"),
         (b"[authorizer]\nrule='x'", "no 'rule'"),
         (b"", "neither tls nor a secret"),
-        (b"[secret]\nclient='none'", "No such file"),
+        (b"[secret]\nclient='none'", "client names no file; it is not shown"),
+        (b"[secret]\nclient='" + SECRET + b".x'", "client names no file; it is not shown"),
         (b"[authorizer]\n[secret]\nclient='c'", "authorizer. has no rules"),
         (b"[secret]\nclient=['" + SECRET + b"']", "client names no file; it is not shown"),
     ],
@@ -134,6 +145,7 @@ def test_a_file_of_settings_that_is_wrong_is_named(tmp_path: Path, text: bytes, 
     with pytest.raises(UsageError, match=words) as caught:
         Security.from_file(path)
     assert str(path) in str(caught.value)
+    assert SECRET[:8].decode() not in str(caught.value)
 
 
 def test_settings_that_others_can_change_are_refused(tmp_path: Path) -> None:

@@ -29,9 +29,26 @@ def test_an_endpoint_is_read_and_written_alike(text: str, host: str, port: int) 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "localhost:1", "http://a:1", "tcp://", "tcp://a", "tcp://:1", "tcp://a:", "tcp://a:x", "tcp://a:65536", "tcp://a:-1",
-        "tcp://a:1/x", "tcp://::1:5", "tcp://[a]:5", "tcp://[::1]", "tcp://a b:1", "tcp://u@h:1", "tcp://a:²", "tcp://a:000001",
-        "tcp://\udcff:1", "tcp://[:\udcff]:1",
+        "",
+        "localhost:1",
+        "http://a:1",
+        "tcp://",
+        "tcp://a",
+        "tcp://:1",
+        "tcp://a:",
+        "tcp://a:x",
+        "tcp://a:65536",
+        "tcp://a:-1",
+        "tcp://a:1/x",
+        "tcp://::1:5",
+        "tcp://[a]:5",
+        "tcp://[::1]",
+        "tcp://a b:1",
+        "tcp://u@h:1",
+        "tcp://a:²",
+        "tcp://a:000001",
+        "tcp://\udcff:1",
+        "tcp://[:\udcff]:1",
     ],
 )
 def test_what_is_none_is_refused_with_its_name(text: str) -> None:
@@ -42,8 +59,14 @@ def test_what_is_none_is_refused_with_its_name(text: str) -> None:
 @pytest.mark.parametrize(
     ("host", "loopback"),
     [
-        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("LocalHost", True),
-        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("localhost.example", False),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("LocalHost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
     ],
 )
 def test_loopback(host: str, loopback: bool) -> None:
@@ -97,3 +120,12 @@ def test_only_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(socket.AF_UNIX, 1, 6, "", ("x", 0))])
     with pytest.raises(OSError, match="broker"):
         addresses_of(Endpoint("broker", 5))
+
+
+@pytest.mark.parametrize(
+    "text", ["tcp://user:S3cr@host:1", "tcp://user:S3/S3cr@host:1", "http://user:S3cr@host:1", "user:S3cr@host:1", "tcp://h:1?password=S3cr"]
+)
+def test_no_password_is_shown_of_what_is_none(text: str) -> None:
+    with pytest.raises(UsageError, match=r"tcp://host:port|the port of") as caught:
+        parse_endpoint(text)
+    assert "S3cr" not in str(caught.value)

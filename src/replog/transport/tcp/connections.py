@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from replog.codec import CodecError, Part
@@ -24,7 +25,7 @@ from replog.transport.tcp.timers import Timers
 if TYPE_CHECKING:
     from replog.security.tls import Loaded
 
-__all__ = ["CLOSED_BY_PEER", "Connections", "Unwelcome"]
+__all__ = ["CLOSED_BY_PEER", "SECURE_AT_ONCE", "SECURING_MAX", "Connections", "Unwelcome"]
 
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
@@ -36,6 +37,10 @@ _LEAVING: Final = State.LEAVING
 _CLOSED: Final = State.CLOSED
 
 CLOSED_BY_PEER: Final = "closed by the peer"
+SECURE_AT_ONCE: Final = 4
+"""Steps of TLS handshakes in one turn, of all that have dialed this process: each takes a millisecond or two in which nobody is heard."""
+SECURING_MAX: Final = 64
+"""While so many wait for such a step, newcomers are taken one at a time: in the kernel's queue none of their own time is lost."""
 
 
 class Unwelcome(Exception):
@@ -76,6 +81,8 @@ class Connections:
         self.timers: Timers[Connection] = Timers()
         self.unread: dict[int, None] = {}
         """Descriptors of connections in which something waits that the selector does not know of."""
+        self._securing: dict[Connection, None] = {}
+        """Those that dialed this process and can go on with their TLS handshake, the first first; the selector is not asked about them."""
         self.output_held = 0
         """Memory of what waits to be sent, in all of them."""
         self.bytes_read = 0
@@ -106,7 +113,12 @@ class Connections:
                 self._connected(connection, failure)
             return
         if connection.state is _SECURING:
-            self._shake_hands(connection)
+            if connection.dialed:
+                self._shake_hands(connection)
+            elif connection not in self._securing:
+                self._securing[connection] = None
+                connection.mask = 0
+                self._epoll.modify(fd, 0)
             return
         if mask & _OUT:
             self.write(connection, now_ms)
@@ -115,6 +127,16 @@ class Connections:
                 self._read(connection, now_ms)
             elif mask & _GONE:
                 self.end(connection, CLOSED_BY_PEER)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be done of which the selector does not tell."""
+        return bool(self.unread or self.dirty or self._securing)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more have come than can be secured soon."""
+        return len(self._securing) >= SECURING_MAX
 
     def is_asked(self, fd: int) -> bool:
         """Whether a client asks there."""
@@ -185,7 +207,14 @@ class Connections:
         connection.socket = TlsSocket(connection.socket, loaded, listens=not connection.dialed)
         connection.outgoing.copies = True
         connection.state = State.SECURING
-        self._shake_hands(connection)
+        if connection.dialed:  # else the other end speaks first
+            self._shake_hands(connection)
+
+    def go_on_securing(self) -> None:
+        """This turn's steps of the handshakes of those that dialed this process. Whoever is left is first in the next turn."""
+        for connection in list(islice(self._securing, SECURE_AT_ONCE)):
+            if self._securing.pop(connection, self) is None:  # else it was closed since
+                self._shake_hands(connection)
 
     def _shake_hands(self, connection: Connection) -> None:
         try:
@@ -375,6 +404,7 @@ class Connections:
         self.timers.forget(connection)
         self.dirty.pop(connection, None)
         self.unread.pop(connection.fd, None)
+        self._securing.pop(connection, None)
         del self.open[connection.fd]
         with suppress(OSError):  # it never got there, or has been closed by `ssl` itself, which does that to one that was reset
             self._epoll.unregister(connection.fd)
@@ -392,5 +422,3 @@ class Connections:
             os.close(connection.socket.detach())
         self.open.clear()
         self.dirty.clear()
-
-

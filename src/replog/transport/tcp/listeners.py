@@ -85,10 +85,10 @@ class Listeners:
                     self._epoll.unregister(fd)
                 listener.socket.close()
 
-    def ready(self, fd: int, now_ms: int) -> None:
-        """Accept what waits, but not for ever."""
+    def ready(self, fd: int, now_ms: int, *, one: bool = False) -> None:
+        """Accept what waits, but not for ever; with `one` no more than that."""
         listener = self.by_fd[fd]
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(1 if one else ACCEPTED_AT_ONCE):
             try:
                 pair = sockets.accept(listener.socket, self._limits.stalled_timeout_ms)
             except OSError as problem:

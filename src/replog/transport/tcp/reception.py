@@ -38,13 +38,14 @@ def unknown(topic_id: bytes) -> str | None:
     return None
 
 
-def door_of(security: Security | None, topic_of: Callable[[bytes], str | None]) -> Door | None:
+def door_of(security: Security | None, topic_of: Callable[[bytes], str | None], now_ms: Callable[[], int]) -> Door | None:
     """What looks at the messages of those who were let in; None without security."""
     if security is None:
         return None
+    from replog.security.audit import Refusals
     from replog.security.door import Door  # nothing of it for whoever uses none
 
-    return Door(security, topic_of)
+    return Door(security, topic_of, Refusals(now_ms))
 
 
 @frozen

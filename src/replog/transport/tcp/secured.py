@@ -21,6 +21,8 @@ RECORD_BYTES: Final = 16 << 10
 """TLS encrypts so much at a time (RFC 8446, section 5.1)."""
 GATHERED_BYTES: Final = 64 << 10
 """Small buffers are joined up to this, so that they share records."""
+RECORDS_AT_ONCE: Final = 256
+"""Read in one go: a record may hold a single byte, and a quarter of a million of them took the better part of a second."""
 
 
 class TlsSocket:
@@ -66,7 +68,9 @@ class TlsSocket:
     def recv_into(self, buffer: Any) -> int:
         """Fill the buffer as far as something is there: records are smaller than buffers."""
         view, filled = memoryview(buffer), 0
-        while filled < len(view):
+        for _ in range(RECORDS_AT_ONCE):
+            if filled == len(view):
+                break
             try:
                 size = self._socket.recv_into(view[filled:])
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):

@@ -97,7 +97,7 @@ class TcpTransport(Transport):
         """
         if role not in (BROKER, CLIENT) or (role == CLIENT) != (broker_id < 0):
             raise UsageError(f"role {role!r} with broker id {broker_id}; a broker has an id of at least 0, a client has -1")
-        door = door_of(security, topic_of) if role == BROKER else None
+        door = door_of(security, topic_of, now_ms) if role == BROKER else None
         on_event = Strangers(on_event, now_ms=now_ms)
         reception = Reception(role, security, on_event=on_event)
         self.role = role
@@ -280,15 +280,16 @@ class TcpTransport(Transport):
         """When `handle` and `flush` are due even if nothing becomes readable; None: never. In the past: now."""
         if self.closed:
             return None
-        connections = self._connections
-        if self._inbox or self._lost.waiting or self._left or connections.unread or self._dialer.wanted or connections.dirty:
+        if self._inbox or self._lost.waiting or self._left or self._dialer.wanted or self._connections.is_due:
             return self._now_ms()
-        due_ms = connections.timers.next_ms()
-        if self._listeners.paused and (resume_ms := self._listeners.next_ms()) is not None:
-            due_ms = resume_ms if due_ms is None else min(due_ms, resume_ms)
-        if (self._dialer.sought or self._dialer.resolver.found) and (look_ms := self._dialer.next_ms()) is not None:
-            due_ms = look_ms if due_ms is None else min(due_ms, look_ms)
-        return due_ms
+        due = [self._connections.timers.next_ms()]
+        if self._listeners.paused:
+            due.append(self._listeners.next_ms())
+        if self._dialer.sought or self._dialer.resolver.found:
+            due.append(self._dialer.next_ms())
+        if self._door is not None:
+            due.append(self._door.refusals.next_ms)
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     @property
     def unsent_bytes(self) -> int:
@@ -327,7 +328,7 @@ class TcpTransport(Transport):
                 self._whereabouts.doubtful = True
                 self._wakeup.heard()
             elif fd in self._listeners.by_fd:
-                self._listeners.ready(fd, now_ms)
+                self._listeners.ready(fd, now_ms, one=connections.is_crowded)
             elif (self._long >= HANDLE_LONG_MAX or len(asked) >= HANDLE_REQUESTS_MAX) and connections.is_asked(fd):
                 self._left.append((fd, mask))  # brokers are heard all the same
             else:
@@ -336,12 +337,15 @@ class TcpTransport(Transport):
             if read >= HANDLE_BYTES_MAX or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
                 self._left += turn[at + 1 :]  # these are first the next time
                 break
+        connections.go_on_securing()
         if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
         if self._dialer.sought or self._dialer.resolver.found:
             self._dialer.look(now_ms)
         if self._listeners.paused:
             self._listeners.resume(now_ms)
+        if self._door is not None:
+            self._door.refusals.tell(now_ms)
         if self._lost.waiting:
             for hint in self._lost.take():
                 self._inbox.tell(hint.address, hint)
