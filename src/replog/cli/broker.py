@@ -164,12 +164,12 @@ def _wait_until_ready(context: Context, one: Any, ending: Ending) -> int | None:
         except Exception as problem:
             if one.hopeless is None:
                 raise
-            context.output.note(f"replog: {spoken(str(problem))}")
-            return USAGE if isinstance(problem, UsageError) and not _is_refused(one) else _status(one)
+            status = USAGE if isinstance(problem, UsageError) and not _is_refused(one) else _status(one)
+            return context.refuse(type(problem).__name__, spoken(str(problem)), status)
         trouble = one.trouble
         if limit_s is not None and slices * _SLICE_S >= limit_s:
-            context.output.note(f"replog: broker {one.broker_id} was not let in within {limit_s:g} s{trouble and ': '}{trouble}")
-            return UNAVAILABLE
+            late = f"broker {one.broker_id} was not let in within {limit_s:g} s{trouble and ': '}{trouble}"
+            return context.refuse(TimedOut.__name__, late, UNAVAILABLE)
         if slices % _TELL_EVERY == 0:
             _log.warning("broker %d waits to be let in%s%s", one.broker_id, trouble and ": ", trouble)
     return OK

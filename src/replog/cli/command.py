@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
@@ -11,12 +12,13 @@ from typing import BinaryIO, TextIO
 
 from replog.cli import arguments as parse
 from replog.cli.context import Context
-from replog.cli.exits import BAD, INTERRUPTED, OK, UNREACHABLE, exit_of
-from replog.cli.grammar import check_broker, make_parser
+from replog.cli.exits import BAD, INTERRUPTED, UNREACHABLE, USAGE, exit_of
+from replog.cli.grammar import Misspelt, check_broker, make_parser, wants_json
 from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, quieten
-from replog.cli.spoken import cannot, next_step, spoken
+from replog.cli.spoken import cannot, spoken
+from replog.cli.steps import next_step
 from replog.client.client import Client
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 
 __all__ = ["main"]
 
@@ -34,29 +36,42 @@ def main(
     Without any word it says which commands there are.
     """
     parser = make_parser()
+    words = (sys.argv[1:] if argv is None else list(argv)) or ["help"]
+    asked, wrong = argparse.Namespace(format="json" if wants_json(words) else "table"), None
     try:
-        asked = parser.parse_args((sys.argv[1:] if argv is None else argv) or ["help"])
+        asked = parser.parse_args(words)
         check_broker(asked)
         if hasattr(asked, "config"):
             asked.settings = parse.settings(asked.config, asked.parser)
-    except SystemExit as end:  # --help, --version, or what argparse has refused
+    except Misspelt as told:
+        wrong = told
+    except SystemExit as end:  # --help and --version
         return end.code if isinstance(end.code, int) else BAD
     with contextlib.ExitStack() as opened:  # in this order, so that a closed stream's number is no other file's
         given = stdin or (opened.enter_context(open(os.devnull, "rb")) if sys.stdin is None else sys.stdin.buffer)
         out = stdout or (opened.enter_context(open(os.devnull, "wb")) if sys.stdout is None else buffered_stdout())
-        told = stderr or sys.stderr or opened.enter_context(open(os.devnull, "w", encoding="utf-8"))
-        output = Output(out, told, asked.format, pretty=out.isatty())
+        told_on = stderr or sys.stderr or opened.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        output = Output(out, told_on, asked.format, pretty=out.isatty())
+        context = Context(asked, output, given, client)
         try:
-            status = _run(asked.run, Context(asked, output, given, client))
+            status = _run(asked.run, context) if wrong is None else _misspelt(context, wrong)
             output.flush()
             return status
         except (OutputClosed, OutputFailed) as lost:
             if stdout is None:
                 quieten(sys.stdout)
             if isinstance(lost, OutputClosed):
-                return OK
+                return context.failed
             output.note(f"replog: {spoken(str(lost))}")
             return BAD
+
+
+def _misspelt(context: Context, wrong: Misspelt) -> int:
+    """What cannot be parsed; who typed it is told by then, and who reads JSON is not."""
+    context.failed = USAGE
+    if context.output.is_json:
+        context.output.json({"error": UsageError.__name__, "why": wrong.why, "next": wrong.step, "status": USAGE})
+    return USAGE
 
 
 def _run(place: str, context: Context) -> int:
@@ -67,16 +82,12 @@ def _run(place: str, context: Context) -> int:
         return command(context)
     except ReplogError as problem:
         context.output.flush()
-        context.output.note(f"replog: {spoken(str(problem))}{context.hint}")
-        if step := next_step(problem, of=module):
-            context.output.note(f"next: {step}")
         status = exit_of(problem)
-        return UNREACHABLE if module == "health" and status > BAD else status
+        status = UNREACHABLE if module == "health" and status > BAD else status
+        step = next_step(problem, context.arguments, is_misspelt=bool(context.hint))
+        return context.refuse(type(problem).__name__, f"{spoken(str(problem))}{context.hint}", status, step)
     except KeyboardInterrupt:
         context.output.flush()
         return INTERRUPTED
     except OSError as problem:  # files that cannot be read, a terminal that has gone
-        context.output.note(f"replog: {cannot(problem)}")
-        return BAD
-
-
+        return context.refuse(type(problem).__name__, cannot(problem), BAD)

@@ -6,12 +6,13 @@ import argparse
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from attrs import define, field
 
 from replog.cli.output import Output
 from replog.cli.spoken import nearest
+from replog.cli.steps import typed
 from replog.client.client import Client
 from replog.config import ClientConfig
 from replog.errors import Code, Rejected, UsageError
@@ -38,11 +39,41 @@ class Context:
     hint: str = field(default="", init=False)
     """What may have been meant where a refusal is about a name that nobody knows."""
 
+    failed: int = field(default=0, init=False)
+    """The status of what was refused, 0 if nothing was: it stands although nobody reads the JSON of it."""
+    is_told: bool = field(default=False, init=False)
+    """The JSON that was printed has what was refused in it."""
+    facts: dict[str, Any] = field(factory=dict, init=False)
+    """What the JSON of an error says besides: of what was done before it."""
+
     @property
     def timeout_s(self) -> float | None:
         """How long each question to the cluster may take."""
         value: float | None = self.arguments.timeout
         return 30.0 if value is None else value
+
+    def typed(self, *words: str) -> str:
+        """A command as it is to be typed after this one, to ask the same cluster."""
+        return typed(self.arguments, *words)
+
+    def check_asked(self, what: str, dry_run: str) -> None:
+        """Raise UsageError for `what` destroys records where nobody has said --yes, and nobody can be asked. `dry_run`: what that shows."""
+        asked = self.arguments
+        if not (asked.yes or asked.dry_run or self.stdin.isatty()):
+            raise UsageError(f"{what}: where no terminal can be asked it takes --yes; --dry-run {dry_run}")
+
+    def refuse(self, error: str, why: str, status: int, step: str = "") -> int:
+        """Say on stderr why a command has failed, with what to do next; with --format json as the last value on stdout as well.
+
+        Returns the status. Raises OutputClosed or OutputFailed.
+        """
+        self.failed = status
+        self.output.note(f"replog: {why}")
+        if step:
+            self.output.note(f"next: {step}")
+        if self.output.is_json and not self.is_told:
+            self.output.json({"error": error, "why": why, "next": step or None, "status": status, **self.facts})
+        return status
 
     def confirm(self, question: str, topic: str, otherwise: str) -> None:
         """Ask before records go, and go on only if the name of their topic is typed. Raises UsageError, saying `otherwise`."""

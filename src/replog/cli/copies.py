@@ -187,7 +187,8 @@ def find(path: str) -> list[Place]:
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such folder") from None
     except NotADirectoryError:
-        raise UsageError(f"{path} is a file; name a broker's data directory, or the folder of one log") from None
+        what = f"{path} is a file; name a broker's data directory, or the folder of one log"
+        raise UsageError(f"{what} (of a segment alone, replog log dump shows what is in it)") from None
     path = path.rstrip("/") or "/"
     if "meta" in names or "catalogue" in names:
         return [_directory(path)]

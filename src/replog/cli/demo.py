@@ -51,6 +51,8 @@ def demo(context: Context) -> int:
             wrong = story.run(stack)
         for one in wrong:
             context.output.note(f"WRONG: {one}")
+            if context.output.is_json:
+                context.output.json({"step": "wrong", "reason": one})
         if not wrong:
             story.say("cleaned", f"the brokers are stopped, {folder} is removed", folder=folder)
         return BAD if wrong else OK

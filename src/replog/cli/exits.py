@@ -23,7 +23,8 @@ exit status:
   0    done
   1    the answer is bad: damage was found, the cluster is not healthy, files
        cannot be read, stdout cannot be written (broker: it could not go on)
-  2    the command is wrong, and nothing was done (health: nobody answers)
+  2    the command is wrong, and nothing was done (health: nobody answers;
+       produce: a line is no record, and those before it are stored)
   3    the cluster refused
   4    nobody answered in time: it may or may not have happened
   130  interrupted (demo: 128+N by signal N; broker: at once by a second one)

@@ -6,20 +6,38 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from replog.cli import arguments as parse
 from replog.cli.completion import SHELLS
 from replog.cli.context import BOOTSTRAP
-from replog.cli.exits import EXITS
+from replog.cli.exits import EXITS, USAGE
 from replog.cli.spoken import nearest
+from replog.cli.templates import FIELDS, template
 from replog.security.settings import VARIABLE
 
-__all__ = ["Parser", "check_broker", "make_parser"]
+__all__ = ["Misspelt", "Parser", "check_broker", "make_parser", "wants_json"]
 
 _RAW: Final = argparse.RawDescriptionHelpFormatter
 _WATCH: Final[dict[str, Any]] = {"nargs": "?", "type": parse.interval, "const": 1.0, "metavar": "SECONDS"}
 """An option that may say how much time is between two looks."""
+
+
+class Misspelt(SystemExit):
+    """What was typed is no command. Who typed it has been told."""
+
+    def __init__(self, why: str, step: str) -> None:
+        super().__init__(USAGE)
+        self.why = why
+        self.step = step
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether somebody asks for JSON, as far as words say it that need not be a command."""
+    options = list(words[: words.index("--")] if "--" in words else words)
+    formats = [after for word, after in pairwise(options) if word == "--format"]
+    return "--format=json" in options or "json" in formats
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +58,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the command with status 2: what is wrong, and where it is said what is right."""
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: error: {message}\nnext: {self.prog} --help\n")
+        step = f"{self.prog} --help"
+        self._print_message(f"{self.prog}: error: {message}\nnext: {step}\n", sys.stderr)
+        raise Misspelt(message, step)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -125,7 +145,8 @@ def _common() -> argparse.ArgumentParser:
     common.add_argument("--format", choices=("table", "json"), help="for people or for programs (default: table)")
     proof = f"a file that says how to prove who you are, and what brokers must prove (default: ${VARIABLE})"
     common.add_argument("--security", type=parse.filled, metavar="FILE", help=proof)
-    common.add_argument("--timeout", type=parse.seconds, metavar="SECONDS", help="for each question (default: 30; broker: no limit)")
+    patience = "for each question (default: 30; broker: no limit; top: 6 or the interval, unless --once)"
+    common.add_argument("--timeout", type=parse.seconds, metavar="SECONDS", help=patience)
     return common
 
 
@@ -189,11 +210,11 @@ def _topic(command: Callable[..., argparse.ArgumentParser]) -> None:
     remove = command("remove-partitions", "reshape:remove_partitions", "remove the highest partitions of a topic and everything in them")
     remove.add_argument("topic", type=parse.filled)
     remove.add_argument("partitions", nargs="+", type=parse.number, metavar="N", help="a partition's number")
-    remove.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
+    remove.add_argument("--yes", action="store_true", help="do not ask; it takes this where no terminal is")
     remove.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     delete = command("delete", "topics:delete", "delete a topic and everything in it")
     delete.add_argument("topic", type=parse.filled)
-    delete.add_argument("--yes", action="store_true", help="do not ask (only a terminal is asked)")
+    delete.add_argument("--yes", action="store_true", help="do not ask; it takes this where no terminal is")
     delete.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
 
 
@@ -222,10 +243,11 @@ def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _elect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("partitions", nargs="*", type=parse.filled, metavar="TOPIC[:N]", help="one partition, or all of a topic")
-    parser.add_argument("--all", action="store_true", help="every partition that its preferred leader does not lead")
+    which = "every partition that its preferred leader does not lead; with --unclean: that nobody leads"
+    parser.add_argument("--all", action="store_true", help=which)
     parser.add_argument("--to", type=parse.broker_id, metavar="BROKER", help="this one, if it is in sync, in place of the preferred leader")
     parser.add_argument("--unclean", action="store_true", help="where nobody leads: any live replica, although records may be lost")
-    parser.add_argument("--yes", action="store_true", help="do not ask; --unclean needs it where no terminal is")
+    parser.add_argument("--yes", action="store_true", help="do not ask; --unclean takes this where no terminal is")
     parser.add_argument("--dry-run", action="store_true", help="only say who could lead with --unclean, and how far each reaches")
 
 
@@ -249,6 +271,8 @@ def _read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-K", "--keys", action="store_true", help="print the key, and a tab, before the value")
     parser.add_argument("--offsets", action="store_true", help="print partition, tab, offset, tab first")
     parser.add_argument("--raw", action="store_true", help="the bytes of values as they are, with nothing between records")
+    printed = r"print records like this, and nothing else: '{partition} {offset} {key} {value}\n'; fields are " + ", ".join(FIELDS)
+    parser.add_argument("--template", type=template, metavar="TEXT", help=printed)
     parser.add_argument("-c", "-n", "--count", type=parse.number, metavar="N", help="end after N records")
 
 
@@ -256,13 +280,15 @@ def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
     dump = command("dump", "logs:dump", "every batch in the files, or every record")
     dump.add_argument("--records", action="store_true", help="the records as well")
     verify = command("verify", "logs:verify", "every byte against its checksums; damaged places are named")
+    where = "a broker's data directory, one of its log folders, or the folder of a Cluster"
+    dump.add_argument("folder", type=parse.filled, metavar="DIR|FILE", help=f"{where}; or one segment, wherever it was copied to")
+    verify.add_argument("folder", type=parse.filled, metavar="DIR", help=where)
     for parser in (dump, verify):
-        where = "a broker's data directory, one of its log folders, or the folder of a Cluster"
-        parser.add_argument("folder", type=parse.filled, metavar="DIR", help=where)
         parser.add_argument("--topic", type=parse.filled, help="only this one")
     repair = command("repair", "repair:repair", "say what is damaged in a stopped broker's files; with --yes, cut it off")
     repair.add_argument("folder", type=parse.filled, metavar="DIR", help="a broker's data directory, or one of its log folders")
     repair.add_argument("--yes", type=parse.filled, metavar="PLAN", help="do what was shown under this name, and nothing else")
+    repair.add_argument("--dry-run", action="store_true", help="only say it, although --yes is there; without --yes that is all it does")
     repair.add_argument("--evidence", type=parse.filled, metavar="FOLDER", help="where what is cut is copied first (default: beside DIR)")
 
 

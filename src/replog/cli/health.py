@@ -31,9 +31,7 @@ def health(context: Context) -> int:
             with context.client() as client:
                 return _look(context, client, context.timeout_s)[0]
         except Unavailable as nobody:
-            context.output.note(f"replog: nobody answers: {nobody}")
-            if context.output.is_json:
-                context.output.json({"healthy": False, "reason": f"nobody answers: {nobody}"})
+            _tell_nobody(context, nobody)
             return UNREACHABLE
     every_s = _EVERY_S if asked.watch is None else asked.watch
     give_up = None if asked.within is None else time.monotonic() + asked.within
@@ -47,7 +45,7 @@ def health(context: Context) -> int:
             except Unavailable as nobody:
                 status = UNREACHABLE
                 if last != str(nobody):
-                    context.output.note(f"replog: nobody answers: {nobody}")
+                    _tell_nobody(context, nobody)
                 last = str(nobody)
             context.output.flush()
             if status == OK and until_healthy:
@@ -56,6 +54,12 @@ def health(context: Context) -> int:
             if left_s is not None and left_s <= 0:
                 return status
             rest.wait(_least(every_s, left_s))
+
+
+def _tell_nobody(context: Context, nobody: Unavailable) -> None:
+    context.output.note(f"replog: nobody answers: {nobody}")
+    if context.output.is_json:
+        context.output.json({"healthy": False, "reason": f"nobody answers: {nobody}"})
 
 
 def _least(*limits_s: float | None) -> float | None:

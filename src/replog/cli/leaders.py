@@ -64,9 +64,8 @@ def _check(context: Context) -> None:
         raise UsageError("--to names who is to lead: neither --all nor --unclean goes with it")
     if asked.dry_run and not asked.unclean:
         raise UsageError("--dry-run shows who could be elected at the price of records: it goes with --unclean")
-    if asked.unclean and not (asked.yes or asked.dry_run or context.stdin.isatty()):
-        text = "an unclean election may lose records for good: where no terminal can be asked it takes --yes"
-        raise UsageError(f"{text}; --dry-run shows who could lead, and how far each reaches")
+    if asked.unclean:
+        context.check_asked("an unclean election may lose records for good", "shows who could lead, and how far each reaches")
 
 
 def _show(output: Output, vacant: list[Vacancy]) -> int:
@@ -139,11 +138,13 @@ def _explain_what_is_wrong(context: Context) -> int:
         output.json({"explained": found, "more": more, "partitions": total, "no_controller": no_controller})
     elif no_controller:
         output.line(f"{no_controller}; what can be explained, the controller knows")
-        output.line(f"as far as the brokers have heard, {len(wrong)} of {total} partitions are not well: replog health names them")
+        heard = f"as far as the brokers have heard, {len(wrong)} of {total} partitions are not well"
+        output.line(f"{heard}: {context.typed('health')} names them")
     elif wrong:
         _tell(context, [one for one, _ in explained])
         if more:
-            output.line(f"\nand {more} more that are not well: --limit {len(wrong)} explains them all, replog health names them")
+            rest = f"--limit {len(wrong)} explains them all, {context.typed('health')} names them"
+            output.line(f"\nand {more} more that are not well: {rest}")
     else:
         output.line(f"all is well: each of {total} partitions has a leader and all its replicas in sync, and none is moved")
     return BAD if no_controller or any(kinds != [_MOVING] for *_, kinds in wrong) else OK
@@ -191,12 +192,12 @@ def drain(context: Context) -> int:
     if short:
         places = ", ".join(f"{topic}-{partition}" for topic, partition in short)
         output.line(f"with fewer replicas in sync than min_isr now, so that acks=all is refused: {places}")
-        output.line(f"restart broker {broker}, or bring back who else is away: replog explain names them")
+        output.line(f"restart broker {broker}, or bring back who else is away: {context.typed('explain')} names them")
     if not left:
         output.line(f"broker {broker} is drained: it may be stopped; it serves again after a restart")
         return OK
     these = "this partition" if len(left) == 1 else f"these {len(left)} partitions"
     output.line(f"broker {broker} has given away what others can lead; it serves again after a restart")
     output.line(f"nobody else can lead now: {', '.join(f'{topic}-{partition}' for topic, partition in left)}")
-    output.line(f"stopping it takes {these} offline; replog explain says who is missing")
+    output.line(f"stopping it takes {these} offline; {context.typed('explain')} says who is missing")
     return OK

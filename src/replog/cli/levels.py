@@ -19,7 +19,7 @@ def show(context: Context) -> int:
     rows = [(broker, low, high) for broker, (low, high) in found.brokers.items()]
     output.table(("broker", "lowest", "highest"), rows, f"cluster {found.cluster_id}: feature level {found.level}")
     if found.highest > found.level:
-        output.note(f"every broker supports level {found.highest}: replog cluster raise {found.highest}")
+        output.note(f"every broker supports level {found.highest}: {context.typed('cluster', 'raise', str(found.highest))}")
     return OK
 
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+import os
 from typing import Any, Final
 
+from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records, time_of
 from replog.cli.context import Context
 from replog.cli.copies import Copy, Damage, Place, Report, Unread, batches, examine, find, size_of
 from replog.cli.exits import BAD, OK
 from replog.cli.progress import shown_progress
-from replog.cli.records import plain_record
+from replog.cli.segments import dump_segment
 from replog.cli.spoken import nearest
 from replog.errors import UsageError
-from replog.payload import BadBatch
-from replog.records import UNBOUNDED, RecordBatch, decode_records
+from replog.records import RecordBatch
 
 __all__ = ["dump", "verify"]
 
-_CODECS: Final = {0: "none", 1: "lz4"}
 _WIDTHS: Final = (10, 19, 5, 19, 10, 8, 7, 7)
 _HEAD: Final = ("position", "offsets", "epoch", "newest (UTC)", "producer", "sequence", "codec", "bytes")
-_PRODUCER_DIGITS: Final = 5
-"""So many of the last digits of a producer's id are enough to tell one from another at a glance."""
 
 
 def verify(context: Context) -> int:
@@ -65,8 +61,10 @@ def verify(context: Context) -> int:
 def dump(context: Context) -> int:
     """One line for each batch of each log, in 100 columns; with --records one for each record as well. Damaged places stand where they are.
 
-    JSON has what the lines have no room for: whole ids of producers, milliseconds, and how many records there are.
+    JSON has what the lines have no room for: whole ids of producers, milliseconds, and how many records there are. A file is one segment.
     """
+    if os.path.isfile(context.arguments.folder):
+        return dump_segment(context)
     places = _found(context)
     found = False
     for place in places:
@@ -86,7 +84,7 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
     if not output.is_json:
         output.line(f"{copy.name}: offsets {report.start_offset} to {report.end_offset}, {report.size} bytes, {copy.folder}")
         if report.parts:
-            output.line(_columns(_HEAD))
+            output.line(columns(_HEAD, _WIDTHS))
     for part in report.parts:
         if not output.is_json:
             output.line(f"{_name(part.file)}:")
@@ -123,43 +121,15 @@ def _tell_changed(context: Context, change: Damage) -> None:
 
 def _batch(context: Context, copy: Copy, file: str, position: int, batch: RecordBatch, told: list[Damage]) -> None:
     output = context.output
-    producer = None if batch.producer_id < 0 else f"{_end_of(batch.producer_id)}/{batch.producer_epoch}"
-    codec = "control" if batch.is_control else _CODECS.get(batch.codec, str(batch.codec))
     if output.is_json:
-        output.json({
-            "log": copy.name,
-            "file": file,
-            "position": position,
-            "base_offset": batch.base_offset,
-            "last_offset": batch.end_offset - 1,
-            "records": batch.count,
-            "leader_epoch": batch.leader_epoch,
-            "max_timestamp_ms": batch.max_timestamp_ms,
-            "producer_id": batch.producer_id,
-            "producer_epoch": batch.producer_epoch,
-            "base_sequence": batch.base_sequence,
-            "codec": codec,
-            "bytes": batch.length,
-        })
+        output.json(plain_batch(copy.name, file, position, batch))
     else:
-        offsets = f"{batch.base_offset}-{batch.end_offset - 1}"
-        sequence = None if producer is None else batch.base_sequence
-        newest = _time(batch.max_timestamp_ms).partition(".")[0]
-        output.line(_columns((position, offsets, batch.leader_epoch, newest, producer, sequence, codec, batch.length)))
-    if context.arguments.records and not batch.is_control:
-        for plain in _records(copy, file, position, batch, told):
-            if output.is_json:
-                output.json(plain)
-            else:
-                key, value = (plain.get(name, plain.get(f"{name}_base64")) for name in ("key", "value"))
-                output.line(f"    {plain['offset']}  {_time(plain['timestamp_ms'])}  {key!r}  {value!r}")
-
-
-def _records(copy: Copy, file: str, position: int, batch: RecordBatch, told: list[Damage]) -> Iterator[dict[str, Any]]:
-    try:
-        yield from map(plain_record, decode_records(batch, copy.topic, copy.identity.partition, **UNBOUNDED))
-    except BadBatch as bad:
-        told.append(Damage(file, position, f"the batch cannot be decoded: {bad}"))
+        sequence = None if batch.producer_id < 0 else batch.base_sequence
+        newest = time_of(batch.max_timestamp_ms).partition(".")[0]
+        cells = (position, offsets_of(batch), batch.leader_epoch, newest, producer_of(batch), sequence, codec_of(batch), batch.length)
+        output.line(columns(cells, _WIDTHS))
+    if context.arguments.records:
+        tell_records(output, records_of(batch, copy.topic, copy.identity.partition, lambda why: told.append(Damage(file, position, why))))
 
 
 def _found(context: Context) -> list[Place]:
@@ -221,23 +191,6 @@ def _plain_report(report: Report) -> dict[str, Any]:
     }
 
 
-def _time(timestamp_ms: int) -> str:
-    if not 0 <= timestamp_ms < 253_402_300_800_000:  # the year 10000
-        return str(timestamp_ms)
-    return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1_000:03d}"
-
-
 def _name(file: str) -> str:
     """Of a segment, without its folder: the offset of its first batch."""
     return file.rpartition("/")[2].removesuffix(".log")
-
-
-def _end_of(producer_id: int) -> str:
-    text = str(producer_id)
-    return text if len(text) <= _PRODUCER_DIGITS + 2 else f"..{text[-_PRODUCER_DIGITS:]}"
-
-
-def _columns(cells: tuple[object, ...]) -> str:
-    """Of fixed width: a log may be longer than memory, so nobody measures all of it first."""
-    shown = ("-" if cell is None else str(cell) for cell in cells)
-    return "  ".join(cell.ljust(width) for cell, width in zip(shown, _WIDTHS, strict=True)).rstrip()

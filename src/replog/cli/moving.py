@@ -59,7 +59,7 @@ def bar(share: float, width: int = _WIDTH) -> str:
 
 
 def watch(context: Context, client: Client, every_s: float | None = None) -> None:
-    """Show it again and again, until nothing is left: JSON each time, or a line whenever it is another."""
+    """Show it again and again, until nothing is left: JSON each time, the last one empty, or a line whenever it is another."""
     output, tally, rest, last = context.output, Tally(), threading.Event(), ""
     try:
         while found := client.reassignments(timeout_s=context.timeout_s):
@@ -75,5 +75,7 @@ def watch(context: Context, client: Client, every_s: float | None = None) -> Non
             output.live(tally.line([], output.width))
     finally:
         output.end_live()
-    if not output.is_json:
+    if output.is_json:
+        output.json([])
+    else:
         output.line(NOTHING)

@@ -75,13 +75,15 @@ def execute(context: Context) -> int:
         if asked.undo is not None:
             keep(before, asked.undo)
         judged = client._wish_moves(targets, context.timeout_s) if targets else Judged(0)
+        if output.is_json:
+            output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
         if asked.watch and not judged.refused:
             watch(context, client)
             return OK
         if output.is_json:
-            output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
+            context.is_told = True
         elif judged.accepted or not judged.refused:
-            look = "; see replog reassign status" if judged.accepted else ""
+            look = f"; see {context.typed('reassign', 'status')}" if judged.accepted else ""
             output.line(f"{_partitions(judged.accepted)} accepted{look}")
         judged.check()
     return OK
@@ -120,6 +122,7 @@ def cancel(context: Context) -> int:
         returning = _returning(context, client, places - {(one.topic, one.partition) for one in judged.refused})
         if context.output.is_json:
             context.output.json({"cancelled": judged.accepted, "returning": returning, "refused": _refused(judged)})
+            context.is_told = True
         elif judged.accepted or not judged.refused:
             verb = "goes" if returning == 1 else "go"
             wait = f": {returning} {verb} back when enough of their old replicas are in sync" if returning else ""

@@ -72,6 +72,7 @@ def produce(context: Context) -> int:
                 unknown = stored.sent - stored.records
                 rest = f"; of {unknown} after them it is not known" if unknown else ""
                 context.output.note(f"replog: {stored.records} records are stored{rest}")
+                context.facts = {"records": stored.records, "unknown": unknown}
             raise
     _report(context, stored)
     return OK
@@ -131,8 +132,7 @@ def read(context: Context) -> int:
     """Records to stdout: what is there, then it ends; or with --follow, for ever."""
     asked, output = context.arguments, context.output
     left = asked.count
-    if asked.raw and output.is_json:
-        raise UsageError("--raw prints bytes as they are, and --format json prints none: leave one of them out")
+    _check_one_form(context)
     with context.client() as client:
         if not asked.follow:
             found = client.read(asked.topic, partitions=asked.partition, start=asked.start, timeout_s=context.timeout_s)
@@ -150,6 +150,17 @@ def read(context: Context) -> int:
     return OK
 
 
+def _check_one_form(context: Context) -> None:
+    """Raise UsageError where it is said twice how records are printed."""
+    asked = context.arguments
+    if asked.raw and context.output.is_json:
+        raise UsageError("--raw prints bytes as they are, and --format json prints none: leave one of them out")
+    if asked.template is not None:
+        named = {"--format json": context.output.is_json, "--raw": asked.raw, "--keys": asked.keys, "--offsets": asked.offsets}
+        if others := [name for name, given in named.items() if given]:
+            raise UsageError(f"--template says all of how a record is printed: leave out {', '.join(others)}, or the template")
+
+
 def _first(records: Iterator[Record], most: int) -> Iterable[Record]:
     """The first few, without asking for more."""
     for _ in range(most):
@@ -163,6 +174,9 @@ def _write(context: Context, record: Record) -> None:
     asked, output = context.arguments, context.output
     if output.is_json:
         output.json(plain_record(record))
+        return
+    if asked.template is not None:
+        output.data(asked.template(record))
         return
     parts = []
     if asked.offsets:

@@ -58,6 +58,7 @@ def rehearse(
     if output.is_json:
         counts = {"changes": changes, "adding": adding, "removing": removing, "refused": len(refused), "executed": False}
         output.json({"partitions": [move.to_plain() for move in moves], **counts})
+        context.is_told = True
     else:
         title = f"{changes} of {len(moves)} partitions would change: {adding} replica{'' if adding == 1 else 's'} added, {removing} removed"
         rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from replog.cli.context import Context
 from replog.cli.copies import FS, Copy, find, size_of
@@ -20,7 +21,7 @@ __all__ = ["repair"]
 
 def repair(context: Context) -> int:
     """Say what would be cut and lost: status 1 if anything is damaged. With --yes and the name of that plan: do it, and nothing else."""
-    output, wanted = context.output, context.arguments.yes
+    output, wanted = context.output, None if context.arguments.dry_run else context.arguments.yes
     directory, only = _place(context.arguments.folder)
     check_files(directory)
     with locked(directory, changes=wanted is not None):
@@ -48,7 +49,7 @@ def _do(output: Output, plan: Plan, evidence: str) -> None:
         try:
             carry_out(OS, plan, evidence, done)
         except OSError:
-            output.note(f"replog: the repair did not end; what went by now is in {evidence}. Look again: replog log repair {plan.path}")
+            output.note(f"replog: the repair did not end; what went by now is in {evidence}. Look again: {_again(plan)}")
             raise
 
 
@@ -117,7 +118,11 @@ def _tell(output: Output, plan: Plan, evidence: str, copies: list[Copy], *, is_d
     output.line(f"what {goes} {kept} {evidence}")
     if not is_done:
         output.line("usually better: wipe the folder, and let the broker copy everything from the others (docs/operations.md)")
-        output.line(f"nothing was changed; to do just this: replog log repair {plan.path} --yes {plan.name}")
+        output.line(f"nothing was changed; to do just this: {_again(plan, '--yes', plan.name)}")
+
+
+def _again(plan: Plan, *words: str) -> str:
+    return shlex.join(["replog", "log", "repair", plan.path, *words])
 
 
 def _names(lossy: tuple[PartitionId, ...], copies: list[Copy]) -> list[str]:

@@ -33,8 +33,9 @@ def remove_partitions(context: Context) -> int:
     """Remove partitions. On a terminal it asks; --yes is the answer beforehand, --dry-run only says what would go."""
     asked, output = context.arguments, context.output
     numbers = sorted(set(asked.partitions))
+    context.check_asked(f"partitions of topic {asked.topic} would be removed with all their records, for good", "says how many")
     with context.client() as client:
-        if asked.dry_run or (not asked.yes and context.stdin.isatty()):
+        if asked.dry_run or not asked.yes:
             topic = client.describe(asked.topic, timeout_s=context.timeout_s)
             check_removable(asked.topic, numbers, [p.partition for p in topic.partitions])
             going = Going.of(p for p in topic.partitions if p.partition in numbers)

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from replog.errors import Code, Rejected, ReplogError, Unavailable
-
-__all__ = ["cannot", "nearest", "next_step", "spoken"]
+__all__ = ["cannot", "nearest", "spoken"]
 
 _WORDS: Final = (
     (re.compile(r"\bsay insecure=True"), "give --insecure"),
@@ -43,28 +41,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
-
-_STEPS: Final = {
-    Code.LEADER_NOT_AVAILABLE: "replog explain {topic} says why",
-    Code.NOT_ENOUGH_REPLICAS: "replog explain {topic} says who is missing, and why",
-    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "replog explain {topic} says who is missing, and why",
-    Code.OFFSET_OUT_OF_RANGE: "replog topic describe {topic} says which offsets there are; --start earliest takes the first",
-    Code.REASSIGNMENT_IN_PROGRESS: "replog reassign status shows it, replog reassign cancel takes it back",
-    Code.NO_REASSIGNMENT_IN_PROGRESS: "replog reassign execute UNDO, with what execute --undo UNDO wrote, takes back what is done",
-    Code.BROKER_ID_NOT_REGISTERED: "replog health says which brokers there are",
-}
-_UNPROVEN: Final = "--security FILE, or REPLOG_SECURITY, names the settings with the secret or the certificate that this cluster knows"
-_UNREACHED: Final = "see whether a broker runs there; --bootstrap names others, --timeout waits for longer"
-
-
-def next_step(problem: ReplogError, of: str = "") -> str:
-    """What somebody at a terminal may do about what a command in the module `of` raised; empty where the problem says so itself."""
-    if isinstance(problem, Unavailable) and "have not proven who you are" in str(problem):
-        return _UNPROVEN
-    if isinstance(problem, Unavailable):
-        return {"broker": "", "stores": "see whether the store is up; --timeout waits for longer"}.get(of, _UNREACHED)
-    if not isinstance(problem, Rejected):
-        return ""
-    if problem.code == Code.UNKNOWN_TOPIC_OR_PARTITION and problem.partition is None:
-        return "replog topic list names the topics there are, replog topic create makes one"
-    return _STEPS.get(problem.code, "").format(topic=problem.topic or "TOPIC")

@@ -107,6 +107,8 @@ def _tell(context: Context, path: str, nodes: list[Shown]) -> int:
 def get(context: Context) -> int:
     """One node: its numbers, and its value as JSON; with --raw the bytes as they are."""
     asked, output = context.arguments, context.output
+    if asked.raw and output.is_json:
+        raise UsageError("--raw prints bytes as they are, and --format json prints none: leave one of them out")
     path = check_path(asked.path)
 
     def collect(look: Look) -> Shown:

@@ -125,8 +125,9 @@ def show(context: Context, topic: TopicDescription, *, of: int | None = None) ->
 def delete(context: Context) -> int:
     """Delete a topic. On a terminal it asks; --yes is the answer beforehand, --dry-run only says what would go."""
     asked, output = context.arguments, context.output
+    context.check_asked(f"topic {asked.topic} would be deleted with all its records, for good", "says how many")
     with context.client() as client:
-        if asked.dry_run or (not asked.yes and context.stdin.isatty()):
+        if asked.dry_run or not asked.yes:
             topic = client.describe(asked.topic, timeout_s=context.timeout_s)
             going = Going.of(topic.partitions)
             what = f"topic {asked.topic}: {len(topic.partitions)} partitions, {going}"

@@ -103,7 +103,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--format", "json"], "COMMAND"),
+        (["--format", "table"], "COMMAND"),
         (["frobnicate"], "frobnicate"),
         (["tpoic", "list"], "'tpoic' is not one of demo, broker, "),
         (["tpoic", "list"], "; did you mean 'topic'?"),

@@ -45,9 +45,9 @@ def test_no_controller_is_a_bad_answer() -> None:
 
 
 def test_nobody_answers() -> None:
-    told = run_with(Nobody(TimedOut("nobody there")), "controller")  # type: ignore[arg-type]
+    told = run_with(Nobody(TimedOut("waited 5 s for an answer of any broker to a question")), "controller")  # type: ignore[arg-type]
     assert (told.status, told.stdout) == (4, "")
-    assert told.stderr.splitlines()[0] == "replog: nobody there"
+    assert told.stderr.splitlines()[0] == "replog: waited 5 s for an answer of any broker to a question"
     assert told.stderr.splitlines()[1].startswith("next: see whether a broker runs there; ")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 
@@ -124,7 +125,12 @@ def somebody(answer: bytes, *words: str) -> str:
         thread, _ = in_thread(serve)
         ran = run_with(None, "metrics", f"http://127.0.0.1:{server.getsockname()[1]}", *words)
         thread.join(30)
-    assert (ran.status, ran.stdout) == (4, "")
+    assert ran.status == 4
+    if words:
+        assert (told := json.loads(ran.stdout))["status"] == 4
+        assert told["error"] == "Unavailable"
+    else:
+        assert ran.stdout == ""
     return ran.stderr
 
 

@@ -102,7 +102,8 @@ def test_elsewhere_a_line_for_each_change(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_programs_get_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = watched(Asked([move(0, 50)], [move(0, 50)]), monkeypatch, format="json", pretty=True)
-    assert [[one["partition"] for one in json.loads(line)] for line in shown.splitlines()] == [[0], [0]]
+    looks = [[one["partition"] for one in json.loads(line)] for line in shown.splitlines()]
+    assert looks == [[0], [0], []], "the last one says that nothing is left"
 
 
 @pytest.mark.parametrize("looks", [[], [[move(0)]]])

@@ -192,7 +192,7 @@ def test_a_finished_move_is_taken_back_by_what_was_written_before_it(run: Run, c
     eventually(lambda: placed(cluster, "t") == [(3, 2), (3, 1)])
     late = run("reassign", "cancel", "-", stdin=plan_of(("t", 0, [3, 2])).encode())
     assert late.status == 3
-    assert "next: replog reassign execute UNDO" in late.stderr
+    assert "what is done is taken back by replog reassign execute FILE, with the FILE of --undo\n" in late.stderr
     assert run("reassign", "execute", str(undo), "--watch").status == 0
     eventually(lambda: placed(cluster, "t") == [(1, 2), (2, 3)])
 

@@ -293,3 +293,11 @@ def test_a_bar_on_a_terminal(data: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         main(["log", "repair", str(data), *words], stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=stderr)
         assert "MiB" in stderr.getvalue()
         assert stderr.getvalue().rstrip(" ").endswith("\r")
+
+
+def test_a_dry_run_changes_nothing_although_the_plan_is_named(data: Path) -> None:
+    before = contents(data.parent)
+    plan = plan_in(repair(data))
+    ran = repair(data, "--yes", plan, "--dry-run")
+    assert (ran.status, plan_in(ran)) == (1, plan)
+    assert contents(data.parent) == before

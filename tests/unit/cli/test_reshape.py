@@ -31,10 +31,10 @@ def test_partitions_come_and_go(run: Run, cluster: replog.Cluster) -> None:
     plain = {"topic": "orders", "partitions": [3], "records": 2, "records_at_least": 2, "unknown": [], "removed": False}
     assert run("topic", "remove-partitions", "orders", "3", "--dry-run", "--format", "json").json == plain
     assert cluster.partitions_for("orders") == [0, 1, 2, 3]
-    gone = run("topic", "remove-partitions", "orders", "3", "2")
+    gone = run("topic", "remove-partitions", "orders", "3", "2", "--yes")
     assert (gone.status, gone.stdout) == (0, "removed orders-2, orders-3\n")
     done = {"topic": "orders", "partitions": [1], "removed": True}
-    assert run("topic", "remove-partitions", "orders", "1", "--format", "json").json == done
+    assert run("topic", "remove-partitions", "orders", "1", "--yes", "--format", "json").json == done
     assert cluster.partitions_for("orders") == [0]
 
 
@@ -46,10 +46,10 @@ def test_partitions_come_and_go(run: Run, cluster: replog.Cluster) -> None:
         (("alter", "missing", "min_isr=1"), 3, "missing"),
         (("add-partitions", "there", "1"), 3, "total is 1; topic 'there' has 2"),
         (("add-partitions", "missing", "1"), 3, "missing"),
-        (("remove-partitions", "there", "0", "1"), 3, "the last one goes only with its topic"),
-        (("remove-partitions", "there", "0"), 3, "that is 1 here, not 0"),
-        (("remove-partitions", "there", "7"), 3, "no partition 7; it has 2"),
-        (("remove-partitions", "missing", "0"), 3, "missing"),
+        (("remove-partitions", "there", "0", "1", "--yes"), 3, "the last one goes only with its topic"),
+        (("remove-partitions", "there", "0", "--yes"), 3, "that is 1 here, not 0"),
+        (("remove-partitions", "there", "7", "--yes"), 3, "no partition 7; it has 2"),
+        (("remove-partitions", "missing", "0", "--yes"), 3, "missing"),
     ],
 )
 def test_refused(run: Run, words: tuple[str, ...], status: int, says: str) -> None:
@@ -65,11 +65,12 @@ def test_a_dry_run_refuses_what_would_be_refused(run: Run, cluster: replog.Clust
     run("topic", "create", "orders", "-p", "3")
     dry = run("topic", "remove-partitions", "orders", *numbers, "--dry-run")
     assert (dry.status, dry.stdout) == (3, "")
-    assert dry == run("topic", "remove-partitions", "orders", *numbers), "in the same words"
-    assert run("topic", "remove-partitions", "missing", "0", "--dry-run") == run("topic", "remove-partitions", "missing", "0")
+    assert dry == run("topic", "remove-partitions", "orders", *numbers, "--yes"), "in the same words"
+    words = ("topic", "remove-partitions", "missing", "0")
+    assert run(*words, "--dry-run") == run(*words, "--yes")
     stderr = io.StringIO()
-    words = ["topic", "remove-partitions", "orders", *numbers]
-    assert main(words, client=cluster, stdin=Terminal(b"orders\n"), stdout=io.BytesIO(), stderr=stderr) == 3
+    asked = ["topic", "remove-partitions", "orders", *numbers]
+    assert main(asked, client=cluster, stdin=Terminal(b"orders\n"), stdout=io.BytesIO(), stderr=stderr) == 3
     assert stderr.getvalue() == dry.stderr, "nobody is asked about it"
 
 
@@ -94,6 +95,14 @@ def test_what_is_not_known_of_what_goes_is_said(run: Run, cluster: replog.Cluste
 @pytest.mark.parametrize("words", [("alter", "t"), ("alter", "t", "x"), ("alter", "t", "a=1", "a=2"), ("add-partitions", "t", "0")])
 def test_what_cannot_be_typed(run: Run, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("topic", *words).status == 2
+
+
+def test_where_no_terminal_can_be_asked_nothing_is_removed_without_yes(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("orders", partitions=2)
+    refused = run("topic", "remove-partitions", "orders", "1", stdin=b"orders\n")
+    assert (refused.status, refused.stdout) == (2, "")
+    assert "where no terminal can be asked it takes --yes; --dry-run says how many\n" in refused.stderr
+    assert cluster.partitions_for("orders") == [0, 1]
 
 
 class Terminal(io.BytesIO):

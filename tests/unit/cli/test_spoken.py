@@ -7,9 +7,9 @@ import errno
 import pytest
 from tests.unit.cli.conftest import Run
 
-from replog.cli.spoken import cannot, next_step, spoken
+from replog.cli.spoken import cannot, spoken
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import TimedOut, UsageError
+from replog.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,3 @@ def test_a_file_that_cannot_be_read(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("replog.cli.logs.find", refused)
     assert run("log", "verify", "somewhere") == (1, "", "replog: somewhere: Permission denied\n")
-
-
-def test_who_was_not_let_in_is_told_where_to_say_who_it_is() -> None:
-    refused = "waited 5 s; not reached: tcp://h:1 (refused with error 31: you have not proven who you are)"
-    assert "--security FILE" in next_step(TimedOut(refused), of="topics")
-    assert "--security" not in next_step(TimedOut("waited 5 s; not reached: tcp://h:1 (Connection refused)"), of="topics")

@@ -22,7 +22,7 @@ def test_create_describe_list_delete(run: Run) -> None:
     listed = run("topic", "list")
     assert [line.split() for line in listed.lines][1:] == [["orders", "2", "3", "0", "0"]]
 
-    gone = run("topic", "delete", "orders")
+    gone = run("topic", "delete", "orders", "--yes")
     assert (gone.status, gone.stdout) == (0, "deleted topic orders\n")
     none = run("topic", "list")
     assert (none.status, none.stdout, none.stderr) == (0, "", "there are no topics\n")
@@ -36,7 +36,7 @@ def test_json(run: Run, cluster: replog.Cluster) -> None:
     assert run("topic", "list", "--format", "json").json == [row]
     cluster.kill_broker(3)
     assert run("topic", "list", "--format", "json").json == [{**row, "under_replicated": 1}]
-    assert run("topic", "delete", "orders", "--format", "json").json == {"topic": "orders", "deleted": True}
+    assert run("topic", "delete", "orders", "--yes", "--format", "json").json == {"topic": "orders", "deleted": True}
     assert run("topic", "list", "--format", "json").json == []
 
 
@@ -49,7 +49,8 @@ def test_json(run: Run, cluster: replog.Cluster) -> None:
         (("create", "t", "-c", "retention=1"), 2, "retention"),
         (("create", "t", "-c", "min_isr=many"), 2, "many"),
         (("describe", "missing"), 3, "unknown topic 'missing'; known topics are there"),
-        (("delete", "missing"), 3, "missing"),
+        (("delete", "missing", "--yes"), 3, "missing"),
+        (("delete", "missing", "--dry-run"), 3, "missing"),
     ],
 )
 def test_refused(run: Run, words: tuple[str, ...], status: int, says: str) -> None:
@@ -74,6 +75,20 @@ def test_a_dry_run_deletes_nothing(run: Run, cluster: replog.Cluster) -> None:
     plain = {"topic": "orders", "partitions": 2, "records": 2, "records_at_least": 2, "unknown": [], "deleted": False}
     assert run("topic", "delete", "orders", "--dry-run", "--format", "json").json == plain
     assert cluster.topics() == ["orders"]
+
+
+@pytest.mark.parametrize("more", [(), ("--format", "json")])
+def test_where_no_terminal_can_be_asked_nothing_is_deleted_without_yes(run: Run, cluster: replog.Cluster, more: tuple[str, ...]) -> None:
+    cluster.create_topic("orders")
+    refused = run("topic", "delete", "orders", *more, stdin=b"orders\n")
+    assert refused.status == 2
+    assert refused.stderr == (
+        "replog: topic orders would be deleted with all its records, for good: where no terminal can be asked it takes --yes; "
+        "--dry-run says how many\n"
+    )
+    assert cluster.topics() == ["orders"]
+    assert run("topic", "delete", "orders", "--yes", "--dry-run").status == 0
+    assert cluster.topics() == ["orders"], "a dry run is one, whatever else is said"
 
 
 class Terminal(io.BytesIO):
