@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import replog
 from replog.errors import ReplogError
 
-__all__ = ["Writers", "cpu_s", "rss_bytes"]
+__all__ = ["Writers", "cpu_s", "forget_peak", "peak_bytes", "rss_bytes"]
 
 _EVERY_S = 0.5
 _TICK_S = 0.02
@@ -98,8 +98,22 @@ class Writers:
 
 def rss_bytes(pid: int) -> int:
     """Memory of a process that is resident."""
+    return _status_bytes(pid, "VmRSS")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory of a process that was resident at any time since it began, or since `forget_peak`: the kernel misses nothing."""
+    return _status_bytes(pid, "VmHWM")
+
+
+def forget_peak(pid: int) -> None:
+    """From now on `peak_bytes` begins with what is resident now. Raises OSError where the kernel or its owner does not allow that."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _status_bytes(pid: int, name: str) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmRSS"))
+    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith(f"{name}:"))
 
 
 def cpu_s(pid: int) -> float:

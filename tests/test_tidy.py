@@ -7,8 +7,10 @@ a rule which has gone blind fails as loudly as a file that breaks it.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -374,6 +376,15 @@ def test_rule_sees(rule: Rule, path: str, bad: str, good: str) -> None:
 def test_every_module_has_a_layer() -> None:
     assert list(layers(Source.of("src/replog/surprise.py", "x = 1")))
     assert {layer_of(source.path) for source in sources() if source.in_src} <= set(LEVEL)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
+def test_pages_have_every_layer_in_its_place(page: str) -> None:
+    """Their tables of layers have each one once, in an order in which imports go up the table only."""
+    table = (ROOT / page).read_text(encoding="utf-8").partition("\n| layer |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(name for row in rows for name in row) == sorted(set(LEVEL) - {"replog", "__main__"})
+    assert [(above, row) for above, row in pairwise(rows) if max(map(LEVEL.__getitem__, above)) > min(map(LEVEL.__getitem__, row))] == []
 
 
 GENERATED = (".venv/", "data/", "dist/", "build/", ".benchmarks/", ".hypothesis/", ".mypy_cache/", "__pycache__/")

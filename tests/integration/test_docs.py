@@ -189,6 +189,37 @@ def test_the_invariants_of_the_guarantees_are_those_of_the_simulator() -> None:
     assert sorted(numbers - said) == ["S15", "S7"]  # states of the store and order of positions: means, and no promises
 
 
+# ---------------------------------------------------------------------------------------------------------------- figures
+
+NUMBER = r"\d+(?:[.,]\d+)*"
+MEASURED = re.compile(rf"{NUMBER}(?: to {NUMBER})? (?:us|ms|s|KB|MB/s|%|times)(?!\w)")
+
+
+def figures(text: str) -> list[str]:
+    """What was measured, of a piece of a page: times, rates and shares, and bytes in the units of measurements (KB; limits are in KiB)."""
+    return MEASURED.findall(" ".join(text.split()))
+
+
+def ranges(text: str) -> list[str]:
+    """All "0.1 to 0.2" of a page: in a table the unit stands at the head."""
+    return re.findall(f"{NUMBER} to {NUMBER}", text)
+
+
+def test_pages_repeat_what_the_page_about_costs_says() -> None:
+    """Whoever sizes a deployment reads the same figures wherever he reads them; performance.md names the benchmark that prints each."""
+    why, operations, costs = ((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("why.md", "operations.md", "performance.md"))
+    repeated = figures(why.partition("## What it costs")[2].partition("\n## ")[0])
+    sizes = figures(operations.partition("**Sizes.**")[2].partition("\nStart with")[0])
+    assert min(len(repeated), len(sizes)) >= 5
+    assert [one for one in (*repeated, *sizes) if one not in figures(costs) and one.rpartition(" ")[0] not in ranges(costs)] == []
+
+
+def test_figures_are_seen() -> None:
+    said = "in 0.09 to\n0.19 ms, 38 to 45 MB/s, 0.8 % of a core; 1.1 KB, 4.2 to 5.7 times; `fetch_bytes_max` (8 MiB), 10,000 topics"
+    assert figures(said) == ["0.09 to 0.19 ms", "38 to 45 MB/s", "0.8 %", "1.1 KB", "4.2 to 5.7 times"]
+    assert ranges(said) == ["38 to 45", "4.2 to 5.7"]
+
+
 # --------------------------------------------------------------------------------------------------------------- commands
 
 
