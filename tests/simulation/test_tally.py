@@ -12,6 +12,7 @@ import pytest
 from replog.ports import LossKind
 from replog.testing.simulator import tally
 from replog.testing.simulator.__main__ import main
+from replog.testing.simulator.kinds import KINDS
 from replog.testing.simulator.marks import EXPECTED
 from replog.testing.simulator.tally import Batch
 
@@ -139,6 +140,7 @@ def test_the_marks_that_are_expected_are_those_of_the_source() -> None:
 def marks_of(folder: Path) -> Iterator[str]:
     """Each text that some source in a folder hits as a mark; and what the f-strings can give that have few values."""
     yield from (f"a broker starts with loss {kind}" for kind in get_args(LossKind))
+    yield from (f"fault {kind}" for kind in KINDS)
     yield from (f"a reassignment is {what} while faults happen" for what in ("asked for", "cancelled"))
     yield from (f"{verb} is granted while faults happen" for verb in ("create_topic", "add_partitions", "remove_partitions", "alter_topic"))
     for who in ("a preferred leader", "a leader that was named"):

@@ -9,12 +9,14 @@ from tests.simulation.mutants.followers import SAFETY
 from tests.simulation.reading import ReadToEnd
 
 from replog.broker.appending import Appending
+from replog.broker.broker import Broker
 from replog.broker.durability import FlushReports
 from replog.broker.upkeep import Upkeep
 from replog.client.client import Client
 from replog.client.fetching import FetchOp
 from replog.client.reading import Reading
 from replog.messages import FetchEntry
+from replog.model import PartitionId
 from replog.partition.leading import Leading
 from replog.partition.partition import Partition
 from replog.partition.replica import Contact
@@ -131,6 +133,27 @@ def reads_to_the_first_watermark(patch: Patch) -> None:
     patch.setattr(Client, "_do", impatient)
     patch.setattr(Reading, "_partition", mutant)
 
+def answers_all_of_a_poll(patch: Patch) -> None:
+    """Of two appends to a log that come before the broker has its turn, the second is answered as if the first had counted."""
+    produce, counts, tick = Appending.on_produce, Appending._counts, Broker.tick
+    polled: dict[int, set[PartitionId]] = {}
+
+    def on_produce(self: Appending, sender: Any, message: Any, now_ms: int) -> None:
+        produce(self, sender, message, now_ms)
+        polled.setdefault(id(self), set()).update(entry.partition for entry in message.entries)
+
+    def mutant(self: Appending, partition: Any, append: Any) -> bool:
+        return (partition.identity in polled.get(id(self), ()) and partition.leading is not None) or counts(self, partition, append)
+
+    def ticked(self: Broker, now_ms: int, wall_ms: int) -> None:
+        polled.pop(id(self._appending), None)
+        tick(self, now_ms, wall_ms)
+
+    patch.setattr(Appending, "on_produce", on_produce)
+    patch.setattr(Appending, "_counts", mutant)
+    patch.setattr(Broker, "tick", ticked)
+
+
 
 ACK: dict[str, Any] = {"flush": "ack", "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 1, "files": False}
 WIDE: dict[str, Any] = {
@@ -159,6 +182,10 @@ MUTANTS = (
     Mutant(
         "X01", "the tail a restart finds is never flushed", "own", leaves_tails_unflushed,
         ("L2", "L3", "L4"), {"only": ("kill", "flush"), **ACK},
+    ),
+    Mutant(
+        "X84", "appends of one poll share one look", "own", answers_all_of_a_poll,
+        ("S12",), {"poll_ms": 10, "workloads": ("append", "burst"), "clients": 3},
     ),
     Mutant("X02", "a flush is reported once", "own", reports_flushes_once, ("L2", "L3", "L4"), ACK),
     Mutant(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.errors import error_name
 from replog.messages import AdminAnswer, AlterIsrAnswer, Fetched, LeaderAndIsrAnswer, Produced, Published
 from replog.model import PartitionState
+from replog.testing.simulator.kinds import KINDS
 
 if TYPE_CHECKING:
     from replog.testing.simulator.ledger import Ledger
@@ -63,6 +64,7 @@ EXPECTED: Final = (
     "brokers go away once all have recovered",
     "brokers stay out of the recovery",
     "create_topic is granted while faults happen",
+    *(f"fault {kind}" for kind in sorted(KINDS)),
     "nobody may stay out",
     "remove_partitions is granted while faults happen",
     "retention leaves nothing of a log",

@@ -80,6 +80,7 @@ class Nemesis:
                 return
             world.note(f"fault {fault.kind} at {node.broker_id} for {fault.length_ms}")
         self.befallen[fault.kind] = self.befallen.get(fault.kind, 0) + 1
+        world.marks.hit(f"fault {fault.kind}")
 
     # ------------------------------------------------------------------------------------------------------- everybody
 

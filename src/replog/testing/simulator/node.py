@@ -27,6 +27,8 @@ _REPLACED_MS: Final = 300
 """After so long something starts a process again that could not go on."""
 _UNSURE: Final = 0.5
 """Share of store calls whose outcome gets lost under the fault of that name."""
+_POLLED: Final = 0.5
+"""Share of messages after which an actor does not get its turn at once, where it is polled."""
 _SLOW_STORE_MS: Final = 1_000
 """So much later may answers of a slow store be."""
 
@@ -69,6 +71,9 @@ class Node:
         self._chance = stream(seed, f"node {broker_id}")
         self._outcomes = stream(seed, f"outcomes of flushes {broker_id}")
         self._turns = stream(seed, f"slices {broker_id}")
+        self._polls = stream(seed, f"polls {broker_id}")
+        self._polled: set[Address] = set()
+        """Actors that were handed messages, and get their turn soon."""
 
     @property
     def directory(self) -> LogDirectory:
@@ -94,6 +99,7 @@ class Node:
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self.actors = {broker_id: self.broker, ("membership", broker_id): membership, ("controller", broker_id): self.controller}
         self._wakes = {}
+        self._polled.clear()
         world.note(f"broker {broker_id} starts, life {self.life}, loss {directory.loss.kind}")
         world.marks.hit(f"a broker starts with loss {directory.loss.kind}")
         self._connect()
@@ -343,7 +349,21 @@ class Node:
             actor.receive(sender, message, self.clock.now(world.now_ms))
         except Exception as problem:
             raise Violation("crash", f"{address} at {type(message).__name__}: {problem!r}") from problem
-        self._tick(address)
+        wait_ms = world.plan.shape.poll_ms
+        if wait_ms and self._polls.random() < _POLLED:
+            if actor is self.broker:
+                world.checks.look(self)
+            self._drain(address, actor)  # a driver sends what an actor says at once, and gives it its turn when nothing more has come
+            if address not in self._polled:
+                self._polled.add(address)
+                self._soon(self._polls.randint(0, wait_ms), self._turn, address)
+        else:
+            self._tick(address)
+
+    def _turn(self, address: Address) -> None:
+        """An actor that was handed messages gets its turn, unless it has had one since."""
+        if address in self._polled:
+            self._tick(address)
 
     def _hear_wish(self, address: Address, sender: Address, wish: Admin) -> None:
         """Who is not in office does nothing with a wish but to refuse it."""
@@ -352,6 +372,7 @@ class Node:
 
     def _tick(self, address: Address) -> None:
         world = self.world
+        self._polled.discard(address)
         actor = self.actors[address]
         try:
             actor.tick(self.clock.now(world.now_ms), world.wall_ms + self.wall_offset_ms)

@@ -24,6 +24,8 @@ _ABSENT = 0.4
 """Share of runs in which some broker stays out after the others are healed, if the others can do without."""
 _AGED: Final = 0.25
 """Share of runs in which records grow old and go."""
+_POLLED: Final = 0.4
+"""Share of runs in which an actor gets its turn after several messages, as from a driver that polls."""
 _UNHEARD: Final = 0.3
 """Share of runs in which time passes between the end of a flush and the news of it."""
 
@@ -83,6 +85,8 @@ class Shape:
     """Between two turns of a publication pass up to so many ms more, if nothing else happens."""
     stage_ms: int = 0
     """What is put aside is kept so long; 0: as long as usual."""
+    poll_ms: int = 0
+    """Half of the messages are handed over up to so long before their actor gets its turn, which is one turn for all of them; 0: none."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -181,6 +185,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, retention_ms=_age(stream(seed, "retention by age")))
     if "flush_heard_ms" not in shape_given:
         shape = evolve(shape, flush_heard_ms=_heard(stream(seed, "outcomes of flushes")))
+    if "poll_ms" not in shape_given:
+        shape = evolve(shape, poll_ms=_polls(stream(seed, "polls")))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
@@ -254,6 +260,12 @@ def _heard(chance: random.Random) -> int:
     """How late the outcome of a flush is heard of. Mostly as soon as there is one."""
     drawn, late_ms = chance.random() < _UNHEARD, chance.choice((20, 200, 1_500))
     return late_ms if drawn else 0
+
+
+def _polls(chance: random.Random) -> int:
+    """How long an actor may wait for its turn. Mostly it gets it with each message."""
+    drawn, wait_ms = chance.random() < _POLLED, chance.choice((1, 3, 10))
+    return wait_ms if drawn else 0
 
 
 def _slices(chance: random.Random) -> dict[str, Any]:
