@@ -193,6 +193,9 @@ class Connections:
             self._mute(connection, connection.limited.received(source.taken))
         if went_on and connection.muted_ms >= 0 and connection.state is not _CLOSED:
             self.select(connection)  # it is muted from when nothing is kept any more
+        if connection.outgoing.copies:  # requests for new keys are work, as data is
+            self.bytes_read += connection.socket.useless
+            connection.socket.useless = 0
         if incoming.kept or connection.outgoing.copies:
             self._note_unread(connection)
         if self.buffers.held > self._limits.receive_bytes_max:
@@ -406,7 +409,7 @@ class Connections:
         self.unread.pop(connection.fd, None)
         self._securing.pop(connection, None)
         del self.open[connection.fd]
-        with suppress(OSError):  # it never got there, or has been closed by `ssl` itself, which does that to one that was reset
+        with suppress(OSError):  # it never got there
             self._epoll.unregister(connection.fd)
         connection.incoming.drop(self.buffers)
         if abort:
