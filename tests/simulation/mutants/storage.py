@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -113,10 +114,41 @@ def counts_flushes_of_cut_records(patch: Patch) -> None:
         patch.setattr(kind, "flushed", mutant)
 
 
+@attrs.define
+class _LateToken(FlushToken):
+    """It reads how far the log is when the fsync has returned."""
+
+    end_now: Callable[[], int] = attrs.field(kw_only=True)
+
+    def run(self) -> FlushToken:
+        FlushToken.run(self)
+        self.end = max(self.end, self.end_now())
+        return self
+
+
+def reads_the_end_after_the_fsync(patch: Patch) -> None:
+    """What was written to the flushed segments while the fsync was under way counts as flushed."""
+    for kind in (MemoryLog, SegmentedLog):
+
+        def mutant(self: Any, flush: Any = kind.flush) -> FlushToken | None:
+            token = flush(self)
+            if token is None:
+                return None
+            last = self if isinstance(self, MemoryLog) or not self._segments else self._segments[-1]
+            return _LateToken(token.identity, token.generation, token.end, token.run_, end_now=lambda: last.end_offset)
+
+        patch.setattr(kind, "flush", mutant)
+
+
 FILES: dict[str, Any] = {"files": True, "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "segment_bytes": 1_024}
 LATE_NEWS: dict[str, Any] = {
     "files": False, "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "absent": 0, "flush": "ack", "flush_heard_ms": 1_500,
     "workloads": ("append", "burst"),
+}
+LONG_FLUSHES: dict[str, Any] = {
+    "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "absent": 0, "flush": "ack", "flush_takes_ms": 400,
+    "clients": 3, "think_ms": 60, "drop": 0.0, "delay_ms": 3,
+    "workloads": ("append", "burst", "read"),
 }
 _READ = (*SAFETY, "S10", "S12", "S16", "S18")
 _STATES = "tests/simulation/crash_states/test_crash_states.py::test_recovery_from_every_state"
@@ -164,5 +196,9 @@ MUTANTS = (
         "X09", "a flush from before a truncation counts", "own", counts_flushes_of_cut_records,
         (*_READ, "S22", "L5", "L8"), {"only": ("churn", "expire", "isolate", "flush", "power"), **LATE_NEWS},
         tests=("tests/contracts/test_log.py::TestMemory::test_a_flush_from_before_a_truncation_proves_nothing",),
+    ),
+    Mutant(
+        "X92", "the flushed end is read when the fsync returns", "own", reads_the_end_after_the_fsync,
+        (*_READ, "L5"), {"only": ("power_all", "power", "kill"), **LONG_FLUSHES},
     ),
 )

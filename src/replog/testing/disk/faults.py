@@ -17,7 +17,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from errno import EIO, ENOSPC, EROFS
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from attrs import define
 
@@ -60,6 +60,10 @@ class Fault:
     def concerns(self, path: str) -> bool:
         """Whether this file is meant."""
         return self.paths in path if isinstance(self.paths, str) else self.paths(path)
+
+
+_REACHES_ON: Final = 0.3
+"""Share of fsyncs that make durable what was written after they began, or some of it."""
 
 
 @define(frozen=True)
@@ -238,12 +242,17 @@ class SimulatedDisk(MemoryFs):
         path = self.path_of(fd)
         if self._happens("fsync_error", path) is not None:
             self._count("fsync_error")
+            self.take_time()
             self.drop_dirty(fd)
             raise OSError(EIO, os.strerror(EIO), path)
         if self._happens("lying_fsync", path):
             self._count("lying_fsync")
             return
         super().fsync(fd)
+
+    def reached(self, begun: int, ended: int) -> int:
+        """As `MemoryFs.reached`: by chance, not mostly, also some of what came in between."""
+        return begun if begun == ended or self.chance.random() >= _REACHES_ON else self.chance.randint(begun, ended)
 
     def fsync_dir(self, path: str) -> None:
         """As `Fs.fsync_dir`; or an error, or a lie."""

@@ -74,6 +74,13 @@ class File:
     """As far as it was synced."""
     pending: list[tuple[int, bytes | None]] = field(factory=list)
     """(position, bytes written) or (new size, None), since the last fsync."""
+    settled: int = 0
+    """How many are pending no longer."""
+
+    @property
+    def written(self) -> int:
+        """How often it was written or cut so far: to be handed to `sync` later."""
+        return self.settled + len(self.pending)
 
     def write(self, position: int, new: bytes) -> None:
         """Cached, not durable."""
@@ -88,23 +95,24 @@ class File:
             _resize(self.data, size)
             self.pending.append((size, None))
 
-    def sync(self) -> None:
-        """Everything written since the last fsync is durable. What an earlier fsync has dropped stays dropped."""
-        for position, new in self.pending:
+    def sync(self, written: int | None = None) -> None:
+        """Everything written so far is durable, or what was when it was `written` so often. What an earlier fsync dropped stays dropped."""
+        count = len(self.pending) if written is None else max(written - self.settled, 0)
+        for position, new in self.pending[:count]:
             if new is None:
                 _resize(self.durable, position)
             else:
                 _put(self.durable, position, new)
-        self.pending.clear()
+        self._settle(count)
 
     def drop(self) -> None:
         """A failed fsync: what was written is marked clean. Processes go on seeing it, and no later fsync writes it."""
-        self.pending.clear()
+        self._settle(len(self.pending))
 
     def expose(self) -> bytearray:
         """One image for both, to be damaged from outside; they part with the next write."""
         self.durable = self.data
-        self.pending.clear()
+        self._settle(len(self.pending))
         return self.data
 
     def lose(self, choose: Choose) -> None:
@@ -113,7 +121,7 @@ class File:
         picks = [max((number for number in range(1, count) if choose()), default=0) for count in fates.radices]
         self.durable = bytearray(fates.outcome(picks))
         self.data = bytearray(self.durable)
-        self.pending.clear()
+        self._settle(len(self.pending))
 
     def fates(self) -> Fates:
         """Every content that a power cut can leave now."""
@@ -140,6 +148,10 @@ class File:
             sizes += [size for size in (*grown, len(image)) if size != sizes[-1]]
         varying = tuple((number, tuple(contents[number])) for number in sorted(contents) if len(contents[number]) > 1)
         return Fates(bytes(self.durable), tuple(sizes), varying)
+
+    def _settle(self, count: int) -> None:
+        del self.pending[:count]
+        self.settled += count
 
     def _part_images(self) -> None:
         if self.durable is self.data:

@@ -151,7 +151,18 @@ class MemoryFs(Fs):
         return os.write(out, self.pread(fd, count, position))
 
     def fsync(self, fd: int) -> None:  # type: ignore[override]
-        self._opened(fd)[0].sync()
+        """As `Fs.fsync`: what was written before it began is durable when it ends."""
+        file = self._opened(fd)[0]
+        begun = file.written
+        self.take_time()
+        file.sync(self.reached(begun, file.written))
+
+    def take_time(self) -> None:
+        """Called between the beginning and the end of an fsync. Here no time passes."""
+
+    def reached(self, begun: int, ended: int) -> int:
+        """Of writes (or changes of names), so many when an fsync began and so many when it ended: how many it has made durable."""
+        return begun
 
     def drop_dirty(self, fd: int) -> None:
         """What a failed fsync leaves: processes go on seeing what was written, it is not durable, and no later fsync makes it so."""
@@ -173,12 +184,16 @@ class MemoryFs(Fs):
     # ------------------------------------------------------------------------------------------------- names
 
     def fsync_dir(self, path: str) -> None:
-        """As `Fs.fsync_dir`: what changed in this folder is durable."""
+        """As `Fs.fsync_dir`: what had changed in this folder before it began is durable when it ends."""
         folder = self._folder(path)
+        begun = frozenset(self._changes)
+        self.take_time()
+        early = sum(change in begun for change in self._changes)
+        count = self.reached(early, len(self._changes))
         mine: list[Change] = []
         others: list[Change] = []
         places: set[tuple[Folder, str]] = set()
-        for change in reversed(self._changes):
+        for change in reversed(self._changes[:count]):
             for place, name, _ in change.effects:
                 # What changed a name earlier is durable with what changed it later: it cannot come back and undo that.
                 if place is folder or (place, name) in places:
@@ -189,7 +204,7 @@ class MemoryFs(Fs):
                 others.append(change)
         for change in reversed(mine):
             change.apply()
-        self._changes = others[::-1]
+        self._changes = others[::-1] + self._changes[count:]
 
     def mkdir(self, path: str) -> None:
         """As `Fs.mkdir`."""

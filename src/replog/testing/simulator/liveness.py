@@ -203,9 +203,9 @@ class ProbesAreConfirmed(Promise):
         self._probes = [client.probe(one.identity.partition, one.topic) for client in world.clients.values() for one in ledgers]
 
     def limit_ms(self, shape: Shape) -> int:
-        # A disk that has lied is replaced now, and its broker comes back when its old session has ended. Where flushes are heard of late,
-        # that of what is under way makes room for the probe, and that of the probe confirms it.
-        return PROBE_MS + shape.session_ms + 2 * shape.flush_heard_ms
+        # A disk that has lied is replaced now, and its broker comes back when its old session has ended. Where flushes take long, or are
+        # heard of late, that of what is under way makes room for the probe, and that of the probe confirms it.
+        return PROBE_MS + shape.session_ms + 2 * (shape.flush_heard_ms + shape.flush_takes_ms)
 
     def missing(self, world: World) -> Iterator[str]:
         for probe in self._probes:

@@ -13,6 +13,7 @@ from replog.model import Address, PartitionId
 from replog.ports import Actor, FlushDone, FlushToken, LogDirectory, Outbox, SessionChanged
 from replog.testing.clock import SeededIds
 from replog.testing.simulator.clocks import NodeClock
+from replog.testing.simulator.flushes import Flushes
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import stream
 from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
@@ -74,6 +75,7 @@ class Node:
         self._polls = stream(seed, f"polls {broker_id}")
         self._polled: set[Address] = set()
         """Actors that were handed messages, and get their turn soon."""
+        self.flushes = Flushes(self)
 
     @property
     def directory(self) -> LogDirectory:
@@ -104,7 +106,7 @@ class Node:
         world.marks.hit(f"a broker starts with loss {directory.loss.kind}")
         self._connect()
         for address in self.actors:
-            self._soon(0, self._tick, address)
+            self.soon(0, self._tick, address)
 
     def kill(self) -> None:
         """The process ends; the store finds out by its session, the others by silence."""
@@ -128,6 +130,7 @@ class Node:
         failing, self._failing = self._failing, False
         self.doubt()
         self._armed.clear()
+        self.flushes.end(how)
         identity, held = self.directory.directory_id, self.directory.identities()
         self.storage.end(how)
         if world.checks.robbed(self):  # a disk lied about the last write, and nobody can tell: somebody puts in a new one
@@ -233,7 +236,7 @@ class Node:
 
     def _tell_session(self, state: Any) -> None:
         for address in (("membership", self.broker_id), ("controller", self.broker_id)):
-            self._soon(0, self._handle, address, None, SessionChanged(state))
+            self.soon(0, self._handle, address, None, SessionChanged(state))
 
     # ------------------------------------------------------------------------------------------------------- the store
 
@@ -254,7 +257,7 @@ class Node:
         if line is None or line.ended:
             return False
         self._expire(line, self.session)
-        self._soon(self._chance.randint(1, 300), self._hear_of_the_end, line)
+        self.soon(self._chance.randint(1, 300), self._hear_of_the_end, line)
         return True
 
     def _expire(self, line: StoreLine, session: int) -> None:
@@ -264,7 +267,7 @@ class Node:
     def _hear_of_the_end(self, line: StoreLine) -> None:
         if line is self.line and line.ended and line.reachable:
             self._tell_session("lost")
-            self._soon(self._chance.randint(1, 300), self._reconnect, line)
+            self.soon(self._chance.randint(1, 300), self._reconnect, line)
 
     def _reconnect(self, line: StoreLine) -> None:
         if line is self.line:
@@ -296,7 +299,7 @@ class Node:
     def _mend(self, line: StoreLine) -> None:
         line.mend()
         if line.ended:
-            self._soon(self._chance.randint(1, 100), self._hear_of_the_end, line)
+            self.soon(self._chance.randint(1, 100), self._hear_of_the_end, line)
         else:
             self._tell_session("connected")
 
@@ -318,7 +321,8 @@ class Node:
         """A message arrives; it was meant for one process, and is lost with it."""
         self._run(life, self._handle, address, sender, message)
 
-    def _soon(self, delay_ms: int, what: Callable[..., None], *args: Any) -> None:
+    def soon(self, delay_ms: int, what: Callable[..., None], *args: Any) -> None:
+        """Have the present process do something after a delay."""
         self.world.at(delay_ms, self._run, self.life, what, *args)
 
     def _run(self, life: int, what: Callable[..., None], *args: Any) -> None:
@@ -389,7 +393,7 @@ class Node:
                 late = self._chance.randint(0, 500) if self.slow["starve"] else 0
                 if address == self.broker_id and self._slices(due):
                     late += self._turns.randint(0, world.plan.shape.slice_ms)
-                self._soon(self.clock.delay_until(due, world.now_ms) + late, self._wake, address, due)
+                self.soon(self.clock.delay_until(due, world.now_ms) + late, self._wake, address, due)
 
     def _wake(self, address: Address, due_ms: int) -> None:
         if self._wakes.get(address) == due_ms:
@@ -439,16 +443,19 @@ class Node:
             if (gives_up or event.name == "membership_refused") and not self._failing:
                 # Its process ends with an error, or a person sees that a disk has failed; something starts it again.
                 self._failing = gives_up
-                self._soon(_REPLACED_MS, self._restart)
+                self.soon(_REPLACED_MS, self._restart)
 
     def _flush(self, token: FlushToken) -> None:
         delay = self._chance.randint(100, 2_000) if self.slow["flush"] else self._chance.randint(0, 10)
-        self._soon(delay, self._flushed, token)
+        if self.world.plan.shape.flush_takes_ms:
+            self.flushes.ask(token, delay)
+        else:
+            self.soon(delay, lambda: self.flushed(token.run()))
 
-    def _flushed(self, token: FlushToken) -> None:
+    def flushed(self, token: FlushToken) -> None:
         """The disk has done it, or has failed; the broker hears of it, now or later."""
-        done, late_ms = FlushDone(token.run()), self.world.plan.shape.flush_heard_ms
+        done, late_ms = FlushDone(token), self.world.plan.shape.flush_heard_ms
         if late_ms:
-            self._soon(self._outcomes.randint(0, late_ms), self._handle, self.broker_id, None, done)
+            self.soon(self._outcomes.randint(0, late_ms), self._handle, self.broker_id, None, done)
         else:
             self._handle(self.broker_id, None, done)

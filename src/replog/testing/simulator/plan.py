@@ -26,6 +26,8 @@ _AGED: Final = 0.25
 """Share of runs in which records grow old and go."""
 _POLLED: Final = 0.4
 """Share of runs in which an actor gets its turn after several messages, as from a driver that polls."""
+_TAKING: Final = 0.4
+"""Share of runs in which a flush has a beginning and an end."""
 _UNHEARD: Final = 0.3
 """Share of runs in which time passes between the end of a flush and the news of it."""
 
@@ -87,6 +89,8 @@ class Shape:
     """What is put aside is kept so long; 0: as long as usual."""
     poll_ms: int = 0
     """Half of the messages are handed over up to so long before their actor gets its turn, which is one turn for all of them; 0: none."""
+    flush_takes_ms: int = 0
+    """A flush takes up to so long, while its broker goes on, and makes durable what was there when its fsync began; 0: it is one moment."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -187,6 +191,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, flush_heard_ms=_heard(stream(seed, "outcomes of flushes")))
     if "poll_ms" not in shape_given:
         shape = evolve(shape, poll_ms=_polls(stream(seed, "polls")))
+    if "flush_takes_ms" not in shape_given:
+        shape = evolve(shape, flush_takes_ms=_takes(stream(seed, "lengths of flushes")))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
@@ -266,6 +272,12 @@ def _polls(chance: random.Random) -> int:
     """How long an actor may wait for its turn. Mostly it gets it with each message."""
     drawn, wait_ms = chance.random() < _POLLED, chance.choice((1, 3, 10))
     return wait_ms if drawn else 0
+
+
+def _takes(chance: random.Random) -> int:
+    """How long a flush may take. Mostly it is one moment."""
+    drawn, length_ms = chance.random() < _TAKING, chance.choice((5, 50, 400, 1_500))
+    return length_ms if drawn else 0
 
 
 def _slices(chance: random.Random) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _LEAST: Final = {
     "slice_bytes": 0,
     "slice_ms": 0,
     "stage_ms": 0,
+    "flush_takes_ms": 0,
 }
 """Field of a shape -> the least that it may be. The configurations refuse the others themselves."""
 _SHARES: Final = {"drop": 0.5, "repeat": 1.0, "slow": 1.0, "unsure": 0.5, "drift": 0.5}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
@@ -15,12 +16,13 @@ from replog.errors import ReplogError
 from replog.log import shapes
 from replog.log.checkpoint import read_plain
 from replog.log.directory import FileLogDirectory
-from replog.log.memory import MemoryLogDirectory
+from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.log.storage import folder_name, read_marker
 from replog.model import PartitionId
-from replog.ports import LogDirectory, LossReport
+from replog.ports import FlushToken, LogDirectory, LossReport
 from replog.testing.disk import FaultKind, SimulatedDisk
 from replog.testing.simulator.kinds import MEMORY
+from replog.testing.simulator.stepping import pause
 
 __all__ = ["FileStorage", "MemoryStorage", "Storage"]
 
@@ -67,6 +69,9 @@ class Storage(ABC):
         """Turn over a bit of what is stored; whether there was any."""
         return False
 
+    def attend(self, token: FlushToken) -> None:  # noqa: B027 - where files are flushed, the disk sees each fsync
+        """This will be run as a stepped call: let it pause where it waits for the disk."""
+
 
 class MemoryStorage(Storage):
     """`MemoryLogDirectory`, which knows by itself what a power cut costs."""
@@ -76,6 +81,8 @@ class MemoryStorage(Storage):
         self._chance = chance
         self.directory: MemoryLogDirectory = self._new(LossReport())
         self.noted = {}
+        self._synced: dict[MemoryLog, int] = {}
+        """Log that has asked for a flush in this life -> up to where a disk would have it, whatever the log says."""
 
     def _new(self, loss: LossReport) -> MemoryLogDirectory:
         return MemoryLogDirectory(limits=self._limits, directory_id=self._chance.randbytes(16).hex(), loss=loss)
@@ -85,8 +92,27 @@ class MemoryStorage(Storage):
         if how == "clean":
             with suppress(ReplogError):  # a flush fails at the last moment: it did not end cleanly
                 self.directory.close(clean=True)
+        for log, end in self._synced.items():
+            if how == "power":
+                log.flushed_end = min(log.flushed_end, max(end, log.start_offset))  # what was removed for good does not come back
+        self._synced.clear()
         self.directory.crash(power=how == "power")  # nothing, if it has ended
         self.directory = self._new(LossReport("replaced")) if how == "wipe" else self.directory.reopened()
+
+    def attend(self, token: FlushToken) -> None:
+        """Memory needs no fsync: here it has one, which covers what the log held when it began, unless the log is cut meanwhile."""
+        log = self.directory.get(token.identity)
+        assert log is not None
+        self._synced.setdefault(log, log.flushed_end)
+        token.run_ = partial(self._fsync, log, token.run_)
+
+    def _fsync(self, log: MemoryLog, run: Callable[[], OSError | None]) -> OSError | None:
+        generation, end = log.generation, log.end_offset
+        pause()
+        error = run()
+        if error is None and log.generation == generation:
+            self._synced[log] = max(self._synced[log], end)
+        return error
 
     def arm(self, kind: str) -> bool:
         """Memory can be full, and fail to flush."""
@@ -116,6 +142,10 @@ class _Disk(SimulatedDisk):
 
     def random_bytes(self, count: int) -> bytes:
         return self.chance.randbytes(count)
+
+    def take_time(self) -> None:
+        """A worker waits here until its fsync ends; the process itself waits for nothing."""
+        pause()
 
     def kill(self) -> None:
         """As `MemoryFs.kill`."""

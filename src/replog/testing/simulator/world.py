@@ -223,6 +223,8 @@ class World:
         for task in self.tasks:
             task.close()
         self.tasks.clear()
+        for node in self.nodes.values():
+            node.flushes.end("close")
 
 
 def _removes(shape: Shape) -> bool:

@@ -1,0 +1,145 @@
+"""The parts of a flush with a beginning and an end: calls that are stepped, and what an fsync covers."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.log.files import Fs
+from replog.model import PartitionId
+from replog.ports import FlushToken, LogStart
+from replog.testing.disk import MemoryFs
+from replog.testing.log_contract import append
+from replog.testing.simulator.stepping import Stepped, pause
+from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
+
+PID = PartitionId(bytes(16), 0, 0)
+
+
+def test_a_call_goes_on_from_pause_to_pause() -> None:
+    said: list[str] = []
+
+    def call() -> None:
+        for word in ("one", "two"):
+            said.append(word)
+            pause()
+        said.append(threading.current_thread().name)
+
+    stepped = Stepped(call)
+    pause()  # outside of a stepped call this is nothing
+    assert said == []
+    assert [stepped.step(), *said] == [False, "one"]
+    assert [stepped.step(), *said] == [False, "one", "two"]
+    assert [stepped.step(), *said] == [True, "one", "two", "stepped"]
+    stepped.abandon()
+
+
+def test_a_call_that_is_abandoned_ends_where_it_is() -> None:
+    said: list[str] = []
+
+    def call() -> None:
+        try:
+            pause()
+            said.append("more")
+        finally:
+            pause()
+            said.append("still more")
+
+    threads = threading.active_count()
+    stepped = Stepped(call)
+    assert not stepped.step()
+    assert threading.active_count() == threads + 1
+    stepped.abandon()
+    stepped.abandon()
+    Stepped(call).abandon()  # it had not begun
+    assert (said, stepped.ended, threading.active_count()) == ([], True, threads)
+
+
+def test_a_call_that_raises() -> None:
+    def call() -> None:
+        pause()
+        raise OSError("broken")
+
+    stepped = Stepped(call)
+    assert not stepped.step()
+    with pytest.raises(OSError, match="broken"):
+        stepped.step()
+
+
+class Busy(MemoryFs):
+    """Something is written, and a file is made, while an fsync is under way."""
+
+    during = ""
+    on: Fs
+
+    def take_time(self) -> None:
+        during, self.during = self.during, ""
+        if during:
+            fd = self.open(during, create=True)
+            self.pwritev(fd, [b"late"], self.size(during) or 0)
+            self.close(fd)
+
+
+def test_an_fsync_covers_what_was_written_before_it_began() -> None:
+    disk = Busy()
+    fd = disk.open("/a", create=True)
+    disk.fsync_dir("/")
+    disk.pwritev(fd, [b"early "], 0)
+    disk.during = "/a"
+    disk.fsync(fd)
+    disk.during = "/b"
+    disk.fsync_dir("/")
+    assert disk.snapshot() == {"a": b"early late", "b": b"late"}
+    disk.cut_power()
+    assert disk.snapshot() == {"a": b"early "}
+    disk.fsync_dir("/")
+    assert disk.snapshot() == {"a": b"early "}
+
+
+@pytest.mark.parametrize("kind", [MemoryStorage, FileStorage])
+@pytest.mark.parametrize(("how", "left"), [("power", 2), ("kill", 5)])
+def test_a_power_cut_leaves_what_the_fsync_has_covered(kind: type[Storage], how: str, left: int) -> None:
+    """Whatever the log says: here it takes all that it has for flushed."""
+    storage = kind(BrokerConfig(), random.Random(3))
+    (log,) = storage.directory.create([LogStart(PID, "t", TopicConfig(flush="ack"))])
+    append(log, 2)
+    token = log.flush()
+    assert isinstance(token, FlushToken)
+    storage.attend(token)
+    stepped = Stepped(token.run)
+    assert not stepped.step()
+    append(log, 3)
+    while not stepped.step():
+        pass
+    token.end = 5
+    log.flushed(token)
+    assert log.flushed_end == 5
+    if isinstance(storage, FileStorage):
+        storage._disk.chance = random.Random(0)
+        storage._disk.cut_power(lambda: False) if how == "power" else None
+    storage.end(how)
+    found = storage.directory.get(PID)
+    assert found is not None
+    assert found.end_offset == left
+
+
+def test_a_flush_of_a_log_that_was_cut_meanwhile_covers_nothing_new() -> None:
+    storage = MemoryStorage(BrokerConfig(), random.Random(3))
+    (log,) = storage.directory.create([LogStart(PID, "t", TopicConfig(flush="ack"))])
+    append(log, 3)
+    token = log.flush()
+    assert token is not None
+    storage.attend(token)
+    stepped = Stepped(token.run)
+    stepped.step()
+    log.truncate_to(1)
+    append(log, 2)
+    assert stepped.step()
+    log.flushed_end = 3
+    storage.end("power")
+    found = storage.directory.get(PID)
+    assert found is not None
+    assert found.end_offset == 0
