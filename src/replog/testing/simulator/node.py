@@ -360,7 +360,7 @@ class Node:
             self._drain(address, actor)  # a driver sends what an actor says at once, and gives it its turn when nothing more has come
             if address not in self._polled:
                 self._polled.add(address)
-                self._soon(self._polls.randint(0, wait_ms), self._turn, address)
+                self.soon(self._polls.randint(0, wait_ms), self._turn, address)
         else:
             self._tick(address)
 
