@@ -75,8 +75,8 @@ def header(base: int, epoch: int, **made: Any) -> BatchHeader:
 
 def booted(**shape: Any) -> World:
     """A whole cluster, in order. Nothing is removed by age unless it is asked for."""
-    shape.setdefault("retention_ms", 0)
-    world = World(draw(1, brokers=3, replicas=3, min_isr=2, partitions=1, files=False, **shape))
+    shape = {"retention_ms": 0, "files": False, **shape}
+    world = World(draw(1, brokers=3, replicas=3, min_isr=2, partitions=1, **shape))
     boot(world)
     return world
 

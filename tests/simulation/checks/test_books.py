@@ -117,13 +117,13 @@ def test_a_disk_that_kept_less_than_it_should_is_found_out() -> None:
     world.run_until(world.now_ms + 1_000)
     identity = next(iter(world.checks.ledgers))
     assert world.checks.copy(identity, 1).end == 1
-    assert not world.checks.robbed(node)
+    assert not world.checks.robbed(node, "kill")
     world.checks.tampered(1, None)
-    assert not world.checks.robbed(node)
+    assert not world.checks.robbed(node, "kill")
     log = node.directory.get(identity)
     assert log is not None
     log.truncate_to(0)
-    assert world.checks.robbed(node)
+    assert world.checks.robbed(node, "kill")
 
 
 @pytest.mark.parametrize(("noted", "batches", "excused"), [(0, 1, True), (1, 1, False), (0, 2, False), (1, 2, True)])
@@ -143,10 +143,50 @@ def test_a_bit_turned_over_in_the_last_batch_may_go_unseen(noted: int, batches: 
     world.checks.tampered(1, None)
     log.truncate_to(noted if excused else 0)
     node.storage.noted = {identity: noted}
-    assert world.checks.robbed(node) == excused
+    assert world.checks.robbed(node, "kill") == excused
 
 
 def test_a_fault_that_finds_nothing_to_damage_excuses_nothing() -> None:
     world = booted(flush="os")
     assert not world.nodes[1].damage("flip", 1)
     assert not world.checks.copy(next(iter(world.checks.ledgers)), 1).suspect
+
+
+def test_reads_that_fail_are_remembered_as_long_as_the_process_lives() -> None:
+    """Work that was asked for meanwhile may be answered later."""
+    world = booted(flush="os", files=True)
+    node = world.nodes[1]
+    assert not node.reads_fail
+    assert node.damage("full", 1)
+    assert not node.reads_fail
+    assert node.damage("read_error", 1)
+    world.run_until(world.now_ms + 100)
+    assert node.reads_fail
+    node.kill()
+    node.start()
+    assert not node.reads_fail
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_machine_is_replaced_if_it_cannot_know_what_its_disk_has_lost(behind: bool) -> None:
+    """Something that was written behind shows it: then the broker has to say so itself."""
+    world = booted(flush="os", files=True)
+    node, client = world.nodes[1], next(iter(world.clients.values()))
+    identity = next(iter(world.checks.ledgers))
+
+    def append() -> None:
+        probe = client.probe(0)
+        assert world.run_until(world.now_ms + 5_000, lambda: probe.done)
+        copy = world.checks.copy(identity, 1)
+        assert world.run_until(world.now_ms + 1_000, lambda: copy.end == probe.base_offset + 1)
+
+    append()
+    assert node.damage("stale_write", 60_000)
+    append()  # which is not there
+    if behind:
+        append()
+    before = node.directory.directory_id
+    node.kill()
+    assert (node.directory.directory_id == before) == behind
+    assert world.marks.hits.get("a machine is replaced that could not know", 0) == (not behind)
+    assert node.directory.loss.lossy == ((identity,) if behind else ())

@@ -35,7 +35,7 @@ from replog.testing.simulator.invariants import (
     VersionsGrow,
 )
 from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Entry, Ledger
-from replog.testing.simulator.once import judge
+from replog.testing.simulator.once import Once, _Done, judge
 
 W = writer_id("w")
 
@@ -228,6 +228,25 @@ def test_s12_the_offsets_of_what_is_gone_are_not_told() -> None:
     damaged.suspect = True
     rule.changed(book, damaged, leader)
     holds(rule.published, book, leader, Published(1, PID, 0, -1, 4), Claim(W, 1))
+    violates("S12", rule.published, book, leader, Published(1, PID, 0, -1, 4), Claim(W, 2))  # a disk hides nothing that was never there
+    damaged.suspect = False
+    rule.changed(book, damaged, leader)  # all of it was read again
+    violates("S12", rule.published, book, leader, Published(1, PID, 0, -1, 4), Claim(W, 1))
+    other = copy_of(2, [])
+    other.suspect = True
+    rule.changed(book, other, leader)
+    violates("S12", rule.published, book, leader, Published(1, PID, 0, -1, 4), Claim(W, 1))
+
+
+def test_s12_whose_reads_fail_need_not_know_where_work_begins() -> None:
+    """That it is done it must know."""
+    rule, book, leader = done(*GROUP)
+    node = node_with(leader)
+    for fails, version, fires in ((True, 1, False), (True, 2, True), (False, 1, True)):
+        node.reads_fail = fails
+        rule.said(node, ("client", 1), None)
+        call = (rule.published, book, leader, Published(1, PID, 0, -1, 4), Claim(W, version))
+        (violates if fires else holds)(*(("S12",) if fires else ()), *call)
 
 
 def test_s12_of_two_attempts_either_may_be_there() -> None:
@@ -309,6 +328,27 @@ def test_retention_may_take_the_beginning() -> None:
     assert judge({7: "once|w|1|a|1"}, 7, ROWS) == {("w", 1): (7, 8)}
     violates("once", judge, {7: "once|w|1|a|0"}, 7, ROWS)
     violates("once", judge, {8: "once|w|1|a|1"}, 7, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("places", "may_lack_place", "start", "fires"),
+    [
+        ({}, True, 0, True),  # nothing of it was ever there
+        ({("w", 1): (3, 4)}, True, 0, True),
+        ({("v", 3): (3, 4)}, True, 0, True),
+        ({("w", 2): (3, 4)}, True, 0, False),
+        ({("w", 2): (3, 4)}, False, 0, True),  # then its place is known
+        ({("w", 3): (3, 4)}, False, 0, False),
+        ({}, True, 5, False),  # retention may have taken it
+    ],
+)
+def test_what_is_called_done_without_a_place_is_there(
+    places: dict[tuple[str, int], tuple[int, int]], may_lack_place: bool, start: int, fires: bool
+) -> None:
+    rule = Once()
+    rule._done.append(_Done(PID, ("w", 2), -1, -1))
+    call = (rule._check_told, 0, places, start)
+    (violates if fires else holds)(*(("once",) if fires else ()), *call, may_lack_place=may_lack_place)
 
 
 # ---------------------------------------------------------------------------------------------------------- in a cluster

@@ -12,10 +12,12 @@ from replog import marks as marks_module
 from replog.broker import appending as appending_module
 from replog.broker.publishing import Publishing
 from replog.broker.staging import Piece, Stages
+from replog.errors import LogFull
 from replog.log import producers as producers_module
 from replog.log.base import StoredLog
 from replog.log.memory import MemoryLogDirectory
 from replog.log.producers import Cut, ProducerTable
+from replog.log.segmented import SegmentedLog
 from replog.partition import partition as partition_module
 from replog.partition.following import Following
 from replog.partition.leading import Leading
@@ -209,6 +211,35 @@ def keeps_everything_inside_a_group(patch: Patch) -> None:
     patch.setattr(partition_module, "first_said", lambda outside, limit: 0)
 
 
+def calls_refused_work_done(patch: Patch) -> None:
+    """A group that a full disk refuses is answered as work that a later version has replaced: success, without a place."""
+    go_on, publish = Publishing._go_on, Partition.publish
+
+    class Refused(Exception):
+        pass
+
+    def refusing(self: Partition, batches: Sequence[Any], now_ms: int) -> None:
+        end = self.log.end_offset
+        try:
+            publish(self, batches, now_ms)
+        except LogFull:
+            if isinstance(self.log, SegmentedLog) and self.log.end_offset == end:
+                raise Refused from None
+            raise
+
+    def mutant(self: Publishing, partition: Partition, publication: Any, now_ms: int) -> None:
+        try:
+            go_on(self, partition, publication, now_ms)
+        except Refused:
+            if publication.group_offset == 0:
+                self._finish(partition, publication, -1, partition.high_watermark)
+            else:
+                publication.not_before_ms = now_ms + 100
+
+    patch.setattr(Partition, "publish", refusing)
+    patch.setattr(Publishing, "_go_on", mutant)
+
+
 ONCE: dict[str, Any] = {
     "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 2, "files": False, "workloads": ("append", "once"),
     "retention_bytes": 0, "retention_ms": 0, "think_ms": 60, "slice_bytes": 1, "slice_ms": 20, "stage_ms": 0,
@@ -263,6 +294,10 @@ MUTANTS = (
     Mutant(
         "X67", "attempts expire one by one", "own", expires_attempts_one_by_one,
         tests=("tests/unit/broker/test_staging.py::test_an_early_attempt_lives_as_long_as_anything_of_its_version_does",),
+    ),
+    Mutant(
+        "X94", "work that a full disk refuses is called done", "own", calls_refused_work_done,
+        ("S12",), {**ONCE, "files": True, "only": ("full",), "workloads": ("once",)},
     ),
     Mutant(
         "X68", "retention stands still inside a group", "own", keeps_everything_inside_a_group,

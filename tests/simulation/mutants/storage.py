@@ -57,6 +57,11 @@ def hides_corruption(patch: Patch) -> None:
     patch.setattr(directory_module.FileLogDirectory, "_note_loss", lambda *given: None)
 
 
+def hides_stray_writes(patch: Patch) -> None:
+    """As `hides_corruption`; what is damaged is a write that landed elsewhere, or never arrived, with others behind it."""
+    hides_corruption(patch)
+
+
 def ignores_failed_flushes(patch: Patch) -> None:
     """A flush that failed counts as done."""
     for kind in (MemoryLog, SegmentedLog):
@@ -169,6 +174,10 @@ MUTANTS = (
         "M26a", "recovery cuts a damaged middle and says nothing", "FAST'17, NATS", hides_corruption,
         _READ, {"only": ("flip", "kill"), "flush": "ack", **FILES},
         tests=(_RECOVERY + "test_a_bad_batch_below_the_recovery_point_is_reported[1-False]",),
+    ),
+    Mutant(
+        "M26c", "recovery cuts where a write went astray and says nothing", "FAST'17, NATS", hides_stray_writes,
+        _READ, {"only": ("stale_write", "misdirect", "kill", "rolling"), "flush": "ack", "workloads": ("append", "burst"), **FILES},
     ),
     Mutant(
         "M27a", "a failed flush is ignored", "fsyncgate", ignores_failed_flushes,

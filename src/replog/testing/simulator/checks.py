@@ -17,6 +17,7 @@ from replog.records import CONTROL_BIT, BadBatch, BatchHeader
 from replog.testing.disk import SimulatedDisk
 from replog.testing.simulator.books import Books
 from replog.testing.simulator.clients import TOPIC
+from replog.testing.simulator.evidence import is_unknowable
 from replog.testing.simulator.invariants import INVARIANTS, Asked, Claim, Headers, Invariant, NothingIsDropped
 from replog.testing.simulator.ledger import Copy, Ledger, header_at
 
@@ -232,33 +233,18 @@ class Checks:
         self._looks[broker_id] = 1
         self.let_in()
 
-    def robbed(self, node: Node) -> bool:
-        """Whether a disk that lies has kept, over the end of a process, less than it should, and nobody could know.
+    def robbed(self, node: Node, how: str) -> bool:
+        """Whether a disk that lies has kept, over the end of a process, less than it should, and nobody can know (see `evidence`).
 
-        A write that never arrived looks like one that was never made, if nothing was written after it. To be asked between
-        the end of a process and `reopened`: a machine with such a disk gets a new one, which is noticed.
+        To be asked between the end of a process and `reopened`: a machine with such a disk gets a new one, which is noticed. So are a
+        disk that was replaced, and an image of it that was put back, without that.
         """
-        directory, loss = node.directory, node.directory.loss
-        for identity, copies in self._books.copies.items():
-            copy = copies.get(node.broker_id)
-            if copy is None or not copy.suspect or copy.log is None or identity in loss.lossy:
-                continue
-            found = Copy(node.broker_id)
-            found.suspect = True
-            with _observing(node):
-                found.follow(directory.get(identity))
-            # What it could not read is there all the same, if the log said so.
-            flushed = max(copy.durable, copy.log.flushed_end) if node.lied else copy.durable
-            end = flushed if loss.kind == "power" else max(copy.end, copy.log.end_offset)
-            low = max(copy.first, found.first)
-            had = copy.entries[low - copy.first : end - copy.first]
-            gone = found.end < end or found.entries[low - found.first : end - found.first] != had
-            # Damage of what was flushed is noticed by what stands behind it, or by the note of how far it was, unless the writes
-            # themselves went astray. The last batch may have neither: a turned bit then looks like a write that was torn.
-            last = bool(copy.sizes) and copy.sizes[-1][0] <= found.end >= node.storage.noted.get(identity, 0)
-            if gone and (node.lied or last or found.end >= copy.durable):
-                return True
-        return False
+        broker_id, here = node.broker_id, _disk_of(node)
+        if how == "restore" or self._disks.get(broker_id, here) != here:
+            return False
+        with _observing(node):
+            held = ((identity, copies[broker_id]) for identity, copies in self._books.copies.items() if broker_id in copies)
+            return any(is_unknowable(node, identity, copy, how) for identity, copy in held)
 
     def tampered(self, broker: int, identity: PartitionId | None) -> None:
         """A disk was made to misbehave: what it gives back of a copy (None: of all there) may differ from what was written."""
@@ -349,7 +335,7 @@ class Checks:
         assert node.broker is not None
         for entry in message.entries:
             question = asked.get(entry.request)
-            if question is not None and not entry.error and not (entry.base_offset < 0 and node.is_hurt):
+            if question is not None and not entry.error:
                 partition = node.broker.partitions.get(question.ledger.identity)
                 for produced in self._produced:
                     produced(question.ledger, partition, entry, question)
@@ -359,7 +345,7 @@ class Checks:
         assert node.broker is not None
         if claim is None:  # of an append whose work was done before, with another number of records
             return self._sent_produced(node, to, Produced([ProducedEntry(message.request, message.error, message.base_offset)]))
-        if not message.error and message.end_offset >= 0 and not (message.base_offset < 0 and node.is_hurt):
+        if not message.error and message.end_offset >= 0:
             partition = node.broker.partitions.get(message.partition)
             for published in self._published:
                 published(self.ledger(message.partition), partition, message, claim)

@@ -40,6 +40,7 @@ EXPECTED: Final = (
     "a log is cut during an fsync",
     "a log starts later than before",
     "a machine loses power during an fsync",
+    "a machine is replaced that could not know",
     "a partition loses its leader and gets none",
     "a partition without a leader gets one",
     "a preferred leader is elected while faults happen",

@@ -69,6 +69,8 @@ class Node:
         """Copies that it had dropped before its disk was put back to an image that has them."""
         self._hurt = False
         """Whether anything has ever happened to its disk."""
+        self._failed_reads = 0
+        """The last process whose reads may have failed; the first is 1."""
         self._chance = stream(seed, f"node {broker_id}")
         self._outcomes = stream(seed, f"outcomes of flushes {broker_id}")
         self._turns = stream(seed, f"slices {broker_id}")
@@ -133,7 +135,8 @@ class Node:
         self.flushes.end(how)
         identity, held = self.directory.directory_id, self.directory.identities()
         self.storage.end(how)
-        if world.checks.robbed(self):  # a disk lied about the last write, and nobody can tell: somebody puts in a new one
+        if world.checks.robbed(self, how):  # a disk lied about the last write, and nobody can tell: somebody puts in a new one
+            world.marks.hit("a machine is replaced that could not know")
             self.storage.end("wipe")
         if how == "restore":
             self.came_back.update(set(self.directory.identities()).difference(held))
@@ -191,15 +194,17 @@ class Node:
         if not self.storage.arm(kind):
             return False
         self._armed.add(kind)
+        if kind == "read_error":
+            self._failed_reads = self.life
         self.lied = self.lied or self.lies
         self.doubt()
         self.world.at(length_ms, self._disarm, kind, self.life)
         return True
 
     @property
-    def is_hurt(self) -> bool:
-        """Whether its disk was ever made to misbehave: then it need not give back where work begins."""
-        return self._hurt
+    def reads_fail(self) -> bool:
+        """Whether the disk has failed to give back something in the life of this process: then it need not know where work begins."""
+        return self._failed_reads == self.life
 
     @property
     def lies(self) -> bool:

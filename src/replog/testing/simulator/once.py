@@ -209,9 +209,9 @@ class Once(Workload):
             found = {offset: str(value) for poll in polls if poll.final for offset, value in poll.records}
             moved = [mark for mark in world.history.marks if mark.key == key]
             start = max([mark.value or 0 for mark in moved if mark.f == "trim"], default=0)
-            said_again = any(mark.f == "control" for mark in moved) or world.plan.shape.files
+            may_lack_place = any(mark.f == "control" for mark in moved) or world.plan.shape.files
             places = judge(found, start, {work: rows for (number, work), rows in self._possible.items() if number == partition})
-            self._check_told(partition, places, start, said_again=said_again)
+            self._check_told(partition, places, start, may_lack_place=may_lack_place)
             bounds = sorted(places.values())
             for poll in polls:
                 watermark = poll.high_watermark or 0
@@ -219,16 +219,17 @@ class Once(Workload):
                 if at >= 0 and bounds[at][0] < watermark < bounds[at][1]:
                     raise Violation("once", f"{poll.process} of {key} was told HW {watermark}, inside of what is at {bounds[at]}")
 
-    def _check_told(self, partition: int, places: dict[_Work, tuple[int, int]], start: int, *, said_again: bool) -> None:
-        """`said_again`: where some work is, leaders may not remember, or not be able to read."""
+    def _check_told(self, partition: int, places: dict[_Work, tuple[int, int]], start: int, *, may_lack_place: bool) -> None:
+        """`may_lack_place`: where work is that is done, leaders may not remember, or not be able to read. It is there all the same."""
         for done in self._done:
             gone = start > 0 and done.base_offset < start
-            if done.identity.partition != partition or gone or (done.base_offset < 0 and said_again):
+            if done.identity.partition != partition or gone:
                 continue
             told = f"version {done.work[1]} of {done.work[0]} in {TOPIC}-{partition} was said to be at {done.base_offset}"
             base, end = places.get(done.work, (-1, -1))
             if done.base_offset < 0:
-                if not any(writer == done.work[0] and version > done.work[1] for writer, version in places):
+                later = any(writer == done.work[0] and version > done.work[1] for writer, version in places)
+                if not later and not (may_lack_place and base >= 0):
                     raise Violation("once", f"{told}, it is at {base}, and there is no later one")
             elif base != done.base_offset or done.end_offset not in (-1, end):
                 raise Violation("once", f"{told} to {done.end_offset}, it is at {base} to {end}")

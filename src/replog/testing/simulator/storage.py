@@ -47,6 +47,8 @@ class Storage(ABC):
     """As the present process has it, or as the next one will find it."""
     noted: Mapping[PartitionId, int]
     """Up to where the last process had noted on the disk that a log was flushed: damage below is noticed, whatever it looks like."""
+    left: Mapping[str, bytes] | None = None
+    """What was on the disk when the last process had ended, before another one looked at it; None: there are no files."""
 
     @abstractmethod
     def end(self, how: str) -> None:
@@ -193,7 +195,7 @@ class FileStorage(Storage):
             self._disk.cut_power()
         else:
             self._disk.kill()
-        left = self._disk.snapshot()  # before the next life begins, which will name this one
+        left = self.left = self._disk.snapshot()  # before the next life begins, which will name this one
         entries = read_plain(self._disk, f"{_FOLDER}/checkpoint", shapes.CHECKPOINT) or ()
         self.noted = {PartitionId(*entry[:3]): entry[-1] for entry in entries}
         for identity, end in self.noted.items():  # what a log was cut to since is what the note is worth

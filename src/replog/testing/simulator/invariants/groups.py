@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from replog.marks import version_of
 from replog.messages import FetchedEntry, ListedOffset, ProducedEntry, Published
@@ -11,6 +12,9 @@ from replog.partition.partition import Partition
 from replog.records import BatchHeader
 from replog.testing.simulator.invariants.base import Asked, Claim, Copies, Headers, Invariant
 from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Entry, Ledger
+
+if TYPE_CHECKING:
+    from replog.testing.simulator.node import Node
 
 __all__ = ["DoneIsCommitted", "GroupsAreWhole", "VersionsGrow"]
 
@@ -102,7 +106,8 @@ class VersionsGrow(Invariant):
 class DoneIsCommitted(Invariant):
     """A writer that is told that its work is done finds it committed, in full, where it is told; or a later version of it.
 
-    Which of several attempts it is nobody promises.
+    Which of several attempts it is nobody promises. Without a place, which is -1, it is told of work that is there in any case: its
+    beginning was trimmed, or it was said again since, or a disk does not give back the beginning.
     """
 
     name = "S12"
@@ -115,13 +120,18 @@ class DoneIsCommitted(Invariant):
         """Work -> where it begins, and where what is committed of it ends."""
         self._unsure: set[tuple[Ledger, int]] = set()
         """Writers whose last work was said again: that may be all that a leader remembers."""
-        self._damaged: set[Ledger] = set()
-        """Logs of which some disk may not give back where work begins."""
+        self._damaged: set[tuple[Ledger, int]] = set()
+        """Copies whose disk may not give back where work begins: of a log, by a broker."""
+        self._reads_fail = False
+        """Whether who speaks now may have been unable to read where work begins, for a disk that failed."""
 
     def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
-        """Whether a disk misbehaves."""
-        if copy.suspect:
-            self._damaged.add(ledger)
+        """Whether a disk misbehaves: until all of the copy has been read again."""
+        (self._damaged.add if copy.suspect else self._damaged.discard)((ledger, copy.broker))
+
+    def said(self, node: Node, to: Address, message: Any) -> None:
+        """Who speaks. What could not be read when it was asked for may be told when reads do not fail any more."""
+        self._reads_fail = node.reads_fail
 
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Note where work is."""
@@ -154,8 +164,7 @@ class DoneIsCommitted(Invariant):
         start = 0 if partition is None else partition.log.start_offset
         if base < 0:
             later = any(writer == work[0] and version > work[1] for writer, version in places)
-            told_again = (ledger, work[0]) in self._unsure or ledger in self._damaged
-            if not later and (known is None or (known[0] >= start and not told_again)):
+            if not later and (known is None or (known[0] >= start and not self._is_hidden(ledger, partition, work[0]))):
                 self.fail(ledger, f"{told}, where nothing of it has gone")
             return
         if known is None:
@@ -165,3 +174,8 @@ class DoneIsCommitted(Invariant):
             self.fail(ledger, f"{told}, committed are {known} below HW {watermark}")
         if base != known[0] or end not in (None, known[1]):
             self.fail(ledger, f"{told}, it is at {known}")
+
+    def _is_hidden(self, ledger: Ledger, partition: Partition | None, writer: int) -> bool:
+        """Whether a leader that has some work may not know where that begins."""
+        damaged = any(one is ledger and (partition is None or broker == partition.broker_id) for one, broker in self._damaged)
+        return damaged or self._reads_fail or (ledger, writer) in self._unsure
