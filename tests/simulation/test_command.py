@@ -240,8 +240,9 @@ def test_the_protocol_code_is_what_a_run_imports() -> None:
 def test_the_versions_are_of_the_sources_that_decide() -> None:
     modules = set(versions.protocol_modules())
     decide = {"errors", "codec", "broker.broker", "partition.isr", "log.segment", "log.memory", "client.core", "metadata.memory"}
+    decide |= {"client.client", "client.producer", "client.consumer", "client.delivery", "client.columns", "client.partitioner"}
     assert {f"replog.{name}" for name in decide} <= modules
-    spare = {"client.client", "client.producer", "metadata.file", "metadata.lease", "transport.memory", "runtime.embedded"}
+    spare = {"metadata.file", "metadata.lease", "transport.memory", "runtime.embedded"}
     assert not {f"replog.{name}" for name in spare} & modules
     taken = {"/".join(file.parts[-3:]) for file in versions.simulator_files()}
     assert {"testing/simulator/plan.py", "testing/disk/faults.py", "replog/testing/clock.py"} <= taken

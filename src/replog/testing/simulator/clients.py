@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import define, evolve, frozen
 
 from replog.client.batches import Batch
+from replog.client.client import Client
 from replog.client.core import ClientCore
+from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
 from replog.client.offsets import OffsetOp
 from replog.client.once import AppendOnceOp, PublishOp, StageOp
@@ -21,8 +23,9 @@ from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.testing.clock import SeededIds
 from replog.testing.history.events import Poll
 from replog.testing.simulator.ledger import Violation
-from replog.testing.simulator.plan import stream
+from replog.testing.simulator.plan import BATCH_BYTES, stream
 from replog.testing.simulator.tasks import Signal
+from replog.testing.simulator.virtual_driver import VirtualDriver
 
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
@@ -64,6 +67,21 @@ class Image:
     """(topic, partition) -> the log it is about, its producer epoch, the sequence that comes next."""
 
 
+class _Until:
+    """Something that is awaited because somebody blocks until it is the case."""
+
+    __slots__ = ("_is_met",)
+    error = None
+
+    def __init__(self, is_met: Callable[[], bool]) -> None:
+        self._is_met = is_met
+
+    @property
+    def done(self) -> bool:
+        """Whether it is."""
+        return self._is_met()
+
+
 class SimulatedClient:
     """A real client core on virtual time. Its appends under acks=all that were confirmed are kept for the end of the run."""
 
@@ -79,20 +97,22 @@ class SimulatedClient:
         shape = world.plan.shape
         self.core = ClientCore(self.address, config=shape.client_config(), ids=ids, bootstrap=list(range(1, shape.brokers + 1)))
         self._writers: list[Writer] = []
-        self._waiting: list[tuple[Batch | Operation, Signal]] = []
+        self._waiting: list[tuple[Batch | Operation | _Until, Signal]] = []
         self._wake_ms: int | None = None
         self._values = 0
         self._moved = 0
         self.acknowledged: list[Acknowledged] = []
         self.failed = 0
         self.reads = 0
+        self.blocking = Client(VirtualDriver(self))
+        """What users have: its calls block, so they are for strands (`strands.py`)."""
 
     # ----------------------------------------------------------------------------------------------------- for workloads
 
     def writer(self, *, acks: Acks = "all", idempotent: bool = True) -> Writer:
         """A new producer: its own id, its own order."""
         compression: Literal["lz4"] | None = "lz4" if self.world.plan.shape.compression else None
-        made = self.core.open_writer(acks=_ACKS[acks], idempotent=idempotent, compression=compression, batch_bytes=16_384)
+        made = self.core.open_writer(acks=_ACKS[acks], idempotent=idempotent, compression=compression, batch_bytes=BATCH_BYTES)
         self._writers.append(made)
         if not idempotent:
             settings = self.world.history.settings
@@ -258,7 +278,7 @@ class SimulatedClient:
             batch.add(value, timestamp_ms=world.wall_ms + index)
         queue.seal()
         self.core.kick(queue, world.now_ms)
-        self._after()
+        self.turn()
         return batch
 
     def probe(self, partition: int, topic: str = TOPIC) -> Batch:
@@ -271,7 +291,7 @@ class SimulatedClient:
     def submit(self, op: Operation) -> Operation:
         """Start an operation."""
         self.core.submit(op, self.world.now_ms)
-        self._after()
+        self.turn()
         return op
 
     def create_topic(self) -> Operation:
@@ -299,14 +319,22 @@ class SimulatedClient:
             self.core.receive(sender, message, world.now_ms)
         except Exception as problem:
             raise Violation("crash", f"{self.address} at {type(message).__name__}: {problem!r}") from problem
-        self._after()
+        self.turn()
+        self._call_back()
 
     def _wake(self, due_ms: int) -> None:
         if self._wake_ms == due_ms:
             self._wake_ms = None
-            self._after()
+            self.turn()
+            self._call_back()
 
-    def _after(self) -> None:
+    def _call_back(self) -> None:
+        """As the thread that finishes what producers leave behind."""
+        if self.core.finished:
+            run_callbacks(self.core)
+
+    def turn(self) -> None:
+        """Run timers that are due, and send what the core says."""
         world, core = self.world, self.core
         try:
             core.tick(world.now_ms, world.wall_ms)
@@ -327,6 +355,14 @@ class SimulatedClient:
                 self._wake_ms = due
                 world.at(due - world.now_ms, self._wake, due)
 
+    def until(self, is_met: Callable[[], bool], ms: int | None) -> Signal:
+        """When something is the case, or so much time has passed (None: however long it takes)."""
+        signal = Signal()
+        self._waiting.append((_Until(is_met), signal))
+        if ms is not None:
+            self.world.at(ms, signal.set)
+        return signal
+
     def _done(self, what: Batch | Operation) -> Signal:
         signal = Signal()
         self._waiting.append((what, signal))
@@ -335,9 +371,9 @@ class SimulatedClient:
 
     def _settle(self) -> None:
         waiting = self._waiting
-        if not any(what.done for what, _ in waiting):
+        if not any(what.done or signal.done for what, signal in waiting):
             return
-        self._waiting = [(what, signal) for what, signal in waiting if not what.done]
+        self._waiting = [(what, signal) for what, signal in waiting if not what.done and not signal.done]
         for what, signal in waiting:
             if what.done:
                 signal.set() if what.error is None else signal.fail(what.error)

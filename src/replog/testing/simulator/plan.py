@@ -16,8 +16,10 @@ from replog.config import BrokerConfig, ClientConfig, TopicConfig
 from replog.errors import UsageError
 from replog.testing.simulator.kinds import FILES, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
 
-__all__ = ["KINDS", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
+__all__ = ["BATCH_BYTES", "KINDS", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
 
+BATCH_BYTES: Final = 16_384
+"""How large batches grow."""
 _KEEP = 0.6
 """Each run keeps each kind of fault with this probability: the rest of them get more room."""
 _ABSENT = 0.4
@@ -91,6 +93,12 @@ class Shape:
     """Half of the messages are handed over up to so long before their actor gets its turn, which is one turn for all of them; 0: none."""
     flush_takes_ms: int = 0
     """A flush takes up to so long, while its broker goes on, and makes durable what was there when its fsync began; 0: it is one moment."""
+    linger_ms: int = 0
+    """So long batches of `produce` stay open."""
+    batch_bytes: int = 0
+    """How large its batches grow; 0: as large as others."""
+    buffer_bytes: int = 0
+    """What is under way of one of its producers at most; 0: as much as usual."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -128,6 +136,12 @@ class Shape:
             retry_backoff_ms_max=300,
             fetch_wait_ms=100,
         )
+
+    def producer_config(self) -> ClientConfig:
+        """Of the producers of `produce`."""
+        usual = self.client_config()
+        room = {"batch_bytes": self.batch_bytes or BATCH_BYTES, "buffer_bytes": self.buffer_bytes or usual.buffer_bytes}
+        return evolve(usual, linger_ms=self.linger_ms, **room)
 
     def topic_config(self) -> TopicConfig:
         """Of every topic of the run."""
@@ -194,6 +208,9 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     if "flush_takes_ms" not in shape_given:
         shape = evolve(shape, flush_takes_ms=_takes(stream(seed, "lengths of flushes")))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
+    if "workloads" not in shape_given:
+        shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients"))))
+    shape = evolve(shape, **{name: value for name, value in _open(stream(seed, "open batches")).items() if name not in shape_given})
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
     if only is not None:
@@ -286,6 +303,20 @@ def _slices(chance: random.Random) -> dict[str, Any]:
         "slice_bytes": chance.choice((1, 1, 400, 2_000)),
         "slice_ms": chance.choice((0, 20, 200)),
         "stage_ms": chance.choice((0, 0, 0, 700, 5_000)),
+    }
+
+
+def _blocking(chance: random.Random) -> tuple[str, ...]:
+    """Workloads of the real `Producer` and `Consumer`."""
+    return tuple(name for name, share in (("produce", 0.25), ("consume", 0.25)) if chance.random() < share)
+
+
+def _open(chance: random.Random) -> dict[str, Any]:
+    """How long a producer's batches stay open, how large they grow, and how much room there is for all of them."""
+    return {
+        "linger_ms": chance.choice((0, 2, 20, 20, 200, 2_000)),
+        "batch_bytes": chance.choice((0, 0, 300, 1_500)),
+        "buffer_bytes": chance.choice((0, 1_024, 4_096, 16_384)),
     }
 
 

@@ -23,7 +23,11 @@ _LEAST: Final = {
     "slice_bytes": 0,
     "slice_ms": 0,
     "stage_ms": 0,
+    "poll_ms": 0,
     "flush_takes_ms": 0,
+    "linger_ms": 0,
+    "batch_bytes": 0,
+    "buffer_bytes": 0,
 }
 """Field of a shape -> the least that it may be. The configurations refuse the others themselves."""
 _SHARES: Final = {"drop": 0.5, "repeat": 1.0, "slow": 1.0, "unsure": 0.5, "drift": 0.5}
@@ -59,7 +63,7 @@ def _check_shape(shape: Shape) -> None:
             raise UsageError(f"{name} is {share}, and must be from 0 to {most:g}")
     if shape.slow_ms < shape.delay_ms:
         raise UsageError(f"slow_ms is {shape.slow_ms}, and must be at least delay_ms, which is {shape.delay_ms}")
-    for make in (shape.broker_config, shape.client_config, shape.topic_config):
+    for make in (shape.broker_config, shape.client_config, shape.producer_config, shape.topic_config):
         make()  # refuses what it must
 
 

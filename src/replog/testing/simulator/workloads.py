@@ -13,8 +13,10 @@ from replog.metadata import layout
 from replog.metadata.wishes import encode_elect
 from replog.ports import Create
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
+from replog.testing.simulator.consume import Consume
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.once import Once
+from replog.testing.simulator.produce import Produce
 from replog.testing.simulator.restored import Restored
 from replog.testing.simulator.workload import Workload
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
 __all__ = [
-    "WORKLOADS", "Append", "Burst", "Follow", "Lead", "Offsets", "Once", "Plain", "Read", "Reassign", "Reshape", "Restored", "Topics",
-    "Workload",
+    "WORKLOADS", "Append", "Burst", "Consume", "Follow", "Lead", "Offsets", "Once", "Plain", "Produce", "Read", "Reassign", "Reshape",
+    "Restored", "Topics", "Workload",
 ]  # fmt: skip
 
 
@@ -468,6 +470,8 @@ class Topics(Workload):
             await client.think()
 
 
-_KINDS: tuple[type[Workload], ...] = (Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored, Once)
+_KINDS: tuple[type[Workload], ...] = (
+    Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored, Once, Produce, Consume,
+)  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 """Those that a plan can name."""
