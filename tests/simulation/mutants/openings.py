@@ -63,7 +63,7 @@ _OPEN: dict[str, Any] = {"workloads": ("produce",), "retention_bytes": 0, "reten
 _READ: dict[str, Any] = {"workloads": ("append", "consume"), "retention_bytes": 0, "retention_ms": 0, "files": False}
 
 MUTANTS = (
-    Mutant("X93", "the last record of a batch that lingered is lost", "own", seals_over_the_last, ("readable",), _OPEN),
+    Mutant("X93", "the last record of a batch that lingered is lost", "own", seals_over_the_last, ("readable", "history"), _OPEN),
     Mutant("X94", "a flush leaves open batches", "own", leaves_open_what_lingers, ("producer",), {**_OPEN, "linger_ms": 2_000}),
     Mutant("X95", "a seek keeps what was buffered", "own", keeps_what_was_buffered, ("history", "consumer"), _READ),
     Mutant("X96", "a position is that of what was fetched", "own", stands_behind_what_it_has_fetched, ("history", "consumer"), _READ),

@@ -189,7 +189,8 @@ class _Thread:
     def rest(self) -> None:
         """Mostly shorter than batches linger."""
         linger_ms, think_ms = self.life.shape.linger_ms, self.life.shape.think_ms
-        ms = self.chance.choice((0, 1, 1, 3, 10, max(1, linger_ms // 3), self.chance.randint(1, 2 * think_ms)))
+        long_ms = self.chance.randint(1, 2 * think_ms)
+        ms = self.chance.choice((0, 1, 3, max(1, linger_ms // 3), long_ms, long_ms))
         if ms:
             self.client.blocking._driver.wait(lambda: False, ms / 1000)
 
