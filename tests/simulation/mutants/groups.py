@@ -296,7 +296,7 @@ MUTANTS = (
         tests=("tests/unit/broker/test_staging.py::test_an_early_attempt_lives_as_long_as_anything_of_its_version_does",),
     ),
     Mutant(
-        "X96", "work that a full disk refuses is called done", "own", calls_refused_work_done,
+        "X98", "work that a full disk refuses is called done", "own", calls_refused_work_done,
         ("S12",), {**ONCE, "files": True, "only": ("full",), "workloads": ("once",)},
     ),
     Mutant(
