@@ -42,7 +42,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.waiting_appends_max": "Appends that a broker holds until they are safe; one more is stored and answered RequestTimedOut.",
     "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds; one more is refused with QuotaExceeded. "
     "One reader may have half of them; beyond that it is answered at once.",
-    "BrokerConfig.fetch_sessions_max": "Fetch sessions of followers; one more is refused with QuotaExceeded.",
+    "BrokerConfig.fetch_sessions_max": "Fetch sessions of followers; one more is refused with QuotaExceeded. A follower needs two, for "
+    "what is new and for catching up: with fewer than two for each other broker a replica may never come into the ISR.",
     "BrokerConfig.batch_records_max": "Records in one batch.",
     "BrokerConfig.topic_partitions_max": "Partitions of one topic.",
     "ClientConfig.retry_backoff_ms": "First pause before anything is tried again; doubles up to retry_backoff_ms_max.",

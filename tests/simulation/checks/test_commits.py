@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from tests.simulation.checks.situations import PID, STATE, copy_of, entry, holds, ledger, partition, violates
 
+from replog.config import BrokerConfig
 from replog.log.memory import MemoryLog
 from replog.records import Record, RecordBatch, encode_records
 from replog.testing.simulator.invariants import (
@@ -16,7 +17,7 @@ from replog.testing.simulator.invariants import (
     LeadersAreComplete,
     NothingTwice,
 )
-from replog.testing.simulator.ledger import NEVER_SEEN, Copy
+from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Entry
 
 
 def test_s1_a_committed_entry_is_other_later() -> None:
@@ -159,3 +160,34 @@ def test_s17_a_sequence_is_committed_twice() -> None:
     holds(rule.committed, book, {}, copy_of(1, []), partition())
     book.entries.append(entry(1))
     violates("S17", rule.committed, book, {}, copy_of(1, []), partition())
+
+
+def test_s17_again_what_a_log_has_forgotten() -> None:
+    """Of the producer that had to go, and of nobody else, although both were committed above the start of the log."""
+    one, other, third = 7, 8, 9
+    log = MemoryLog(PID, limits=BrokerConfig(producers_max=2))
+    rule, book, leader, copy = NothingTwice(), ledger(0), partition(log=log, values=0), Copy(1)
+    copy.life = 1
+
+    def appended(*producers: int) -> None:
+        for producer in producers:
+            framing = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+            batch = RecordBatch(encode_records([Record(b"x")], now_ms=0, **framing))
+            batch.stamp(PID, log.end_offset, 3)
+            log.append(batch)
+            book.entries.append(Entry(3, 0, 0, producer, 0, 0))
+        copy.follow(log)
+        rule.changed(book, copy, leader)
+
+    appended(one, other)
+    holds(rule.committed, book, {}, copy, leader)
+    appended(third)
+    appended(one)
+    holds(rule.committed, book, {}, copy, leader)
+    appended(other, third)  # each makes room for the next, and is there again when somebody looks
+    holds(rule.committed, book, {}, copy, leader)
+    strict, again = NothingTwice(), ledger(0)
+    again.entries = [Entry(3, n, 0, one, 0, 0) for n in range(2)]
+    strict._forgetful.add(again)
+    strict._forgotten[again] = {other}
+    violates("S17", strict.committed, again, {}, copy, leader)

@@ -13,6 +13,7 @@ from tests.simulation.mutants import (
     leaderships,
     lives,
     openings,
+    paging,
     producers,
     reassignments,
     reshapes,
@@ -43,6 +44,7 @@ _SUBJECTS = (
     leaderships,
     groups,
     unread,
+    paging,
 )
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 

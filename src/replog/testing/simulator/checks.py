@@ -115,6 +115,7 @@ class Checks:
                 log.last_epoch,
                 log.start_offset,
                 log.flushed_end,
+                len(log.producers),
                 None if leading is None else leading.isr,
             )
             copies = all_copies.get(identity)

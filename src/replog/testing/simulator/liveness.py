@@ -82,11 +82,22 @@ class Promise(ABC):
 
 
 def _copying_ms(world: World) -> int:
-    """What it may take to copy the largest log, one fetch after the other, if each brings half of what it may."""
-    shape = world.plan.shape
-    logs = (partition.log for node in world.nodes.values() if node.broker is not None for partition in node.broker.partitions.values())
-    fetches = 2 * max((log.size_bytes for log in logs), default=0) // shape.fetch_partition_bytes
-    return fetches * (4 * shape.delay_ms + 2)
+    """What it may take to copy the largest log, one fetch after the other, if each brings half of what it may.
+
+    Where all that a fetch brings is little, and where moves are slow or few at a time, each log waits for all the others.
+    """
+    shape, limits = world.plan.shape, world.plan.shape.limits
+    in_turn = limits.fetch_bytes_max or limits.slice_partitions_max or limits.reassignments_max or limits.reassignment_bytes_per_s
+    sizes = [_size(world.checks.copies(identity).values()) for identity in world.checks.ledgers]
+    size = sum(sizes) if in_turn else max(sizes, default=0)
+    fetches = 2 * size // min(shape.fetch_partition_bytes, world.config.fetch_bytes_max)
+    slow_ms = size * 1_000 // limits.reassignment_bytes_per_s if limits.reassignment_bytes_per_s else 0
+    return fetches * (4 * shape.delay_ms + 2) + slow_ms
+
+
+def _size(copies: Iterable[Copy]) -> int:
+    """Of the largest, also of those that no process has opened yet."""
+    return max((sum(size for offset, size in copy.sizes if offset >= copy.start) for copy in copies), default=0)
 
 
 def _unread(world: World) -> Iterator[str]:

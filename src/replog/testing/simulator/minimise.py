@@ -17,6 +17,7 @@ import attrs
 from attrs import evolve, frozen
 
 from replog.testing.simulator.ledger import Violation
+from replog.testing.simulator.limits import USUAL, Limits
 from replog.testing.simulator.plan import Fault, Plan, Shape, applies
 from replog.testing.simulator.plan_check import check_plan
 from replog.testing.simulator.running import run
@@ -213,6 +214,9 @@ def _simpler_values(field: attrs.Attribute[Any], present: Any) -> Iterator[Any]:
             return
         if isinstance(present, str) or value < present:
             yield value
+    if isinstance(present, Limits):
+        yield USUAL
+        yield from (evolve(present, **{one.name: 0}) for one in attrs.fields(Limits))
     if isinstance(present, tuple):
         yield from (present[:number] + present[number + 1 :] for number in range(len(present)) if len(present) > 1)
     elif field.name not in _SIMPLER and field.default is not attrs.NOTHING and field.default != present:

@@ -14,7 +14,9 @@ from attrs import evolve, frozen
 
 from replog.config import BrokerConfig, ClientConfig, TopicConfig
 from replog.errors import UsageError
+from replog.testing.simulator import limits
 from replog.testing.simulator.kinds import FILES, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
+from replog.testing.simulator.limits import USUAL, Limits
 
 __all__ = ["BATCH_BYTES", "KINDS", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
 
@@ -99,11 +101,13 @@ class Shape:
     """How large its batches grow; 0: as large as others."""
     buffer_bytes: int = 0
     """What is under way of one of its producers at most; 0: as much as usual."""
+    limits: Limits = USUAL
+    """What else is smaller than usual."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
         usual = BrokerConfig()
-        return BrokerConfig(
+        scaled = BrokerConfig(
             publish_slice_bytes=self.slice_bytes or usual.publish_slice_bytes,
             stage_expiry_ms=self.stage_ms or usual.stage_expiry_ms,
             replica_lag_ms_max=self.lag_ms,
@@ -125,6 +129,7 @@ class Shape:
             leader_imbalance_check_ms=3_000 if "lead" in self.workloads else 0,
             leader_imbalance_max=0.0,
         )
+        return self.limits.of_broker(scaled)
 
     def client_config(self) -> ClientConfig:
         """Timeouts of the clients, of the same scale."""
@@ -145,7 +150,7 @@ class Shape:
 
     def topic_config(self) -> TopicConfig:
         """Of every topic of the run."""
-        return TopicConfig(
+        usual = TopicConfig(
             min_isr=self.min_isr,
             flush=self.flush,  # type: ignore[arg-type]
             flush_interval_ms=300,
@@ -153,6 +158,7 @@ class Shape:
             retention_bytes=self.retention_bytes or None,
             retention_ms=self.retention_ms or None,
         )
+        return self.limits.of_topic(usual)
 
 
 @frozen
@@ -207,6 +213,9 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, poll_ms=_polls(stream(seed, "polls")))
     if "flush_takes_ms" not in shape_given:
         shape = evolve(shape, flush_takes_ms=_takes(stream(seed, "lengths of flushes")))
+    if "limits" not in shape_given:
+        writers = 2 * shape.clients if "once" in shape.workloads else 0
+        shape = evolve(shape, limits=limits.draw(stream(seed, "limits"), shape.brokers, writers))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     if "workloads" not in shape_given:
         shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients"))))

@@ -63,6 +63,7 @@ def _check_shape(shape: Shape) -> None:
             raise UsageError(f"{name} is {share}, and must be from 0 to {most:g}")
     if shape.slow_ms < shape.delay_ms:
         raise UsageError(f"slow_ms is {shape.slow_ms}, and must be at least delay_ms, which is {shape.delay_ms}")
+    shape.limits.check(shape.brokers)
     for make in (shape.broker_config, shape.client_config, shape.producer_config, shape.topic_config):
         make()  # refuses what it must
 

@@ -60,9 +60,10 @@ class World:
         """Brokers that stay out now, although everything is healed."""
         self.wishes = Wishes()
         self.marks = Marks()
-        # What retention has removed of a producer is forgotten with it: S17 knows to what length, a history does not.
+        # What retention has removed of a producer is forgotten with it, as is one of too many, or silent for too long: S17 knows of what
+        # and to what length, a history does not.
         # A writer that is not idempotent says so when it is opened.
-        self.history = History(idempotent=not _removes(plan.shape), stale_reads=True, clock=lambda: self.now_ms)
+        self.history = History(idempotent=not _forgets(plan.shape), stale_reads=True, clock=lambda: self.now_ms)
         """What clients were told; to be checked at the end."""
         self.root = MemoryStore()
         self.refusals = Refusals()
@@ -227,8 +228,8 @@ class World:
             node.flushes.end("close")
 
 
-def _removes(shape: Shape) -> bool:
-    return bool(shape.retention_bytes or shape.retention_ms)
+def _forgets(shape: Shape) -> bool:
+    return bool(shape.retention_bytes or shape.retention_ms or shape.limits.forget_producers)
 
 
 def _off_the_disk(message: Fetched) -> Fetched:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any
 
 from replog.model import PartitionState
 from replog.partition.partition import Partition
@@ -165,7 +167,7 @@ class NothingTwice(Invariant):
     """Each sequence of a producer is committed once, and in order, as far as logs remember.
 
     A log that has removed records, or forgotten producers, takes a producer it does not know as new: it cannot know what
-    came before, so there may be a gap, or again what retention had removed (KIP-98).
+    came before, so there may be a gap, or again what retention had removed, or what a producer did that it forgot (KIP-98).
     """
 
     name = "S17"
@@ -175,6 +177,10 @@ class NothingTwice(Invariant):
     def __init__(self) -> None:
         self._seen: dict[Ledger, int] = {}
         self._forgetful: set[Ledger] = set()
+        self._known: dict[Copy, tuple[tuple[int, int], int, frozenset[int]]] = {}
+        """Of each copy: which log it was (life, generation), where that ended, and which producers it knew."""
+        self._forgotten: dict[Ledger, set[int]] = {}
+        """Producers that some log has forgotten, although nothing of it was cut."""
         self._offsets: dict[Ledger, dict[tuple[int, int, int], int]] = {}
         """(producer, its epoch, sequence) -> where it was committed last."""
 
@@ -183,6 +189,18 @@ class NothingTwice(Invariant):
         log = partition.log
         if log.start_offset > 0 or log.producers.forgetful:
             self._forgetful.add(ledger)
+        self._look_for_forgotten(ledger, copy, log)
+
+    def _look_for_forgotten(self, ledger: Ledger, copy: Copy, log: Any) -> None:
+        which = (copy.life, log.generation)
+        now = frozenset(one.producer_id for one in log.producers.producers())
+        was, end, known = self._known.get(copy, (which, copy.end, now))
+        if was == which and end <= copy.end:
+            made_room = takewhile(lambda one: one[0] >= end, reversed(log.producers._evicted or ()))  # it may be there again
+            gone = (known - now).union(producer.producer_id for _, producer in made_room)
+            if gone:
+                self._forgotten.setdefault(ledger, set()).update(gone)
+        self._known[copy] = which, copy.end, now
 
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Look at what has been committed since the last time."""
@@ -194,7 +212,8 @@ class NothingTwice(Invariant):
             writer = (entry.producer_id, entry.producer_epoch)
             expected = ledger.sequences.get(writer, 0)
             if entry.sequence != expected:
-                forgotten = ledger in self._forgetful and offsets.get((*writer, entry.sequence), -1) < copy.start
+                removed = offsets.get((*writer, entry.sequence), -1) < copy.start
+                forgotten = ledger in self._forgetful and (removed or writer[0] in self._forgotten.get(ledger, ()))
                 if not forgotten:
                     what = f"sequence {entry.sequence} of producer epoch {writer[1]}, expected is {expected}"
                     self.fail(ledger, f"offset {offset} has {what}")
