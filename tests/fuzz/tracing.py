@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 from functools import cache
@@ -38,12 +39,15 @@ def executed(name: str, mutants: int) -> frozenset[tuple[str, str]]:
             found.add((frame.f_code, frame.f_globals.get("__name__", "")))
 
     data = [*seeds, *(mutator.next() for _ in range(mutants))]
+    gc.collect()  # else what others have left is cleared away here, by functions of its own
+    gc.disable()
     sys.setprofile(called)
     try:
         for one in data:
             target.run(one)
     finally:
         sys.setprofile(None)
+        gc.enable()
     places = {(_module(code, of), code.co_qualname) for code, of in found if code.co_flags & _FUNCTION}
     return frozenset((module, function) for module, function in places if module and not f"{module}.".startswith(_OURS))
 
