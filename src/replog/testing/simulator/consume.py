@@ -58,7 +58,7 @@ class _Reader:
         if self.world.calm:
             for number in list(self.paused):
                 self._pause(number)
-            ends = {number: self.world.checks.committed(number) for number in self.partitions}
+            ends = {number: self.world.checks.committed(number, TOPIC) for number in self.partitions}
             while any(self._place(number) < end for number, end in ends.items()):
                 self._poll(500, 1)
             self.world.marks.hit("a consumer catches up once all is healed")
@@ -128,7 +128,7 @@ class _Reader:
 
     def _seek(self, number: int, *, to_start: bool = False) -> None:
         """Elsewhere in one partition."""
-        committed = self.world.checks.committed(number)
+        committed = self.world.checks.committed(number, TOPIC)
         to: Position = "earliest" if to_start else self.chance.choice(("earliest", "latest", self.chance.randint(0, committed)))
         try:
             self.consumer.seek(TOPIC, number, to)
