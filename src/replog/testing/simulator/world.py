@@ -226,6 +226,8 @@ class World:
         self.tasks.clear()
         for node in self.nodes.values():
             node.flushes.end("close")
+        for client in self.clients.values():
+            client.blocking._driver.close()  # whoever still holds what it has not flushed has not forgotten it
 
 
 def _forgets(shape: Shape) -> bool:
