@@ -59,7 +59,7 @@ def _module(code: Any, of: str) -> str:
         return file.removeprefix(_ROOT).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     if file.startswith(_GENERATED):
         return next((module for part in file.split() if (module := _module_of(part.rstrip(">"))) is not None), "")
-    return _tuples().get(of.removeprefix("namedtuple_"), "") if of.startswith("namedtuple_") else ""
+    return _tuples().get(id(code), "") if of.startswith("namedtuple_") else ""
 
 
 def _module_of(name: str) -> str | None:
@@ -71,11 +71,11 @@ def _module_of(name: str) -> str | None:
     return None
 
 
-def _tuples() -> dict[str, str]:
-    """Name of a named tuple -> its module."""
+def _tuples() -> dict[int, str]:
+    """What makes a named tuple -> its module: two of them may have one name."""
     return {
-        one.__name__: one.__module__.removeprefix("replog.")
+        id(one.__new__.__code__): one.__module__.removeprefix("replog.")
         for module in [module for name, module in sys.modules.items() if name.startswith("replog.")]
         for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, tuple) and one.__module__.startswith("replog.")
+        if isinstance(one, type) and issubclass(one, tuple) and one.__module__.startswith("replog.") and hasattr(one.__new__, "__code__")
     }
