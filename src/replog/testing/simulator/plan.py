@@ -26,14 +26,14 @@ _KEEP = 0.6
 """Each run keeps each kind of fault with this probability: the rest of them get more room."""
 _ABSENT = 0.4
 """Share of runs in which some broker stays out after the others are healed, if the others can do without."""
-_AGED: Final = 0.25
-"""Share of runs in which records grow old and go."""
-_POLLED: Final = 0.4
-"""Share of runs in which an actor gets its turn after several messages, as from a driver that polls."""
-_TAKING: Final = 0.4
-"""Share of runs in which a flush has a beginning and an end."""
-_UNHEARD: Final = 0.3
-"""Share of runs in which time passes between the end of a flush and the news of it."""
+
+_SOMETIMES: Final = (
+    ("retention_ms", "retention by age", 0.25, (500, 2_000, 8_000, 30_000)),  # mostly less than pauses of clients: a log loses all it has
+    ("flush_heard_ms", "outcomes of flushes", 0.3, (20, 200, 1_500)),
+    ("poll_ms", "polls", 0.4, (1, 3, 10)),
+    ("flush_takes_ms", "lengths of flushes", 0.4, (5, 50, 400, 1_500)),
+)
+"""Fields of the shape that are 0 in most runs: the stream of each, the share of runs in which it is not, and what it is then."""
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -205,14 +205,12 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     shape = _fit(evolve(_shape(stream(seed, "shape")), **shape_given), shape_given)
     if "absent" not in shape_given:
         shape = evolve(shape, absent=_absent(stream(seed, "absent"), shape))
-    if "retention_ms" not in shape_given:
-        shape = evolve(shape, retention_ms=_age(stream(seed, "retention by age")))
-    if "flush_heard_ms" not in shape_given:
-        shape = evolve(shape, flush_heard_ms=_heard(stream(seed, "outcomes of flushes")))
-    if "poll_ms" not in shape_given:
-        shape = evolve(shape, poll_ms=_polls(stream(seed, "polls")))
-    if "flush_takes_ms" not in shape_given:
-        shape = evolve(shape, flush_takes_ms=_takes(stream(seed, "lengths of flushes")))
+    for name, part, share, lengths_ms in _SOMETIMES:
+        chance = stream(seed, part)
+        drawn, length_ms = chance.random() < share, chance.choice(lengths_ms)
+        if drawn and name not in shape_given:
+            given: dict[str, Any] = {name: length_ms}
+            shape = evolve(shape, **given)
     if "limits" not in shape_given:
         writers = 2 * shape.clients if "once" in shape.workloads else 0
         shape = evolve(shape, limits=limits.draw(stream(seed, "limits"), shape.brokers, writers))
@@ -280,30 +278,6 @@ def _absent(chance: random.Random, shape: Shape) -> int:
     """How many brokers stay out for a while: no more than acks=all promises to do without."""
     drawn, number = chance.random() < _ABSENT, chance.randint(1, 2)
     return min(number, shape.replicas - shape.min_isr, max(1, shape.min_isr - 1)) if drawn else 0
-
-
-def _age(chance: random.Random) -> int:
-    """After how many ms a record may go. Mostly pauses of the clients are longer: then a log loses all that it has."""
-    drawn, age_ms = chance.random() < _AGED, chance.choice((500, 2_000, 8_000, 30_000))
-    return age_ms if drawn else 0
-
-
-def _heard(chance: random.Random) -> int:
-    """How late the outcome of a flush is heard of. Mostly as soon as there is one."""
-    drawn, late_ms = chance.random() < _UNHEARD, chance.choice((20, 200, 1_500))
-    return late_ms if drawn else 0
-
-
-def _polls(chance: random.Random) -> int:
-    """How long an actor may wait for its turn. Mostly it gets it with each message."""
-    drawn, wait_ms = chance.random() < _POLLED, chance.choice((1, 3, 10))
-    return wait_ms if drawn else 0
-
-
-def _takes(chance: random.Random) -> int:
-    """How long a flush may take. Mostly it is one moment."""
-    drawn, length_ms = chance.random() < _TAKING, chance.choice((5, 50, 400, 1_500))
-    return length_ms if drawn else 0
 
 
 def _slices(chance: random.Random) -> dict[str, Any]:

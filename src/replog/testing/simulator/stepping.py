@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from replog.testing.disk import CrashedError
 
@@ -19,22 +20,29 @@ _own = threading.local()
 class Stepped:
     """`call`, up to the next `pause()` within it with each `step`."""
 
-    def __init__(self, call: Callable[[], object]) -> None:
+    def __init__(self, call: Callable[[], object], name: str = "stepped") -> None:
         self._call = call
-        self._thread: threading.Thread | None = None
-        self._go = threading.Semaphore(0)
-        self._back = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._go = threading.Lock()
+        """Released when it is its turn, ..."""
+        self._back = threading.Lock()
+        """... and when it is that of whoever steps it."""
+        self._go.acquire()
+        self._back.acquire()
+        self._is_begun = False
         self._abandoned = False
         self._raised: BaseException | None = None
+        self.awaited: Any = None
+        """What it has paused for, as `pause` was told."""
         self.ended = False
 
     def step(self) -> bool:
         """Let it go on to its next pause or its end; whether it has ended. Raises what it has raised."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="stepped", daemon=True)
-            self._thread.start()
-        else:
+        if self._is_begun:
             self._go.release()
+        else:
+            self._is_begun = True
+            self._thread.start()
         self._back.acquire()
         if self.ended:
             self._thread.join()
@@ -46,7 +54,7 @@ class Stepped:
     def abandon(self) -> None:
         """It ends where it pauses, with CrashedError, as a thread does whose process dies. Idempotent."""
         self._abandoned = True
-        if self._thread is not None and not self.ended:
+        if self._is_begun and not self.ended:
             self._go.release()
             self._back.acquire()
             self._thread.join()
@@ -62,16 +70,18 @@ class Stepped:
             self.ended = True
             self._back.release()
 
-    def _pause(self) -> None:
+    def _pause(self, awaited: object) -> None:
         if not self._abandoned:
+            self.awaited = awaited
             self._back.release()
             self._go.acquire()
         if self._abandoned:
             raise CrashedError("its process has ended")
 
 
-def pause() -> None:
-    """Within a stepped call: wait for its next step. Elsewhere: nothing."""
+def pause(awaited: object = None) -> bool:
+    """Within a stepped call: wait for its next step. Elsewhere: nothing. Returns whether it was within one."""
     stepped: Stepped | None = getattr(_own, "stepped", None)
     if stepped is not None:
-        stepped._pause()
+        stepped._pause(awaited)
+    return stepped is not None
