@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from replog.cli.output import Output
 from replog.cli.records import plain_record
+from replog.cli.times import time_of
 from replog.payload import BadBatch
 from replog.records import CODEC_MASK, CONTROL_BIT, UNBOUNDED, BatchHeader, RecordBatch, decode_records
 
-__all__ = ["codec_of", "columns", "offsets_of", "plain_batch", "producer_of", "records_of", "tell_records", "time_of"]
+__all__ = ["codec_of", "columns", "offsets_of", "plain_batch", "producer_of", "records_of", "tell_records"]
 
 _CODECS: Final = {0: "none", 1: "lz4"}
 _PRODUCER_DIGITS: Final = 5
@@ -74,13 +74,6 @@ def tell_records(output: Output, records: Iterator[dict[str, Any]]) -> None:
         else:
             key, value = (plain.get(name, plain.get(f"{name}_base64")) for name in ("key", "value"))
             output.line(f"    {plain['offset']}  {time_of(plain['timestamp_ms'])}  {key!r}  {value!r}")
-
-
-def time_of(timestamp_ms: int) -> str:
-    """In UTC; the number where no calendar has it."""
-    if not 0 <= timestamp_ms < 253_402_300_800_000:  # the year 10000
-        return str(timestamp_ms)
-    return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1_000:03d}"
 
 
 def columns(cells: Sequence[object], widths: Sequence[int]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records, time_of
+from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records
 from replog.cli.context import Context
 from replog.cli.copies import Copy, Damage, Place, Report, Unread, batches, examine, find, size_of
 from replog.cli.exits import BAD, OK
 from replog.cli.progress import shown_progress
 from replog.cli.segments import dump_segment
 from replog.cli.spoken import nearest
+from replog.cli.times import time_of
 from replog.errors import UsageError
 from replog.records import RecordBatch
 

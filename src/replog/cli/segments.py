@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records, time_of
+from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records
 from replog.cli.context import Context
 from replog.cli.copies import FS, Copy, Damage
 from replog.cli.exits import BAD, OK
+from replog.cli.times import time_of
 from replog.config import BrokerConfig
 from replog.errors import UsageError
 from replog.log.repair.planning import is_unfinished

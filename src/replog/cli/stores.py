@@ -19,7 +19,8 @@ from replog.errors import StoreCorrupt, UsageError
 from replog.metadata.looking import Found, Look, look_at_file
 from replog.metadata.paths import ROOT, check_path, name_of, parent_of
 from replog.metadata.values import Fields
-from replog.runtime.urls import ZOOKEEPER_OPTIONS, _taken, shown, zookeeper_arguments
+from replog.runtime.urls import ZOOKEEPER_OPTIONS, _taken, zookeeper_arguments
+from replog.security.shown import shown
 
 __all__ = ["get", "list_nodes"]
 

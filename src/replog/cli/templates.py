@@ -6,10 +6,10 @@ import argparse
 import base64
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from replog.cli.spoken import nearest
+from replog.cli.times import time_of
 from replog.records import Record
 
 __all__ = ["FIELDS", "Template", "template"]
@@ -17,15 +17,10 @@ __all__ = ["FIELDS", "Template", "template"]
 Template = Callable[[Record], bytes]
 """What a record is printed as."""
 
-_YEAR_10000_MS: Final = 253_402_300_800_000
-
 
 def _time(record: Record) -> str:
-    """In UTC, with milliseconds; the number where no calendar has it."""
-    ms = record.timestamp_ms
-    if ms is None or not 0 <= ms < _YEAR_10000_MS:
-        return str(ms)
-    return datetime.fromtimestamp(ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1_000:03d}Z"
+    """As ISO 8601 has it, where a calendar has it."""
+    return str(None) if record.timestamp_ms is None else time_of(record.timestamp_ms, between="T", zone="Z")
 
 
 def _length(data: bytes | None) -> int:

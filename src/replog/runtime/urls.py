@@ -17,7 +17,7 @@ from replog.errors import UsageError
 from replog.ports import MetadataStore
 from replog.security.shown import is_place, shown
 
-__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "open_file", "open_memory", "open_store", "open_zookeeper", "shown", "zookeeper_arguments"]
+__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "open_file", "open_memory", "open_store", "open_zookeeper", "zookeeper_arguments"]
 
 STORES: Final = "replog.stores"
 """The group of entry points."""
