@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.transport.harness import Party, Stranger
 
 from replog.testing.clock import ManualClock
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an authority."""
+    return tmp_path_factory.mktemp("authority")
 
 
 @pytest.fixture

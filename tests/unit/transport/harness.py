@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from tests.authorities import tls_of
 from tests.bare_socket import BareSocket
 
 from replog import messages as m
@@ -29,6 +31,11 @@ def fetched(number: int = 0, *slices: Any, catch_up: bool = False, high_watermar
 def piece(data: bytes) -> MemorySlice:
     """Bytes as a slice."""
     return MemorySlice(0, 1, data)
+
+
+def shown(folder: Path, name: str) -> Security:
+    """Who shows a certificate of the authority there."""
+    return Security(tls=tls_of(folder, name))
 
 
 def question(number: int) -> m.ListOffsets:

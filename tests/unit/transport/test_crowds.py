@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.authorities import CLIENT_SECRET, tls_of
-from tests.unit.transport.harness import Party, Stranger, fetched, question, settle
+from tests.authorities import CLIENT_SECRET
+from tests.unit.transport.harness import Party, Stranger, fetched, question, settle, shown
 from tests.unit.transport.test_bounds import arrived
 
 from replog import messages as m
@@ -28,16 +28,6 @@ from replog.transport.tcp.secured import RECORDS_AT_ONCE, TlsSocket
 
 Make = Callable[..., Party]
 Bare = Callable[[str], Stranger]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an authority."""
-    return tmp_path_factory.mktemp("authority")
-
-
-def shown(folder: Path, name: str) -> Security:
-    return Security(tls=tls_of(folder, name))
 
 
 def greeting() -> bytes:

@@ -38,12 +38,6 @@ TINY_BYTES = 4_608
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an authority."""
-    return tmp_path_factory.mktemp("authority")
-
-
-@pytest.fixture(scope="module")
 def secured(folder: Path) -> Security:
     """A broker's, whose clients have secrets: whoever connects can shake hands with it."""
     return Security(tls=tls_of(folder, "broker/1"), secret={"broker": b"b" * 32, "client": CLIENT_SECRET})

@@ -11,27 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.authorities import tls_of
-from tests.unit.transport.harness import Party, Stranger, idle, question, settle
+from tests.unit.transport.harness import Party, Stranger, idle, question, settle, shown
 
-from replog.security.settings import Security
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits
 from replog.transport.tcp import sockets as sockets_module
 
 Make = Callable[..., Party]
 Bare = Callable[[str], Stranger]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an authority."""
-    return tmp_path_factory.mktemp("authority")
-
-
-def shown(folder: Path, name: str) -> Security:
-    """Who shows a certificate."""
-    return Security(tls=tls_of(folder, name))
 
 
 def reset(connection: socket.socket) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.authorities import CLIENT_SECRET, expired, server, tls_of
-from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, question, settle
+from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, question, settle, shown
 
 from replog import messages as m
 from replog.errors import UsageError
@@ -29,17 +29,6 @@ from replog.transport.tcp.secured import TlsSocket
 
 Make = Callable[..., Party]
 Strange = Callable[[str], Stranger]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an authority."""
-    return tmp_path_factory.mktemp("authority")
-
-
-def shown(folder: Path, name: str) -> Security:
-    """Who shows a certificate."""
-    return Security(tls=tls_of(folder, name))
 
 
 def identities(party: Party) -> set[str]:
