@@ -38,9 +38,12 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.checkpoint_interval_ms": "How often high watermarks, starts and flushed ends are written to the data folder.",
     "BrokerConfig.retention_check_ms": "How often a leader looks for segments that retention removes.",
     "BrokerConfig.rejected_wish_ms": "How long a wish that could not be granted is kept below /admin/rejected.",
-    "BrokerConfig.producer_expiry_ms": "A producer that was silent for so long is forgotten, at the latest after twice the time.",
-    "BrokerConfig.waiting_appends_max": "Appends that a broker holds until they are safe; one more is stored and answered RequestTimedOut.",
-    "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds; one more is refused with QuotaExceeded. "
+    "BrokerConfig.producer_expiry_ms": "A producer that was silent for so long is forgotten, at the latest after twice the time. "
+    "It must be longer than the `delivery_timeout_ms` of clients: what is repeated later is stored twice.",
+    "BrokerConfig.waiting_appends_max": "Appends that a broker holds until they are safe; one more is stored and answered RequestTimedOut. "
+    "One client may have half of them.",
+    "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds until there is something to read; "
+    "one more is answered with what there is, or refused with QuotaExceeded if that is nothing. "
     "One reader may have half of them; beyond that it is answered at once.",
     "BrokerConfig.fetch_sessions_max": "Fetch sessions of followers; one more is refused with QuotaExceeded. A follower needs two, for "
     "what is new and for catching up: with fewer than two for each other broker a replica may never come into the ISR.",

@@ -75,7 +75,7 @@ class Broker:
         self.routing = Routing()
         self._commands = Commands(directory, lambda why: self._fail(None, why))
         self._waiting = WaitingAppends(self.outbox, config.waiting_appends_max)
-        self._sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=self._fail)
+        self._sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=self._fail, event=self._event)
         self._fetching = Fetching(broker_id, self.outbox, config, ids)
         self._proposals = Proposals(broker_id, self.outbox, config)
         self._upkeep = Upkeep(directory, self.partitions, config)

@@ -91,13 +91,18 @@ class Sessions:
         *,
         moved: Callable[[Partition, int, int], None],
         failed: Callable[[Partition, str], None],
+        event: Callable[..., None],
     ) -> None:
-        """`moved(partition, old high watermark, now)` is told after each acknowledgement; `failed` when a read finds bad bytes."""
+        """`moved(partition, old high watermark, now)` is told after each acknowledgement; `failed` when a read finds bad bytes; `event`
+        what operators should hear of."""
         self._outbox = outbox
         self._partitions = partitions
         self._config = config
         self._moved = moved
         self._failed = failed
+        self._event = event
+        self._turned_away: set[int] = set()
+        """Followers that have been refused a session, and got none since."""
         self._followers: dict[tuple[int, bool], Session] = {}
         self._contacts: dict[int, Contact] = {}
         self._clients: dict[Session, None] = {}
@@ -140,18 +145,16 @@ class Sessions:
             if not self._is_late(session, fetch, entry.partition):
                 self._ask(session, entry, fetch.request, now_ms, waits=waits)
         if not waits:
-            self._answer(session)
+            self._answer_now(session, fetch)
         elif session.ready or fetch.max_wait_ms <= 0:
             self.dirty[session] = None
 
     def _open(self, sender: Address, fetch: Fetch) -> Session | None:
         if fetch.replica < 0:
-            if len(self._clients) >= self._config.waiting_fetches_max:
-                self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
-                return None
             session = Session(sender, -1, -1, 0, Contact())
             share = len(self._of_reader.get(sender, ()))
-            if share < max(1, self._config.waiting_fetches_max // 2):  # beyond that it is answered at once: others find room
+            # Beyond that it is answered at once: others find room.
+            if not self._is_full() and share < max(1, self._config.waiting_fetches_max // 2):
                 self._of_reader.setdefault(sender, {})[session] = None
                 self._clients[session] = None
             return session
@@ -166,12 +169,29 @@ class Sessions:
             return None
         if len(self._followers) >= self._config.fetch_sessions_max:
             self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
+            if fetch.replica not in self._turned_away:
+                self._turned_away.add(fetch.replica)
+                self._event("fetch_session_refused", follower=fetch.replica, limit=self._config.fetch_sessions_max)
             return None
+        self._turned_away.discard(fetch.replica)
         self._numbers += 1
         contact = self._contacts.setdefault(fetch.replica, Contact())
         session = self._followers[key] = Session(sender, fetch.replica, fetch.broker_epoch, self._numbers, contact, fetch.catch_up)
         session.opened = fetch.request
         return session
+
+    def _is_full(self) -> bool:
+        return len(self._clients) >= self._config.waiting_fetches_max
+
+    def _answer_now(self, session: Session, fetch: Fetch) -> None:
+        """A reader for whom there is no room to wait hears what there is: those who wait keep nobody from reading.
+
+        Told that there is nothing it would ask again at once. It is refused, and pauses.
+        """
+        if session.ready or fetch.max_wait_ms <= 0 or not self._is_full():
+            self._answer(session)
+        else:
+            self._refuse(session.reader, fetch, Code.QUOTA_EXCEEDED)
 
     def _resume(self, sender: Address, fetch: Fetch) -> Session | None:
         session = self._followers.get((fetch.replica, fetch.catch_up))

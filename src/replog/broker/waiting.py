@@ -43,13 +43,18 @@ class WaitingAppends:
     def __init__(self, outbox: Outbox, limit: int) -> None:
         self._outbox = outbox
         self._limit = limit
+        self._share = max(1, limit // 2)
+        """Of it one client may have so many: others find room."""
+        self._of_client: dict[Address, int] = {}
         self._partitions: dict[PartitionId, Partition] = {}
         self.count = 0
 
     def park(self, partition: Partition, append: WaitingAppend) -> bool:
-        """Let it wait; False if too many wait already."""
-        if self.count >= self._limit:
+        """Let it wait; False if too many wait already, of all clients or of this one."""
+        of_client = self._of_client.get(append.client, 0)
+        if self.count >= self._limit or of_client >= self._share:
             return False
+        self._of_client[append.client] = of_client + 1
         queue: _Queue | None = partition.waiting
         if queue is None:
             queue = partition.waiting = _Queue()
@@ -108,6 +113,9 @@ class WaitingAppends:
             self._partitions.pop(partition.identity, None)
         by_client: dict[Address, list[ProducedEntry]] = {}
         for append, error in done:
+            left = self._of_client.pop(append.client) - 1
+            if left:
+                self._of_client[append.client] = left
             if append.is_publication:
                 self._outbox.messages.append((append.client, published(partition, append, error)))
             else:

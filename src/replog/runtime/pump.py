@@ -35,6 +35,7 @@ LOUD: Final = frozenset(
         "replicas_failed",
         "replica_failed",
         "directory_failed",
+        "fetch_session_refused",
         "log_full",
         "directory_full",
         "stray_kept",

@@ -14,6 +14,7 @@ from tests.simulation.mutants import (
     lives,
     openings,
     paging,
+    places,
     producers,
     reassignments,
     reshapes,
@@ -45,6 +46,7 @@ _SUBJECTS = (
     groups,
     unread,
     paging,
+    places,
 )
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 

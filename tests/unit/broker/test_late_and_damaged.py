@@ -64,8 +64,9 @@ class Desk:
         self.failed: list[str] = []
         by_identity = {partition.identity: partition for partition in partitions}
         self.sessions = Sessions(
-            self.outbox, by_identity, BrokerConfig(fetch_bytes_max=bytes_max), moved=self._moved, failed=self._fail
-        )
+            self.outbox, by_identity, BrokerConfig(fetch_bytes_max=bytes_max),
+            moved=self._moved, failed=self._fail, event=lambda name, **_: None,
+        )  # fmt: skip
 
     def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
         if partition.high_watermark != before:

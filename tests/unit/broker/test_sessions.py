@@ -25,7 +25,11 @@ class Leader:
         self.partitions: dict[PartitionId, Partition] = {IDENTITY: self.partition}
         self.moves: list[tuple[int, int]] = []
         self.failures: list[str] = []
-        self.sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=lambda p, why: self.failures.append(why))
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.sessions = Sessions(
+            self.outbox, self.partitions, config,
+            moved=self._moved, failed=lambda p, why: self.failures.append(why), event=lambda name, **what: self.events.append((name, what)),
+        )  # fmt: skip
         self.requests = 0
 
     def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
@@ -348,6 +352,31 @@ def test_limits_are_kept() -> None:
     assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
     assert leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1) == []
     assert [a.error for a in leader.fetch((0, -1), replica=-1, epoch=-1, leader_epoch=-1)] == [Code.QUOTA_EXCEEDED]
+    assert [a.error for a in leader.read(0, wait_ms=0)] == [0], "it would not have waited"
+
+
+def test_a_follower_that_is_refused_a_session_is_told_of_once_until_it_has_one() -> None:
+    leader = Leader(config=BrokerConfig(fetch_sessions_max=1))
+    leader.opened()
+    for _ in range(3):
+        assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
+    assert leader.events == [("fetch_session_refused", {"follower": 3, "limit": 1})]
+    leader.sessions.close((2, False))
+    assert [a.error for a in leader.fetch((1, 1), replica=3)] == [0]
+    leader.sessions.close((3, False))
+    leader.opened()
+    assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
+    assert len(leader.events) == 2
+
+
+def test_whoever_waits_keeps_nobody_from_reading_what_is_there() -> None:
+    leader = Leader(leading(log_of(("a", 1), ("b", 1)), (1,)), config=BrokerConfig(waiting_fetches_max=2))
+    assert [leader.read(2, reader) for reader in ("one", "two")] == [[], []], "they have all the places"
+    assert told(leader.read(1, "three")) == [[(0, 1, 2, 2)]]
+    assert told(leader.read(5, "three")) == [[(Code.OFFSET_OUT_OF_RANGE, 5, 2, -1)]]
+    assert [answer.error for answer in leader.read(2, "three")] == [Code.QUOTA_EXCEEDED]
+    assert leader.sessions.due_ms == 500, "nothing more becomes due"
+    assert len(leader.partition.sessions) == 2
 
 
 def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_there_is() -> None:

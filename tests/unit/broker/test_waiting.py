@@ -113,8 +113,9 @@ def test_time_ends_it_too_and_the_record_may_still_commit(now_ms: int, late: lis
 
 def test_no_more_than_the_limit() -> None:
     partition = three()
-    made = waiting(partition, 1, 2, limit=2)
-    assert not made.park(partition, WaitingAppend("c", 3, ACKS_ALL, 2, 3, 9))
+    made = waiting(partition, 1, limit=2)
+    assert made.park(partition, WaitingAppend("d", 2, ACKS_ALL, 1, 2, 9))
+    assert not made.park(partition, WaitingAppend("e", 3, ACKS_ALL, 2, 3, 9))
     acknowledged(partition, 3)
     made.wake(partition)
     assert made.count == 0
@@ -128,3 +129,17 @@ def test_nothing_waits_for_a_partition_that_nobody_appended_to() -> None:
     made.wake(partition)
     made.expire(10_000)
     assert answers(made) == []
+
+
+def test_one_client_has_half_of_the_places_and_has_them_again_when_it_is_answered() -> None:
+    partition = three()
+    made = waiting(partition, 1, 2, limit=5)
+    assert not made.park(partition, WaitingAppend("c", 3, ACKS_ALL, 2, 3, 9))
+    assert made.park(partition, WaitingAppend("d", 3, ACKS_ALL, 2, 3, 9))
+    acknowledged(partition, 1)
+    made.wake(partition)
+    assert answers(made) == [("c", 1, 0, 0)]
+    assert made.park(partition, WaitingAppend("c", 4, ACKS_ALL, 2, 3, 9))
+    acknowledged(partition, 3)
+    made.wake(partition)
+    assert (made.count, made._of_client) == (0, {}), "nothing is kept of clients that do not wait"

@@ -183,7 +183,7 @@ class Brokers:
     def _fetched(self, partition: Partition, event: Frozen, outbox: Outbox) -> Frozen:
         """A follower's fetch, (FETCH, to, from, broker epoch, leader epoch, offset, last epoch, current): acknowledged and answered."""
         _, _, follower, broker_epoch, leader_epoch, offset, last_epoch, current = event
-        sessions = Sessions(outbox, {IDENTITY: partition}, LIMITS, moved=_nothing, failed=_nothing)
+        sessions = Sessions(outbox, {IDENTITY: partition}, LIMITS, moved=_nothing, failed=_nothing, event=_nothing)
         replica = None if partition.leading is None else partition.leading.replicas.get(follower)
         if replica is not None and replica.contact.last_fetch_ms:
             sessions._contacts[follower] = replica.contact
@@ -240,7 +240,7 @@ def _entry(event: Frozen) -> FetchedEntry:
     return FetchedEntry(IDENTITY, leader_epoch, offset, error, high_watermark, start, end, diverging_epoch, diverging_end, slices)
 
 
-def _nothing(*_: Any) -> None:
+def _nothing(*_: Any, **__: Any) -> None:
     """Nobody waits for a high watermark here."""
 
 
