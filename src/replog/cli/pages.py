@@ -55,7 +55,7 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: boo
     except urllib.error.HTTPError as refused:
         raise Unavailable(f"{where} answers {refused.code}: {_said(refused)}") from None
     except (http.client.InvalidURL, ValueError) as problem:
-        raise UsageError(f"{url!r} is not the URL of a status page: {problem}") from None
+        raise UsageError(f"{shown(url)!r} is not the URL of a status page: {problem}") from None
     except OSError as problem:
         raise Unavailable(f"{where} does not answer: {problem}") from problem
     except http.client.HTTPException as problem:

@@ -10,6 +10,7 @@ from replog.metadata.lease import check_session_ms
 from replog.metadata.paths import check_path
 from replog.metadata.session import TreeSession
 from replog.ports import SessionState
+from replog.security.shown import shown
 
 if TYPE_CHECKING:
     from replog.metadata.zookeeper.connection import Connection
@@ -124,7 +125,7 @@ def _require_kazoo() -> None:
 def _parse(hosts_and_chroot: object) -> tuple[str, str]:
     """Hosts, and the chroot with its slash or empty."""
     if not isinstance(hosts_and_chroot, str):
-        raise UsageError(f"ZooKeeper's address is a str, HOST:PORT,HOST:PORT/CHROOT, not {hosts_and_chroot!r}")
+        raise UsageError(f"ZooKeeper's address is a str, HOST:PORT,HOST:PORT/CHROOT, not of type {type(hosts_and_chroot).__name__}")
     hosts, slash, chroot = hosts_and_chroot.removeprefix(SCHEME).partition("/")
     if "@" in hosts:
         raise UsageError('ZooKeeper\'s address has no place for credentials; give auth=("digest", USER, PASSWORD)')
@@ -133,7 +134,7 @@ def _parse(hosts_and_chroot: object) -> tuple[str, str]:
     try:
         collect_hosts(hosts)
     except ValueError as error:
-        raise UsageError(f"ZooKeeper's hosts {hosts!r} are not HOST:PORT,HOST:PORT with ports from 0 to 65535") from error
+        raise UsageError(f"{shown(hosts_and_chroot)!r} does not begin with HOST:PORT,HOST:PORT with ports from 0 to 65535") from error
     return hosts, check_path(slash + chroot) if chroot else ""
 
 

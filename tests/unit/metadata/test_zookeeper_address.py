@@ -1,0 +1,29 @@
+"""What ZooKeeperStore says of an address that is none: never what could be a password in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replog.errors import UsageError
+from replog.metadata.zookeeper import store
+
+pytest.importorskip("kazoo")
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("user:pa/ss@zk1:2181", "'***@zk1:2181' does not begin with HOST:PORT"),
+        ("zookeeper://user:pa/ss@zk1", "'zookeeper://***@zk1' does not begin with HOST:PORT"),
+        ("user:secret@zk1:2181", "has no place for credentials"),
+        ("zk1:99999/replog", "'zk1:99999/replog' does not begin with HOST:PORT"),
+        (b"zk1:2181", "is a str, HOST:PORT,HOST:PORT/CHROOT, not of type bytes"),
+    ],
+)
+def test_a_bad_address_is_refused_without_its_password(address: Any, complaint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        store.ZooKeeperStore(address)
+    assert complaint in str(refused.value)
+    assert not any(part in str(refused.value) for part in ("secret", "pa/", "ss@"))
