@@ -144,6 +144,8 @@ class Fetching:
         for fetcher in self._fetchers.values():
             if fetcher.unanswered and now_ms - next(iter(fetcher.unanswered.values())) >= self._config.fetch_timeout_ms:
                 self._lost(fetcher, now_ms)
+            if fetcher.session_epoch == 0 and fetcher.request is None and not fetcher.changed:
+                continue  # all that it is for pauses: opened by a fetch that names nothing it would wait at the leader for that one's time
             # What opens a session names everything in it and is answered at once: it is not replaced, or its names would be lost.
             more = fetcher.session_epoch > 0 and (fetcher.changed or fetcher.forgotten)
             if (fetcher.request is None or more) and now_ms >= fetcher.resume_ms:

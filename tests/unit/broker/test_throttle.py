@@ -80,3 +80,26 @@ def test_a_joining_partition_asks_again_when_it_has_paid() -> None:
         follower.fetching.send_due(now_ms)
         asked.append([e.offset for _, one in follower.poll(now_ms) for e in one.entries])
     assert asked == [[], [], [2]], "half a second for half of what it may fetch in one"
+
+
+def test_a_session_is_not_opened_before_there_is_something_to_ask() -> None:
+    partition = joining()
+    entry = fetched(5, 1, ("x" * 1_000, 5), high_watermark=0, end_offset=100)  # far behind: it moves to the other session
+    limits = evolve(LIMITS, reassignment_bytes_per_s=2 * sum(piece.length for piece in entry.slices), fetch_partition_bytes_max=1_024)
+    follower = Follower()
+    follower.fetching = Fetching(2, follower.outbox, limits, SeededIds(1))
+    follower.fetching.registered(2)
+    follower.fetching.follow(partition)
+    ((_, fetch),) = follower.poll(1_000)
+    answer = Fetched(fetch.request, 9, 0, 0, [entry])
+    fetcher = follower.fetching.session_of(answer, 1)
+    assert fetcher is not None
+    assert follower.fetching.answered(fetcher, answer, 1_000)
+    follower.fetching.took(partition, entry, partition.take(entry), 1_000)
+    asked = []
+    for now_ms in (1_000, 1_499, 1_500):
+        follower.fetching.send_due(now_ms)
+        assert follower.fetching.due_ms is not None
+        assert follower.fetching.due_ms > now_ms, "it sleeps until then"
+        asked.append([(one.session_epoch, one.catch_up, [e.offset for e in one.entries]) for _, one in follower.poll(now_ms)])
+    assert asked == [[(-1, False, [])], [], [(0, True, [2])]], "the old one is closed, and the new one opened by what names the partition"

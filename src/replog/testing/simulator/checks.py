@@ -88,7 +88,8 @@ class Checks:
             self.busiest = self._events
             shape = self._world.plan.shape
             for passed in self._passed:
-                passed(second, self._events, shape.brokers + shape.clients)
+                more = 2 if shape.limits.slice_partitions_max else 1  # messages, where each says little
+                passed(second, self._events, more * (shape.brokers + shape.clients))
 
     # --------------------------------------------------------------------------------------------------- occasions: nodes
 

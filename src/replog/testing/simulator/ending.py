@@ -140,7 +140,7 @@ def _compare(world: World, ledger: Ledger, start: int, values: dict[int, bytes |
     where = f"{ledger.topic}-{ledger.identity.partition}"
     if start > ledger.removed:
         raise Violation("readable", f"{where} is said to start at {start}, retention has removed nothing from {ledger.removed} on")
-    end = max(values, default=start - 1) + 1
+    end = max(start, max(values, default=-1) + 1)  # retention may have removed since what was read first
     while end < committed and ledger.entries[end].is_control:
         end += 1
     if end < committed:

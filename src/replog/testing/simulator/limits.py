@@ -73,8 +73,12 @@ def sessions_of(brokers: int) -> int:
     return 2 * max(brokers - 1, 1)
 
 
-def draw(chance: random.Random, brokers: int, writers: int) -> Limits:
-    """Mostly none. `writers` of versions must be remembered, for what a writer does again is found only as long as it is."""
+def draw(chance: random.Random, brokers: int, writers: int, *, slow: bool) -> Limits:
+    """Mostly none. `writers` of versions must be remembered, for what a writer does again is found only as long as it is.
+
+    Logs that forget producers which go on store again what these repeat. Where confirmations are `slow`, or few appends may wait for
+    theirs, everything is repeated, and that would have no end: there nobody is forgotten for their number.
+    """
     values: Mapping[str, int] = {
         "slice_partitions_max": chance.choice((1, 1, 2, 3)),
         "fetch_bytes_max": chance.choice((4_096, 16_384)),
@@ -89,4 +93,6 @@ def draw(chance: random.Random, brokers: int, writers: int) -> Limits:
     }
     drawn = chance.random() < _SHARE
     kept = {name: value for name, value in values.items() if chance.random() < _KEEP}
+    if slow or "waiting_appends_max" in kept:
+        kept.pop("producers_max", None)
     return Limits(**kept) if drawn else USUAL

@@ -91,7 +91,7 @@ def _copying_ms(world: World) -> int:
     sizes = [_size(world.checks.copies(identity).values()) for identity in world.checks.ledgers]
     size = sum(sizes) if in_turn else max(sizes, default=0)
     fetches = 2 * size // min(shape.fetch_partition_bytes, world.config.fetch_bytes_max)
-    slow_ms = size * 1_000 // limits.reassignment_bytes_per_s if limits.reassignment_bytes_per_s else 0
+    slow_ms = int(size * 1_000 * (1 + 2 * shape.drift)) // limits.reassignment_bytes_per_s if limits.reassignment_bytes_per_s else 0
     return fetches * (4 * shape.delay_ms + 2) + slow_ms
 
 
@@ -191,6 +191,7 @@ class WatermarksReachTheEnd(Promise):
     """
 
     name = "L3"
+    copies = True
     source = "RELIABILITY 6.5; KAFKA-9952"
     protocol = ("L7",)
 
@@ -395,7 +396,14 @@ def recover(world: World) -> None:
 
 
 def keep_promises(world: World) -> None:
-    """Wait for each promise in turn."""
+    """Wait for each promise in turn.
+
+    Where few appends may wait for their confirmation the others are refused, and sent again: what clients have under way goes on for
+    long, and everything is full of it. There it ends first, or is given up.
+    """
+    if world.plan.shape.limits.waiting_appends_max:
+        given_up_ms = world.now_ms + world.plan.shape.client_config().delivery_timeout_ms
+        world.run_until(given_up_ms, lambda: not any(client.core.has_batches for client in world.clients.values()))
     for promise in PROMISES:
         promise().keep(world)
     world.note("recovered")

@@ -213,7 +213,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
             shape = evolve(shape, **given)
     if "limits" not in shape_given:
         writers = 2 * shape.clients if "once" in shape.workloads else 0
-        shape = evolve(shape, limits=limits.draw(stream(seed, "limits"), shape.brokers, writers))
+        slow = shape.flush_takes_ms + shape.flush_heard_ms > 0
+        shape = evolve(shape, limits=limits.draw(stream(seed, "limits"), shape.brokers, writers, slow=slow))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     if "workloads" not in shape_given:
         shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients"))))
