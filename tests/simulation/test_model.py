@@ -162,7 +162,8 @@ def switched_off(rules: Rules) -> list[str]:
 
 def test_every_kind_of_step_is_taken() -> None:
     taken: set[str] = set()
-    for bounds in (Bounds(2, 1, 2, restarts=1, proposals=True, positions=True), Bounds(3, 1, 2)):
+    late = Bounds(2, 1, 1, restarts=1, proposals=True, positions=True, idle_steps=True)
+    for bounds in (Bounds(2, 1, 2, restarts=1, proposals=True, positions=True), Bounds(3, 1, 2), late):
         model = Model(bounds)
         for state in everything(model, named=False):
             taken.update(action[0] for action, _ in model.successors(state))

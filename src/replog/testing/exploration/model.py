@@ -44,6 +44,8 @@ TEXTS = {
     "propose": "leader {0} proposes the ISR {1:set}",
     "store": "the store takes the ISR {1:set} from leader {0}",
     "refuse": "leader {0} hears that its proposal is refused",
+    "forget": "leader {0} forgets how far {1} had come",
+    "void": "leader {0} has proposed somebody who has registered anew",
     "learn": "leader {0} learns the stored ISR {1:set}",
     "fetch": "replica {0} fetches from {1}",
     "acknowledge": "leader {1} counts the fetch of {0}",
@@ -113,16 +115,18 @@ class Model:
         """The steps that lead from `before` to `after`: () if they are the same; None if no `steps_max` steps do.
 
         For comparing with something that is not the model, which may do more at once: choose `steps_max` so, and the bounds with
-        `proposals`, `positions` and `idle_steps`, and beyond what the other will ever need.
+        `proposals`, `positions` and `idle_steps`, and beyond what the other will ever need. Only ways are looked at that leave
+        alone the replicas and the store where they are the same in both.
         """
-        wanted = self.pack(after)
-        ways: dict[State, tuple[Action, ...]] = {self.pack(before): ()}
+        begun, wanted = self.pack(before), self.pack(after)
+        kept = [at for at in range(self.layout.n + 1) if begun[at] == wanted[at]]
+        ways: dict[State, tuple[Action, ...]] = {begun: ()}
         level = list(ways)
         while wanted not in ways and level and len(ways[level[0]]) < steps_max:
             following = []
             for state in level:
                 for action, successor in self.successors(state):
-                    if successor not in ways:
+                    if successor not in ways and all(successor[at] == begun[at] for at in kept):
                         ways[successor] = (*ways[state], action)
                         following.append(successor)
             level = following

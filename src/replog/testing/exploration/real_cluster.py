@@ -118,6 +118,10 @@ class RealCluster:
         """What is wrong with a state."""
         return self.wrongs[state[7]] or None
 
+    def marked(self, state: State, why: str) -> State:
+        """The state with something wrong about it."""
+        return (*state[:7], self._why(why))
+
     def fingerprint(self, state: State) -> int:
         """64 bits that stand for a state."""
         return fingerprint(self.brokers, self.controllers, self.messages, state)

@@ -13,6 +13,7 @@ from replog.testing.arguments import natural, positive
 from replog.testing.exploration.real_budgets import CRASHES, Budgets
 from replog.testing.exploration.real_cluster import RealCluster, State
 from replog.testing.exploration.real_snapshot import Frozen
+from replog.testing.exploration.real_steps import StepCheck
 from replog.testing.exploration.real_text import show, text
 from replog.testing.exploration.search import Result, explore
 
@@ -34,12 +35,20 @@ _HELP = {
 
 
 def explore_real(
-    cluster: RealCluster, *, states: int | None = None, depth: int | None = None, progress: Callable[[int, int, int], None] | None = None
+    cluster: RealCluster,
+    *,
+    states: int | None = None,
+    depth: int | None = None,
+    progress: Callable[[int, int, int], None] | None = None,
+    steps: StepCheck | None = None,
 ) -> Result[State, Frozen]:
-    """Every state of the cluster's space, nearest first, until one is wrong, none is left, or a bound is met."""
+    """Every state of the cluster's space, nearest first, until one is wrong, none is left, or a bound is met.
+
+    With `steps` it also ends at a step that the abstract model does not allow.
+    """
     return explore(
         cluster.initial,
-        cluster.successors,
+        cluster.successors if steps is None else steps.successors,
         cluster.wrong,
         fingerprint=cluster.fingerprint,
         states_max=states,
@@ -62,7 +71,8 @@ def prepare(arguments: Sequence[str], say: Say) -> Callable[[], int]:
     isr = tuple(_broker(one, f"isr has {one!r}; brokers have numbers, as in 1,2") for one in _listed(given.isr))
     cluster = RealCluster(Budgets(**{name: getattr(given, name) for name in _HELP}, isr=isr, plan=plan, piecemeal=given.piecemeal))
     cluster.begin(*_listed(given.begin))
-    return lambda: _search(cluster, given, say)
+    steps = None if given.compare is None else StepCheck(cluster, every=given.compare)
+    return lambda: _search(cluster, given, say, steps)
 
 
 def _listed(text: str) -> list[str]:
@@ -97,6 +107,15 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(option, default="", metavar=metavar, help=what)
     parser.add_argument("--piecemeal", action="store_true", help="leaders answer with one batch at a time")
     parser.add_argument(
+        "--compare",
+        type=positive,
+        default=None,
+        nargs="?",
+        const=1,
+        metavar="N",
+        help="compare every N-th step with the abstract model (default: each; without this option none)",
+    )
+    parser.add_argument(
         "--states", type=positive, default=100_000, metavar="N", help="stop after the level that reaches N (default 100000)"
     )
     parser.add_argument("--depth", type=natural, default=None, metavar="N", help="stop at so many steps")
@@ -104,19 +123,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _search(cluster: RealCluster, given: argparse.Namespace, say: Say) -> int:
+def _search(cluster: RealCluster, given: argparse.Namespace, say: Say, steps: StepCheck | None) -> int:
     def progress(depth: int, states: int, level: int) -> None:
         if given.verbose:
             say(f"  depth {depth:3}: {level:9,} states, {states:10,} in all, {perf_counter() - start:6.1f} s")
 
     say(str(cluster.budgets))
     start = perf_counter()
-    result = explore_real(cluster, states=given.states, depth=given.depth, progress=progress)
+    result = explore_real(cluster, states=given.states, depth=given.depth, progress=progress, steps=steps)
     seconds = perf_counter() - start
     end = "all of them" if result.exhausted else "not all"
     say(f"{result.states:,} states ({end}), {result.transitions:,} transitions, depth {result.depth}")
     say(f"{1 if result.violation else 0} violations, {seconds:.1f} s, {result.states / max(seconds, 1e-9):,.0f} states/s")
     of = f"{len(cluster.brokers):,} states of brokers and {len(cluster.controllers):,} of the controller"
+    if steps is not None:
+        say(str(steps.compared))
     say(f"the real code ran {cluster.steps_run:,} times, for {of}")
     if result.violation is not None:
         say(str(result.violation))

@@ -67,7 +67,9 @@ class Bounds:
     positions: bool = False
     """A leader knows how far a follower is from its last fetch. Without: it sees it, which is never less."""
     idle_steps: bool = False
-    """Also steps that can enable nothing, as proposals that are bound to be refused; for comparing with the real code."""
+    """Also steps that can enable nothing, as proposals that are bound to be refused; for comparing with the real code.
+
+    With `positions` and `restarts` leaders then hear of a restart in a step of its own, and count until then what they knew."""
 
     def __str__(self) -> str:
         words = [f"{self.replicas} replicas, {self.records} records, {self.epochs} epochs"]

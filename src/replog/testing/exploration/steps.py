@@ -30,6 +30,7 @@ class Steps:
         # Who does not know the newest state proposes in vain, and is the more careful for it: left out where that can show nothing.
         vain = bounds.proposals and (bounds.idle_steps or not rules.count_leaving)
         self._unbidden = vain or not rules.check_version
+        self._forgets_late = bounds.idle_steps and bounds.positions and bounds.restarts > 0
         self._joins: Table[int, list[int]] = Table(self._subsets)
         self._following: Table[int, int] = Table(lambda key: self._become_core(key, FOLLOWS) << layout.rest_bits)
         self._leading: Table[int, int] = Table(lambda key: self._become_core(key, LEADS) << layout.rest_bits)
@@ -183,7 +184,7 @@ class Steps:
                     base = self._stored(base, rest)
             if self._rules.check_life:
                 base = self._without_proposals_of(base, r)
-            if self._bounds.positions:
+            if self._bounds.positions and not self._forgets_late:
                 base = (*(self._forgets(replica, r) for replica in base[:n]), *base[n:])
             now = layout.store[base[n]][4]
             for keep in range(lowest, end + 1):
@@ -231,10 +232,14 @@ class Steps:
                 found.append((("acknowledge", r, leader), (*state[:leader], counted, *state[leader + 1 :])))
 
     def _fetch_late(self, state: State, r: int, leader: int, core: int, after: int, found: Found) -> None:
-        """The same records with a high watermark that the leader had earlier."""
+        """The same record with a high watermark that the leader had earlier, or that alone from before it had the record."""
         layout = self._layout
         _, agreed, role, epoch, reached, start, log = layout.core[after]
-        before = layout.core[core][4]
+        before, shorter = layout.core[core][4], layout.core[core][6]
+        if self._logs.length[shorter] < self._logs.length[log]:
+            for watermark in range(before + 1, min(reached, self._logs.length[shorter]) + 1):
+                late = layout.make_core(0, agreed, role, epoch, watermark, start, shorter)
+                found.append((("fetch", r, leader), (*state[:r], late << layout.rest_bits, *state[r + 1 :])))
         for watermark in range(before, reached):
             late = layout.make_core(0, agreed, role, epoch, watermark, start, log)
             if late != core:
@@ -261,6 +266,8 @@ class Steps:
             if current and not refused:
                 after = replica & ~(layout.everyone << n) if self._rules.refusal_is_final else replica | self._refused
                 found.append((("refuse", r), (*state[:r], after, *state[r + 1 :])))
+        if self._forgets_late:
+            self._hear_of_lives(state, r, current, proposed & ~isr, found)
         changes = (not proposed or refused) and (current or self._unbidden)
         if changes or watermark < end:
             ends = self._ends(state, r, replica, commands)
@@ -284,6 +291,15 @@ class Steps:
             else:
                 ends.append(positions[core << bits | mine])
         return ends
+
+    def _hear_of_lives(self, state: State, r: int, current: int, joining: int, found: Found) -> None:
+        """What is left of a restart that leaders hear of late, or of a registration: a position is forgotten, a proposal void."""
+        for other in range(self._n):
+            after = self._forgets(state[r], other)
+            if after != state[r]:
+                found.append((("forget", r, other), (*state[:r], after, *state[r + 1 :])))
+        if current and joining:
+            found.append((("void", r), (*state[:r], state[r] & ~self._current, *state[r + 1 :])))
 
     def _advance(
         self, state: State, r: int, isr: int, proposed: int, ends: list[int], watermark: int, log: int, committed: int, found: Found
