@@ -24,6 +24,7 @@ from replog.testing.clock import SeededIds
 from replog.testing.history.events import Poll
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import BATCH_BYTES, stream
+from replog.testing.simulator.racks import NearFetch, rack_of
 from replog.testing.simulator.tasks import Signal
 from replog.testing.simulator.virtual_driver import VirtualDriver
 
@@ -209,15 +210,18 @@ class SimulatedClient:
         max_bytes: int = 4_096,
         wait_ms: int = 0,
         process: str | None = None,
+        near: bool = False,
         **position: Any,
     ) -> FetchResult:
         """Fetch committed records from an offset on. Raises what `Cluster.fetch` raises.
 
         The history has it as a poll of `process`, which reads on from where its last one ended unless the history says otherwise;
-        without a process, as a poll by itself.
+        without a process, as a poll by itself. With `near` an in-sync copy in this client's rack is asked first, if it has one.
         """
         poll = self._poll(topic, partition, offset, process)
-        op = FetchOp(topic, partition, offset, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=self.world.now_ms + 5_000, **position)
+        given = {"max_bytes": max_bytes, "wait_ms": wait_ms, "deadline_ms": self.world.now_ms + 5_000, **position}
+        rack = rack_of(self.world.plan.shape.racks, self.number) if near else None
+        op = FetchOp(topic, partition, offset, **given) if rack is None else NearFetch(topic, partition, offset, rack=rack, **given)
         self.submit(op)
         try:
             await self._done(op)
@@ -227,8 +231,12 @@ class SimulatedClient:
             raise
         self.reads += 1
         found: FetchResult = op.result
+        near = isinstance(op, NearFetch) and op.near  # a copy may know an earlier high watermark than readers were shown
+        if found.records and near:
+            self.world.marks.hit("a copy in the rack is read")
         if poll is not None:
-            poll.ok([(record.offset, text_of(record.value)) for record in found.records], found.high_watermark, found.known_epoch)
+            watermark = None if near else found.high_watermark
+            poll.ok([(record.offset, text_of(record.value)) for record in found.records], watermark, found.known_epoch)
         return found
 
     def _poll(self, topic: str, partition: int, offset: int, process: str | None) -> Poll | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED", "Marks"]
 
 EXPECTED: Final = (
+    "a balanced placement is asked for",
     "a broker is drained while faults happen",
     "a broker leaves before it may",
     "a broker leaves when it may",
@@ -27,6 +28,7 @@ EXPECTED: Final = (
     "a close raises what failed",
     "a consumer catches up once all is healed",
     "a consumer finds that retention has taken its position",
+    "a copy in the rack is read",
     "a copy is truncated",
     "a copy is truncated above the committed end",
     "a copy is truncated to nothing",
@@ -45,6 +47,7 @@ EXPECTED: Final = (
     "a log starts later than before",
     "a machine is replaced that could not know",
     "a machine loses power during an fsync",
+    "a new partition is spread over racks",
     "a partition loses its leader and gets none",
     "a partition without a leader gets one",
     "a preferred leader is elected while faults happen",
@@ -55,6 +58,7 @@ EXPECTED: Final = (
     "a producer that was put back is refused",
     "a producer waits for room",
     "a publication finds later work than its own",
+    "a rack has two copies of a new partition",
     "a read fails with OffsetOutOfRange",
     "a reassignment is asked for while faults happen",
     "a reassignment is cancelled while faults happen",

@@ -16,6 +16,7 @@ from replog.testing.simulator.clocks import NodeClock
 from replog.testing.simulator.flushes import Flushes
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.plan import stream
+from replog.testing.simulator.racks import rack_of
 from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
 from replog.testing.simulator.store import StoreLine
 
@@ -99,7 +100,8 @@ class Node:
         directory = self.directory
         self.broker = Broker(broker_id, directory, config=config, ids=ids)
         identity, incarnation, loss = directory.directory_id, directory.incarnation, directory.loss
-        membership = Membership(broker_id, config=config, ids=ids, directory_id=identity, loss=loss, incarnation=incarnation)
+        said: dict[str, Any] = {"directory_id": identity, "loss": loss, "incarnation": incarnation}
+        membership = Membership(broker_id, config=config, ids=ids, rack=rack_of(world.plan.shape.racks, broker_id), **said)
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self.actors = {broker_id: self.broker, ("membership", broker_id): membership, ("controller", broker_id): self.controller}
         self._wakes = {}

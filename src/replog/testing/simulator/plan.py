@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from replog.config import BrokerConfig, ClientConfig, TopicConfig
 from replog.errors import UsageError
-from replog.testing.simulator import limits
+from replog.testing.simulator import limits, racks
 from replog.testing.simulator.kinds import FILES, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
 from replog.testing.simulator.limits import USUAL, Limits
 
@@ -103,6 +103,8 @@ class Shape:
     """What is under way of one of its producers at most; 0: as much as usual."""
     limits: Limits = USUAL
     """What else is smaller than usual."""
+    racks: tuple[str, ...] = ()
+    """Where each broker stands, and each client that reads, from the first on, and then the first again; none: nobody says where."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -215,6 +217,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         writers = 2 * shape.clients if "once" in shape.workloads else 0
         slow = shape.flush_takes_ms + shape.flush_heard_ms > 0
         shape = evolve(shape, limits=limits.draw(stream(seed, "limits"), shape.brokers, writers, slow=slow))
+    if "racks" not in shape_given:
+        shape = evolve(shape, racks=racks.draw(stream(seed, "racks"), shape.brokers))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     if "workloads" not in shape_given:
         shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients"))))

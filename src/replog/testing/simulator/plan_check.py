@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from replog.config import check_rack
 from replog.errors import UsageError
 from replog.testing.simulator.kinds import ROLES, check_kinds, check_names, roles_of
 from replog.testing.simulator.plan import Plan, Shape, check_sizes
@@ -64,6 +65,8 @@ def _check_shape(shape: Shape) -> None:
     if shape.slow_ms < shape.delay_ms:
         raise UsageError(f"slow_ms is {shape.slow_ms}, and must be at least delay_ms, which is {shape.delay_ms}")
     shape.limits.check(shape.brokers)
+    for rack in shape.racks:
+        check_rack(rack)
     for make in (shape.broker_config, shape.client_config, shape.producer_config, shape.topic_config):
         make()  # refuses what it must
 

@@ -8,7 +8,7 @@ needs a copy that is still good: what became of the others is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve
@@ -21,6 +21,7 @@ from replog.model import Address, PartitionId
 from replog.ports import Create, Delete, Put
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.moves import Moves
+from replog.testing.simulator.racks import Placements
 from replog.testing.simulator.reshapes import Reshapes
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Topic:
 class Wishes:
     """The wishes of all clients, and every topic that there ever was, by its id."""
 
-    def __init__(self) -> None:
+    def __init__(self, placements: Placements | None = None) -> None:
         self._asked: dict[tuple[Address, int], Admin] = {}
         """(client, number of its request) -> the wish."""
         self._gone_before: dict[tuple[Address, int], int] = {}
@@ -60,6 +61,7 @@ class Wishes:
         """Name -> the id of the topic whose deletion is stored as a wish."""
         self.topics: dict[bytes, _Topic] = {}
         self._reshapes = Reshapes(self._under_way)
+        self._placements = placements or Placements.none()
         self._moves = Moves(lambda verb: [copy for copies in self._open.values() for _, copy in copies if copy.verb == verb])
 
     # ------------------------------------------------------------------------------------------------------- what is said
@@ -83,7 +85,9 @@ class Wishes:
         if _is_client(sender):
             self._in_hand[address] = message
         else:
-            self._open.setdefault((address, sender, message.request, str(message.origin)), []).append((session, message))
+            key = (address, sender, message.request, str(message.origin))
+            self._open.setdefault(key, []).append((session, message))
+            self._placements.heard(key, address)
 
     def ended(self, session: int) -> None:
         """A session with the store has ended: whoever had it changes nothing any more that was asked of it there."""
@@ -185,6 +189,7 @@ class Wishes:
         strange = sorted({b for one in entry.partitions.values() for b in one.replicas if not 1 <= b <= brokers})
         if strange:
             raise Violation(_NAME, f"topic {name!r} is given to brokers {strange}, of {brokers}")
+        self._check_racks(name, "create_topic", entry, entry.partitions)
         self.topics[entry.topic_id] = _Topic(name, entry, entry)
         self._reshapes.stored(name, entry)
 
@@ -200,8 +205,18 @@ class Wishes:
         reshaped = self._reshapes.judged(name, before, entry)
         if reshaped:
             raise Violation(_NAME, reshaped)
+        self._check_racks(name, "add_partitions", entry, entry.partitions.keys() - before.partitions)
         topic.entry = entry
         self._reshapes.stored(name, entry)
+
+    def _check_racks(self, name: str, verb: str, entry: layout.TopicEntry, added: Iterable[int]) -> None:
+        """New partitions are spread as they should be, unless somebody has said where they go."""
+        wishes = {key: [copy for _, copy in copies if copy.verb == verb and _name(copy) == name] for key, copies in self._open.items()}
+        if not any(copy.arguments.get("assignment") for copies in wishes.values() for copy in copies):
+            placed = [entry.partitions[number].replicas for number in sorted(added)]
+            found = self._placements.judged(placed, [key for key, copies in wishes.items() if copies])
+            if found:
+                raise Violation("racks", f"topic {name!r} has new partitions with {found}")
 
     # ------------------------------------------------------------------------------------------------------------ the end
 

@@ -17,6 +17,7 @@ from replog.testing.simulator.consume import Consume
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.once import Once
 from replog.testing.simulator.produce import Produce
+from replog.testing.simulator.reassign import Reassign
 from replog.testing.simulator.restored import Restored
 from replog.testing.simulator.workload import Workload
 
@@ -112,7 +113,7 @@ class Read(Workload):
             known = _Known(world, partition)
             end_here = known.end
             try:
-                await client.fetch(TOPIC, partition, offset, wait_ms=client.chance.choice((0, 100)))
+                await client.fetch(TOPIC, partition, offset, wait_ms=client.chance.choice((0, 100)), near=_is_near(client))
             except OffsetOutOfRange as error:
                 newest = error.epoch is None or error.epoch >= known.epoch  # a deposed leader does not know all that was committed
                 if newest and offset <= end_here and not world.is_trimmed(partition, offset):
@@ -145,7 +146,14 @@ class Follow(Workload):
         while not world.calm:
             try:
                 found = await client.fetch(
-                    TOPIC, partition, position, wait_ms=200, process=process, last_epoch=last_epoch, known_epoch=known_epoch
+                    TOPIC,
+                    partition,
+                    position,
+                    wait_ms=200,
+                    process=process,
+                    near=_is_near(client),
+                    last_epoch=last_epoch,
+                    known_epoch=known_epoch,
                 )
             except LogTruncated as error:  # no election here may lose anything that was committed
                 raise Violation("S8", f"a consumer at {position} of partition {partition} is told: {error}") from error
@@ -283,32 +291,6 @@ class _Known:
     def binds(self, listed: ListedOffset) -> bool:
         """Whether who answered must have known all of it: a deposed leader need not."""
         return listed.leader_epoch >= self.epoch
-
-
-class Reassign(Workload):
-    """W7: moves partitions of the run's own topic, changes its mind, and sometimes goes back."""
-
-    name = "reassign"
-
-    async def work(self, client: SimulatedClient) -> None:
-        """One wish at a time, before or after the last has come true."""
-        world, chance = client.world, client.chance
-        shape = world.plan.shape
-        while not world.calm:
-            partition = chance.randrange(shape.partitions)
-            count = min(shape.brokers, shape.replicas + (chance.random() < 0.2))
-            target = None if chance.random() < 0.2 else chance.sample(range(1, shape.brokers + 1), count)
-            verb, arguments = "reassign", {"partitions": [[TOPIC, partition, target]]}
-            if chance.random() < 0.1:
-                verb, arguments = "list_reassignments", {}
-            try:
-                result = await client.admin(verb, arguments)
-                errors = [code for *_, code, _ in result.get("errors", ())]
-                what = "cancelled" if target is None else "asked for"
-                world.marks.hit("a reassignment is refused" if errors else f"a reassignment is {what} while faults happen")
-            except ReplogError as error:
-                world.marks.hit(f"a reassignment is not answered: {type(error).__name__}")
-            await client.rest(chance.choice((20, 1_000, 5_000, 12_000)))
 
 
 class Reshape(Workload):
@@ -468,6 +450,11 @@ class Topics(Workload):
             except ReplogError:
                 return
             await client.think()
+
+
+def _is_near(client: SimulatedClient) -> bool:
+    """Whether to read from a copy in the client's rack. Where there are no racks nothing is drawn."""
+    return bool(client.world.plan.shape.racks) and client.chance.random() < 0.5
 
 
 _KINDS: tuple[type[Workload], ...] = (

@@ -24,6 +24,7 @@ from replog.testing.simulator.nemesis import Nemesis
 from replog.testing.simulator.network import Network, node_of
 from replog.testing.simulator.node import Node
 from replog.testing.simulator.plan import Plan, Shape, stream
+from replog.testing.simulator.racks import Placements
 from replog.testing.simulator.refusals import Refusals
 from replog.testing.simulator.tasks import Signal, Task
 from replog.testing.simulator.tracing import message_text, name_of
@@ -58,8 +59,8 @@ class World:
         """The safety phase is over: no more faults."""
         self.absent: frozenset[int] = frozenset()
         """Brokers that stay out now, although everything is healed."""
-        self.wishes = Wishes()
         self.marks = Marks()
+        self.wishes = Wishes(Placements(plan.shape.racks, self._staying, self.marks.hit, {}))
         # What retention has removed of a producer is forgotten with it, as is one of too many, or silent for too long: S17 knows of what
         # and to what length, a history does not.
         # A writer that is not idempotent says so when it is opened.
@@ -169,6 +170,13 @@ class World:
         """The store has committed a transaction."""
         self.wishes.applied(ops, self.plan.shape.brokers)
         self.checks.applied(ops)
+
+    def _staying(self, controller: Address) -> frozenset[tuple[int, int]] | None:
+        """The brokers on which a controller in office would put new copies, each with its broker epoch."""
+        place = node_of(controller)
+        node = self.nodes.get(place) if isinstance(place, int) else None
+        term = None if node is None or node.controller is None else node.controller._term
+        return None if term is None else frozenset((b, info.broker_epoch) for b, info in term.cluster.staying_brokers().items())
 
     def trimmed(self, ledger: Ledger, start: int) -> None:
         """A log starts later than before: readers may hear of it from now on."""
