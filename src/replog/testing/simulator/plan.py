@@ -105,6 +105,8 @@ class Shape:
     """What else is smaller than usual."""
     racks: tuple[str, ...] = ()
     """Where each broker stands, and each client that reads, from the first on, and then the first again; none: nobody says where."""
+    auto_create_topics_max: int = 0
+    """Topics that are sought are made while there are not so many; 0: none is made."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -130,6 +132,11 @@ class Shape:
             index_interval_bytes=256,
             leader_imbalance_check_ms=3_000 if "lead" in self.workloads else 0,
             leader_imbalance_max=0.0,
+            auto_create_topics=self.auto_create_topics_max > 0,
+            auto_create_topics_max=self.auto_create_topics_max or usual.auto_create_topics_max,
+            auto_create_partitions=2,
+            auto_create_replication_factor=self.replicas,
+            auto_create_min_isr=self.min_isr,
         )
         return self.limits.of_broker(scaled)
 
@@ -222,6 +229,11 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     if "workloads" not in shape_given:
         shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients"))))
+    seeking, most = _seeking(stream(seed, "sought topics"), shape.flush)
+    if "workloads" not in shape_given:
+        shape = evolve(shape, workloads=(*shape.workloads, *seeking))
+    if "auto_create_topics_max" not in shape_given:
+        shape = evolve(shape, auto_create_topics_max=most)
     shape = evolve(shape, **{name: value for name, value in _open(stream(seed, "open batches")).items() if name not in shape_given})
     chance = stream(seed, "faults")
     kinds = [kind for kind in KINDS if chance.random() < _KEEP]
@@ -297,6 +309,15 @@ def _slices(chance: random.Random) -> dict[str, Any]:
 def _blocking(chance: random.Random) -> tuple[str, ...]:
     """Workloads of the real `Producer` and `Consumer`."""
     return tuple(name for name, share in (("produce", 0.25), ("consume", 0.25)) if chance.random() < share)
+
+
+def _seeking(chance: random.Random, flush: str) -> tuple[tuple[str, ...], int]:
+    """Whether clients seek topics that nobody creates, and how many topics there may be when one is made for them; 0: none is made.
+
+    What is made so is flushed as usual: none is where power may fail everywhere at once.
+    """
+    drawn, most = chance.random() < 0.2, chance.choice((0, 2, 3, 5, 10_000, 10_000))
+    return (("seek",) if drawn else ()), (most if drawn and flush != "ack" else 0)
 
 
 def _open(chance: random.Random) -> dict[str, Any]:

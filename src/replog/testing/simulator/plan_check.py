@@ -29,6 +29,7 @@ _LEAST: Final = {
     "linger_ms": 0,
     "batch_bytes": 0,
     "buffer_bytes": 0,
+    "auto_create_topics_max": 0,
 }
 """Field of a shape -> the least that it may be. The configurations refuse the others themselves."""
 _SHARES: Final = {"drop": 0.5, "repeat": 1.0, "slow": 1.0, "unsure": 0.5, "drift": 0.5}

@@ -8,12 +8,13 @@ needs a copy that is still good: what became of the others is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve
 
-from replog.config import TopicConfig, default_min_isr
+from replog.broker.missing import CREATE_MISSING
+from replog.config import BrokerConfig, TopicConfig, default_min_isr
 from replog.errors import Code, ReplogError
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
@@ -47,7 +48,7 @@ class _Topic:
 class Wishes:
     """The wishes of all clients, and every topic that there ever was, by its id."""
 
-    def __init__(self, placements: Placements | None = None) -> None:
+    def __init__(self, placements: Placements | None = None, config: BrokerConfig | None = None) -> None:
         self._asked: dict[tuple[Address, int], Admin] = {}
         """(client, number of its request) -> the wish."""
         self._gone_before: dict[tuple[Address, int], int] = {}
@@ -62,6 +63,13 @@ class Wishes:
         self.topics: dict[bytes, _Topic] = {}
         self._reshapes = Reshapes(self._under_way)
         self._placements = placements or Placements.none()
+        self._config = config or BrokerConfig()
+        self.sought: set[str] = set()
+        """Topics that clients have sought."""
+        self.may_hide = False
+        """Whether the store has refused something: a controller does not count topics that it cannot read."""
+        self.topics_most = 0
+        """So many topics there ever were at a time."""
         self._moves = Moves(lambda verb: [copy for copies in self._open.values() for _, copy in copies if copy.verb == verb])
 
     # ------------------------------------------------------------------------------------------------------- what is said
@@ -75,6 +83,10 @@ class Wishes:
             self._reshapes.asked((sender, message.request), _name(message))
             if message.verb == "delete_topic":
                 self._gone_before.setdefault((sender, message.request), self._gone(_name(message)))
+        elif message.verb == CREATE_MISSING:
+            if not self._config.auto_create_topics or _name(message) not in self.sought:
+                why = f"sought are {sorted(self.sought)}, auto_create_topics is {self._config.auto_create_topics}"
+                raise Violation(_NAME, f"broker {sender} has the controller make topic {_name(message)!r}; {why}")
         else:
             heard = self._in_hand.pop(sender, None)
             if heard is None or (heard.request, heard.verb, heard.arguments) != (message.request, message.verb, message.arguments):
@@ -179,6 +191,12 @@ class Wishes:
 
     def _created(self, name: str, entry: layout.TopicEntry, brokers: int) -> None:
         asked = [wish.arguments for wish in self._under_way("create_topic", name)]
+        many = sum(not topic.gone for topic in self.topics.values())
+        if self._under_way(CREATE_MISSING, name):
+            if not asked and many >= self._config.auto_create_topics_max and not self.may_hide:
+                raise Violation(_NAME, f"topic {name!r} is made because it is sought, and there are {many} topics")
+            asked.append(_as_made(self._config))
+        self.topics_most = max(self.topics_most, many + 1)
         if not asked:
             raise Violation(_NAME, f"topic {name!r} is created, and nobody has asked for it that has not been answered")
         if entry.topic_id in self.topics:
@@ -189,7 +207,7 @@ class Wishes:
         strange = sorted({b for one in entry.partitions.values() for b in one.replicas if not 1 <= b <= brokers})
         if strange:
             raise Violation(_NAME, f"topic {name!r} is given to brokers {strange}, of {brokers}")
-        self._check_racks(name, "create_topic", entry, entry.partitions)
+        self._check_racks(name, ("create_topic", CREATE_MISSING), entry, entry.partitions)
         self.topics[entry.topic_id] = _Topic(name, entry, entry)
         self._reshapes.stored(name, entry)
 
@@ -205,13 +223,13 @@ class Wishes:
         reshaped = self._reshapes.judged(name, before, entry)
         if reshaped:
             raise Violation(_NAME, reshaped)
-        self._check_racks(name, "add_partitions", entry, entry.partitions.keys() - before.partitions)
+        self._check_racks(name, ("add_partitions",), entry, entry.partitions.keys() - before.partitions)
         topic.entry = entry
         self._reshapes.stored(name, entry)
 
-    def _check_racks(self, name: str, verb: str, entry: layout.TopicEntry, added: Iterable[int]) -> None:
+    def _check_racks(self, name: str, verbs: Container[str], entry: layout.TopicEntry, added: Iterable[int]) -> None:
         """New partitions are spread as they should be, unless somebody has said where they go."""
-        wishes = {key: [copy for _, copy in copies if copy.verb == verb and _name(copy) == name] for key, copies in self._open.items()}
+        wishes = {key: [copy for _, copy in copies if copy.verb in verbs and _name(copy) == name] for key, copies in self._open.items()}
         if not any(copy.arguments.get("assignment") for copies in wishes.values() for copy in copies):
             placed = [entry.partitions[number].replicas for number in sorted(added)]
             found = self._placements.judged(placed, [key for key, copies in wishes.items() if copies])
@@ -283,6 +301,13 @@ def _difference(entry: layout.TopicEntry, arguments: Mapping[str, Any]) -> str:
     except ReplogError as problem:
         return f"its configuration is {dict(entry.config)}: {problem}"
     return "" if stored == config else f"its configuration is {stored}, wished was {config}"
+
+
+def _as_made(config: BrokerConfig) -> dict[str, Any]:
+    """What a topic is that brokers make because it is sought."""
+    chosen = {"min_isr": config.auto_create_min_isr} if config.auto_create_min_isr else {}
+    factor = config.auto_create_replication_factor or None
+    return {"partitions": config.auto_create_partitions, "replication_factor": factor, "config": chosen}
 
 
 def _name(wish: Admin) -> str:

@@ -19,6 +19,7 @@ from replog.testing.simulator.once import Once
 from replog.testing.simulator.produce import Produce
 from replog.testing.simulator.reassign import Reassign
 from replog.testing.simulator.restored import Restored
+from replog.testing.simulator.sought import Seek
 from replog.testing.simulator.workload import Workload
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WORKLOADS", "Append", "Burst", "Consume", "Follow", "Lead", "Offsets", "Once", "Plain", "Produce", "Read", "Reassign", "Reshape",
-    "Restored", "Topics", "Workload",
+    "Restored", "Seek", "Topics", "Workload",
 ]  # fmt: skip
 
 
@@ -458,7 +459,7 @@ def _is_near(client: SimulatedClient) -> bool:
 
 
 _KINDS: tuple[type[Workload], ...] = (
-    Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored, Once, Produce, Consume,
+    Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored, Once, Produce, Consume, Seek,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 """Those that a plan can name."""

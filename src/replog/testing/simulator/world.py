@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from replog.codec import LOCAL_MESSAGES, decode, encode
-from replog.messages import Admin, AdminAnswer, Fetched
+from replog.messages import Admin, AdminAnswer, Fetched, Metadata
 from replog.metadata.memory import MemoryStore
 from replog.model import Address
 from replog.ports import Event, MemorySlice, Slice
@@ -60,7 +60,7 @@ class World:
         self.absent: frozenset[int] = frozenset()
         """Brokers that stay out now, although everything is healed."""
         self.marks = Marks()
-        self.wishes = Wishes(Placements(plan.shape.racks, self._staying, self.marks.hit, {}))
+        self.wishes = Wishes(Placements(plan.shape.racks, self._staying, self.marks.hit, {}), self.config)
         # What retention has removed of a producer is forgotten with it, as is one of too many, or silent for too long: S17 knows of what
         # and to what length, a history does not.
         # A writer that is not idempotent says so when it is opened.
@@ -201,6 +201,8 @@ class World:
         place, origin = node_of(to), node_of(sender)
         if type(message) is Admin or type(message) is AdminAnswer:
             self.wishes.sent(sender, to, message)
+        elif type(message) is Metadata:
+            self.wishes.sought.update(message.sought)
         self.marks.sent(message)
         shape = self.plan.shape
         wire = shape.codec and type(message) not in LOCAL_MESSAGES and origin != place
