@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from replog.client.balancing import balanced
+from collections import Counter
+
 from replog.errors import ReplogError
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
 from replog.testing.simulator.ledger import Violation
@@ -26,7 +27,7 @@ class Reassign(Workload):
             count = min(shape.brokers, shape.replicas + (chance.random() < 0.2))
             target = None if chance.random() < 0.2 else chance.sample(range(1, shape.brokers + 1), count)
             if shape.racks and target is not None and chance.random() < 0.5:
-                target = self._balanced(client, partition) or target
+                target = self._balanced(client, count) or target
             verb, arguments = "reassign", {"partitions": [[TOPIC, partition, target]]}
             if chance.random() < 0.1:
                 verb, arguments = "list_reassignments", {}
@@ -39,17 +40,19 @@ class Reassign(Workload):
                 world.marks.hit(f"a reassignment is not answered: {type(error).__name__}")
             await client.rest(chance.choice((20, 1_000, 5_000, 12_000)))
 
-
-    def _balanced(self, client: SimulatedClient, partition: int) -> list[int] | None:
-        """Where a balanced placement over the brokers that the client knows would put it, as `replog reassign generate` does."""
-        view, racks = client.core.view, client.world.plan.shape.racks
-        known = view.topics.get(TOPIC)
-        places = {} if known is None else {(TOPIC, number): place.replicas for number, place in known.partitions.items()}
-        if (TOPIC, partition) not in places or any(len(replicas) > len(view.brokers) for replicas in places.values()):
+    def _balanced(self, client: SimulatedClient, count: int) -> list[int] | None:
+        """So many brokers, spread over the racks as this client knows them; None if it does not know so many."""
+        brokers, racks = client.core.view.brokers, client.world.plan.shape.racks
+        taken: Counter[str | None] = Counter()
+        turns: list[tuple[int, int]] = []
+        for broker in client.chance.sample(sorted(brokers), len(brokers)):
+            turns.append((taken[brokers[broker].rack], broker))
+            taken[brokers[broker].rack] += 1
+        chosen = [broker for _, broker in sorted(turns, key=lambda turn: turn[0])[:count]]
+        if len(chosen) < count:
             return None
-        for (_, number), replicas in (found := balanced(places, {b: info.rack for b, info in view.brokers.items()})).items():
-            if not is_balanced(racks, replicas, view.brokers):
-                where = f"on brokers {sorted(view.brokers)} in racks {'+'.join(racks)}"
-                raise Violation("racks", f"a balanced placement of partition {number} is {list(replicas)} {where}")
+        if not is_balanced(racks, chosen, brokers):
+            known = {broker: brokers[broker].rack for broker in sorted(brokers)}
+            raise Violation("racks", f"{chosen} is spread by what client {client.number} knows, {known}; racks are {'+'.join(racks)}")
         client.world.marks.hit("a balanced placement is asked for")
-        return list(found[TOPIC, partition])
+        return chosen
