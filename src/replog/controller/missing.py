@@ -35,9 +35,10 @@ def create_missing_topic(controller: Controller, event: AdminAsked) -> Decision:
     if known is not None and known != event.token:
         answer = AdminAnswer(request.request, Code.NONE, origin=request.origin)
         return Decision(answers=((event.sender, answer),))
-    if known is None and len(cluster.topics) >= config.auto_create_topics_max:
+    count = len(cluster.topics) + len(cluster.hidden.topics)
+    if known is None and count >= config.auto_create_topics_max:
         limit = f"the limit is {config.auto_create_topics_max} (auto_create_topics_max)"
-        raise Refusal(Code.POLICY_VIOLATION, f"topic {name!r} is not made: there are {len(cluster.topics)} topics; {limit}")
+        raise Refusal(Code.POLICY_VIOLATION, f"topic {name!r} is not made: there are {count} topics; {limit}")
     wish = evolve(event, request=evolve(request, verb="create_topic", arguments=_arguments(name, config)))
     decision = topics.create_topic(controller, wish)
     if known is not None:

@@ -98,6 +98,19 @@ def test_the_next_controller_goes_on_without_a_topic_that_it_may_not_read(what: 
     assert world.state().leader != first
 
 
+def test_topics_that_cannot_be_read_count_among_those_there_may_be(refusal: Refusal) -> None:
+    world = World(4, reconcile_ms=10_000, auto_create_topics=True, auto_create_topics_max=2)
+    world.create(assignment={0: [1, 2]}, config={"min_isr": 1})
+    world.create("u", assignment={0: [1, 4]}, config={"min_isr": 1})
+    refuse(world, {layout.topic_path("t")}, refusal)
+    world.kill(world.controller_id)
+    world.advance(1_000)
+    answer = world.admin("create_missing_topic", name="v")
+    assert answer.error == Code.POLICY_VIOLATION
+    assert "there are 2 topics; the limit is 2" in answer.message
+    assert world.store.list(layout.TOPICS) == ["t", "u"]
+
+
 def test_a_known_topic_is_served_although_its_state_is_refused_and_decided_once_it_can_be_read(refusal: Refusal) -> None:
     world = World(4, reconcile_ms=10_000)
     controller = world.controller_id

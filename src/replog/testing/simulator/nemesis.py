@@ -110,7 +110,6 @@ class Nemesis:
                 world.refusals.add(refusal, 1)
                 self._later(length, lambda: world.refusals.add(refusal, -1))
                 world.note(f"the store refuses {refusal[0]}")
-                world.wishes.may_hide = True
             case "ring":
                 self._cut_ring(length)
             case "swizzle":

@@ -66,8 +66,6 @@ class Wishes:
         self._config = config or BrokerConfig()
         self.sought: set[str] = set()
         """Topics that clients have sought."""
-        self.may_hide = False
-        """Whether the store has refused something: a controller does not count topics that it cannot read."""
         self.topics_most = 0
         """So many topics there ever were at a time."""
         self._moves = Moves(lambda verb: [copy for copies in self._open.values() for _, copy in copies if copy.verb == verb])
@@ -193,7 +191,7 @@ class Wishes:
         asked = [wish.arguments for wish in self._under_way("create_topic", name)]
         many = sum(not topic.gone for topic in self.topics.values())
         if self._under_way(CREATE_MISSING, name):
-            if not asked and many >= self._config.auto_create_topics_max and not self.may_hide:
+            if not asked and many >= self._config.auto_create_topics_max:
                 raise Violation(_NAME, f"topic {name!r} is made because it is sought, and there are {many} topics")
             asked.append(_as_made(self._config))
         self.topics_most = max(self.topics_most, many + 1)
