@@ -279,7 +279,7 @@ class CopiesAreEqual(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         for ledger in _partitions(world):
-            if _waits_rightly(world, ledger):
+            if _waits_rightly(world, ledger) or ledger.state is None:  # it is being made just now
                 continue
             copies = {broker: world.checks.copy(ledger.identity, broker) for broker in _living(world, ledger)}
             start = max((copy.log.start_offset for copy in copies.values() if copy.log is not None), default=0)

@@ -63,6 +63,8 @@ class Node:
         self._backlog: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self._wakes: dict[Address, int] = {}
         self._failing = False
+        self._failed_lives = 0
+        """So many in a row have ended because a disk was spoiled."""
         self._armed: set[str] = set()
         self.lied = False
         """Whether the present disk has ever put a write elsewhere or nowhere."""
@@ -132,6 +134,7 @@ class Node:
             world.at(1 if how == "clean" else world.plan.shape.session_ms, self._expire, self.line, self.session)
             self.line = None
         failing, self._failing = self._failing, False
+        self._failed_lives = self._failed_lives + 1 if failing else 0
         self.doubt()
         self._armed.clear()
         self.flushes.end(how)
@@ -162,7 +165,12 @@ class Node:
                 world.at(self._chance.randint(0, 40), client.deliver, 0, client.address, None, Disconnected(self.broker_id))
 
     def _restart(self) -> None:
-        self.kill()
+        """Somebody starts it again. If that did not help against a spoiled disk, the handbook says: with an empty folder on another one."""
+        if self._failing and self._failed_lives and self.world.checks.may_lose(self.broker_id):
+            self.world.marks.hit("a machine is replaced that fails again")
+            self.end("wipe")
+        else:
+            self.kill()
         self.world.at(_REPLACED_MS, self.start)
 
     def heal(self) -> None:
