@@ -35,8 +35,8 @@ class _Partition:
     """How far one partition has been read, what is buffered, and what is being asked."""
 
     __slots__ = (
-        "buffer", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "seen", "topic", "trouble",
-        "wanted", "watermark",
+        "buffer", "epochs", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "seen", "topic",
+        "trouble", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, topic: str, number: int, start: tuple[int | None, int | None], seen: PartitionId | None) -> None:
@@ -60,6 +60,8 @@ class _Partition:
         self.wanted = wanted
         self.fetch_offset = offset or 0
         self.last_epoch = self.known_epoch = -1
+        self.epochs: list[tuple[int, int]] = []
+        """Where each leader epoch of what was read began."""
         self.identity: PartitionId | None = None
         """The log that the position belongs to; None until a leader has answered."""
         self.buffer.clear()
@@ -85,6 +87,7 @@ class _Partition:
         self.fetch_offset = result.next_offset
         self.watermark = result.high_watermark
         self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
+        self.epochs += result.epochs
         if not self.buffer:
             self.offset = self.fetch_offset
 
@@ -196,6 +199,7 @@ class Consumer:
             deadline_ms=deadline_ms,
             last_epoch=partition.last_epoch,
             known_epoch=partition.known_epoch,
+            epochs=partition.epochs,
             expected=partition.identity,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
@@ -32,7 +32,9 @@ class FetchOp(PartitionOp):
 
     `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
     confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
-    (KIP-320): a log that grew past the position with other records is found out too (P-47).
+    (KIP-320): a log that grew past the position with other records is found out too (P-47). `epochs`, of what was read before `offset`,
+    is where each leader epoch began, oldest first: so LogTruncated can name the first offset that has changed. Without it the records
+    of `last_epoch` that lie before the end of an earlier epoch in the leader's log pass for unchanged.
 
     A damaged answer is asked for again until time runs out, with the wish that the leader check its disk: it may then give the
     lead to another broker. In the end the error is CorruptMessage.
@@ -51,6 +53,7 @@ class FetchOp(PartitionOp):
         deadline_ms: int,
         last_epoch: int = -1,
         known_epoch: int = -1,
+        epochs: Sequence[tuple[int, int]] = (),
         expected: PartitionId | None = None,
     ) -> None:
         super().__init__(f"a fetch at offset {offset}", topic, partition, deadline_ms, expected)
@@ -65,6 +68,7 @@ class FetchOp(PartitionOp):
         """The last answer, if it was one without the records that there are."""
         self.last_epoch = last_epoch
         self.known_epoch = known_epoch
+        self.epochs = epochs
         self.doubtful = False
         """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below. Until it
         has said which, or another leader has been asked."""
@@ -122,10 +126,15 @@ class FetchOp(PartitionOp):
             return result.error
         self.doubtful = result.epoch < 0
         if not self.doubtful and (result.epoch != self.last_epoch or result.end_offset < self.offset):
-            self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, result.end_offset)))
+            self._truncated(result.epoch, result.end_offset)
             return Code.NONE
         self.known_epoch = leader_epoch
         return Code.NONE
+
+    def _truncated(self, epoch: int, end: int) -> None:
+        """The leader's log has what was read of `epoch` and of earlier ones, up to `end`; nothing of later ones."""
+        later = next((first for read, first in self.epochs if read > epoch), self.offset)
+        self.fail(LogTruncated(self.topic, self.partition, self.offset, min(later, end)))
 
     def _fetched(self, core: ClientCore, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
         try:
@@ -137,7 +146,7 @@ class FetchOp(PartitionOp):
             if entry.offset != self.offset:
                 return Code.UNKNOWN_SERVER_ERROR
             if entry.diverging_epoch >= 0:
-                self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, entry.diverging_end)))
+                self._truncated(entry.diverging_epoch, entry.diverging_end)
                 return Code.NONE
             if self.doubtful and entry.start_offset < self.offset:
                 self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
@@ -168,6 +177,7 @@ class FetchOp(PartitionOp):
         self.offset = result.next_offset
         if self.last_epoch >= 0:
             self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
+            self.epochs = [*self.epochs, *result.epochs]
         self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
         if left_out or early:  # whoever sent it has too much under way to us already, or too many of our questions
             self._pause(core, now_ms)
@@ -200,6 +210,7 @@ class FetchOp(PartitionOp):
         """
         assert self.place is not None
         records: list[Record] = []
+        epochs: list[tuple[int, int]] = []
         headers = 0
         position, last_epoch = self.offset, self.last_epoch
         for batch in committed_batches(entry, self.place.identity):
@@ -210,8 +221,10 @@ class FetchOp(PartitionOp):
                 found = reader.records(self.topic, self.partition)
                 headers += reader.header_count
                 records += found if batch.base_offset >= position else found[position - batch.base_offset :]
+            if batch.leader_epoch != last_epoch:
+                epochs.append((batch.leader_epoch, position))
             position, last_epoch = batch.end_offset, batch.leader_epoch
-        return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark)
+        return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark, epochs)
 
 
 def committed_batches(entry: FetchedEntry, identity: PartitionId) -> Iterator[RecordBatch]:

@@ -84,6 +84,7 @@ class Reading:
     def _partition(self, identity: PartitionId, offset: int, stop: int, known_epoch: int) -> Iterator[Record]:
         """`known_epoch`: whoever led before may not have all of it (KIP-320)."""
         last_epoch = -1
+        epochs: list[tuple[int, int]] = []
         config = self._client._core.config
         waiting_since = -1
         while offset < stop:
@@ -96,6 +97,7 @@ class Reading:
                 deadline_ms=self._client._deadline(self._timeout_s),
                 last_epoch=last_epoch,
                 known_epoch=known_epoch,
+                epochs=epochs,
                 expected=identity,
             )
             result: Fetch = self._client._do(op)
@@ -113,3 +115,4 @@ class Reading:
             else:
                 waiting_since = -1
             offset, last_epoch, known_epoch = result.next_offset, result.last_epoch, result.known_epoch
+            epochs += result.epochs

@@ -169,6 +169,8 @@ class Fetch(NamedTuple):
     known_epoch: int
     """Leader epoch under which the position was last known to be on the leader's history."""
     high_watermark: int
+    epochs: Sequence[tuple[int, int]] = ()
+    """Each leader epoch that begins in what this fetch brought, and its first offset there."""
 
 
 def _plain(_instance: object, _attribute: object, value: Any) -> Any:

@@ -69,6 +69,30 @@ def test_p47_truncation_is_reported_even_when_the_log_has_grown_past_the_reader(
     assert texts(consumer.poll()) == [f"new {n}" for n in range(6)]
 
 
+def test_p47_what_was_read_of_an_epoch_that_the_leader_does_not_have_is_gone_from_its_first_record_on() -> None:
+    """A successor that had more of the epoch before than the reader's leader: where that ends says nothing about the reader's records."""
+    cluster, _, client = make({"t": 1}, fetch_bytes=1024)
+    for n in range(4):
+        client.append("t", 0, [f"kept {n}"])
+    cluster.move("t", 0, 2)
+    for n in range(8):
+        client.append("t", 0, [f"replaced {n:0900}"], acks=1)
+    reading = client.read("t")
+    consumers = [client.consumer("t", start="earliest") for _ in range(2)]
+    for consumer in consumers:
+        assert [record.offset for _ in range(6) for record in consumer.poll(max_records=1)] == list(range(6))
+    assert [next(reading).offset for _ in range(6)] == list(range(6))
+    partition = cluster.partition("t")
+    for batch in partition.log[4:]:  # written under the epoch before, by whoever leads now
+        batch.stamp(partition.identity, batch.base_offset, 0)
+    cluster.move("t", 0, 3)
+    for going_on in (consumers[0].poll, consumers[1].poll, lambda: list(reading)):
+        with pytest.raises(LogTruncated) as caught:
+            all(going_on() is not None for _ in range(9))  # what had come before is handed out first
+        assert caught.value.offset >= 6
+        assert caught.value.divergent_offset == 4
+
+
 def test_p47_a_leader_that_knows_no_epoch_as_old_as_ours() -> None:
     cluster, _, client = make({"t": 1})
     for n in range(4):
