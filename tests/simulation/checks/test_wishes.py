@@ -12,7 +12,7 @@ from tests.simulation.checks.situations import booted, holds, violates
 from replog.client.operations import AdminOp
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
-from replog.metadata.wishes import encode_replicas
+from replog.metadata.wishes import encode_elect, encode_replicas
 from replog.model import Assignment
 from replog.ports import Create, Delete, Put
 from replog.testing.simulator.wishes import Wishes
@@ -336,3 +336,36 @@ def test_at_the_end_all_is_as_it_was_asked_for(spoil: Callable[[World], None]) -
     holds(world.wishes.check, world)
     spoil(world)
     violates("asked", world.wishes.check, world)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "may"),
+    [
+        ({"partitions": [["a", 0]], "unclean": True}, True),
+        ({"partitions": None, "unclean": True}, True),
+        ({"partitions": [["a", 1]], "unclean": True}, False),
+        ({"partitions": [["a", 0]], "unclean": False}, False),
+        ({"partitions": [["a", 0]]}, False),
+    ],
+)
+def test_an_unclean_election_is_asked_for_until_it_is_answered(arguments: dict[str, Any], may: bool) -> None:
+    wishes = asked("elect", **arguments)
+    assert wishes.asks_uncleanly("a", 0) is may
+    answer(wishes, 1)
+    assert not wishes.asks_uncleanly("a", 0)
+
+
+def test_a_wish_in_the_store_for_an_unclean_election_is_good_for_the_transaction_that_takes_it_away() -> None:
+    wishes, path = Wishes(), layout.elect_path("a", 0)
+    wishes.applied([Create(path, encode_elect())], BROKERS)
+    assert not wishes.asks_uncleanly("a", 0)
+    wishes.applied([Delete(path)], BROKERS)
+    wishes.applied([Create(path, b"{")], BROKERS)
+    wishes.applied([Delete(path)], BROKERS)
+    wishes.applied([Create(path, encode_elect(unclean=True))], BROKERS)
+    assert wishes.asks_uncleanly("a", 0)
+    wishes.applied([Delete(path)], BROKERS)
+    assert wishes.asks_uncleanly("a", 0)
+    assert not wishes.asks_uncleanly("a", 1)
+    wishes.applied([], BROKERS)
+    assert not wishes.asks_uncleanly("a", 0)

@@ -177,6 +177,7 @@ class Books:
         ledger.loss = self._loss(identity) if ledger.state.recovering else None
         ledger.assigned_before, ledger.assignment = ledger.assignment, assignment
         config = _config(topic.config)
+        ledger.is_unclean_allowed = config.unclean_leader_election
         ledger.durable = self._durable and config.flush == "ack"
         ledger.retention_bytes, ledger.retention_ms = config.retention_bytes, config.retention_ms
         replicas = len(assignment.original or assignment.replicas)

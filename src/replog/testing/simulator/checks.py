@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from replog.errors import ReplogError
 from replog.log.files import OS
 from replog.marks import WriterMark, marked, writer_id
 from replog.messages import Fetched, FetchedEntry, ListedOffsets, Produce, Produced, ProducedEntry, Publish, Published, Stage, StopReplica
 from replog.model import ACKS_ALL, Address, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.ports import Log, Slice
-from replog.records import CONTROL_BIT, BadBatch, BatchHeader
-from replog.testing.disk import SimulatedDisk
+from replog.ports import Log
+from replog.records import CONTROL_BIT, BatchHeader
 from replog.testing.simulator.books import Books
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.evidence import is_unknowable
+from replog.testing.simulator.forks import able_to_lead, holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
 from replog.testing.simulator.invariants import INVARIANTS, Asked, Claim, Headers, Invariant, NothingIsDropped
-from replog.testing.simulator.ledger import Copy, Ledger, header_at
+from replog.testing.simulator.ledger import Copy, Ledger
+from replog.testing.simulator.looking import disk_of, headers_of, observing
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
@@ -29,7 +28,6 @@ __all__ = ["Checks"]
 
 _SWEEP: Final = 256
 """Every so many looks at a broker, its directory is compared with what was there."""
-_NOTHING_ARMED: Final = nullcontext()
 
 
 class Checks:
@@ -45,6 +43,10 @@ class Checks:
         self._claims: dict[Address, dict[int, Claim]] = {}
         self._pieces: dict[tuple[PartitionId, str, int, str, int], bytes] = {}
         """(partition, writer, version, attempt, number) -> what was put aside, wherever that arrived."""
+        self._may_part = bool(world.plan.shape.unclean)
+        """Whether more may be lost than acks=all survives: only then does a ledger ever part (`forks`)."""
+        self.bodies: dict[int, bytes] = {}
+        """Checksum of the payload -> what was sent, if something of it may be lost."""
         self._told: set[tuple[PartitionId, str, int, int, tuple[tuple[str, int], ...]]] = set()
         """Publications that were asked for."""
         self._looks: dict[int, int] = {}
@@ -75,6 +77,7 @@ class Checks:
         self._listed = _overriding(made, "listed")
         self._passed = _overriding(made, "passed")
         self._sought = _overriding(made, "asked")
+        self._parted = _overriding(made, "parted")
 
     # -------------------------------------------------------------------------------------------------- occasions: events
 
@@ -148,6 +151,11 @@ class Checks:
         copies = self._books.copies[identity]
         leads = partition.leading is not None
         begins = leads and copy.led != (copy.life, partition.leader_epoch)
+        if leads or (partition.following is not None and partition.following.agrees):
+            copy.agreed = max(copy.agreed, partition.leader_epoch)
+        if begins and take_up(ledger, copy, partition):
+            for parted in self._parted:
+                parted(ledger)
         for changed in self._changed:
             changed(ledger, copy, partition)
         if begins:
@@ -155,7 +163,10 @@ class Checks:
                 led(ledger, copy, partition)
             copy.led = (copy.life, partition.leader_epoch)
         if leads and (begins or partition.high_watermark != copy.high_watermark):
-            moved = not begins or partition.high_watermark > ledger.end
+            fork = ledger.fork_of(partition.leader_epoch)
+            if fork is not None:
+                fork.grow(copy, partition.high_watermark)
+            moved = fork is None and (not begins or partition.high_watermark > ledger.end)
             for committed in self._committed if moved else ():
                 committed(ledger, copies, copy, partition)
         copy.high_watermark = partition.high_watermark
@@ -174,7 +185,7 @@ class Checks:
                 look(ledger, copy, header)
 
         same, was_open = copy.log is log, bool(copy.entries) and copy.entries[-1].is_open
-        with _observing(node):
+        with observing(node):
             parted = copy.follow(log, batch)
         if parted is not None and same:
             self._world.marks.cut(ledger, parted)
@@ -186,7 +197,7 @@ class Checks:
     def _sweep(self, node: Node) -> None:
         """Compare a directory with what was in it."""
         directory, broker_id = node.directory, node.broker_id
-        self._disks.setdefault(broker_id, _disk_of(node))
+        self._disks.setdefault(broker_id, disk_of(node))
         for identity, copies in self._books.copies.items():
             copy = copies.get(broker_id)
             if copy is not None and copy.log is not None and directory.get(identity) is None:
@@ -201,7 +212,7 @@ class Checks:
         """Nothing stands beside the folders that lead to a directory on its simulated disk."""
         at = ""
         for name in path.strip("/").split("/"):
-            with _observing(node):
+            with observing(node):
                 strange = [other for other in fs.listdir(at or "/") if other != name]
             for other in sorted(strange):
                 for one in self.invariants:
@@ -213,7 +224,7 @@ class Checks:
         """A process has ended: the mirrors follow what its disk has now."""
         directory = node.directory
         loss, broker_id = directory.loss, node.broker_id
-        here = _disk_of(node)
+        here = disk_of(node)
         before, self._disks[broker_id] = self._disks.get(broker_id, here), here
         replaced = before[0] != here[0] or before[1] is not here[1]
         lost, corrupt = set(loss.lossy), loss.kind == "corrupt"
@@ -230,6 +241,7 @@ class Checks:
                 copy.suspect = False  # all of it has been read
             if replaced or ((lossy or corrupt) and identity in lost):
                 copy.lossy = copy.damaged = True
+                copy.agreed = -1
         if lossy or corrupt or replaced:
             self._books.lost(broker_id)
         self._looks[broker_id] = 1
@@ -241,10 +253,10 @@ class Checks:
         To be asked between the end of a process and `reopened`: a machine with such a disk gets a new one, which is noticed. So are a
         disk that was replaced, and an image of it that was put back, without that.
         """
-        broker_id, here = node.broker_id, _disk_of(node)
+        broker_id, here = node.broker_id, disk_of(node)
         if how == "restore" or self._disks.get(broker_id, here) != here:
             return False
-        with _observing(node):
+        with observing(node):
             held = ((identity, copies[broker_id]) for identity, copies in self._books.copies.items() if broker_id in copies)
             return any(is_unknowable(node, identity, copy, how) for identity, copy in held)
 
@@ -260,8 +272,7 @@ class Checks:
         asked = self._asked.setdefault(sender, {})
         for entry in message.entries:
             question = asked[entry.request] = Asked(self.ledger(entry.partition), message.acks, entry.body)
-            for sought in self._sought:
-                sought(question)
+            self._seek(question, entry.body)
 
     def staged(self, sender: Address, message: Stage) -> None:
         """A broker gets a piece of work to put aside."""
@@ -285,8 +296,13 @@ class Checks:
             made = marked(body, WriterMark(message.writer, message.version, into, made_ms=message.made_ms), is_last=number == len(bodies))
             question = Asked(ledger, ACKS_ALL, made)
             into += question.count
-            for sought in self._sought:
-                sought(question)
+            self._seek(question, made)
+
+    def _seek(self, question: Asked, body: bytes) -> None:
+        if self._may_part:
+            self.bodies.setdefault(question.payload_crc, body)
+        for sought in self._sought:
+            sought(question)
 
     def registered(self, broker_id: int, broker_epoch: int) -> None:
         """A process has learned its broker epoch; the store knew it before."""
@@ -307,8 +323,9 @@ class Checks:
         elif kind is ListedOffsets:
             partitions = node.broker.partitions if node.broker is not None else {}
             for entry in message.entries:
-                for listed in self._listed if not entry.error else ():
-                    listed(to, self.ledger(entry.partition), partitions.get(entry.partition), entry)
+                ledger, partition = self.ledger(entry.partition), partitions.get(entry.partition)
+                for listed in () if entry.error or self._is_of_a_fork(node, ledger, partition) else self._listed:
+                    listed(to, ledger, partition, entry)
 
     def _sent_fetched(self, node: Node, to: Address, message: Fetched) -> None:
         client = isinstance(to, tuple) and to[0] == "client"
@@ -316,17 +333,17 @@ class Checks:
             found = self._ship(node, entry) if entry.slices else ()
             if client and not entry.error:
                 assert node.broker is not None
-                partition = node.broker.partitions.get(entry.partition)
-                for shown in self._shown:
-                    shown(to, self.ledger(entry.partition), partition, entry, found)
+                ledger, partition = self.ledger(entry.partition), node.broker.partitions.get(entry.partition)
+                for shown in () if self._is_of_a_fork(node, ledger, partition) else self._shown:
+                    shown(to, ledger, partition, entry, found)
 
     def _ship(self, node: Node, entry: FetchedEntry) -> list[Headers]:
         """Stored batches leave a broker: look at each once for everybody."""
         ledger, copy = self.ledger(entry.partition), self.copy(entry.partition, node.broker_id)
         found: list[Headers] = []
-        with _observing(node):
+        with observing(node):
             for piece in entry.slices:
-                headers = _headers(piece)
+                headers = headers_of(piece)
                 found.append(headers)
                 for shipped in self._shipped:
                     shipped(ledger, copy, piece, headers)
@@ -338,9 +355,9 @@ class Checks:
         for entry in message.entries:
             question = asked.get(entry.request)
             if question is not None and not entry.error:
-                partition = node.broker.partitions.get(question.ledger.identity)
-                for produced in self._produced:
-                    produced(question.ledger, partition, entry, question)
+                ledger, partition = question.ledger, node.broker.partitions.get(question.ledger.identity)
+                for produced in () if self._is_of_a_fork(node, ledger, partition) else self._produced:
+                    produced(ledger, partition, entry, question)
 
     def _sent_published(self, node: Node, to: Address, message: Published) -> None:
         claim = self._claims.get(to, {}).get(message.request)
@@ -348,9 +365,12 @@ class Checks:
         if claim is None:  # of an append whose work was done before, with another number of records
             return self._sent_produced(node, to, Produced([ProducedEntry(message.request, message.error, message.base_offset)]))
         if not message.error and message.end_offset >= 0:
-            partition = node.broker.partitions.get(message.partition)
-            for published in self._published:
-                published(self.ledger(message.partition), partition, message, claim)
+            ledger, partition = self.ledger(message.partition), node.broker.partitions.get(message.partition)
+            for published in () if self._is_of_a_fork(node, ledger, partition) else self._published:
+                published(ledger, partition, message, claim)
+
+    def _is_of_a_fork(self, node: Node, ledger: Ledger, partition: Partition | None) -> bool:
+        return bool(ledger.forks) and is_of_a_fork(ledger, self.copy(ledger.identity, node.broker_id), partition)
 
     # --------------------------------------------------------------------------------------------------- occasions: store
 
@@ -363,10 +383,26 @@ class Checks:
         assert ledger.state is not None
         self._world.marks.stored(before, ledger.state)
         self._world.note(f"state {ledger.topic}-{ledger.identity.partition}: {_short(ledger.state)}")
+        if self._may_part:
+            self._judge_election(ledger, before)
         for signed in self._signed:
             signed(ledger, controller_epoch)
         for stored in self._stored:
             stored(ledger, self._books.copies[ledger.identity], before)
+
+    def _judge_election(self, ledger: Ledger, before: PartitionState | None) -> None:
+        """What may be lost here, the store has to say (S26); then the ledger parts, before anything is compared with it."""
+        world, loss = self._world, ledger.loss
+        ledger.able = able_to_lead(world, ledger, before)
+        ledger.is_unclean_allowed |= world.wishes.asks_uncleanly(ledger.topic, ledger.identity.partition)
+        if loss is None or not may_have_lost(ledger, before):
+            return
+        ledger.longer = holding_more(ledger, self._books.copies[ledger.identity], before)
+        fork = part(ledger, self.copy(ledger.identity, loss.leader), self._books.copies[ledger.identity].values())
+        for parted in self._parted:
+            parted(ledger)
+        world.note(f"{ledger.topic}-{ledger.identity.partition} parts at {fork.end}: {len(fork.entries)} records may be lost")
+        world.marks.parted(loss.kind, len(fork.entries))
 
     def epoch(self, what: str, before: int, after: int) -> None:
         """An epoch in the store has become another."""
@@ -399,6 +435,16 @@ class Checks:
         """All mirrors of a partition."""
         return self._books.copies[identity]
 
+    def lost(self, identity: PartitionId) -> list[dict[int, bytes | None]]:
+        """What elections have taken out of a ledger that may lose something, each: offset -> the value there."""
+        return [texts(fork.entries, fork.end, self.bodies) for fork in self.ledger(identity).forks]
+
+    def left(self, identity: PartitionId) -> dict[int, bytes | None]:
+        """What they have left of it, and what came since, from where the first of them parted it on."""
+        ledger = self.ledger(identity)
+        first = min([fork.end for fork in ledger.forks], default=ledger.end)
+        return texts(ledger.entries[first:], first, self.bodies)
+
     def committed(self, partition: int, topic: str | None = None) -> int:
         """How far a partition is committed; without a topic, in whichever has the most."""
         found = [one.end for one in self.ledgers.values() if one.identity.partition == partition and topic in (None, one.topic)]
@@ -411,7 +457,7 @@ class Checks:
         the replicas before that, somebody else must be left who does. A power cut costs nothing where flush="ack". Nor may it be lost while
         another one may get a new disk (`robbed`), on account of whichever partition.
         """
-        spoiled = {one for copies in self._books.copies.values() for one, copy in copies.items() if copy.suspect}
+        spoiled = self.spoiled()
         for ledger in self.ledgers.values():
             state = ledger.state
             if broker not in ledger.replicas or state is None or (power and ledger.durable):
@@ -424,6 +470,10 @@ class Checks:
             if moved_out and lost.issuperset((*state.isr, *state.elr)):
                 return False
         return True
+
+    def spoiled(self) -> set[int]:
+        """Brokers of whose copies some may hold other things than were written, and not know it."""
+        return {one for copies in self._books.copies.values() for one, copy in copies.items() if copy.suspect}
 
     def incomplete(self, ledger: Ledger) -> set[int]:
         """Replicas that a fault has cost records, and that have not been seen since to hold everything again."""
@@ -443,36 +493,6 @@ class Checks:
 def _overriding(made: list[Invariant], occasion: str) -> list[Callable[..., None]]:
     """The methods of the invariants that look on this occasion."""
     return [getattr(one, occasion) for one in made if getattr(type(one), occasion) is not getattr(Invariant, occasion)]
-
-
-def _disk_of(node: Node) -> tuple[str, object]:
-    return node.directory.directory_id, getattr(node.directory, "fs", None)
-
-
-def _observing(node: Node) -> AbstractContextManager[None]:
-    """While the checks read, a simulated disk injects nothing."""
-    disk = getattr(node.directory, "fs", None)
-    return _disarmed(disk) if isinstance(disk, SimulatedDisk) and disk._armed else _NOTHING_ARMED
-
-
-@contextmanager
-def _disarmed(disk: SimulatedDisk) -> Iterator[None]:
-    armed, disk._armed = disk._armed, {}
-    try:
-        yield
-    finally:
-        disk._armed = armed
-
-
-def _headers(piece: Slice) -> Headers:
-    try:
-        view, at, headers = piece.view(), 0, []
-        while at < len(view):
-            headers.append(header_at(view, at))
-            at += headers[-1].length
-    except (BadBatch, ReplogError, OSError) as problem:
-        return str(problem)
-    return headers
 
 
 def _short(state: Any) -> str:

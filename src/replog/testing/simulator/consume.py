@@ -9,6 +9,7 @@ from replog.client.consumer import Consumer
 from replog.errors import LogTruncated, OffsetOutOfRange, ReplogError
 from replog.testing.history.events import Poll
 from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
+from replog.testing.simulator.known import is_lost, told_lost
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.strands import Strand
 from replog.testing.simulator.workload import Workload
@@ -59,7 +60,7 @@ class _Reader:
             for number in list(self.paused):
                 self._pause(number)
             ends = {number: self.world.checks.committed(number, TOPIC) for number in self.partitions}
-            while any(self._place(number) < end for number, end in ends.items()):
+            while any(self._place(number) < min(end, self.world.checks.committed(number, TOPIC)) for number, end in ends.items()):
                 self._poll(500, 1)
             self.world.marks.hit("a consumer catches up once all is healed")
         self.consumer.close()
@@ -115,23 +116,28 @@ class _Reader:
 
     def _failed(self, error: ReplogError) -> None:
         self.world.marks.hit(f"a poll fails with {type(error).__name__}")
-        if isinstance(error, LogTruncated):  # no election here may lose anything that was committed
-            raise Violation("S8", f"{self.process} is told: {error}") from error
+        if isinstance(error, LogTruncated):
+            place = self.consumer._partitions[TOPIC, error.partition]
+            self._seek(error.partition, told_lost(self.world, error, place.last_epoch, place.known_epoch, self.process))
+            return
         if not isinstance(error, OffsetOutOfRange):
             return
         assert error.partition is not None
         position = self._place(error.partition)
+        if is_lost(self.world, error.partition, position):
+            self._seek(error.partition, "latest")
+            return
         if not self.world.is_trimmed(error.partition, position):
             where = f"partition {error.partition} at {position}"
             raise Violation("readable", f"a consumer of {where} is told, though no log starts above: {error}") from error
-        self._seek(error.partition, to_start=True)
+        self._seek(error.partition, "earliest")
 
-    def _seek(self, number: int, *, to_start: bool = False) -> None:
+    def _seek(self, number: int, to: Position | None = None) -> None:
         """Elsewhere in one partition."""
         committed = self.world.checks.committed(number, TOPIC)
-        to: Position = "earliest" if to_start else self.chance.choice(("earliest", "latest", self.chance.randint(0, committed)))
+        anywhere: Position = self.chance.choice(("earliest", "latest", self.chance.randint(0, committed))) if to is None else to
         try:
-            self.consumer.seek(TOPIC, number, to)
+            self.consumer.seek(TOPIC, number, anywhere)
         except ReplogError as error:
             self.world.marks.hit(f"a seek fails with {type(error).__name__}")
             return

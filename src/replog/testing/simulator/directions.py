@@ -30,9 +30,9 @@ def draw_directed(seed: int, direction: str = "") -> Plan:
         return draw(seed)
     check_names("direction", [direction], DIRECTIONS)
     if direction == "power-all":
-        return draw(seed, only=("power_all", *_DEATHS), flush="ack")
+        return draw(seed, only=("power_all", *_DEATHS), flush="ack", unclean="")
     if direction == "power-some":
-        return draw(seed, only=("power_some", *_DEATHS), flush="os", min_isr=2 + seed % 2)
+        return draw(seed, only=("power_some", *_DEATHS), flush="os", min_isr=2 + seed % 2, unclean="")
     return _lengthened(draw(seed, retention_bytes=32_768, think_ms=800))  # what a run has to look at does not grow with it
 
 

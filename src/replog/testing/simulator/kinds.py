@@ -12,11 +12,12 @@ from replog.errors import UsageError
 if TYPE_CHECKING:
     from replog.testing.simulator.plan import Shape
 
-__all__ = ["DISK", "FILES", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "check_names", "length_of", "roles_of"]
+__all__ = ["BEYOND", "DISK", "FILES", "KINDS", "LOSSY", "MEMORY", "ROLES", "check_kinds", "check_names", "length_of", "roles_of"]
 
 KINDS: Final[dict[str, str]] = {
     "kill": "a process ends, its files stay as written; it starts again after the length of the fault",
     "kill_all": "every process ends at once; they start again within the length of the fault, in any order",
+    "strand": "a follower is cut off until it has left the ISR; then everybody else of its partition ends, and it is back alone",
     "rolling": "one broker after the other is stopped cleanly and started again",
     "power": "as kill, but what was not flushed may be gone",
     "power_all": "the power fails everywhere at once",
@@ -61,6 +62,9 @@ LOSSY: Final = (
 )
 """Kinds that may cost a copy its records: only so many at a time, and none where a topic does not promise to survive one."""
 
+BEYOND: Final = ("power", "power_all", "wipe")
+"""Those of them of which there may be more where elections may lose something: who has lost records by them knows it."""
+
 DISK: Final = ("read_error", "write_error", "flush_error", "short_write", "full", "read_only", "flip", "stale_write", "misdirect")
 """Kinds that befall the simulated disk: for runs over files."""
 
@@ -71,7 +75,7 @@ MEMORY: Final = ("full", "flush_error")
 """Those of the disk's that memory can have as well."""
 
 ROLES: Final = ("leader", "leader", "leader", "follower", "controller")
-_ALL: Final = frozenset({"outage", "kill_all", "power_all", "power_some", "rolling", "ring", "swizzle", "unseat", "refuse"})
+_ALL: Final = frozenset({"outage", "kill_all", "power_all", "power_some", "rolling", "ring", "strand", "swizzle", "unseat", "refuse"})
 
 
 def check_kinds(kinds: Iterable[str]) -> None:
@@ -99,6 +103,8 @@ def length_of(chance: random.Random, kind: str, shape: Shape) -> int:
     """Half of the faults end before a session would, so that nobody else ever hears of them."""
     if kind in ("cut", "cut_one_way", "isolate", "lag", "ring", "swizzle", "slow_link"):
         return chance.randint(50, 3 * shape.lag_ms)
+    if kind == "strand":
+        return chance.randint(shape.session_ms, shape.session_ms * 3)
     if kind == "churn":
         return chance.randint(2, 4) * 700
     if kind in ("reset", "unseat", "expire"):

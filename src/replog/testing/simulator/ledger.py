@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 from traceback import format_exception
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replog.errors import LogCorrupt, LogDamaged
 from replog.marks import version_of
@@ -14,6 +14,9 @@ from replog.metadata.judgements import LossRecord
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Log
 from replog.records import CONTROL_BIT, GROUP_OPEN_BIT, HEAD_BYTES, HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
+
+if TYPE_CHECKING:
+    from replog.testing.simulator.forks import Fork
 
 __all__ = ["NEVER_SEEN", "Copy", "Entry", "Ledger", "Violation", "header_at"]
 
@@ -92,6 +95,14 @@ class Ledger:
         """Everything below may be gone: the latest start that retention has allowed a copy (S23)."""
         self.loss: LossRecord | None = None
         """What the store says of the last election that may have lost something, if the present state is recovering from one."""
+        self.is_unclean_allowed = False
+        """Whether the topic allows unclean elections, or a person has asked for one of this partition and had no answer yet."""
+        self.able: tuple[int, ...] = ()
+        """Who was complete before the last change of the state, and could lead as far as its controller knew."""
+        self.longer: tuple[int, ...] = ()
+        """Who was asked before the last election that may have lost something, and holds more than the leader."""
+        self.forks: list[Fork] = []
+        """What elections that may have lost something have taken out of here, in their order."""
         self.closed = False
         """The store has no such partition any more: it was deleted."""
         self.sequences: dict[tuple[int, int], int] = {}
@@ -108,6 +119,15 @@ class Ledger:
     def reach(self) -> int:
         """Offset after the last committed record."""
         return max(len(self.entries), self.hidden)
+
+    @property
+    def since(self) -> int:
+        """The leader epoch of the last election that may have lost something: nobody of an earlier one speaks of this ledger; else -1."""
+        return self.forks[-1].since if self.forks else -1
+
+    def fork_of(self, leader_epoch: int) -> Fork | None:
+        """Where what this epoch commits belongs, if not here."""
+        return next((fork for fork in self.forks if leader_epoch < fork.since), None)
 
 
 @lru_cache(maxsize=4096)
@@ -150,6 +170,7 @@ class Copy:
     """
 
     __slots__ = (
+        "agreed",
         "broker",
         "damaged",
         "durable",
@@ -193,6 +214,8 @@ class Copy:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.high_watermark = 0
+        self.agreed = -1
+        """The newest leader epoch in which it has led, or its leader has accepted it as a beginning of its own log."""
         self.led: tuple[int, int] | None = None
         """(life, leader epoch) of the last leadership seen here."""
         self.lossy = False

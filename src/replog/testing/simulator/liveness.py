@@ -136,7 +136,8 @@ class EveryPartitionIsLed(Promise):
 
 
 class IsrsAreFull(Promise):
-    """Every assigned replica that lives is in the stored ISR, and the leader knows it: within the lag limit and ten seconds.
+    """Every assigned replica that lives is in the stored ISR, nothing is recovering, and the leader knows it: within the lag limit and ten
+    seconds.
 
     Copying is on top of that (`_copying_ms`), which RELIABILITY leaves out: a link of 50 ms carries one fetch of a kilobyte at a time.
     """
@@ -154,7 +155,7 @@ class IsrsAreFull(Promise):
             state = ledger.state
             if _waits_rightly(world, ledger):
                 continue
-            if state is None or state.leader is None or set(state.isr) != set(_living(world, ledger)):
+            if state is None or state.leader is None or state.recovering or set(state.isr) != set(_living(world, ledger)):
                 yield f"{_name(ledger)} of replicas {ledger.replicas} has {state}"
                 continue
             leader = _partition(world, state.leader, ledger.identity)

@@ -60,6 +60,8 @@ EXPECTED: Final = (
     "a publication finds later work than its own",
     "a rack has two copies of a new partition",
     "a read fails with OffsetOutOfRange",
+    "a reader is told a place beyond the first record that is another",
+    "a reader is told that its records are gone",
     "a reassignment is asked for while faults happen",
     "a reassignment is cancelled while faults happen",
     "a reassignment is refused",
@@ -78,8 +80,13 @@ EXPECTED: Final = (
     "add_partitions is granted while faults happen",
     "alter_topic is granted while faults happen",
     "an attempt finds later work than its own",
+    "an election loses what was committed",
     "an election may have lost something",
     "an eligible replica outside the ISR is elected",
+    "an unclean election",
+    "an unclean election is asked for and done",
+    "an unclean election is not needed",
+    "an unclean election is refused",
     "brokers are cut off",
     "brokers go away once all have recovered",
     "brokers stay out of the recovery",
@@ -96,6 +103,7 @@ EXPECTED: Final = (
     "the earliest offset is told and read",
     "the latest offset is told",
     "the lead passes on",
+    "the recovering state ends",
     "the same leader gets a new epoch",
     "what is put aside is done already",
     "what was put aside is gone",
@@ -146,6 +154,15 @@ class Marks:
             self.hit("the ISR is large enough again")
         if state.recovering and not before.recovering:
             self.hit("an election may have lost something")
+        if before.recovering and not state.recovering:
+            self.hit("the recovering state ends")
+
+    def parted(self, kind: str, lost: int) -> None:
+        """An election may have lost something: so many records that were committed."""
+        if kind == "unclean":
+            self.hit("an unclean election")
+        if lost:
+            self.hit("an election loses what was committed")
 
     def cut(self, ledger: Ledger, offset: int) -> None:
         """A copy loses everything from an offset on."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from replog.errors import ReplogError
 from replog.metadata import layout
 from replog.ports import Delete
-from replog.testing.simulator.kinds import DISK, LOSSY
+from replog.testing.simulator.kinds import BEYOND, DISK, LOSSY
 from replog.testing.simulator.node import Node
 from replog.testing.simulator.plan import Fault, stream
 from replog.testing.simulator.refusals import draw
 
 if TYPE_CHECKING:
+    from replog.testing.simulator.ledger import Ledger
     from replog.testing.simulator.world import World
 
 __all__ = ["Nemesis"]
@@ -74,13 +75,20 @@ class Nemesis:
             node = self.target(fault.target, partition)
             for other in world.nodes.values():
                 other.doubt()
-            if node is None or (fault.kind in LOSSY and not world.checks.may_lose(node.broker_id, power=fault.kind == "power")):
+            if node is None or (fault.kind in LOSSY and not self._may_lose(fault.kind, node)):
                 return
             if not self._strike(fault, node, partition):
                 return
             world.note(f"fault {fault.kind} at {node.broker_id} for {fault.length_ms}")
         self.befallen[fault.kind] = self.befallen.get(fault.kind, 0) + 1
         world.marks.hit(f"fault {fault.kind}")
+
+    def _may_lose(self, kind: str, node: Node) -> bool:
+        """As much as acks=all survives; more where elections may lose something, if whoever loses something will know it."""
+        checks = self._world.checks
+        if kind in BEYOND and self._world.plan.shape.unclean:
+            return not checks.spoiled().difference({node.broker_id})
+        return checks.may_lose(node.broker_id, power=kind == "power")
 
     # ------------------------------------------------------------------------------------------------------- everybody
 
@@ -93,6 +101,8 @@ class Nemesis:
                 for node in nodes:
                     node.outage(over=False)
                 self._later(length, self._end_outage)
+            case "power_all" if self._world.plan.shape.flush != "ack" and self._world.checks.spoiled():
+                return False
             case "kill_all" | "power_all":
                 for node in nodes:
                     node.end("power" if fault.kind == "power_all" else "kill")
@@ -112,6 +122,8 @@ class Nemesis:
                 world.note(f"the store refuses {refusal[0]}")
             case "ring":
                 self._cut_ring(length)
+            case "strand":
+                return self._strand(length)
             case "swizzle":
                 self._chance.shuffle(nodes)
                 back = list(nodes)
@@ -131,6 +143,30 @@ class Nemesis:
                 self._world.at(self._chance.randint(1, max(length, 1)), node.start)
                 struck = True
         return struck
+
+    def _strand(self, length: int) -> bool:
+        """False if no partition has a follower in sync now."""
+        world = self._world
+        ledgers = [one for _, one in sorted(world.checks.ledgers.items()) if one.state is not None and one.state.leader is not None]
+        found = [(one, broker) for one in ledgers for broker in _followers(one) if world.nodes[broker].alive]
+        if not found:
+            return False
+        ledger, left = self._chance.choice(found)
+        world.network.isolate(left, 1)
+        world.at(2 * world.plan.shape.lag_ms, self._bereave, ledger, left, length)
+        return True
+
+    def _bereave(self, ledger: Ledger, left: int, length: int) -> None:
+        """Of its replicas one is left."""
+        world = self._world
+        if world.calm:
+            return
+        for broker in ledger.replicas:
+            node = world.nodes[broker]
+            if broker != left and node.alive:
+                node.end("kill")
+                world.at(self._chance.randint(length // 2, length), node.start)
+        world.network.isolate(left, -1)
 
     def _unseat(self) -> bool:
         try:
@@ -252,3 +288,8 @@ class Nemesis:
         node = self.target("leader", partition)
         if node is not None and not self._world.calm:
             node.expire()
+
+
+def _followers(ledger: Ledger) -> tuple[int, ...]:
+    """Those in sync."""
+    return () if ledger.state is None else tuple(broker for broker in ledger.state.isr if broker != ledger.state.leader)

@@ -12,6 +12,8 @@ from replog.marks import WriterMark, framing
 from replog.model import PartitionId
 from replog.records import encode_values
 from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
+from replog.testing.simulator.forks import Fork
+from replog.testing.simulator.known import is_lost
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.workload import Workload
 
@@ -58,6 +60,9 @@ class Once(Workload):
         """(partition, work) -> the rows of each attempt, or of each publication."""
         self._done: list[_Done] = []
         self._attempts = 0
+        self._lost: dict[PartitionId, list[dict[int, bytes | None]]] = {}
+        """What elections that may lose something have taken, each: offset -> the value there."""
+        self._forks: dict[PartitionId, list[Fork]] = {}
 
     async def work(self, client: SimulatedClient) -> None:
         """One version after another, of two writers; what was left over from earlier ones goes on meanwhile."""
@@ -203,6 +208,8 @@ class Once(Workload):
 
     def check(self, world: World) -> None:
         """What was read at the very end holds each piece of work whole or not at all, once, in the order of its versions."""
+        self._lost = {identity: world.checks.lost(identity) for identity in {done.identity: None for done in self._done}}
+        self._forks = {identity: world.checks.ledger(identity).forks for identity in self._lost}
         for partition in range(world.plan.shape.partitions):
             key = f"{TOPIC}/{partition}"
             polls = [poll for poll in world.history.polls if poll.key == key and poll.outcome == "ok"]
@@ -216,6 +223,8 @@ class Once(Workload):
             for poll in polls:
                 watermark = poll.high_watermark or 0
                 at = bisect_left(bounds, (watermark, 0)) - 1
+                if poll.epoch is not None and is_lost(world, partition, watermark, poll.epoch):
+                    continue  # of another log
                 if at >= 0 and bounds[at][0] < watermark < bounds[at][1]:
                     raise Violation("once", f"{poll.process} of {key} was told HW {watermark}, inside of what is at {bounds[at]}")
 
@@ -223,7 +232,7 @@ class Once(Workload):
         """`may_lack_place`: where work is that is done, leaders may not remember, or not be able to read. It is there all the same."""
         for done in self._done:
             gone = start > 0 and done.base_offset < start
-            if done.identity.partition != partition or gone:
+            if done.identity.partition != partition or gone or self._is_forgiven(done):
                 continue
             told = f"version {done.work[1]} of {done.work[0]} in {TOPIC}-{partition} was said to be at {done.base_offset}"
             base, end = places.get(done.work, (-1, -1))
@@ -233,6 +242,21 @@ class Once(Workload):
                     raise Violation("once", f"{told}, it is at {base}, and there is no later one")
             elif base != done.base_offset or done.end_offset not in (-1, end):
                 raise Violation("once", f"{told} to {done.end_offset}, it is at {base} to {end}")
+
+
+    def _is_forgiven(self, done: _Done) -> bool:
+        """Whether an election that may lose something has taken what a client was told of, or the later work that it was told of."""
+        writer, version = done.work
+        if any(fork.is_unseen(done.base_offset) for fork in self._forks.get(done.identity, ())):
+            return True
+        for lost in self._lost.get(done.identity, ()):
+            for offset, value in lost.items():
+                row = text_of(value).split("|")
+                if row[0] + "|" != _KIND or row[1] != writer or (done.base_offset >= 0 and offset != done.base_offset):
+                    continue
+                if int(row[2]) == version or (done.base_offset < 0 and int(row[2]) > version):
+                    return True
+        return False
 
 
 def judge(found: dict[int, str], start: int, possible: dict[_Work, list[list[str]]]) -> dict[_Work, tuple[int, int]]:

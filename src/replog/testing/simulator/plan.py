@@ -15,10 +15,10 @@ from attrs import evolve, frozen
 from replog.config import BrokerConfig, ClientConfig, TopicConfig
 from replog.errors import UsageError
 from replog.testing.simulator import limits, racks
-from replog.testing.simulator.kinds import FILES, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
+from replog.testing.simulator.kinds import BEYOND, FILES, KINDS, LOSSY, MEMORY, check_kinds, length_of, roles_of
 from replog.testing.simulator.limits import USUAL, Limits
 
-__all__ = ["BATCH_BYTES", "KINDS", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
+__all__ = ["BATCH_BYTES", "KINDS", "UNCLEAN", "Fault", "Plan", "Shape", "applies", "check_sizes", "draw", "stream"]
 
 BATCH_BYTES: Final = 16_384
 """How large batches grow."""
@@ -32,8 +32,11 @@ _SOMETIMES: Final = (
     ("flush_heard_ms", "outcomes of flushes", 0.3, (20, 200, 1_500)),
     ("poll_ms", "polls", 0.4, (1, 3, 10)),
     ("flush_takes_ms", "lengths of flushes", 0.4, (5, 50, 400, 1_500)),
+    ("unclean", "unclean elections", 0.15, ("topic", "asked", "both")),
 )
-"""Fields of the shape that are 0 in most runs: the stream of each, the share of runs in which it is not, and what it is then."""
+"""Fields of the shape that are empty in most runs: the stream of each, the share of runs in which it is not, and what it is then."""
+UNCLEAN: Final = ("", "topic", "asked", "both")
+"""Who allows unclean elections: nobody, the configuration of every topic, a person who asks for one."""
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -107,6 +110,8 @@ class Shape:
     """Where each broker stands, and each client that reads, from the first on, and then the first again; none: nobody says where."""
     auto_create_topics_max: int = 0
     """Topics that are sought are made while there are not so many; 0: none is made."""
+    unclean: str = ""
+    """Who allows unclean elections (`UNCLEAN`). Then more may be lost at a time than acks=all survives, and the store has to say so."""
 
     def broker_config(self) -> BrokerConfig:
         """Timeouts scaled down, so that a run of some seconds sees many of them pass."""
@@ -166,6 +171,7 @@ class Shape:
             segment_bytes=self.segment_bytes,
             retention_bytes=self.retention_bytes or None,
             retention_ms=self.retention_ms or None,
+            unclean_leader_election=self.unclean in ("topic", "both"),
         )
         return self.limits.of_topic(usual)
 
@@ -214,11 +220,11 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
     shape = _fit(evolve(_shape(stream(seed, "shape")), **shape_given), shape_given)
     if "absent" not in shape_given:
         shape = evolve(shape, absent=_absent(stream(seed, "absent"), shape))
-    for name, part, share, lengths_ms in _SOMETIMES:
+    for name, part, share, values in _SOMETIMES:
         chance = stream(seed, part)
-        drawn, length_ms = chance.random() < share, chance.choice(lengths_ms)
+        drawn, value = chance.random() < share, chance.choice(values)
         if drawn and name not in shape_given:
-            given: dict[str, Any] = {name: length_ms}
+            given: dict[str, Any] = {name: value}
             shape = evolve(shape, **given)
     if "limits" not in shape_given:
         writers = 2 * shape.clients if "once" in shape.workloads else 0
@@ -228,7 +234,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, racks=racks.draw(stream(seed, "racks"), shape.brokers))
     shape = evolve(shape, **{name: value for name, value in _slices(stream(seed, "slices")).items() if name not in shape_given})
     if "workloads" not in shape_given:
-        shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients"))))
+        decides = ("decide",) if shape.unclean in ("asked", "both") else ()
+        shape = evolve(shape, workloads=(*shape.workloads, *_blocking(stream(seed, "blocking clients")), *decides))
     seeking, most = _seeking(stream(seed, "sought topics"), shape.flush)
     if "workloads" not in shape_given:
         shape = evolve(shape, workloads=(*shape.workloads, *seeking))
@@ -236,7 +243,7 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         shape = evolve(shape, auto_create_topics_max=most)
     shape = evolve(shape, **{name: value for name, value in _open(stream(seed, "open batches")).items() if name not in shape_given})
     chance = stream(seed, "faults")
-    kinds = [kind for kind in KINDS if chance.random() < _KEEP]
+    kinds = [kind for kind in KINDS if kind != "strand" and chance.random() < _KEEP]
     if only is not None:
         check_kinds(only)
         kinds = list(only)
@@ -252,6 +259,8 @@ def draw(seed: int, *, only: Sequence[str] | None = None, **shape_given: Any) ->
         target = roles[0] if len(roles) == 1 else chance.choice((*roles, str(broker), str(broker)))
         length = length_of(chance, kind, shape)
         faults.append(Fault(chance.randint(0, safety_ms), kind, target, length, chance.randint(1, shape.brokers)))
+    if only is None and applies("strand", shape):
+        faults += _strands(stream(seed, "strands"), shape, safety_ms)
     faults.sort(key=lambda fault: fault.at_ms)
     return Plan(seed, shape, tuple(faults), safety_ms)
 
@@ -260,11 +269,22 @@ def applies(kind: str, shape: Shape) -> bool:
     """Whether a kind can befall such a cluster, and whether such a cluster promises to survive it."""
     if kind in FILES and not shape.files and kind not in MEMORY:
         return False
+    if kind == "strand":  # nobody complete is left
+        return bool(shape.unclean) and shape.replicas > 1
+    if kind in BEYOND and shape.unclean:
+        return True
     if kind == "power_all":  # only what is flushed before it is acknowledged survives that everywhere
         return shape.flush == "ack"
     if kind in LOSSY:
         return shape.min_isr >= 2
     return kind != "ring" or shape.brokers > 3
+
+
+def _strands(chance: random.Random, shape: Shape, safety_ms: int) -> list[Fault]:
+    """Where elections may lose something they are not left to chance alone."""
+    return [
+        Fault(chance.randint(0, safety_ms), "strand", "all", length_of(chance, "strand", shape)) for _ in range(chance.choice((0, 1, 2, 4)))
+    ]
 
 
 def _fit(shape: Shape, given: Mapping[str, Any]) -> Shape:

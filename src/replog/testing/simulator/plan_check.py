@@ -7,7 +7,7 @@ from typing import Any, Final
 from replog.config import check_rack
 from replog.errors import UsageError
 from replog.testing.simulator.kinds import ROLES, check_kinds, check_names, roles_of
-from replog.testing.simulator.plan import Plan, Shape, check_sizes
+from replog.testing.simulator.plan import UNCLEAN, Plan, Shape, check_sizes
 from replog.testing.simulator.workloads import WORKLOADS
 
 __all__ = ["check_plan"]
@@ -59,6 +59,7 @@ def check_plan(plan: Plan) -> None:
 def _check_shape(shape: Shape) -> None:
     for name, least in _LEAST.items():
         _check_least(name, getattr(shape, name), least)
+    check_names("one who allows unclean elections", [shape.unclean], UNCLEAN)
     for name, most in _SHARES.items():
         share = getattr(shape, name)
         if not 0 <= share <= most:

@@ -9,6 +9,7 @@ needs a copy that is still good: what became of the others is known.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve
@@ -18,6 +19,7 @@ from replog.config import BrokerConfig, TopicConfig, default_min_isr
 from replog.errors import Code, ReplogError
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
+from replog.metadata.wishes import decode_elect
 from replog.model import Address, PartitionId
 from replog.ports import Create, Delete, Put
 from replog.testing.simulator.ledger import Violation
@@ -61,6 +63,10 @@ class Wishes:
         self._going: dict[str, bytes] = {}
         """Name -> the id of the topic whose deletion is stored as a wish."""
         self.topics: dict[bytes, _Topic] = {}
+        self._written: set[tuple[str, int]] = set()
+        """(topic, partition) of the wishes for unclean elections that stand in the store."""
+        self._fulfilled: set[tuple[str, int]] = set()
+        """Those that the last transaction has taken away."""
         self._reshapes = Reshapes(self._under_way)
         self._placements = placements or Placements.none()
         self._config = config or BrokerConfig()
@@ -141,6 +147,13 @@ class Wishes:
         copies = [copy for copies in self._open.values() for _, copy in copies]
         return [copy for copy in copies if copy.verb == verb and _name(copy) == name]
 
+    def asks_uncleanly(self, topic: str, partition: int) -> bool:
+        """Whether somebody has asked for an unclean election of this partition, and may get it now."""
+        if (topic, partition) in self._written | self._fulfilled:
+            return True
+        asked = (copy.arguments for copies in self._open.values() for _, copy in copies if copy.verb == "elect")
+        return any(one.get("unclean") and (one.get("partitions") is None or [topic, partition] in one["partitions"]) for one in asked)
+
     def is_gone(self, identity: PartitionId) -> bool:
         """Whether somebody has wished this partition away, alone or with its topic, and the store has done it."""
         topic = self.topics.get(identity.topic_id)
@@ -153,7 +166,10 @@ class Wishes:
 
     def applied(self, ops: list[Any], brokers: int) -> None:
         """The store has committed a transaction, in a cluster of so many brokers."""
+        self._fulfilled = set()
         for op in ops:
+            if op.path.startswith(layout.ELECT + "/"):
+                self._election_changed(op)
             if op.path.startswith(layout.TOPICS + "/") and op.path.count("/") == layout.TOPICS.count("/") + 1:
                 self._topic_changed(op, brokers)
             elif op.path.startswith(layout.DELETE_TOPICS + "/"):
@@ -162,6 +178,16 @@ class Wishes:
                 found = self._moves.applied(op)
                 if found:
                     raise Violation(_NAME, found)
+
+    def _election_changed(self, op: Any) -> None:
+        where = layout.place_of(op.path).topic_partition
+        if isinstance(op, Create):
+            with suppress(ReplogError):
+                if decode_elect(op.path, op.value)[0]:
+                    self._written.add(where)
+        elif isinstance(op, Delete) and where in self._written:
+            self._written.discard(where)
+            self._fulfilled.add(where)
 
     def _deletion_changed(self, op: Any) -> None:
         name = op.path.rsplit("/", 1)[1]

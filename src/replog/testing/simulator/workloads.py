@@ -14,6 +14,8 @@ from replog.metadata.wishes import encode_elect
 from replog.ports import Create
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
 from replog.testing.simulator.consume import Consume
+from replog.testing.simulator.decide import Decide
+from replog.testing.simulator.known import Known, is_lost, told_lost
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.once import Once
 from replog.testing.simulator.produce import Produce
@@ -24,11 +26,10 @@ from replog.testing.simulator.workload import Workload
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
-    from replog.testing.simulator.world import World
 
 __all__ = [
-    "WORKLOADS", "Append", "Burst", "Consume", "Follow", "Lead", "Offsets", "Once", "Plain", "Produce", "Read", "Reassign", "Reshape",
-    "Restored", "Seek", "Topics", "Workload",
+    "WORKLOADS", "Append", "Burst", "Consume", "Decide", "Follow", "Lead", "Offsets", "Once", "Plain", "Produce", "Read", "Reassign",
+    "Reshape", "Restored", "Seek", "Topics", "Workload",
 ]  # fmt: skip
 
 
@@ -111,14 +112,13 @@ class Read(Workload):
             partition = client.chance.randrange(world.plan.shape.partitions)
             end = world.checks.committed(partition)
             offset = client.chance.randint(0, end) + (client.chance.randint(0, 3) if client.chance.random() < 0.1 else 0)
-            known = _Known(world, partition)
-            end_here = known.end
+            known = Known(world, partition)
             try:
                 await client.fetch(TOPIC, partition, offset, wait_ms=client.chance.choice((0, 100)), near=_is_near(client))
             except OffsetOutOfRange as error:
                 newest = error.epoch is None or error.epoch >= known.epoch  # a deposed leader does not know all that was committed
-                if newest and offset <= end_here and not world.is_trimmed(partition, offset):
-                    raise Violation("readable", f"a read at {offset} of partition {partition}, committed {end_here}: {error}") from error
+                if newest and offset <= known.end and not world.is_trimmed(partition, offset):
+                    raise Violation("readable", f"a read at {offset} of partition {partition}, committed {known.end}: {error}") from error
                 world.marks.hit("a read fails with OffsetOutOfRange")
             except ReplogError as error:
                 world.marks.hit(f"a read fails with {type(error).__name__}")
@@ -156,9 +156,17 @@ class Follow(Workload):
                     last_epoch=last_epoch,
                     known_epoch=known_epoch,
                 )
-            except LogTruncated as error:  # no election here may lose anything that was committed
-                raise Violation("S8", f"a consumer at {position} of partition {partition} is told: {error}") from error
+            except LogTruncated as error:
+                position = told_lost(world, error, last_epoch, known_epoch, f"consumer {client.number}")
+                last_epoch = known_epoch = -1
+                world.history.assign(process, key, position)
+                continue
             except OffsetOutOfRange as error:
+                if last_epoch < 0 and is_lost(world, partition, position):  # it has read nothing there
+                    position, known_epoch = min(position, world.checks.committed(partition, TOPIC)), -1
+                    world.history.assign(process, key, position)
+                    await client.think()
+                    continue
                 if not world.is_trimmed(partition, position):
                     where = f"partition {partition} at {position}"
                     raise Violation("readable", f"a consumer of {where} is told, though no log starts above: {error}") from error
@@ -234,12 +242,13 @@ class Offsets(Workload):
         world, listed = client.world, await self._ask(client, partition, AT_EARLIEST)
         if listed.offset > 0 and not world.is_trimmed(partition, listed.offset - 1):
             raise Violation("offsets", f"partition {partition} is said to start at {listed.offset}, no log ever started so late")
-        if world.checks.committed(partition, TOPIC) > listed.offset:
+        known = Known(world, partition)
+        if known.end > listed.offset:
             world.marks.hit("the earliest offset is told and read")
-            await self._read(client, partition, listed.offset)
+            await self._read(client, partition, listed.offset, known)
 
     async def _latest(self, client: SimulatedClient, partition: int) -> None:
-        known = _Known(client.world, partition)
+        known = Known(client.world, partition)
         listed = await self._ask(client, partition, AT_LATEST)
         if listed.offset > listed.end_offset or (known.binds(listed) and listed.offset < known.end):
             ends = f"{known.end} was committed before the question, the leader's log ends at {listed.end_offset}"
@@ -252,46 +261,33 @@ class Offsets(Workload):
         at = world.wall_ms - chance.randint(0, world.now_ms)
         if times and chance.random() < 0.7:
             at = chance.choice(times) + chance.choice((-1, 0, 0, 1))
-        known = _Known(world, partition)
+        known = Known(world, partition)
         listed = await client.offset(TOPIC, partition, at)
         none = listed.offset < 0
         if none and not known.binds(listed):
             return
         limit = known.end if none else listed.offset
-        for offset, time_ms in await self._read(client, partition, max(listed.start_offset, limit - self.window)):
+        read = await self._read(client, partition, max(listed.start_offset, limit - self.window), known)
+        for offset, time_ms in read if known.holds_in(listed.leader_epoch) else ():
             if (offset < limit and time_ms >= at) or (offset == listed.offset and time_ms < at):
                 where = f"partition {partition}: {listed.offset} is told for {at}"
                 raise Violation("offsets", f"{where}, and the record at {offset} is of {time_ms}, committed before were {known.end}")
         world.marks.hit("a time has no record yet" if none else "a time is told its record")
 
-    async def _read(self, client: SimulatedClient, partition: int, position: int) -> list[tuple[int, int]]:
-        """(offset, time) of the records from a position on that there is, unless retention takes it meanwhile."""
+    async def _read(self, client: SimulatedClient, partition: int, position: int, known: Known) -> list[tuple[int, int]]:
+        """(offset, time) of the records from a position on that there is, unless retention takes it meanwhile, or an election."""
         try:
             found = await client.fetch(TOPIC, partition, position)
         except OffsetOutOfRange as error:
-            if not client.world.is_trimmed(partition, position):
+            if not client.world.is_trimmed(partition, position) and not is_lost(client.world, partition, position):
                 raise Violation("offsets", f"partition {partition} at {position}, as it was told: {error}") from error
             raise
-        read = [(record.offset, record.timestamp_ms or 0) for record in found.records]
+        read = [(record.offset, record.timestamp_ms or 0) for record in found.records] if known.holds_in(found.known_epoch) else []
         if read:
             times = self._times.setdefault(partition, [])
             times.append(client.chance.choice(read)[1])
             del times[:-20]
         return read
-
-
-class _Known:
-    """What was the case when a question began: how far a partition was committed, and which leader epoch was stored."""
-
-    def __init__(self, world: World, partition: int) -> None:
-        self.end = world.checks.committed(partition, TOPIC)
-        ledgers = world.checks.ledgers.values()
-        states = [one.state for one in ledgers if one.topic == TOPIC and one.identity.partition == partition]
-        self.epoch = max((state.leader_epoch for state in states if state is not None), default=-1)
-
-    def binds(self, listed: ListedOffset) -> bool:
-        """Whether who answered must have known all of it: a deposed leader need not."""
-        return listed.leader_epoch >= self.epoch
 
 
 class Reshape(Workload):
@@ -371,7 +367,7 @@ class Lead(Workload):
             await client.rest(chance.choice((20, 500, 2_000, 5_000)))
 
     async def _elect(self, client: SimulatedClient) -> None:
-        """Of one partition, or of all; never uncleanly, because nothing may be lost here."""
+        """Of one partition, or of all; never uncleanly: that is for those who decide (`Decide`)."""
         marks, partition = client.world.marks, client.chance.randrange(client.world.plan.shape.partitions)
         named = None if client.chance.random() < 0.3 else [[TOPIC, partition]]
         to = client.chance.randint(1, client.world.plan.shape.brokers) if named and client.chance.random() < 0.4 else None
@@ -459,7 +455,7 @@ def _is_near(client: SimulatedClient) -> bool:
 
 
 _KINDS: tuple[type[Workload], ...] = (
-    Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored, Once, Produce, Consume, Seek,
+    Append, Read, Follow, Topics, Plain, Burst, Offsets, Reassign, Reshape, Lead, Restored, Once, Produce, Consume, Decide, Seek,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 """Those that a plan can name."""

@@ -22,7 +22,8 @@ S11   members of the ISR never cut what is committed                       I2, I
 S12   an append is confirmed only once it is committed (flushed)           I18
 S13   readers see only what is committed                                   I17, I16
 S14   old epochs change nothing: on brokers, and in the store              I13, I15
-S15   a stored state follows from the one before                           I8, I14
+S15   a stored state follows from the one before; who recovers is alone    I8, I14
+      in its ISR
 S16   offsets are dense                                                    I1
 S17   each sequence of a producer is committed once, in order              I19
 S18   no batch leaves a broker without its checksums                       I21
@@ -35,11 +36,12 @@ S23   logs start where retention lets them, and nowhere else               I10
 S24   replicas leave by reassignment once the target is in sync            I23
 S25   readers see a group whole or not at all                              I17
 S26   elections that may lose something are recorded, with all who were    I24, I25
-      asked
+      asked; unclean ones are allowed, and nobody complete could lead
 ====  ===================================================================  ==================
 
 Of the rest of PROTOCOL.md's list, I9 (who may be in an ISR) and I20 (producer tables) are held by S2, S3 and S17 as far
-as they have effects. No topic of a run allows unclean election: nothing may be lost there but what no configuration survives.
+as they have effects. Where a run allows elections that may lose something, "committed" is what such an election has left, once the store
+says that it may have lost something (`forks`); S15 and S26 say when there may be one.
 """
 
 from __future__ import annotations

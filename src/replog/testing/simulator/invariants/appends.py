@@ -65,6 +65,10 @@ class AnsweredIsStored(Invariant):
             if offset >= ledger.end:
                 answered[offset] = partition.leader_epoch, mark
 
+    def parted(self, ledger: Ledger) -> None:
+        """What comes next is compared again."""
+        self._seen[ledger] = min(ledger.forks[-1].end, self._seen.get(ledger, 0))
+
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Compare what has been committed since the last time with what was answered."""
         answered = self._answered.get(ledger)
@@ -91,6 +95,10 @@ class NothingIsInvented(Invariant):
     def asked(self, asked: Asked) -> None:
         """It may be stored from now on, by whoever got it."""
         self._sent.setdefault(asked.ledger, set()).update(_marks(asked))
+
+    def parted(self, ledger: Ledger) -> None:
+        """What comes next is looked at again."""
+        self._seen[ledger] = min(ledger.forks[-1].end, self._seen.get(ledger, 0))
 
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Look at what has been committed since the last time."""

@@ -87,6 +87,9 @@ class Invariant:
     def vanished(self, ledger: Ledger, broker: int) -> None:
         """A broker's directory no longer has a log that it had."""
 
+    def parted(self, ledger: Ledger) -> None:
+        """An election may have lost something: from `ledger.forks[-1].end` on, the ledger is what its leader takes for committed."""
+
     # ---- the store
 
     def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:

@@ -112,8 +112,18 @@ class CandidatesAreDurable(Invariant):
     source = "design, section 5: an append counts once it is flushed; Redpanda on fsync and acks=all"
     protocol = ("I3", "I18")
 
+    def __init__(self) -> None:
+        self._proven: dict[Ledger, int] = {}
+        """How far was committed since an election that may have lost something: its leader may not have flushed what it had of before."""
+
+    def parted(self, ledger: Ledger) -> None:
+        """It is flushed before more is committed."""
+        self._proven[ledger] = 0
+
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """More has been committed."""
+        if ledger in self._proven:
+            self._proven[ledger] = max(self._proven[ledger], partition.high_watermark)
         if ledger.durable:
             self._check(ledger, copies)
 
@@ -123,10 +133,11 @@ class CandidatesAreDurable(Invariant):
             self._check(ledger, copies)
 
     def _check(self, ledger: Ledger, copies: Copies) -> None:
+        end = min(ledger.end, self._proven.get(ledger, ledger.end))
         for state, copy in _candidates(ledger, copies):
-            if not copy.unreadable and copy.durable < ledger.end:
+            if not copy.unreadable and copy.durable < end:
                 who = f"broker {copy.broker} of ISR {state.isr}, ELR {state.elr}"
-                self.fail(ledger, f"{who} has flushed {copy.durable}, committed is {ledger.end}")
+                self.fail(ledger, f"{who} has flushed {copy.durable}, committed is {end}")
 
 
 class CandidatesAreNeverCut(Invariant):
@@ -201,6 +212,16 @@ class NothingTwice(Invariant):
             if gone:
                 self._forgotten.setdefault(ledger, set()).update(gone)
         self._known[copy] = which, copy.end, now
+
+    def parted(self, ledger: Ledger) -> None:
+        """Of each producer what comes next is what follows on that which is left."""
+        self._seen[ledger] = end = min(ledger.forks[-1].end, self._seen.get(ledger, 0))
+        ledger.sequences = {
+            (one.producer_id, one.producer_epoch): one.sequence + 1
+            for one in ledger.entries[:end]
+            if one.producer_id >= 0 and one.into < 0
+        }
+        self._offsets[ledger] = {key: offset for key, offset in self._offsets.get(ledger, {}).items() if offset < end}
 
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Look at what has been committed since the last time."""

@@ -38,7 +38,10 @@ class OffsetsAreInOrder(Invariant):
 
 
 class FollowersBelieveCommitted(Invariant):
-    """Below its own high watermark every copy equals every other: all equal the ledger."""
+    """Below its own high watermark every copy equals every other: all equal the ledger.
+
+    Not those that have not heard of an election yet that may have lost something, or not compared their log with that of its leader.
+    """
 
     name = "S9"
     source = "KafkaReplication.tla; KAFKA-14704"
@@ -46,7 +49,7 @@ class FollowersBelieveCommitted(Invariant):
 
     def changed(self, ledger: Ledger, copy: Copy, partition: Partition) -> None:
         """A leader's watermark is what defines the ledger: that is S1."""
-        if partition.leading is None:
+        if partition.leading is None and copy.agreed >= ledger.since:
             if copy.led == (copy.life, partition.leader_epoch):  # it led until this event, in which it may have moved once more
                 ledger.hidden = max(ledger.hidden, partition.high_watermark)
             if partition.high_watermark > ledger.reach:

@@ -86,6 +86,15 @@ class VersionsGrow(Invariant):
         self._last: dict[Ledger, dict[int, int]] = {}
         """Writer -> its last version."""
 
+    def parted(self, ledger: Ledger) -> None:
+        """Of each writer the last version is the last that the leader still has."""
+        fork = ledger.forks[-1]
+        self._seen[ledger] = end = min(fork.end, self._seen.get(ledger, 0))
+        versions = self._last[ledger] = {}
+        for entry in ledger.entries[fork.start : end]:
+            if entry.into >= 0:
+                versions[entry.producer_id] = max(entry.version, versions.get(entry.producer_id, -1))
+
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Look at what has been committed since the last time."""
         versions = self._last.setdefault(ledger, {})
@@ -133,8 +142,18 @@ class DoneIsCommitted(Invariant):
         """Who speaks. What could not be read when it was asked for may be told when reads do not fail any more."""
         self._reads_fail = node.reads_fail
 
+    def parted(self, ledger: Ledger) -> None:
+        """Work that is gone may be done again, elsewhere. It went in whole groups."""
+        end = ledger.forks[-1].end
+        self._places[ledger] = {work: place for work, place in self._places.get(ledger, {}).items() if place[1] <= end}
+        self._seen[ledger] = min(end, self._seen.get(ledger, 0))
+        self._note(ledger)
+
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Note where work is."""
+        self._note(ledger)
+
+    def _note(self, ledger: Ledger) -> None:
         places = self._places.setdefault(ledger, {})
         for offset in range(self._seen.get(ledger, 0), ledger.end):
             entry = ledger.entries[offset]

@@ -102,7 +102,8 @@ class ReadersNeverGoBack(Invariant):
     protocol = ("I11", "I16")
 
     def __init__(self) -> None:
-        self._shown: dict[tuple[Address, PartitionId], int] = {}
+        self._shown: dict[tuple[Address, PartitionId, int], int] = {}
+        """(reader, partition, since which election that may have lost something) -> what it was shown."""
 
     def shown(self, reader: Address, ledger: Ledger, partition: Partition | None, entry: FetchedEntry, found: Sequence[Headers]) -> None:
         """In an answer to a fetch."""
@@ -120,10 +121,10 @@ class ReadersNeverGoBack(Invariant):
             return
         if state.leader != leading.leader_id or state.leader_epoch != leading.leader_epoch:
             return
-        known = self._shown.get((reader, ledger.identity), -1)
+        known = self._shown.get((reader, ledger.identity, ledger.since), -1)
         if high_watermark < known:
             self.fail(ledger, f"leader {leading.leader_id} shows client {reader} HW {high_watermark}, it was shown {known} before")
-        self._shown[reader, ledger.identity] = high_watermark
+        self._shown[reader, ledger.identity, ledger.since] = high_watermark
 
 
 class BytesAreIntact(Invariant):

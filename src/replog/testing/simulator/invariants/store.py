@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replog.metadata.judgements import LossRecord
 from replog.model import PartitionState
 from replog.testing.simulator.invariants.base import Copies, Invariant
 from replog.testing.simulator.ledger import Ledger
@@ -66,7 +67,12 @@ class StatesAreSound(Invariant):
         if state.partition_epoch != (0 if before is None else before.partition_epoch + 1):
             self.fail(ledger, f"partition epoch {state.partition_epoch} after {before}")
         self._members(ledger, state)
-        if before is None or state.leader == before.leader:
+        if before is None:
+            return
+        ends = before.recovering and not state.recovering and ledger.assigned_before == ledger.assignment  # else a move ends as well
+        if ends and (state.leader is None or state.leader_epoch != before.leader_epoch):
+            self.fail(ledger, f"{before} was recovering; its leader alone may end that: {state}")
+        if state.leader == before.leader:
             return
         if state.leader_epoch != before.leader_epoch + 1:
             self.fail(ledger, f"leader {before.leader} of epoch {before.leader_epoch}, then {state.leader} of {state.leader_epoch}")
@@ -79,6 +85,8 @@ class StatesAreSound(Invariant):
             self.fail(ledger, f"ISR {state.isr} and ELR {state.elr} of replicas {ledger.replicas}")
         if set(state.isr) & set(state.elr) or (state.leader is not None and state.leader not in state.isr):
             self.fail(ledger, f"leader {state.leader}, ISR {state.isr}, ELR {state.elr}")
+        if state.recovering and len(state.isr) > 1:
+            self.fail(ledger, f"the leader is recovering, and not alone in its ISR: {state}")
         if 0 < state.min_isr <= len(state.isr) and (state.elr or state.last_known):
             self.fail(ledger, f"ISR {state.isr} is enough for min ISR {state.min_isr}; ELR {state.elr}, last known {state.last_known}")
 
@@ -86,8 +94,9 @@ class StatesAreSound(Invariant):
 class LossesAreRecorded(Invariant):
     """Who was neither in the ISR nor eligible leads only by an election that may lose something: it is stored, with all who were asked.
 
-    That happens only to partitions of which nobody complete is left: everybody who was, last, has said how far its log reaches, and the
-    longest leads.
+    That happens only to partitions of which nobody complete is left. Either everybody who was, last, has said how far its log reaches,
+    and the longest leads. Or somebody is elected without that, where the topic allows it or a person has asked for it, and nobody who
+    was complete could lead, as far as the controller knew; unless a move is taken back, to where they are not.
     """
 
     name = "S26"
@@ -97,15 +106,31 @@ class LossesAreRecorded(Invariant):
     def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:
         """Compare with what the same transaction has recorded."""
         state = ledger.state
-        if state is None or before is None or state is before or not state.recovering or state.leader in (None, before.leader):
+        if state is None or before is None or state is before or not state.recovering or state.leader is None:
             return
-        if before.recovering and (state.leader in (*before.isr, *before.elr) or _arrives(ledger, state)):
-            return  # it recovers under another leader
+        if state.leader_epoch == before.leader_epoch:
+            return
         loss = ledger.loss
-        if loss is None or (loss.leader, loss.leader_epoch) != (state.leader, state.leader_epoch):
+        recorded = loss is not None and (loss.leader, loss.leader_epoch) == (state.leader, state.leader_epoch)
+        if before.recovering and not recorded and (state.leader in (*before.isr, *before.elr) or _arrives(ledger, state)):
+            return  # it recovers under another leader
+        if loss is None or not recorded:
             self.fail(ledger, f"leader {state.leader} of epoch {state.leader_epoch} may lack something, and recorded is {loss}")
+        if loss.kind == "unclean":
+            self._unclean(ledger, loss, before)
+            return
         if loss.kind != "last_known" or before.isr or before.elr:
-            self.fail(ledger, f"{loss} with ISR {before.isr} and ELR {before.elr}: this topic allows no unclean election")
+            self.fail(ledger, f"{loss} with ISR {before.isr} and ELR {before.elr}: only the last known may be asked, and there are others")
         reaches = {one.broker: (one.last_epoch, one.end_offset) for one in loss.candidates}
         if not set(before.last_known) <= set(reaches) or reaches.get(loss.leader) != max(reaches.values()):
             self.fail(ledger, f"{loss}; {before.last_known} had to be asked, and the longest to lead")
+        if ledger.longer:
+            self.fail(ledger, f"{loss}; brokers {ledger.longer} hold more of what was committed")
+
+    def _unclean(self, ledger: Ledger, loss: LossRecord, before: PartitionState) -> None:
+        if not ledger.is_unclean_allowed:
+            self.fail(ledger, f"{loss} with ISR {before.isr} and ELR {before.elr}: nobody allows an unclean election")
+        if ledger.able and ledger.assigned_before == ledger.assignment:
+            self.fail(ledger, f"{loss}, and brokers {ledger.able} of ISR {before.isr} and ELR {before.elr} could lead")
+        if not {loss.leader, *loss.missing, *(one.broker for one in loss.candidates)} >= set(ledger.replicas):
+            self.fail(ledger, f"{loss} does not say of all replicas {ledger.replicas} whether they were there")

@@ -1,0 +1,94 @@
+"""What a client may rely on when it asks something: what was committed by then, unless an election since may have lost it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.errors import LogTruncated
+from replog.messages import ListedOffset
+from replog.model import PartitionId
+from replog.testing.simulator.clients import TOPIC
+from replog.testing.simulator.ledger import Ledger, Violation
+
+if TYPE_CHECKING:
+    from replog.testing.simulator.world import World
+
+__all__ = ["Known", "is_forgiven", "is_lost", "told_lost"]
+
+
+class Known:
+    """What was the case when a question began: how far a partition was committed, and which leader epoch was stored."""
+
+    def __init__(self, world: World, partition: int) -> None:
+        self._end = world.checks.committed(partition, TOPIC)
+        self._ledgers = _ledgers(world, partition)
+        self.epoch = max((one.state.leader_epoch for one in self._ledgers if one.state is not None), default=-1)
+
+    @property
+    def end(self) -> int:
+        """How far it was committed, and still is."""
+        return min([self._end, *(fork.end for one in self._ledgers for fork in one.forks if fork.since > self.epoch)])
+
+    def binds(self, listed: ListedOffset) -> bool:
+        """Whether who answered must have known all of it: a deposed leader need not."""
+        return listed.leader_epoch >= self.epoch
+
+    def holds_in(self, leader_epoch: int) -> bool:
+        """Whether the answer of this leadership is about what is committed now: no election before or after it has lost anything else."""
+        return all(one.since <= min(leader_epoch, self.epoch) for one in self._ledgers)
+
+
+def is_lost(world: World, partition: int, offset: int, epoch: int = -1) -> bool:
+    """Whether an election after a leader epoch may have taken away what was in front of an offset."""
+    return any(fork.since > epoch and fork.end < offset for one in _ledgers(world, partition) for fork in one.forks)
+
+
+def told_lost(world: World, error: LogTruncated, last_epoch: int, known_epoch: int, who: str) -> int:
+    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are.
+
+    `last_epoch` is that of the last record that it has read, which is all that it says of them. A leader that has none of this epoch
+    cannot know where it began, and may name a place beyond (KIP-320).
+    """
+    partition, told = error.partition, error.divergent_offset
+    if not is_lost(world, partition, error.offset, known_epoch):
+        raise Violation("S8", f"{who} at {error.offset} of partition {partition} is told: {error}") from error
+    for ledger in _ledgers(world, partition):
+        changed, has_it = _changed(world, ledger, last_epoch, known_epoch)
+        if changed is not None and changed < told:
+            if not has_it:
+                world.marks.hit("a reader is told a place beyond the first record that is another")
+                continue
+            raise Violation("S8", f"{who} may go on from {told} of partition {partition}, which has other records from {changed} on")
+    world.marks.hit("a reader is told that its records are gone")
+    return told
+
+
+def _changed(world: World, ledger: Ledger, last_epoch: int, known_epoch: int) -> tuple[int | None, bool]:
+    """The first offset at which the leader of now holds another record than was committed in an epoch, None if nobody can say; and
+    whether it has records of `last_epoch`.
+    """
+    leader = None if ledger.state is None else ledger.state.leader
+    copy = None if leader is None else world.checks.copy(ledger.identity, leader)
+    if copy is None or copy.agreed < ledger.since:
+        return None, False
+    limit = copy.end
+    found: int | None = None
+    for fork in ledger.forks:
+        if fork.since > known_epoch:
+            for at in range(max(fork.end, copy.first), min(limit, fork.reach)):
+                if copy.entries[at - copy.first] != fork.entries[at - fork.end]:
+                    found = at
+                    break
+            limit = min(limit, fork.end)
+    return found, any(epoch == last_epoch for epoch, _ in copy.epochs)
+
+
+def is_forgiven(world: World, identity: PartitionId, offset: int, value: bytes) -> bool:
+    """Whether what was acknowledged there was lost by an election that may do so."""
+    if any(fork.is_unseen(offset) for fork in world.checks.ledger(identity).forks):
+        return True
+    return any(found.get(offset) == value for found in world.checks.lost(identity))
+
+
+def _ledgers(world: World, partition: int) -> list[Ledger]:
+    return [one for one in world.checks.ledgers.values() if one.topic == TOPIC and one.identity.partition == partition]

@@ -1,0 +1,89 @@
+"""The history of a partition whose elections may have lost something: each line of records that was ever committed is judged by itself.
+
+An election that may lose records parts the log in two (`forks`). A reader follows one of them, until it is told that what it has read is
+gone; one that is shown records of two of them without that has been shown other bytes for an offset.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Final
+
+from replog.testing.history.events import NEVER, Mark, Poll
+from replog.testing.history.recorder import History
+from replog.testing.simulator.clients import text_of
+from replog.testing.simulator.forks import Fork
+from replog.testing.simulator.ledger import Ledger, Violation
+
+__all__ = ["lineages", "split"]
+
+_MAIN: Final = -1
+"""What has come of it in the end."""
+
+Lineage = dict[int, str]
+"""Offset -> value, from where the lines part on, as far as they are known."""
+
+
+def lineages(lost: list[Lineage], ends: list[int], last: Lineage) -> dict[int, Lineage]:
+    """By number of the fork, and `last`, in which it all ended, by _MAIN. `ends` says where each fork parts from what came next."""
+    found, line = {_MAIN: last}, last
+    for number in range(len(lost) - 1, -1, -1):
+        line = {offset: value for offset, value in line.items() if offset < ends[number]} | lost[number]
+        found[number] = line
+    return found
+
+
+def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes | None]], last: dict[int, bytes | None]) -> None:
+    """Give each fork a key of its own, with the reads of those who followed it, and what was confirmed there and is not in the next one.
+
+    Raises Violation if somebody was moved from one to another without being told.
+    """
+    if not ledger.forks:
+        return
+    forks = [{offset: text_of(value) for offset, value in found.items()} for found in lost]
+    lines = lineages(forks, [fork.end for fork in ledger.forks], {offset: text_of(value) for offset, value in last.items()})
+    ends = {_MAIN: ledger.end, **{number: fork.reach for number, fork in enumerate(ledger.forks)}}
+    segments: dict[str, tuple[set[int], list[Poll]]] = {}
+    followed: list[tuple[set[int], list[Poll]]] = []
+    for poll in sorted((one for one in history.polls if one.key == key), key=lambda one: one.invoked):
+        if poll.fresh or poll.process not in segments:
+            segments[poll.process] = set(lines), []
+            followed.append(segments[poll.process])
+        possible, polls = segments[poll.process]
+        polls.append(poll)
+        if poll.outcome == "ok":
+            before = set(possible)
+            possible -= {
+                n
+                for n, line in lines.items()
+                if any(offset >= ends[n] or line.get(offset, value) != value for offset, value in poll.records)
+            }
+            if not possible:
+                where = f"{poll.process} of {key} at {poll.position}"
+                raise Violation("history", f"{where} reads on in another log than {sorted(before)}, and was not told: {poll.records}")
+    keys = {number: key if number == _MAIN else f"{key} until epoch {ledger.forks[number].since}" for number in lines}
+    for possible, polls in followed:
+        for poll in polls:
+            poll.key = keys[_MAIN if _MAIN in possible else max(possible)]
+    _part(history, key, [(keys[number], forks[number], fork) for number, fork in enumerate(ledger.forks)])
+
+
+def _part(history: History, key: str, forks: list[tuple[str, Lineage, Fork]]) -> None:
+    """Whatever was sent may be in each of them; what was confirmed in one is confirmed there."""
+    for send in [one for one in history.sends if one.key == key]:
+        base, gone = send.base_offset, False
+        for name, line, fork in forks:
+            mine = copy(send)
+            mine.key = name
+            places = [] if base is None else list(enumerate(send.values, base))
+            here = bool(places) and all(line.get(offset) == value for offset, value in places)
+            if send.outcome == "ok" and not here:
+                mine.outcome, mine.base_offset, mine.completed, mine.ended = "info", None, NEVER, NEVER
+            gone = gone or here or any(fork.is_unseen(offset) for offset, _ in places)
+            history.sends.append(mine)
+        if gone and send.outcome == "ok" and send.acks == "all":
+            send.outcome, send.base_offset, send.completed, send.ended = "info", None, NEVER, NEVER
+    history.sends.sort(key=lambda send: send.invoked)
+    for mark in [one for one in history.marks if one.key == key and one.f in ("trim", "control")]:
+        for name, _, _ in forks:
+            history.marks.append(Mark(mark.rank, mark.time, mark.process, mark.f, name, mark.value))
