@@ -22,6 +22,7 @@ from tests.simulation.mutants import (
     retention,
     seeking,
     storage,
+    unclean,
     unread,
     watermarks,
 )
@@ -51,6 +52,7 @@ _SUBJECTS = (
     unread,
     paging,
     places,
+    unclean,
 )
 _ORDER = {"M": 0, "P": 1, "S": 2, "X": 3}
 
