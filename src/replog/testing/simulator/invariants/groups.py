@@ -162,7 +162,7 @@ class DoneIsCommitted(Invariant):
             elif entry.into >= 0:
                 work = entry.producer_id, entry.version
                 base, _ = places.get(work, (offset - entry.into, 0))
-                places[work] = base, offset + 1
+                places[work] = (base if entry.into else offset), offset + 1  # again, where nobody remembers the first one: S17 judges that
         self._seen[ledger] = ledger.end
 
     def produced(self, ledger: Ledger, partition: Partition | None, entry: ProducedEntry, asked: Asked) -> None:
