@@ -13,7 +13,7 @@ from replog.controller import elections as elections_module
 from replog.controller import isr_change
 from replog.controller.controller import Controller
 from replog.controller.election import Choice, Loss, uncleanly
-from replog.errors import Code
+from replog.errors import Code, LogTruncated
 from replog.messages import AlterIsrEntry, FetchedEntry
 from replog.model import PartitionState
 from replog.partition.following import Followed, Following
@@ -87,6 +87,15 @@ def tells_readers_too_late_a_place(patch: Patch) -> None:
     patch.setattr(FetchOp, "_validated", mutant)
 
 
+def forgets_where_epochs_began(patch: Patch) -> None:
+    """A reader is told where an older epoch ends at the leader, although it had read other records before that (KIP-320 as written)."""
+
+    def mutant(self: FetchOp, _epoch: int, end: int) -> None:
+        self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, end)))
+
+    patch.setattr(FetchOp, "_truncated", mutant)
+
+
 def records_no_loss(patch: Patch) -> None:
     """An election that may lose something is stored, and nothing beside it."""
     patch.setattr(Controller, "_record_loss", lambda self, *given: None)
@@ -127,6 +136,10 @@ MUTANTS = (
     Mutant("X111", "an unclean election although a complete replica lives", "KIP-106", elects_over_the_complete, ("S26",), _LOSING),
     Mutant("X112", "a reader is not told that its records are gone", "KIP-320", tells_no_reader, ("history", "readable"), _LOSING),
     Mutant("X113", "a reader is told a place beyond what it has lost", "KIP-320", tells_readers_too_late_a_place, ("S8",), _LOSING),
+    Mutant(
+        "X117", "a reader is told where an older epoch ends", "KIP-320", forgets_where_epochs_began,
+        ("S8",), {**_LOSING, "min_isr": 1, "retention_bytes": 0, "segment_bytes": 256},
+    ),
     Mutant("X114", "an election that may lose something is not recorded", "KIP-966", records_no_loss, ("S26", "S3"), _LOSING),
     Mutant("X115", "a follower keeps what was committed", "KIP-101", keeps_what_was_committed, ("S9", "S3", "L2"), _LOSING),
     Mutant("X116", "an unclean election of a partition that is led", "KIP-460", deposes_who_leads, ("S26",), _ASKING),

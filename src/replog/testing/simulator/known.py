@@ -43,34 +43,25 @@ def is_lost(world: World, partition: int, offset: int, epoch: int = -1) -> bool:
     return any(fork.since > epoch and fork.end < offset for one in _ledgers(world, partition) for fork in one.forks)
 
 
-def told_lost(world: World, error: LogTruncated, last_epoch: int, known_epoch: int, who: str) -> int:
-    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are.
-
-    `last_epoch` is that of the last record that it has read, which is all that it says of them. A leader that has none of this epoch
-    cannot know where it began, and may name a place beyond (KIP-320).
-    """
+def told_lost(world: World, error: LogTruncated, known_epoch: int, who: str) -> int:
+    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are."""
     partition, told = error.partition, error.divergent_offset
     if not is_lost(world, partition, error.offset, known_epoch):
         raise Violation("S8", f"{who} at {error.offset} of partition {partition} is told: {error}") from error
     for ledger in _ledgers(world, partition):
-        changed, has_it = _changed(world, ledger, last_epoch, known_epoch)
+        changed = _changed(world, ledger, known_epoch)
         if changed is not None and changed < told:
-            if not has_it:
-                world.marks.hit("a reader is told a place beyond the first record that is another")
-                continue
             raise Violation("S8", f"{who} may go on from {told} of partition {partition}, which has other records from {changed} on")
     world.marks.hit("a reader is told that its records are gone")
     return told
 
 
-def _changed(world: World, ledger: Ledger, last_epoch: int, known_epoch: int) -> tuple[int | None, bool]:
-    """The first offset at which the leader of now holds another record than was committed in an epoch, None if nobody can say; and
-    whether it has records of `last_epoch`.
-    """
+def _changed(world: World, ledger: Ledger, known_epoch: int) -> int | None:
+    """The first offset at which the leader of now holds another record than was committed in an epoch; None if nobody can say."""
     leader = None if ledger.state is None else ledger.state.leader
     copy = None if leader is None else world.checks.copy(ledger.identity, leader)
     if copy is None or copy.agreed < ledger.since:
-        return None, False
+        return None
     limit = copy.end
     found: int | None = None
     for fork in ledger.forks:
@@ -80,7 +71,7 @@ def _changed(world: World, ledger: Ledger, last_epoch: int, known_epoch: int) ->
                     found = at
                     break
             limit = min(limit, fork.end)
-    return found, any(epoch == last_epoch for epoch, _ in copy.epochs)
+    return found
 
 
 def is_forgiven(world: World, identity: PartitionId, offset: int, value: bytes) -> bool:

@@ -399,11 +399,12 @@ def recover(world: World) -> None:
 def keep_promises(world: World) -> None:
     """Wait for each promise in turn.
 
-    Where few appends may wait for their confirmation the others are refused, and sent again: what clients have under way goes on for
-    long, and everything is full of it. There it ends first, or is given up.
+    Where few appends may wait for their confirmation the others are refused, and sent again; where flushes take long, so do appends: what
+    clients have under way goes on for long, and everything is full of it. There it ends first, or is given up.
     """
-    if world.plan.shape.limits.waiting_appends_max:
-        given_up_ms = world.now_ms + world.plan.shape.client_config().delivery_timeout_ms
+    shape = world.plan.shape
+    if shape.limits.waiting_appends_max or (shape.flush == "ack" and shape.flush_takes_ms + shape.flush_heard_ms):
+        given_up_ms = world.now_ms + shape.client_config().delivery_timeout_ms
         world.run_until(given_up_ms, lambda: not any(client.core.has_batches for client in world.clients.values()))
     for promise in PROMISES:
         promise().keep(world)

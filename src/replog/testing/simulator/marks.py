@@ -60,7 +60,6 @@ EXPECTED: Final = (
     "a publication finds later work than its own",
     "a rack has two copies of a new partition",
     "a read fails with OffsetOutOfRange",
-    "a reader is told a place beyond the first record that is another",
     "a reader is told that its records are gone",
     "a reassignment is asked for while faults happen",
     "a reassignment is cancelled while faults happen",

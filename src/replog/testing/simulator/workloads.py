@@ -143,6 +143,7 @@ class Follow(Workload):
         partition = client.chance.randrange(world.plan.shape.partitions)
         process, key = f"follower {client.number}", f"{TOPIC}/{partition}"
         position, last_epoch, known_epoch = 0, -1, -1
+        epochs: list[tuple[int, int]] = []
         self._refused.pop(client.number, None)
         while not world.calm:
             try:
@@ -155,10 +156,11 @@ class Follow(Workload):
                     near=_is_near(client),
                     last_epoch=last_epoch,
                     known_epoch=known_epoch,
+                    epochs=epochs,
                 )
             except LogTruncated as error:
-                position = told_lost(world, error, last_epoch, known_epoch, f"consumer {client.number}")
-                last_epoch = known_epoch = -1
+                position = told_lost(world, error, known_epoch, f"consumer {client.number}")
+                last_epoch, known_epoch, epochs = -1, -1, []
                 world.history.assign(process, key, position)
                 continue
             except OffsetOutOfRange as error:
@@ -171,6 +173,7 @@ class Follow(Workload):
                     where = f"partition {partition} at {position}"
                     raise Violation("readable", f"a consumer of {where} is told, though no log starts above: {error}") from error
                 position, last_epoch, known_epoch = await self._earliest(client, partition, position), -1, -1
+                epochs = []
                 world.history.assign(process, key, position)
                 continue
             except ReplogError as error:
@@ -178,6 +181,7 @@ class Follow(Workload):
                 await client.think()
                 continue
             position, last_epoch, known_epoch = found.next_offset, found.last_epoch, found.known_epoch
+            epochs += found.epochs
             if client.chance.random() < 0.05:
                 await client.rest(2_000)  # a slow consumer (W12)
 
