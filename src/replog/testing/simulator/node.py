@@ -167,7 +167,7 @@ class Node:
     def _restart(self) -> None:
         """Somebody starts it again. If that did not help against a spoiled disk, the handbook says: with an empty folder on another one."""
         if self._failing and self._failed_lives and self.world.checks.may_lose(self.broker_id):
-            self.world.marks.hit("a machine is replaced that fails again")
+            self.world.note(f"broker {self.broker_id} fails again")
             self.end("wipe")
         else:
             self.kill()
