@@ -9,8 +9,6 @@ import pytest
 from replog.errors import UsageError
 from replog.metadata.zookeeper import store
 
-pytest.importorskip("kazoo")
-
 
 @pytest.mark.parametrize(
     ("address", "complaint"),

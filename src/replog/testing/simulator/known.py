@@ -66,7 +66,7 @@ def _changed(world: World, ledger: Ledger, known_epoch: int) -> int | None:
     found: int | None = None
     for fork in ledger.forks:
         if fork.since > known_epoch:
-            for at in range(max(fork.end, copy.first), min(limit, fork.reach)):
+            for at in range(max(fork.end, copy.start), min(limit, fork.reach)):  # nobody can go on below
                 if copy.entries[at - copy.first] != fork.entries[at - fork.end]:
                     found = at
                     break
