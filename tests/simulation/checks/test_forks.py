@@ -145,6 +145,11 @@ def test_s9_a_follower_that_has_compared_its_log_believes_nothing_of_a_fork() ->
     copies[2].agreed = 3
     holds(rule.changed, book, copies[2], follower)
     copies[2].agreed = 4
+    copies[2].entries = [entry(n) for n in range(3)]
+    holds(rule.changed, book, copies[2], follower)  # the leader has brought them back, or they would be cut
+    copies[2].entries[2] = entry(7, epoch=4)
+    violates("S9", rule.changed, book, copies[2], follower)
+    follower.high_watermark, copies[2].entries[2] = 4, entry(2)
     violates("S9", rule.changed, book, copies[2], follower)
 
 
@@ -379,6 +384,21 @@ def test_history_a_reader_is_moved_to_another_log_and_not_told() -> None:
     holds(judged, "c", assigned=True)
     assert judged("c", assigned=True).ok
     violates("history", judged, "c", assigned=False)
+
+
+def test_history_where_a_leader_said_something_again_nobody_can_have_read_a_record() -> None:
+    """Else the read of a record that an election lost would be one of the log of now, where it is passed over by everybody."""
+    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
+    told(history, "w", ["a"], 0)
+    told(history, "w", ["b"], 1)
+    read(history, "r", 0, ["a", "b"], watermark=2)
+    told(history, "x", ["d"], 2)
+    history.control(KEY, 1)
+    last = history.invoke_poll("last", KEY, 0, final=True)
+    last.ok([(0, "a"), (2, "d")], 3)
+    book.entries = [entry(0), entry(7, epoch=4)._replace(is_control=True), entry(8, epoch=4)]
+    split(history, KEY, book, [{1: b"b"}], {0: b"a", 2: b"d"})
+    assert check(history).ok
 
 
 def test_history_what_is_confirmed_and_not_forgiven_is_missed() -> None:

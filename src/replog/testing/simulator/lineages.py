@@ -33,6 +33,16 @@ def lineages(lost: list[Lineage], ends: list[int], last: Lineage) -> dict[int, L
     return found
 
 
+def _controls(ledger: Ledger) -> dict[int, set[int]]:
+    """Of each line the offsets at which no reader finds anything: nobody has sent what is there."""
+    offsets = {at for at, entry in enumerate(ledger.entries) if entry.is_control}
+    found = {_MAIN: offsets}
+    for number, fork in reversed(list(enumerate(ledger.forks))):
+        offsets = {at for at in offsets if at < fork.end} | {at for at, entry in enumerate(fork.entries, fork.end) if entry.is_control}
+        found[number] = offsets
+    return found
+
+
 def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes | None]], last: dict[int, bytes | None]) -> None:
     """Give each fork a key of its own, with the reads of those who followed it, and what was confirmed there and is not in the next one.
 
@@ -42,6 +52,7 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
         return
     forks = [{offset: text_of(value) for offset, value in found.items()} for found in lost]
     lines = lineages(forks, [fork.end for fork in ledger.forks], {offset: text_of(value) for offset, value in last.items()})
+    controls = _controls(ledger)
     ends = {_MAIN: ledger.end, **{number: fork.reach for number, fork in enumerate(ledger.forks)}}
     segments: dict[str, tuple[set[int], list[Poll]]] = {}
     followed: list[tuple[set[int], list[Poll]]] = []
@@ -56,7 +67,7 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
             possible -= {
                 n
                 for n, line in lines.items()
-                if any(offset >= ends[n] or line.get(offset, value) != value for offset, value in poll.records)
+                if any(at >= ends[n] or at in controls[n] or line.get(at, value) != value for at, value in poll.records)
             }
             if not possible:
                 where = f"{poll.process} of {key} at {poll.position}"

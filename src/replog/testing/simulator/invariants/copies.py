@@ -52,11 +52,20 @@ class FollowersBelieveCommitted(Invariant):
         if partition.leading is None and copy.agreed >= ledger.since:
             if copy.led == (copy.life, partition.leader_epoch):  # it led until this event, in which it may have moved once more
                 ledger.hidden = max(ledger.hidden, partition.high_watermark)
-            if partition.high_watermark > ledger.reach:
+            if partition.high_watermark > ledger.reach and not _is_of_a_fork(ledger, copy, partition.high_watermark):
                 self.fail(ledger, f"follower {copy.broker} has HW {partition.high_watermark}, nobody committed beyond {ledger.reach}")
             why = copy.mismatch(ledger, min(partition.high_watermark, ledger.end))
             if why is not None:
                 self.fail(ledger, f"follower with HW {partition.high_watermark}: {why}")
+
+
+def _is_of_a_fork(ledger: Ledger, copy: Copy, watermark: int) -> bool:
+    """Whether a leader of before has committed up to there what this copy has: it believes that still, as the leader of now has it, too."""
+    return any(
+        watermark <= fork.reach and copy.entries[fork.end - copy.first : watermark - copy.first] == fork.entries[: watermark - fork.end]
+        for fork in ledger.forks
+        if copy.first <= fork.end
+    )
 
 
 class LogsMatch(Invariant):
