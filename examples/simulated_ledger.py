@@ -18,7 +18,6 @@ from replog.testing.simulator import SimulatedClient, Violation, Workload, World
 
 ACCOUNTS = ("ann", "bob", "cleo")
 TOPIC = "t"  # the topic that every simulated run has
-SHAPE = {"partitions": 1, "clients": 3, "retention_bytes": 0, "retention_ms": 0, "unclean": ""}  # nothing is removed, no election loses any
 
 
 class Transfers(Workload):
@@ -87,7 +86,7 @@ def main(first: int, runs: int) -> None:
     """Run some seeds; the first violation ends with its plan."""
     for seed in range(first, first + runs):
         work = Transfers()
-        outcome = run(seed, plan=draw(seed, **SHAPE), workloads=[work])
+        outcome = run(seed, plan=draw(seed, partitions=1, clients=3, retention_bytes=0, retention_ms=0), workloads=[work])
         if outcome.violation is not None:
             sys.exit(f"{outcome.plan}\nviolated {outcome.violation}")
         print(f"{outcome.summary}; balances {dict(sorted(work.balances[1].items()))}")

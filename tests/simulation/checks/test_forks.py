@@ -322,6 +322,12 @@ def test_values_of_a_fork_are_those_that_were_sent() -> None:
     (book,) = world.checks.ledgers.values()
     assert texts(book.entries, 0, world.checks.bodies) == {0: b"a", 1: b"b"}
     assert texts(book.entries, 0, {}) == {}
+    book.state, book.loss = UNCLEAN, LOSS
+    trimmed = copy_of(3, [])
+    trimmed.first = trimmed.start = 1  # in the middle of that batch
+    fork = part(book, trimmed, [])
+    assert (fork.end, fork.into) == (1, 1)
+    assert world.checks.lost(book.identity) == [{1: b"b"}]
 
 
 def test_readable_what_was_confirmed_and_is_lost_is_forgiven_by_its_value() -> None:

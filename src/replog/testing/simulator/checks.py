@@ -15,7 +15,7 @@ from replog.records import CONTROL_BIT, BatchHeader
 from replog.testing.simulator.books import Books
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.evidence import is_unknowable
-from replog.testing.simulator.forks import able_to_lead, holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
+from replog.testing.simulator.forks import able_to_lead, holding_more, into, is_of_a_fork, may_have_lost, part, take_up, texts
 from replog.testing.simulator.invariants import INVARIANTS, Asked, Claim, Headers, Invariant, NothingIsDropped
 from replog.testing.simulator.ledger import Copy, Ledger
 from replog.testing.simulator.looking import disk_of, headers_of, observing
@@ -437,13 +437,13 @@ class Checks:
 
     def lost(self, identity: PartitionId) -> list[dict[int, bytes | None]]:
         """What elections have taken out of a ledger that may lose something, each: offset -> the value there."""
-        return [texts(fork.entries, fork.end, self.bodies) for fork in self.ledger(identity).forks]
+        return [texts(fork.entries, fork.end, self.bodies, fork.into) for fork in self.ledger(identity).forks]
 
     def left(self, identity: PartitionId) -> dict[int, bytes | None]:
         """What they have left of it, and what came since, from where the first of them parted it on."""
         ledger = self.ledger(identity)
         first = min([fork.end for fork in ledger.forks], default=ledger.end)
-        return texts(ledger.entries[first:], first, self.bodies)
+        return texts(ledger.entries[first:], first, self.bodies, into(ledger.entries, first))
 
     def committed(self, partition: int, topic: str | None = None) -> int:
         """How far a partition is committed; without a topic, in whichever has the most."""

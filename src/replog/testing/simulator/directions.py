@@ -8,7 +8,7 @@ from typing import Final
 from attrs import evolve
 
 from replog.testing.simulator.kinds import check_names
-from replog.testing.simulator.plan import Plan, draw
+from replog.testing.simulator.plan import UNCLEAN, Plan, draw
 
 __all__ = ["DIRECTIONS", "LONG_MS", "draw_directed"]
 
@@ -17,6 +17,7 @@ _DEATHS: Final = ("power", "kill", "kill_all", "flush")
 DIRECTIONS: Final[dict[str, str]] = {
     "power-all": 'every broker loses power at once; flush="ack", so nothing acknowledged may be missing',
     "power-some": 'min_isr - 1 brokers lose power at once, and what they had not flushed; flush="os"',
+    "unclean": "elections may lose something, and do: topics allow unclean ones, or a person asks for them",
     "long": "one cluster for an hour of virtual time, with a fault a minute",
 }
 """Name -> what befalls the cluster."""
@@ -30,9 +31,11 @@ def draw_directed(seed: int, direction: str = "") -> Plan:
         return draw(seed)
     check_names("direction", [direction], DIRECTIONS)
     if direction == "power-all":
-        return draw(seed, only=("power_all", *_DEATHS), flush="ack", unclean="")
+        return draw(seed, only=("power_all", *_DEATHS), flush="ack")
     if direction == "power-some":
-        return draw(seed, only=("power_some", *_DEATHS), flush="os", min_isr=2 + seed % 2, unclean="")
+        return draw(seed, only=("power_some", *_DEATHS), flush="os", min_isr=2 + seed % 2)
+    if direction == "unclean":
+        return draw(seed, unclean=UNCLEAN[1 + seed % (len(UNCLEAN) - 1)])
     return _lengthened(draw(seed, retention_bytes=32_768, think_ms=800))  # what a run has to look at does not grow with it
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replog.testing.simulator.invariants import Copies
     from replog.testing.simulator.world import World
 
-__all__ = ["Fork", "able_to_lead", "holding_more", "is_of_a_fork", "may_have_lost", "part", "take_up", "texts"]
+__all__ = ["Fork", "able_to_lead", "holding_more", "into", "is_of_a_fork", "may_have_lost", "part", "take_up", "texts"]
 
 
 @define(eq=False)
@@ -37,6 +37,8 @@ class Fork:
     """Where the log of that leader started: what was said of writers below is forgotten, if it was said again in what is lost."""
     entries: list[Entry]
     """From `end` on."""
+    into: int = 0
+    """So many records of the first one's batch are below `end`: that is where the leader's log started."""
 
     @property
     def reach(self) -> int:
@@ -68,7 +70,7 @@ def part(ledger: Ledger, copy: Copy, copies: Iterable[Copy]) -> Fork:
     state, before = ledger.state, ledger.entries
     assert state is not None
     end, left = _held(copy, before), _left(ledger, copy, copy.high_watermark)
-    made = Fork(state.leader_epoch, end, copy.start, before[end:])
+    made = Fork(state.leader_epoch, end, copy.start, before[end:], into(before, end))
     ledger.entries = left
     ledger.hidden = min(ledger.hidden, end)
     for one in copies:
@@ -148,9 +150,15 @@ def able_to_lead(world: World, ledger: Ledger, before: PartitionState | None) ->
     return ()
 
 
-def texts(entries: Sequence[Entry], first: int, bodies: Mapping[int, bytes]) -> dict[int, bytes | None]:
-    """Offset -> the value there, of entries from a batch at offset `first` on. `bodies` are the batches that were sent, by the checksum of
-    their payload.
+def into(entries: Sequence[Entry], at: int) -> int:
+    """How many entries of the batch that one of them belongs to come before it."""
+    crc = entries[at].header_crc if at < len(entries) else 0
+    return next((n for n in range(at) if entries[at - 1 - n].header_crc != crc), at)
+
+
+def texts(entries: Sequence[Entry], first: int, bodies: Mapping[int, bytes], skip: int = 0) -> dict[int, bytes | None]:
+    """Offset -> the value there, of entries from offset `first` on, which has `skip` of its batch before it. `bodies` are the batches that
+    were sent, by the checksum of their payload.
     """
     found: dict[int, bytes | None] = {}
     values: list[bytes | None] = []
@@ -158,7 +166,8 @@ def texts(entries: Sequence[Entry], first: int, bodies: Mapping[int, bytes]) -> 
     for offset, entry in enumerate(entries, first):
         if entry.header_crc != last.header_crc:
             body = bodies.get(entry.payload_crc)
-            values, index, last = [] if body is None else BatchReader(RecordBatch(body)).values(), 0, entry
+            values, last = [] if body is None else BatchReader(RecordBatch(body)).values(), entry
+            index = skip if offset == first else 0
         if index < len(values):
             found[offset] = values[index]
         index += 1
