@@ -108,6 +108,21 @@ def test_a_later_election_brings_back_what_its_leader_holds_of_a_fork() -> None:
     assert [book.fork_of(epoch) for epoch in (3, 4, 5)] == [*book.forks, None]
 
 
+def test_a_leader_that_brings_a_fork_back_has_trimmed_where_that_parts() -> None:
+    """What was committed meanwhile is gone from there on, not from the start of its log on."""
+    book, copies = parted()
+    meanwhile = [entry(7, epoch=4), entry(8, epoch=4), entry(9, epoch=4)]
+    book.entries += meanwhile
+    copies[1].first = copies[1].start = 2
+    copies[1].entries = [entry(2)]
+    book.state = evolve(UNCLEAN, leader=1, leader_epoch=5, isr=(1,))
+    fork = part(book, copies[1], copies.values())
+    assert (fork.end, fork.entries) == (1, meanwhile)
+    assert book.entries == [entry(n) for n in range(3)]
+    book.entries[1] = NEVER_SEEN  # it may have been what is in the next line
+    assert part(book, copies[1], copies.values()).end == 3
+
+
 def test_a_leader_that_has_not_heard_of_it_commits_to_its_fork() -> None:
     book, copies = parted()
     old = partition()

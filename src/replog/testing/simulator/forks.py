@@ -69,7 +69,8 @@ def part(ledger: Ledger, copy: Copy, copies: Iterable[Copy]) -> Fork:
     """
     state, before = ledger.state, ledger.entries
     assert state is not None
-    end, left = _held(copy, before), _left(ledger, copy, copy.high_watermark)
+    left = _left(ledger, copy, copy.high_watermark)
+    end = _agreed(before, left, _held(copy, before))
     made = Fork(state.leader_epoch, end, copy.start, before[end:], into(before, end))
     ledger.entries = left
     ledger.hidden = min(ledger.hidden, end)
@@ -125,6 +126,16 @@ def _held(copy: Copy, entries: list[Entry]) -> int:
     while at > copy.first and entries[at - 1].is_open:
         at -= 1
     return at
+
+
+def _agreed(before: list[Entry], left: list[Entry], held: int) -> int:
+    """How far two lines are the same, `held` at most: below the start of a copy it holds whatever the line has that it goes on with, which
+    may be an earlier one. What nobody has seen differs from nothing.
+    """
+    if before[:held] == left[:held]:
+        return held
+    pairs = zip(before[:held], left, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other and NEVER_SEEN not in (one, other)), held)
 
 
 def is_of_a_fork(ledger: Ledger, copy: Copy, partition: Partition | None) -> bool:
