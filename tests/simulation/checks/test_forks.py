@@ -308,11 +308,24 @@ def test_s8_a_reader_is_told_if_its_records_are_gone_and_only_then() -> None:
     world = lossy_world()
     (book,) = world.checks.ledgers.values()
     old = book.since - 1
-    assert told_lost(world, LogTruncated("t", 0, 4, 2), old, "a reader") == 2
+    assert told_lost(world, LogTruncated("t", 0, 4, 2), old, [(0, 0)], "a reader") == 2
     assert world.marks.hits["a reader is told that its records are gone"] == 1
-    violates("S8", told_lost, world, LogTruncated("t", 0, 2, 2), old, "a reader")  # it has read nothing of that
-    violates("S8", told_lost, world, LogTruncated("t", 0, 4, 2), book.since, "a reader")  # it was told before
-    violates("S8", told_lost, world, LogTruncated("t", 0, 4, 3), old, "a reader")  # other records are at 2
+    violates("S8", told_lost, world, LogTruncated("t", 0, 2, 2), old, [(0, 0)], "a reader")  # it has read nothing of that
+    violates("S8", told_lost, world, LogTruncated("t", 0, 4, 2), book.since, [(0, 0)], "a reader")  # it was told before
+    violates("S8", told_lost, world, LogTruncated("t", 0, 4, 3), old, [(0, 0)], "a reader")  # other records are at 2
+
+
+def test_s8_a_reader_is_told_of_nothing_in_front_of_where_it_began() -> None:
+    world = lossy_world()
+    (book,) = world.checks.ledgers.values()
+    copy, old = world.checks.copy(book.identity, 1), book.since - 1
+    copy.entries = [*copy.entries, entry(8, epoch=book.since)]
+    gone = LogTruncated("t", 0, 4, 3)
+    assert told_lost(world, gone, old, [(0, 3)], "a reader") == 3  # other records are at 2
+    violates("S8", told_lost, world, gone, old, [(0, 2)], "a reader")
+    copy.start = 3  # nor of what is trimmed
+    assert told_lost(world, gone, old, [(0, 2)], "a reader") == 3
+    violates("S8", told_lost, world, LogTruncated("t", 0, 5, 4), old, [(0, 2)], "a reader")
 
 
 def test_what_a_client_may_rely_on_ends_where_an_election_has_lost_something_since() -> None:

@@ -118,7 +118,7 @@ class _Reader:
         self.world.marks.hit(f"a poll fails with {type(error).__name__}")
         if isinstance(error, LogTruncated):
             place = self.consumer._partitions[TOPIC, error.partition]
-            self._seek(error.partition, told_lost(self.world, error, place.known_epoch, self.process))
+            self._seek(error.partition, told_lost(self.world, error, place.known_epoch, place.epochs, self.process))
             return
         if not isinstance(error, OffsetOutOfRange):
             return

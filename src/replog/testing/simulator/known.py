@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from replog.errors import LogTruncated
@@ -43,21 +44,28 @@ def is_lost(world: World, partition: int, offset: int, epoch: int = -1) -> bool:
     return any(fork.since > epoch and fork.end < offset for one in _ledgers(world, partition) for fork in one.forks)
 
 
-def told_lost(world: World, error: LogTruncated, known_epoch: int, who: str) -> int:
-    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are."""
+def told_lost(world: World, error: LogTruncated, known_epoch: int, epochs: Sequence[tuple[int, int]], who: str) -> int:
+    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are.
+
+    `epochs` is where each leader epoch began of what it has read: where the first one did, it began to read. What changed in front of
+    that is nothing to it, and nobody can name it.
+    """
+    begun = epochs[0][1] if epochs else 0
     partition, told = error.partition, error.divergent_offset
     if not is_lost(world, partition, error.offset, known_epoch):
         raise Violation("S8", f"{who} at {error.offset} of partition {partition} is told: {error}") from error
     for ledger in _ledgers(world, partition):
-        changed = _changed(world, ledger, known_epoch)
+        changed = _changed(world, ledger, known_epoch, begun)
         if changed is not None and changed < told:
             raise Violation("S8", f"{who} may go on from {told} of partition {partition}, which has other records from {changed} on")
     world.marks.hit("a reader is told that its records are gone")
     return told
 
 
-def _changed(world: World, ledger: Ledger, known_epoch: int) -> int | None:
-    """The first offset at which the leader of now holds another record than was committed in an epoch; None if nobody can say."""
+def _changed(world: World, ledger: Ledger, known_epoch: int, begun: int) -> int | None:
+    """The first offset from `begun` on at which the leader of now holds another record than was committed in an epoch; None if nobody can
+    say.
+    """
     leader = None if ledger.state is None else ledger.state.leader
     copy = None if leader is None else world.checks.copy(ledger.identity, leader)
     if copy is None or copy.agreed < ledger.since:
@@ -66,7 +74,7 @@ def _changed(world: World, ledger: Ledger, known_epoch: int) -> int | None:
     found: int | None = None
     for fork in ledger.forks:
         if fork.since > known_epoch:
-            for at in range(max(fork.end, copy.start), min(limit, fork.reach)):  # nobody can go on below
+            for at in range(max(fork.end, copy.start, begun), min(limit, fork.reach)):  # nobody can go on below
                 if copy.entries[at - copy.first] != fork.entries[at - fork.end]:
                     found = at
                     break

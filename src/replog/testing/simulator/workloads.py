@@ -159,7 +159,7 @@ class Follow(Workload):
                     epochs=epochs,
                 )
             except LogTruncated as error:
-                position = told_lost(world, error, known_epoch, f"consumer {client.number}")
+                position = told_lost(world, error, known_epoch, epochs, f"consumer {client.number}")
                 last_epoch, known_epoch, epochs = -1, -1, []
                 world.history.assign(process, key, position)
                 continue
