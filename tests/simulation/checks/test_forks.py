@@ -16,10 +16,11 @@ from replog.testing.history.checker import check
 from replog.testing.history.recorder import History
 from replog.testing.simulator.clients import Acknowledged
 from replog.testing.simulator.ending import _compare
-from replog.testing.simulator.forks import holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
+from replog.testing.simulator.forks import gives_up, holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
 from replog.testing.simulator.invariants import (
     CandidatesAreComplete,
     CandidatesAreDurable,
+    CandidatesAreNeverCut,
     DoneIsCommitted,
     FollowersBelieveCommitted,
     LeadersAreComplete,
@@ -149,6 +150,39 @@ def test_the_first_leader_may_have_followed_the_old_one_until_it_heard_of_its_el
     book, _ = parted()
     book.leaders[4] = (3, 1)  # somebody has led since: it is late
     assert not take_up(book, copies[3], leader)
+
+
+def elected_again() -> tuple[Ledger, dict[int, Copy]]:
+    """Broker 1 would bring back what is at 1 and 2, if its leader of now had not made it fetch that anew before it hears of that."""
+    book, copies = parted()
+    book.state = evolve(UNCLEAN, leader=1, leader_epoch=5, isr=(1,))
+    part(book, copies[1], copies.values())
+    copies[1].mismatch(book, book.end)
+    return book, copies
+
+
+def test_s11_a_leader_may_be_cut_until_it_hears_of_its_election() -> None:
+    book, copies = elected_again()
+    assert not gives_up(book, copies, copies[1], 5, 1)  # it has heard of it
+    assert not gives_up(book, copies, copies[1], -1, 1)  # it follows nobody
+    assert not gives_up(book, copies, copies[1], 4, 0)  # both have that
+    assert not gives_up(book, copies, copies[2], 4, 1)  # it was not elected
+    violates("S11", CandidatesAreNeverCut().cut, book, copies[1], 1)
+    assert gives_up(book, copies, copies[1], 4, 1)
+    assert (book.entries, book.given_up, copies[1].matched) == ([entry(0)], [1], 1)
+    holds(CandidatesAreNeverCut().cut, book, copies[1], 1)
+    book, copies = elected_again()
+    book.leaders[5] = (1, 1)  # it has led
+    assert not gives_up(book, copies, copies[1], 4, 1)
+
+
+def test_a_leader_that_has_not_heard_of_two_elections_may_be_cut_where_the_first_of_them_parts() -> None:
+    book, copies = elected_again()
+    book.state = evolve(UNCLEAN, leader=2, leader_epoch=6, isr=(2,))
+    assert part(book, copies[2], copies.values()).end == 3
+    assert not gives_up(book, copies, copies[2], 4, 0)
+    assert gives_up(book, copies, copies[2], 4, 2)
+    assert (book.entries, book.forks[-1].end, book.forks[-1].entries) == ([entry(0), entry(1)], 2, [entry(2)])
 
 
 # ----------------------------------------------------------------------------------------------------------- invariants
@@ -340,6 +374,8 @@ def test_what_a_client_may_rely_on_ends_where_an_election_has_lost_something_sin
     assert (known.end, known.holds_in(epoch), known.holds_in(epoch + 1)) == (2, False, False)
     later = Known(world, 0)
     assert (later.end, later.holds_in(epoch), later.holds_in(epoch + 1)) == (2, False, True)
+    book.given_up.append(1)
+    assert (later.end, Known(world, 0).end) == (1, 2)
 
 
 def test_values_of_a_fork_are_those_that_were_sent() -> None:

@@ -15,10 +15,11 @@ from replog.records import CONTROL_BIT, BatchHeader
 from replog.testing.simulator.books import Books
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.evidence import is_unknowable
-from replog.testing.simulator.forks import able_to_lead, holding_more, into, is_of_a_fork, may_have_lost, part, take_up, texts
+from replog.testing.simulator.forks import able_to_lead, gives_up, holding_more, into, is_of_a_fork, may_have_lost, part, take_up, texts
 from replog.testing.simulator.invariants import INVARIANTS, Asked, Claim, Headers, Invariant, NothingIsDropped
 from replog.testing.simulator.ledger import Copy, Ledger
 from replog.testing.simulator.looking import disk_of, headers_of, observing
+from replog.testing.simulator.tracing import state_text
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
@@ -154,8 +155,7 @@ class Checks:
         if leads or (partition.following is not None and partition.following.agrees):
             copy.agreed = max(copy.agreed, partition.leader_epoch)
         if begins and take_up(ledger, copy, partition):
-            for parted in self._parted:
-                parted(ledger)
+            self._tell_parted(ledger)
         for changed in self._changed:
             changed(ledger, copy, partition)
         if begins:
@@ -188,11 +188,16 @@ class Checks:
         with observing(node):
             parted = copy.follow(log, batch)
         if parted is not None and same:
-            self._world.marks.cut(ledger, parted)
-            if was_open:
-                self._world.marks.hit("a group that has not come whole is cut")
+            self._world.marks.cut(ledger, parted, was_open=was_open)
+            heard = None if node.broker is None else node.broker.partitions.get(ledger.identity)
+            if heard is not None and gives_up(ledger, self._books.copies[ledger.identity], copy, heard.leader_epoch, parted):
+                self._tell_parted(ledger)
             for cut in self._cut:
                 cut(ledger, copy, parted)
+
+    def _tell_parted(self, ledger: Ledger) -> None:
+        for parted in self._parted:
+            parted(ledger)
 
     def _sweep(self, node: Node) -> None:
         """Compare a directory with what was in it."""
@@ -382,7 +387,7 @@ class Checks:
         """The store has another state of a partition."""
         assert ledger.state is not None
         self._world.marks.stored(before, ledger.state)
-        self._world.note(f"state {ledger.topic}-{ledger.identity.partition}: {_short(ledger.state)}")
+        self._world.note(f"state {ledger.topic}-{ledger.identity.partition}: {state_text(ledger.state)}")
         if self._may_part:
             self._judge_election(ledger, before)
         for signed in self._signed:
@@ -399,8 +404,7 @@ class Checks:
             return
         ledger.longer = holding_more(ledger, self._books.copies[ledger.identity], before)
         fork = part(ledger, self.copy(ledger.identity, loss.leader), self._books.copies[ledger.identity].values())
-        for parted in self._parted:
-            parted(ledger)
+        self._tell_parted(ledger)
         world.note(f"{ledger.topic}-{ledger.identity.partition} parts at {fork.end}: {len(fork.entries)} records may be lost")
         world.marks.parted(loss.kind, len(fork.entries))
 
@@ -493,7 +497,3 @@ class Checks:
 def _overriding(made: list[Invariant], occasion: str) -> list[Callable[..., None]]:
     """The methods of the invariants that look on this occasion."""
     return [getattr(one, occasion) for one in made if getattr(type(one), occasion) is not getattr(Invariant, occasion)]
-
-
-def _short(state: Any) -> str:
-    return f"leader {state.leader} epoch {state.leader_epoch} isr {list(state.isr)} elr {list(state.elr)} v{state.partition_epoch}"

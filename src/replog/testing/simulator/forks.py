@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replog.testing.simulator.invariants import Copies
     from replog.testing.simulator.world import World
 
-__all__ = ["Fork", "able_to_lead", "holding_more", "into", "is_of_a_fork", "may_have_lost", "part", "take_up", "texts"]
+__all__ = ["Fork", "able_to_lead", "gives_up", "holding_more", "into", "is_of_a_fork", "may_have_lost", "part", "take_up", "texts"]
 
 
 @define(eq=False)
@@ -90,6 +90,27 @@ def take_up(ledger: Ledger, copy: Copy, partition: Partition) -> bool:
     if len(left) <= ledger.end:
         return False
     ledger.entries = left
+    return True
+
+
+def gives_up(ledger: Ledger, copies: Mapping[int, Copy], copy: Copy, leader_epoch: int, offset: int) -> bool:
+    """The elected leader is cut before it hears of its election, at an epoch before: whom it follows takes away what it would have brought
+    back, but nothing that all lines since that epoch have in common. Whether the ledger has lost something with that.
+    """
+    state, common = ledger.state, min((fork.end for fork in ledger.forks if fork.since > leader_epoch), default=ledger.end)
+    if state is None or copy.broker not in (*state.isr, *state.elr) or not 0 <= leader_epoch < ledger.since:
+        return False
+    if any(epoch >= ledger.since for epoch in ledger.leaders) or not common <= offset < ledger.end:
+        return False
+    last = ledger.forks[-1]
+    if offset < last.end:
+        last.end, last.entries = offset, ledger.entries[offset : last.end] + last.entries
+        last.into = into(ledger.entries, offset)
+    del ledger.entries[offset:]
+    ledger.hidden = min(ledger.hidden, offset)
+    ledger.given_up.append(offset)
+    for one in copies.values():
+        one.matched = min(one.matched, offset)
     return True
 
 

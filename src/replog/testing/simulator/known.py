@@ -23,12 +23,14 @@ class Known:
     def __init__(self, world: World, partition: int) -> None:
         self._end = world.checks.committed(partition, TOPIC)
         self._ledgers = _ledgers(world, partition)
+        self._given_up = [len(one.given_up) for one in self._ledgers]
         self.epoch = max((one.state.leader_epoch for one in self._ledgers if one.state is not None), default=-1)
 
     @property
     def end(self) -> int:
         """How far it was committed, and still is."""
-        return min([self._end, *(fork.end for one in self._ledgers for fork in one.forks if fork.since > self.epoch)])
+        given_up = [end for one, seen in zip(self._ledgers, self._given_up, strict=True) for end in one.given_up[seen:]]
+        return min([self._end, *given_up, *(fork.end for one in self._ledgers for fork in one.forks if fork.since > self.epoch)])
 
     def binds(self, listed: ListedOffset) -> bool:
         """Whether who answered must have known all of it: a deposed leader need not."""

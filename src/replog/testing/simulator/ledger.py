@@ -103,6 +103,8 @@ class Ledger:
         """Who was asked before the last election that may have lost something, and holds more than the leader."""
         self.forks: list[Fork] = []
         """What elections that may have lost something have taken out of here, in their order."""
+        self.given_up: list[int] = []
+        """Each time a leader was cut after such an election and before it heard of it: where."""
         self.closed = False
         """The store has no such partition any more: it was deleted."""
         self.sequences: dict[tuple[int, int], int] = {}

@@ -163,13 +163,15 @@ class Marks:
         if lost:
             self.hit("an election loses what was committed")
 
-    def cut(self, ledger: Ledger, offset: int) -> None:
-        """A copy loses everything from an offset on."""
+    def cut(self, ledger: Ledger, offset: int, *, was_open: bool) -> None:
+        """A copy loses everything from an offset on; `was_open`: what it ended with was a part of a group."""
         self.hit("a copy is truncated")
         if offset > ledger.end:
             self.hit("a copy is truncated above the committed end")
         if offset == 0:
             self.hit("a copy is truncated to nothing")
+        if was_open:
+            self.hit("a group that has not come whole is cut")
 
     def _led(self, before: PartitionState, state: PartitionState) -> None:
         if state.leader is None:

@@ -18,10 +18,10 @@ from replog.messages import (
     Published,
     Stage,
 )
-from replog.model import Address
+from replog.model import Address, PartitionState
 from replog.ports import StoreResult, WatchFired
 
-__all__ = ["message_text", "name_of"]
+__all__ = ["message_text", "name_of", "state_text"]
 
 
 def name_of(address: Address) -> str:
@@ -29,6 +29,11 @@ def name_of(address: Address) -> str:
     if isinstance(address, tuple):
         return f"{address[0]}{address[1]}"
     return "-" if address is None else str(address)
+
+
+def state_text(state: PartitionState) -> str:
+    """The state of a partition in a few words."""
+    return f"leader {state.leader} epoch {state.leader_epoch} isr {list(state.isr)} elr {list(state.elr)} v{state.partition_epoch}"
 
 
 def message_text(message: Any) -> str:
