@@ -471,6 +471,16 @@ def test_history_where_a_leader_said_something_again_nobody_can_have_read_a_reco
     assert check(history).ok
 
 
+def test_history_a_log_may_part_within_what_was_confirmed_at_once() -> None:
+    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
+    told(history, "w", ["a", "b"], 0)
+    told(history, "x", ["c"], 1)
+    read(history, "last", 0, ["a", "c"], watermark=2, final=True)
+    book.entries = [entry(0), entry(7, epoch=4)]
+    split(history, KEY, book, [{1: b"b"}], {1: b"c"})
+    assert check(history).ok
+
+
 def test_history_what_is_confirmed_and_not_forgiven_is_missed() -> None:
     history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
     told(history, "w", ["a"], 0)

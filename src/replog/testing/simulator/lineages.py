@@ -76,7 +76,7 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
     for possible, polls in followed:
         for poll in polls:
             poll.key = keys[_MAIN if _MAIN in possible else max(possible)]
-    _part(history, key, [(keys[number], forks[number], fork) for number, fork in enumerate(ledger.forks)])
+    _part(history, key, [(keys[number], lines[number], fork) for number, fork in enumerate(ledger.forks)])
 
 
 def _part(history: History, key: str, forks: list[tuple[str, Lineage, Fork]]) -> None:
@@ -87,7 +87,8 @@ def _part(history: History, key: str, forks: list[tuple[str, Lineage, Fork]]) ->
             mine = copy(send)
             mine.key = name
             places = [] if base is None else list(enumerate(send.values, base))
-            here = bool(places) and all(line.get(offset) == value for offset, value in places)
+            lost = [(offset, value) for offset, value in places if offset >= fork.end]  # a log may part within what was sent at once
+            here = bool(lost) and all(line.get(offset) == value for offset, value in lost)
             if send.outcome == "ok" and not here:
                 mine.outcome, mine.base_offset, mine.completed, mine.ended = "info", None, NEVER, NEVER
             gone = gone or here or any(fork.is_unseen(offset) for offset, _ in places)
