@@ -33,7 +33,7 @@ def test_seed_violates_nothing(seed: int) -> None:
 
 def test_every_kind_of_fault_happens_and_clients_get_on() -> None:
     outcomes = [outcome(seed) for seed in FEW]
-    happened = {kind: sum(one.befallen.get(kind, 0) for one in outcomes) for kind in KINDS if kind not in FILES}
+    happened = {kind: sum(one.befallen.get(kind, 0) for one in outcomes) for kind in KINDS if kind not in (*FILES, "strand")}
     assert all(happened.values()), happened
     assert sum(one.acknowledged for one in outcomes) > 2_000
 

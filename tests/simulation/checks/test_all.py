@@ -9,6 +9,7 @@ import pytest
 
 from replog.testing.simulator import invariants
 from replog.testing.simulator.checks import Checks
+from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.invariants import INVARIANTS, Invariant
 from replog.testing.simulator.liveness import PROMISES
 from replog.testing.simulator.running import run
@@ -55,7 +56,7 @@ def test_every_occasion_comes_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
             expected.add(f"{kind.__name__}.{occasion}")
             monkeypatch.setattr(kind, occasion, noting(vars(kind)[occasion], f"{kind.__name__}.{occasion}", called))
     for seed in range(1, 13):
-        run(seed, events_max=6_000)
+        run(seed, plan=draw_directed(seed, "" if seed % 3 else "unclean"), events_max=6_000)
         if expected <= called:
             break
     assert not expected - called

@@ -15,7 +15,7 @@ from replog.model import PartitionId, PartitionState
 from replog.ports import LogStart
 from replog.testing.log_contract import append
 from replog.testing.simulator.clocks import NodeClock
-from replog.testing.simulator.directions import DIRECTIONS, LONG_MS, draw_directed
+from replog.testing.simulator.directions import LONG_MS, draw_directed
 from replog.testing.simulator.kinds import DISK, KINDS, LOSSY, MEMORY, length_of, roles_of
 from replog.testing.simulator.liveness import boot
 from replog.testing.simulator.marks import Marks
@@ -178,7 +178,7 @@ def test_a_plan_keeps_to_what_its_cluster_promises() -> None:
         if not shape.files:
             assert not kinds & (set(DISK) - set(MEMORY))
         assert [fault.at_ms for fault in plan.faults] == sorted(fault.at_ms for fault in plan.faults)
-    assert seen == set(KINDS)
+    assert seen == set(KINDS) - {"strand"}  # only where elections may lose something
 
 
 def test_every_kind_has_a_length_and_somebody_to_befall() -> None:
@@ -198,7 +198,7 @@ def test_a_long_run_is_an_hour_with_a_fault_a_minute() -> None:
         assert {fault.kind for fault in plan.faults} == {fault.kind for fault in draw(seed).faults[:59]}
 
 
-@pytest.mark.parametrize("direction", sorted(set(DIRECTIONS) - {"long"}))
+@pytest.mark.parametrize("direction", ["power-all", "power-some"])
 def test_a_series_has_the_losses_that_its_bar_names(direction: str) -> None:
     plans = [draw_directed(seed, direction) for seed in range(60)]
     kinds = [{fault.kind for fault in plan.faults} for plan in plans]
