@@ -13,10 +13,10 @@ from replog.metadata.zookeeper import store
 @pytest.mark.parametrize(
     ("address", "complaint"),
     [
-        ("user:pa/ss@zk1:2181", "'***@zk1:2181' does not begin with HOST:PORT"),
-        ("zookeeper://user:pa/ss@zk1", "'zookeeper://***@zk1' does not begin with HOST:PORT"),
+        ("user:pa/ss@zk1:2181", "hosts, where '***@zk1:2181' begins, are not HOST:PORT"),
+        ("zookeeper://user:pa/ss@zk1", "hosts, where 'zookeeper://***@zk1' begins, are not HOST:PORT"),
         ("user:secret@zk1:2181", "has no place for credentials"),
-        ("zk1:99999/replog", "'zk1:99999/replog' does not begin with HOST:PORT"),
+        ("zk1:99999/replog", "hosts, where 'zk1:99999/replog' begins, are not HOST:PORT"),
         (b"zk1:2181", "is a str, HOST:PORT,HOST:PORT/CHROOT, not of type bytes"),
     ],
 )

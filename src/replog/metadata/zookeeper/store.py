@@ -134,7 +134,8 @@ def _parse(hosts_and_chroot: object) -> tuple[str, str]:
     try:
         collect_hosts(hosts)
     except ValueError as error:
-        raise UsageError(f"{shown(hosts_and_chroot)!r} does not begin with HOST:PORT,HOST:PORT with ports from 0 to 65535") from error
+        said = shown(hosts_and_chroot)
+        raise UsageError(f"ZooKeeper's hosts, where {said!r} begins, are not HOST:PORT,HOST:PORT with ports from 0 to 65535") from error
     return hosts, check_path(slash + chroot) if chroot else ""
 
 
