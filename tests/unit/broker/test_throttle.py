@@ -10,7 +10,7 @@ from tests.unit.partition.copies import LIMITS, fetched, log_of, notice, partiti
 from replog.broker.fetching import Fetching
 from replog.broker.throttle import Throttle
 from replog.controller import moves
-from replog.messages import Fetched
+from replog.messages import Fetched, FetchedEntry
 from replog.model import Assignment
 from replog.partition.partition import Partition
 from replog.ports import Slice
@@ -61,12 +61,11 @@ def test_who_was_to_join_until_a_later_wish_led_elsewhere_goes_on_paying() -> No
     assert Throttle(2, 1_000).pause_until_ms(joining(assignment=overridden), of_bytes(500), 100) == 600
 
 
-def test_a_joining_partition_asks_again_when_it_has_paid() -> None:
-    partition = joining()
-    entry = fetched(5, 1, ("x", 5), high_watermark=0, end_offset=2)
-    follower = Follower()
-    limits = evolve(LIMITS, reassignment_bytes_per_s=sum(piece.length for piece in entry.slices) * 2)
-    follower.fetching = Fetching(2, follower.outbox, limits, SeededIds(1))
+def paying(entry: FetchedEntry, **limits: int) -> Follower:
+    """A follower whose joining partition has got this at 1,000 ms, which is half of what may come in a second."""
+    partition, follower = joining(), Follower()
+    config = evolve(LIMITS, reassignment_bytes_per_s=sum(piece.length for piece in entry.slices) * 2, **limits)
+    follower.fetching = Fetching(2, follower.outbox, config, SeededIds(1))
     follower.fetching.registered(2)
     follower.fetching.follow(partition)
     ((_, fetch),) = follower.poll(1_000)
@@ -75,6 +74,11 @@ def test_a_joining_partition_asks_again_when_it_has_paid() -> None:
     assert fetcher is not None
     assert follower.fetching.answered(fetcher, answer, 1_000)
     follower.fetching.took(partition, entry, partition.take(entry), 1_000)
+    return follower
+
+
+def test_a_joining_partition_asks_again_when_it_has_paid() -> None:
+    follower = paying(fetched(5, 1, ("x", 5), high_watermark=0, end_offset=2))
     asked = []
     for now_ms in (1_000, 1_499, 1_500):
         follower.fetching.send_due(now_ms)
@@ -83,19 +87,8 @@ def test_a_joining_partition_asks_again_when_it_has_paid() -> None:
 
 
 def test_a_session_is_not_opened_before_there_is_something_to_ask() -> None:
-    partition = joining()
-    entry = fetched(5, 1, ("x" * 1_000, 5), high_watermark=0, end_offset=100)  # far behind: it moves to the other session
-    limits = evolve(LIMITS, reassignment_bytes_per_s=2 * sum(piece.length for piece in entry.slices), fetch_partition_bytes_max=1_024)
-    follower = Follower()
-    follower.fetching = Fetching(2, follower.outbox, limits, SeededIds(1))
-    follower.fetching.registered(2)
-    follower.fetching.follow(partition)
-    ((_, fetch),) = follower.poll(1_000)
-    answer = Fetched(fetch.request, 9, 0, 0, [entry])
-    fetcher = follower.fetching.session_of(answer, 1)
-    assert fetcher is not None
-    assert follower.fetching.answered(fetcher, answer, 1_000)
-    follower.fetching.took(partition, entry, partition.take(entry), 1_000)
+    far_behind = fetched(5, 1, ("x" * 1_000, 5), high_watermark=0, end_offset=100)  # it moves to the other session
+    follower = paying(far_behind, fetch_partition_bytes_max=1_024)
     asked = []
     for now_ms in (1_000, 1_499, 1_500):
         follower.fetching.send_due(now_ms)
