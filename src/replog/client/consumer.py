@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -35,7 +35,7 @@ class _Partition:
     """How far one partition has been read, what is buffered, and what is being asked."""
 
     __slots__ = (
-        "buffer", "epochs", "fetch_offset", "identity", "known_epoch", "last_epoch", "number", "offset", "op", "paused", "seen", "topic",
+        "buffer", "epochs", "fetch_offset", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
         "trouble", "wanted", "watermark",
     )  # fmt: skip
 
@@ -59,8 +59,8 @@ class _Partition:
         """Of the next record to hand out; None until the leader has said where `wanted` is."""
         self.wanted = wanted
         self.fetch_offset = offset or 0
-        self.last_epoch = self.known_epoch = -1
-        self.epochs: list[tuple[int, int]] = []
+        self.known_epoch = -1
+        self.epochs: Sequence[tuple[int, int]] = ()
         """Where each leader epoch of what was read began."""
         self.identity: PartitionId | None = None
         """The log that the position belongs to; None until a leader has answered."""
@@ -86,8 +86,7 @@ class _Partition:
         self.buffer.extend(result.records)
         self.fetch_offset = result.next_offset
         self.watermark = result.high_watermark
-        self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
-        self.epochs += result.epochs
+        self.epochs, self.known_epoch = result.epochs, result.known_epoch
         if not self.buffer:
             self.offset = self.fetch_offset
 
@@ -197,7 +196,6 @@ class Consumer:
             max_bytes=config.fetch_bytes,
             wait_ms=config.fetch_wait_ms,
             deadline_ms=deadline_ms,
-            last_epoch=partition.last_epoch,
             known_epoch=partition.known_epoch,
             epochs=partition.epochs,
             expected=partition.identity,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
+from replog.client.parting import Parting
 from replog.client.results import Fetch as FetchResult
 from replog.config import BATCH_HEADERS_MAX, BATCH_RECORDS_MAX
 from replog.errors import Code, LogTruncated, rejection
@@ -30,11 +31,10 @@ class FetchOp(PartitionOp):
     which too much waits to be sent to this client answers without the records that there are: they are asked for again after a pause,
     until the operation is given up on; then it has found nothing.
 
-    `last_epoch` is the leader epoch of the record before `offset` and `known_epoch` the leader epoch under which that was last
-    confirmed. When leadership has changed since, the new leader is first asked where `last_epoch` ends in its log
-    (KIP-320): a log that grew past the position with other records is found out too (P-47). `epochs`, of what was read before `offset`,
-    is where each leader epoch began, oldest first: so LogTruncated can name the first offset that has changed. Without it the records
-    of `last_epoch` that lie before the end of an earlier epoch in the leader's log pass for unchanged.
+    `epochs`, of what was read before `offset`, is where each leader epoch began, oldest first; `known_epoch` is the leader epoch under
+    which that was last confirmed. When leadership has changed since, the new leader is first asked where the last of them ends in its log
+    (KIP-320): a log that grew past the position with other records is found out too (P-47), and LogTruncated names the first offset that
+    has changed (`parting`).
 
     A damaged answer is asked for again until time runs out, with the wish that the leader check its disk: it may then give the
     lead to another broker. In the end the error is CorruptMessage.
@@ -51,7 +51,6 @@ class FetchOp(PartitionOp):
         max_bytes: int,
         wait_ms: int,
         deadline_ms: int,
-        last_epoch: int = -1,
         known_epoch: int = -1,
         epochs: Sequence[tuple[int, int]] = (),
         expected: PartitionId | None = None,
@@ -66,9 +65,10 @@ class FetchOp(PartitionOp):
         self._slice_ms = wait_ms
         self._left_out: FetchResult | None = None
         """The last answer, if it was one without the records that there are."""
-        self.last_epoch = last_epoch
         self.known_epoch = known_epoch
         self.epochs = epochs
+        self._parting: Parting | None = None
+        """What was found out of where the log of a new leader parts from what was read; None: nothing."""
         self.doubtful = False
         """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below. Until it
         has said which, or another leader has been asked."""
@@ -93,14 +93,22 @@ class FetchOp(PartitionOp):
 
     @property
     def _validating(self) -> bool:
-        return self.last_epoch >= 0 and self.place is not None and self.place.leader_epoch > self.known_epoch
+        return bool(self.epochs) and self.place is not None and self.place.leader_epoch > self.known_epoch
+
+    @property
+    def _asks(self) -> int:
+        """The epoch of which the leader has to say where it ends: the last one that was read, or an earlier one."""
+        assert self.place is not None
+        if self._parting is not None and self._parting.leader_epoch == self.place.leader_epoch:
+            return self._parting.asks
+        return self.epochs[-1][0]
 
     def message(self, core: ClientCore) -> Fetch | OffsetsForLeaderEpoch:
         """The fetch, without a session; after a leader change first the question about our epoch."""
         place = self.place
         assert place is not None
         if self._validating:
-            return OffsetsForLeaderEpoch(self.request, [EpochsEntry(place.identity, place.leader_epoch, self.last_epoch)])
+            return OffsetsForLeaderEpoch(self.request, [EpochsEntry(place.identity, place.leader_epoch, self._asks)])
         entry = FetchEntry(place.identity, place.leader_epoch, self.offset, -1, self.max_bytes)
         return Fetch(self.request, -1, -1, 0, -1, self._slice_ms, 1, self.max_bytes, [entry], verify=bool(self.damage))
 
@@ -124,17 +132,16 @@ class FetchOp(PartitionOp):
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
         if result.error:
             return result.error
-        self.doubtful = result.epoch < 0
-        if not self.doubtful and (result.epoch != self.last_epoch or result.end_offset < self.offset):
-            self._truncated(result.epoch, result.end_offset)
-            return Code.NONE
-        self.known_epoch = leader_epoch
+        if self._parting is None or self._parting.leader_epoch != leader_epoch:
+            self.doubtful = result.epoch < 0
+            if self.doubtful or (result.epoch == self.epochs[-1][0] and result.end_offset >= self.offset):
+                self.known_epoch = leader_epoch
+                return Code.NONE
+            self._parting = Parting(leader_epoch, self.epochs, self.offset)
+        changed = self._parting.answered(result.epoch, result.end_offset)
+        if changed is not None:
+            self.fail(LogTruncated(self.topic, self.partition, self.offset, changed))
         return Code.NONE
-
-    def _truncated(self, epoch: int, end: int) -> None:
-        """The leader's log has what was read of `epoch` and of earlier ones, up to `end`; nothing of later ones."""
-        later = next((first for read, first in self.epochs if read > epoch), self.offset)
-        self.fail(LogTruncated(self.topic, self.partition, self.offset, min(later, end)))
 
     def _fetched(self, core: ClientCore, entry: FetchedEntry, leader_epoch: int, now_ms: int) -> int:
         try:
@@ -146,7 +153,7 @@ class FetchOp(PartitionOp):
             if entry.offset != self.offset:
                 return Code.UNKNOWN_SERVER_ERROR
             if entry.diverging_epoch >= 0:
-                self._truncated(entry.diverging_epoch, entry.diverging_end)
+                self.fail(LogTruncated(self.topic, self.partition, self.offset, min(entry.diverging_end, self.offset)))
                 return Code.NONE
             if self.doubtful and entry.start_offset < self.offset:
                 self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
@@ -175,9 +182,8 @@ class FetchOp(PartitionOp):
             return
         self._left_out = result if left_out else None
         self.offset = result.next_offset
-        if self.last_epoch >= 0:
-            self.last_epoch, self.known_epoch = result.last_epoch, result.known_epoch
-            self.epochs = [*self.epochs, *result.epochs]
+        if self.epochs:
+            self.epochs, self.known_epoch = result.epochs, result.known_epoch
         self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
         if left_out or early:  # whoever sent it has too much under way to us already, or too many of our questions
             self._pause(core, now_ms)
@@ -210,9 +216,9 @@ class FetchOp(PartitionOp):
         """
         assert self.place is not None
         records: list[Record] = []
-        epochs: list[tuple[int, int]] = []
+        epochs = list(self.epochs)
         headers = 0
-        position, last_epoch = self.offset, self.last_epoch
+        position, last_epoch = self.offset, epochs[-1][0] if epochs else -1
         for batch in committed_batches(entry, self.place.identity):
             if records and (len(records) + batch.count > BATCH_RECORDS_MAX or headers >= BATCH_HEADERS_MAX):
                 break
@@ -224,7 +230,7 @@ class FetchOp(PartitionOp):
             if batch.leader_epoch != last_epoch:
                 epochs.append((batch.leader_epoch, position))
             position, last_epoch = batch.end_offset, batch.leader_epoch
-        return FetchResult(records, position, last_epoch, leader_epoch, entry.high_watermark, epochs)
+        return FetchResult(records, position, leader_epoch, entry.high_watermark, epochs)
 
 
 def committed_batches(entry: FetchedEntry, identity: PartitionId) -> Iterator[RecordBatch]:

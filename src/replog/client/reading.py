@@ -83,8 +83,7 @@ class Reading:
 
     def _partition(self, identity: PartitionId, offset: int, stop: int, known_epoch: int) -> Iterator[Record]:
         """`known_epoch`: whoever led before may not have all of it (KIP-320)."""
-        last_epoch = -1
-        epochs: list[tuple[int, int]] = []
+        epochs: Sequence[tuple[int, int]] = ()
         config = self._client._core.config
         waiting_since = -1
         while offset < stop:
@@ -95,7 +94,6 @@ class Reading:
                 max_bytes=config.fetch_bytes,
                 wait_ms=config.fetch_wait_ms,
                 deadline_ms=self._client._deadline(self._timeout_s),
-                last_epoch=last_epoch,
                 known_epoch=known_epoch,
                 epochs=epochs,
                 expected=identity,
@@ -114,5 +112,4 @@ class Reading:
                     raise TimedOut(f"waited {self._timeout_s:g} s for {place} to serve offset {offset}, which was committed before")
             else:
                 waiting_since = -1
-            offset, last_epoch, known_epoch = result.next_offset, result.last_epoch, result.known_epoch
-            epochs += result.epochs
+            offset, known_epoch, epochs = result.next_offset, result.known_epoch, result.epochs

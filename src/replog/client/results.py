@@ -164,13 +164,11 @@ class Fetch(NamedTuple):
     records: list[Any]
     next_offset: int
     """After the last batch seen, control batches included."""
-    last_epoch: int
-    """Leader epoch of the last batch before `next_offset`; -1: not known."""
     known_epoch: int
     """Leader epoch under which the position was last known to be on the leader's history."""
     high_watermark: int
-    epochs: Sequence[tuple[int, int]] = ()
-    """Each leader epoch that begins in what this fetch brought, and its first offset there."""
+    epochs: Sequence[tuple[int, int]]
+    """Each leader epoch of what was read before `next_offset`, and where it began: what the fetch was given, and what it has brought."""
 
 
 def _plain(_instance: object, _attribute: object, value: Any) -> Any:

@@ -53,8 +53,8 @@ class RangeFetchOp(FetchOp):
             max_bytes=max_bytes,
             wait_ms=wait_ms,
             deadline_ms=deadline_ms,
-            last_epoch=one.leader_epoch,
             known_epoch=known_epoch,
+            epochs=((one.leader_epoch, offset),),
             expected=one.identity,
         )
         self._stop = one.stop
@@ -158,7 +158,7 @@ class RangeFetchOp(FetchOp):
             if not batch.is_control:
                 batches.append(batch)
             position = batch.end_offset
-        return FetchResult(batches, position, self.last_epoch, leader_epoch, entry.high_watermark)
+        return FetchResult(batches, position, leader_epoch, entry.high_watermark, self.epochs)
 
 
 def _near(core: ClientCore, topic: str, partition: int, leader: Address, rack: str, now_ms: int) -> Address:

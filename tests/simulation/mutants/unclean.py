@@ -8,12 +8,13 @@ from attrs import evolve
 from tests.simulation.mutants.entry import Mutant, Patch
 
 from replog.client.fetching import FetchOp
+from replog.client.parting import Parting
 from replog.controller import controller as controller_module
 from replog.controller import elections as elections_module
 from replog.controller import isr_change
 from replog.controller.controller import Controller
 from replog.controller.election import Choice, Loss, uncleanly
-from replog.errors import Code, LogTruncated
+from replog.errors import Code
 from replog.messages import AlterIsrEntry, FetchedEntry
 from replog.model import PartitionState
 from replog.partition.following import Followed, Following
@@ -90,10 +91,18 @@ def tells_readers_too_late_a_place(patch: Patch) -> None:
 def forgets_where_epochs_began(patch: Patch) -> None:
     """A reader is told where an older epoch ends at the leader, although it had read other records before that (KIP-320 as written)."""
 
-    def mutant(self: FetchOp, _epoch: int, end: int) -> None:
-        self.fail(LogTruncated(self.topic, self.partition, self.offset, min(self.offset, end)))
+    patch.setattr(Parting, "answered", lambda self, _epoch, end: min(self._end, end))
 
-    patch.setattr(FetchOp, "_truncated", mutant)
+
+def asks_once(patch: Patch) -> None:
+    """A reader believes that a leader with an epoch between two of its own has all of the earlier one."""
+    answered = Parting.answered
+
+    def mutant(self: Parting, epoch: int, end: int) -> int:
+        found = answered(self, epoch, end)
+        return self._end if found is None else found
+
+    patch.setattr(Parting, "answered", mutant)
 
 
 def records_no_loss(patch: Patch) -> None:
@@ -139,6 +148,10 @@ MUTANTS = (
     Mutant(
         "X117", "a reader is told where an older epoch ends", "KIP-320", forgets_where_epochs_began,
         ("S8",), {**_LOSING, "min_isr": 1, "retention_bytes": 0, "segment_bytes": 256},
+    ),
+    Mutant(
+        "X119", "a reader asks a leader once where their logs part", "KIP-320", asks_once,
+        ("S8",), {**_LOSING, "min_isr": 1, "segment_bytes": 256},
     ),
     Mutant("X114", "an election that may lose something is not recorded", "KIP-966", records_no_loss, ("S26", "S3"), _LOSING),
     Mutant("X115", "a follower keeps what was committed", "KIP-101", keeps_what_was_committed, ("S9", "S3", "L2"), _LOSING),

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.client.fake import make
 
 from replog.errors import Code, LogTruncated
-from replog.messages import Fetch, Fetched, FetchedEntry
+from replog.messages import Epochs, EpochsResult, Fetch, Fetched, FetchedEntry, OffsetsForLeaderEpoch
+from replog.records import RecordBatch, encode_records
 
 
 def texts(records: Any) -> list[str]:
@@ -91,6 +92,141 @@ def test_p47_what_was_read_of_an_epoch_that_the_leader_does_not_have_is_gone_fro
             all(going_on() is not None for _ in range(9))  # what had come before is handed out first
         assert caught.value.offset >= 6
         assert caught.value.divergent_offset == 4
+
+
+def test_p47_a_leader_is_asked_again_about_an_earlier_epoch_of_the_reader() -> None:
+    """It answers with an epoch between two of the reader's: of the earlier one it may hold less, too (as a follower asks again, P-15)."""
+    cluster, _, client = make({"t": 1})
+    for n in range(4):
+        client.append("t", 0, [f"first {n}"])
+    for _ in range(4):
+        cluster.move("t", 0, 2)
+    for n in range(2):
+        client.append("t", 0, [f"reader's {n}"], acks=1)
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 6
+    partition = cluster.partition("t")
+    del partition.log[3:]
+    partition.epoch = 2
+    for n in range(7):
+        client.append("t", 0, [f"other's {n}"], acks=1)
+    partition.epoch = 4
+    cluster.move("t", 0, 3)
+    with pytest.raises(LogTruncated) as caught:
+        consumer.poll()
+    assert (caught.value.offset, caught.value.divergent_offset) == (6, 3)
+    consumer.seek("t", 0, 3)
+    assert texts(consumer.poll()) == [f"other's {n}" for n in range(7)]
+
+
+def test_p47_a_leader_that_forgets_while_it_is_asked_again() -> None:
+    """Nobody can say any more how much of the earlier epoch it had: all of that may have changed."""
+    cluster, _, client = make({"t": 1})
+    for epoch, moves in ((0, 0), (3, 3), (5, 2)):
+        for _ in range(moves):
+            cluster.move("t", 0, 2)
+        client.append("t", 0, [f"{epoch} {n}" for n in range(2)], acks=1)
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 6
+    asked: list[int] = []
+
+    def answer(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, OffsetsForLeaderEpoch):
+            return None
+        (entry,) = message.entries
+        asked.append(entry.epoch)
+        return [Epochs(message.request, [EpochsResult(entry.partition, 0, *((4, 9) if entry.epoch == 5 else (-1, -1)))])]
+
+    cluster.override = answer
+    cluster.move("t", 0, 3)
+    with pytest.raises(LogTruncated) as caught:
+        consumer.poll()
+    assert (asked, caught.value.divergent_offset) == ([5, 3], 2)
+
+
+def test_p47_another_leader_is_asked_about_the_last_epoch_again() -> None:
+    """What one leader has said of its log says nothing about the log of the next."""
+    cluster, _, client = make({"t": 1})
+    for moves in (0, 3):
+        for _ in range(moves):
+            cluster.move("t", 0, 2)
+        client.append("t", 0, ["a", "b"], acks=1)
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 4
+    asked: list[tuple[int, int]] = []
+
+    def answer(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, OffsetsForLeaderEpoch):
+            return None
+        (entry,) = message.entries
+        asked.append((entry.leader_epoch, entry.epoch))
+        if len(asked) == 1:
+            return [Epochs(message.request, [EpochsResult(entry.partition, 0, 2, 9)])]
+        if len(asked) == 2:
+            cluster.move("t", 0, 1)
+            return [Epochs(message.request, [EpochsResult(entry.partition, Code.NOT_LEADER_OR_FOLLOWER)])]
+        return None
+
+    cluster.override = answer
+    cluster.move("t", 0, 3)
+    assert consumer.poll(timeout_s=1) == []
+    assert asked == [(4, 3), (4, 0), (5, 3)]
+    client.append("t", 0, ["next"], acks=1)
+    assert texts(consumer.poll(timeout_s=1)) == ["next"]
+
+
+def test_p47_a_marker_that_is_passed_over_is_where_its_epoch_begins() -> None:
+    """The answer holds the marker of the new epoch alone: what follows it in the next answer does not begin that epoch."""
+    cluster, _, client = make({"t": 1}, fetch_bytes=1_024)
+    partition = cluster.partition("t")
+    for n in range(4):
+        client.append("t", 0, [f"kept {n}"])
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 4
+    cluster.move("t", 0, 2)
+    partition.append(RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6)))
+    only_marker = partition.log[:5]
+    for n in range(4):
+        client.append("t", 0, [f"old {n}"], acks=1)
+    whole = partition.log
+
+    def alone(message: Any, broker: int) -> list[Any] | None:
+        if isinstance(message, Fetch) and message.entries[0].offset == 4:
+            partition.log = only_marker
+            try:
+                entry = cluster._fetched(broker, message.entries[0])
+            finally:
+                partition.log = whole
+            entry.high_watermark = 9
+            return [Fetched(message.request, 0, -1, 0, [entry])]
+        return None
+
+    cluster.override = alone
+    assert [record.offset for record in consumer.poll(timeout_s=1)] == [5, 6, 7, 8]
+    cluster.override = None
+    for batch in partition.log[4:]:
+        batch.stamp(partition.identity, batch.base_offset, 0)
+    cluster.move("t", 0, 3)
+    with pytest.raises(LogTruncated) as caught:
+        consumer.poll(timeout_s=1)
+    assert (caught.value.offset, caught.value.divergent_offset) == (9, 4)
+
+
+def test_who_seeks_has_read_nothing_in_front_of_there() -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, [f"{n}" for n in range(4)])
+    consumer = client.consumer("t", start="earliest")
+    assert len(consumer.poll()) == 4
+    consumer.seek("t", 0, 4)
+    partition = cluster.partition("t")
+    partition.log.clear()
+    client.append("t", 0, [f"other {n}" for n in range(6)])
+    for batch in partition.log:
+        batch.stamp(partition.identity, batch.base_offset, 1)
+    cluster.move("t", 0, 2)
+    assert texts(consumer.poll(timeout_s=1)) == ["other 4", "other 5"]
+    consumer.seek("t", 0, 1)
+    assert texts(consumer.poll(timeout_s=1)) == [f"other {n}" for n in range(1, 6)]
 
 
 def test_p47_a_leader_that_knows_no_epoch_as_old_as_ours() -> None:

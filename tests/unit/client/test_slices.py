@@ -146,7 +146,7 @@ def test_who_checks_its_position_checks_it_between_slices_too() -> None:
 
     waits.happens = {2: elected}
     now_ms = waits.driver.now_ms()
-    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=100_000, deadline_ms=now_ms + 200_000, last_epoch=0, known_epoch=0)
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=100_000, deadline_ms=now_ms + 200_000, known_epoch=0, epochs=[(0, 0)])
     with pytest.raises(LogTruncated):
         waits.client._do(op)
     assert cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
@@ -160,7 +160,7 @@ def test_what_a_leader_had_trimmed_up_to_the_position_is_no_truncation_in_a_late
     passed_over = RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6))
     waits.happens = {2: lambda: partition.append(passed_over), 4: waits.come}
     now_ms = waits.driver.now_ms()
-    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=200_000, deadline_ms=now_ms + 300_000, last_epoch=0, known_epoch=0)
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=200_000, deadline_ms=now_ms + 300_000, known_epoch=0, epochs=[(0, 0)])
     assert [record.value for record in waits.client._do(op).records] == [b"late"]
     assert waits.cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
 
@@ -185,7 +185,7 @@ def test_a_leader_from_before_the_position_is_not_asked() -> None:
         return None
 
     cluster.override = answer
-    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=0, deadline_ms=driver.now_ms() + 60_000, last_epoch=1, known_epoch=1)
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=0, deadline_ms=driver.now_ms() + 60_000, known_epoch=1, epochs=[(1, 0)])
     assert [record.value for record in client._do(op).records] == [b"next"]
     assert [what for what in asked if what[0] != "Metadata"] == [("Fetch", 2)]
     assert len(asked) > 3

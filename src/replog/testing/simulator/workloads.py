@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -142,8 +143,8 @@ class Follow(Workload):
         world = client.world
         partition = client.chance.randrange(world.plan.shape.partitions)
         process, key = f"follower {client.number}", f"{TOPIC}/{partition}"
-        position, last_epoch, known_epoch = 0, -1, -1
-        epochs: list[tuple[int, int]] = []
+        position, known_epoch = 0, -1
+        epochs: Sequence[tuple[int, int]] = ()
         self._refused.pop(client.number, None)
         while not world.calm:
             try:
@@ -154,17 +155,16 @@ class Follow(Workload):
                     wait_ms=200,
                     process=process,
                     near=_is_near(client),
-                    last_epoch=last_epoch,
                     known_epoch=known_epoch,
                     epochs=epochs,
                 )
             except LogTruncated as error:
                 position = told_lost(world, error, known_epoch, epochs, f"consumer {client.number}")
-                last_epoch, known_epoch, epochs = -1, -1, []
+                known_epoch, epochs = -1, ()
                 world.history.assign(process, key, position)
                 continue
             except OffsetOutOfRange as error:
-                if last_epoch < 0 and is_lost(world, partition, position):  # it has read nothing there
+                if not epochs and is_lost(world, partition, position):  # it has read nothing there
                     position, known_epoch = min(position, world.checks.committed(partition, TOPIC)), -1
                     world.history.assign(process, key, position)
                     await client.think()
@@ -172,16 +172,14 @@ class Follow(Workload):
                 if not world.is_trimmed(partition, position):
                     where = f"partition {partition} at {position}"
                     raise Violation("readable", f"a consumer of {where} is told, though no log starts above: {error}") from error
-                position, last_epoch, known_epoch = await self._earliest(client, partition, position), -1, -1
-                epochs = []
+                position, known_epoch, epochs = await self._earliest(client, partition, position), -1, ()
                 world.history.assign(process, key, position)
                 continue
             except ReplogError as error:
                 world.marks.hit(f"a consumer gets {type(error).__name__}")
                 await client.think()
                 continue
-            position, last_epoch, known_epoch = found.next_offset, found.last_epoch, found.known_epoch
-            epochs += found.epochs
+            position, known_epoch, epochs = found.next_offset, found.known_epoch, found.epochs
             if client.chance.random() < 0.05:
                 await client.rest(2_000)  # a slow consumer (W12)
 
