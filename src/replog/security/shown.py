@@ -8,9 +8,8 @@ from typing import Final
 
 __all__ = ["is_place", "shown"]
 
-_USER: Final = re.compile(r"(//).*@", re.DOTALL)
-_USER_OF_NONE: Final = re.compile(r"(^).*@", re.DOTALL)
-"""Of what is no URL, as its scheme was forgotten."""
+_USER: Final = re.compile(r"^(\s*[a-z][a-z0-9+.-]*://)?.*@", re.DOTALL | re.IGNORECASE)
+"""Only a scheme is kept: any other // may stand in a password."""
 _USER_OF_A_FILE: Final = re.compile(r"(//)[^/]*@")
 """Behind the third slash stands a path, in which an @ means nothing."""
 _PLAIN: Final = frozenset({"session_ms", "secure", "authority", "certificate", "key"})
@@ -23,8 +22,7 @@ def shown(url: str) -> str:
     >>> shown("zookeeper://user:pa/ss@zk1:2181/replog?password=x&session_ms=9000")
     'zookeeper://***@zk1:2181/replog?password=***&session_ms=9000'
     """
-    user = _USER if "//" in url else _USER_OF_NONE
-    user = _USER_OF_A_FILE if url.lower().startswith("file:") else user
+    user = _USER_OF_A_FILE if url.lower().startswith("file:") else _USER
     head, mark, query = user.sub(r"\1***@", url).partition("?")
     return head + mark + "&".join(map(_option, query.split("&"))) if query else head + mark
 

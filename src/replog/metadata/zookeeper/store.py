@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ZooKeeperStore"]
 
-SCHEME: Final = "zookeeper://"
+_SCHEME: Final = re.compile(r"\Azookeeper://", re.IGNORECASE)
 REQUEST_BYTES_MAX: Final = 1_048_575
 """What a server takes unless its jute.maxbuffer says otherwise."""
 _READ: Final = 1
@@ -27,6 +28,8 @@ _READ: Final = 1
 
 class ZooKeeperStore(TreeSession):
     """A session with ZooKeeper. `hosts_and_chroot` is `HOST:PORT,HOST:PORT/CHROOT`, with or without `zookeeper://` before it.
+
+    It holds no credentials and no options: one with an `@` or a `?` is refused, and not repeated.
 
     Everything is kept below the chroot, which is made if it is missing; without one, at the root. The values are read
     with any ZooKeeper client; a node that was only implied as a parent has a null value. Needs the extra `zookeeper`
@@ -126,16 +129,22 @@ def _parse(hosts_and_chroot: object) -> tuple[str, str]:
     """Hosts, and the chroot with its slash or empty."""
     if not isinstance(hosts_and_chroot, str):
         raise UsageError(f"ZooKeeper's address is a str, HOST:PORT,HOST:PORT/CHROOT, not of type {type(hosts_and_chroot).__name__}")
-    hosts, slash, chroot = hosts_and_chroot.removeprefix(SCHEME).partition("/")
-    if "@" in hosts:
+    if "@" in hosts_and_chroot:  # in the chroot, too: a password may have a slash, and what is before it looks like a host
         raise UsageError('ZooKeeper\'s address has no place for credentials; give auth=("digest", USER, PASSWORD)')
+    said = shown(hosts_and_chroot)
+    if "?" in hosts_and_chroot:
+        raise UsageError(f"ZooKeeper's address {said!r} has no place for options; give them as arguments, such as session_ms=9000")
+    rest = _SCHEME.sub("", hosts_and_chroot)
+    if "://" in rest:
+        raise UsageError(f"ZooKeeper's address {said!r} is not HOST:PORT,HOST:PORT/CHROOT, with or without zookeeper:// before it")
+    hosts, slash, chroot = rest.partition("/")
     from kazoo.hosts import collect_hosts
 
     try:
         collect_hosts(hosts)
-    except ValueError as error:
-        said = shown(hosts_and_chroot)
-        raise UsageError(f"ZooKeeper's hosts, where {said!r} begins, are not HOST:PORT,HOST:PORT with ports from 0 to 65535") from error
+    except ValueError:
+        # kazoo's error is no cause of this one: it shows what stands for a port.
+        raise UsageError(f"ZooKeeper's hosts, where {said!r} begins, are not HOST:PORT,HOST:PORT with ports from 0 to 65535") from None
     return hosts, check_path(slash + chroot) if chroot else ""
 
 
