@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -12,15 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from replog.cli.output import json_value
 from replog.errors import Unavailable, UsageError
+from replog.security.shown import shown
 from replog.status.http import TAKEN_AT
 
-__all__ = ["Counted", "Counts", "all_of", "byte_rates", "check_counted", "counts_of", "fetched", "parsed", "shown"]
+__all__ = ["Counted", "Counts", "all_of", "byte_rates", "check_counted", "counts_of", "fetched", "parsed"]
 
 _BYTES_MAX: Final = 64 << 20
 _APPENDED: Final = "replog_bytes_in_total"
 _ALWAYS: Final = "replog_leaders"
 """A metric that every broker of a page has a series of."""
 _TYPED: Final = b"# TYPE replog_"
+_NO_PORT: Final = re.compile(r"(https?://(?:\[[^\]]*\]|[^:/?#]*):)(?!\d*(?:[/?#]|\Z)).+", re.DOTALL)
+"""A URL with something else than a number where the port should be: a password, if its end with the @ was forgotten."""
 
 
 class Counted(NamedTuple):
@@ -55,7 +59,9 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: boo
     except urllib.error.HTTPError as refused:
         raise Unavailable(f"{where} answers {refused.code}: {_said(refused)}") from None
     except (http.client.InvalidURL, ValueError) as problem:
-        raise UsageError(f"{shown(url)!r} is not the URL of a status page: {problem}") from None
+        if (found := _NO_PORT.fullmatch(url)) is not None:
+            raise UsageError(f"{found[1] + '***'!r} is not the URL of a status page: the port is no number, and not shown") from None
+        raise UsageError(f"{url!r} is not the URL of a status page: {problem}") from None
     except OSError as problem:
         raise Unavailable(f"{where} does not answer: {problem}") from problem
     except http.client.HTTPException as problem:
@@ -80,13 +86,6 @@ def all_of(url: str, timeout_s: float | None, *, as_json: bool, partitions: bool
     if isinstance(found[0], Exception):
         raise found[0]
     return found[0]
-
-
-def shown(url: str) -> str:
-    """A URL without what stands before an @, which may be a password."""
-    before, at, host = url.rpartition("@")
-    scheme, found, _ = before.partition("://")
-    return f"{scheme if found else ''}{found}...{at}{host}" if at else url
 
 
 def _said(refused: urllib.error.HTTPError) -> str:

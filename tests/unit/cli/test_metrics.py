@@ -68,14 +68,18 @@ def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
     [
         ("127.0.0.1:8101", "is not the URL of a status page, such as http://127.0.0.1:8101"),
         ("file:///etc/passwd", "is not the URL"),
-        ("http://127.0.0.1:abc", "is not the URL of a status page: nonnumeric port"),
-        ("http://a b", "is not the URL"),
+        ("http://127.0.0.1:secret", "'http://127.0.0.1:***' is not the URL of a status page: the port is no number, and not shown"),
+        ("http://anna:12secret/secret?x", "'http://anna:***' is not"),
+        ("http://[::1]:80 secret", "'http://[::1]:***' is not"),
+        ("http://a b", "is not the URL of a status page: URL can't contain control characters"),
+        ("http://a:80/x y", "'http://a:80/x y' is not the URL of a status page: URL can't contain control characters"),
         ("http://[::1", "is not the URL"),
-        ("http://anna:secret@127.0.0.1:8101", "'http://...@127.0.0.1:8101' has a user or a password, and a status page asks for none"),
+        ("http://anna:secret@127.0.0.1:8101", "'http://***@127.0.0.1:8101' has a user or a password, and a status page asks for none"),
         ("http://anna:#secret@127.0.0.1:8101/x?y#z", "a status page asks for none"),
         ("http://anna:se@cret@host", "a status page asks for none"),
-        ("anna:secret@127.0.0.1:8101", "'...@127.0.0.1:8101' is not the URL"),
-        ("ftp://anna:secret@host", "'ftp://...@host' is not the URL"),
+        ("anna:secret@127.0.0.1:8101", "'***@127.0.0.1:8101' is not the URL"),
+        ("ftp://anna:secret@host", "'ftp://***@host' is not the URL"),
+        ("anna:secret://secret@host", "'***@host' is not the URL"),
     ],
 )
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:
