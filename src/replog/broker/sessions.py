@@ -12,6 +12,7 @@ from typing import Final
 
 from attrs import define, field
 
+from replog.broker.refusals import Refusals
 from replog.broker.room import ENTRY_BYTES, ROOM_BYTES, SLICE_BYTES, in_its_place, shorten
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged
@@ -101,8 +102,7 @@ class Sessions:
         self._moved = moved
         self._failed = failed
         self._event = event
-        self._turned_away: set[int] = set()
-        """Followers that have been refused a session, and got none since."""
+        self._refusals = Refusals()
         self._followers: dict[tuple[int, bool], Session] = {}
         self._contacts: dict[int, Contact] = {}
         self._clients: dict[Session, None] = {}
@@ -122,7 +122,7 @@ class Sessions:
 
     def on_fetch(self, sender: Address, fetch: Fetch, now_ms: int) -> None:
         """Take a fetch: acknowledge, remember, and let it wait for the end of the poll, or for news."""
-        session = self._open(sender, fetch) if fetch.session_epoch <= 0 else self._resume(sender, fetch)
+        session = self._open(sender, fetch, now_ms) if fetch.session_epoch <= 0 else self._resume(sender, fetch)
         if session is None:
             return
         for identity in fetch.forgotten:
@@ -149,7 +149,7 @@ class Sessions:
         elif session.ready or fetch.max_wait_ms <= 0:
             self.dirty[session] = None
 
-    def _open(self, sender: Address, fetch: Fetch) -> Session | None:
+    def _open(self, sender: Address, fetch: Fetch, now_ms: int) -> Session | None:
         if fetch.replica < 0:
             session = Session(sender, -1, -1, 0, Contact())
             share = len(self._of_reader.get(sender, ()))
@@ -169,11 +169,11 @@ class Sessions:
             return None
         if len(self._followers) >= self._config.fetch_sessions_max:
             self._refuse(sender, fetch, Code.QUOTA_EXCEEDED)
-            if fetch.replica not in self._turned_away:
-                self._turned_away.add(fetch.replica)
-                self._event("fetch_session_refused", follower=fetch.replica, limit=self._config.fetch_sessions_max)
+            if self._refusals.refused(key, now_ms):
+                limit = self._config.fetch_sessions_max
+                self._event("fetch_session_refused", follower=fetch.replica, catch_up=fetch.catch_up, limit=limit)
             return None
-        self._turned_away.discard(fetch.replica)
+        self._refusals.granted(key)
         self._numbers += 1
         contact = self._contacts.setdefault(fetch.replica, Contact())
         session = self._followers[key] = Session(sender, fetch.replica, fetch.broker_epoch, self._numbers, contact, fetch.catch_up)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, leading, log_of, notice
 
+from replog.broker.refusals import AGAIN_MS
 from replog.broker.sessions import Sessions
 from replog.config import BrokerConfig
 from replog.errors import Code
@@ -360,13 +361,40 @@ def test_a_follower_that_is_refused_a_session_is_told_of_once_until_it_has_one()
     leader.opened()
     for _ in range(3):
         assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
-    assert leader.events == [("fetch_session_refused", {"follower": 3, "limit": 1})]
-    leader.sessions.close((2, False))
-    assert [a.error for a in leader.fetch((1, 1), replica=3)] == [0]
-    leader.sessions.close((3, False))
+    assert leader.events == [("fetch_session_refused", {"follower": 3, "catch_up": False, "limit": 1})]
+    for now_ms, times in ((AGAIN_MS - 1, 1), (AGAIN_MS, 2)):
+        leader.sessions.close((2, False))
+        assert [a.error for a in leader.fetch((1, 1), replica=3)] == [0]
+        leader.sessions.close((3, False))
+        leader.opened()
+        for _ in range(2):
+            assert [a.error for a in leader.fetch((1, 1), replica=3, now_ms=now_ms)] == [Code.QUOTA_EXCEEDED]
+        assert len(leader.events) == times, "not so soon again"
+    assert [a.error for a in leader.fetch((1, 1), replica=3, now_ms=9 * AGAIN_MS)] == [Code.QUOTA_EXCEEDED]
+    assert len(leader.events) == 2, "it has got none since"
+
+
+def test_a_lane_that_gets_a_session_makes_no_news_of_what_the_other_is_refused() -> None:
+    leader = Leader(config=BrokerConfig(fetch_sessions_max=2))
     leader.opened()
+    leader.fetch((1, 1), replica=4)
     assert [a.error for a in leader.fetch((1, 1), replica=3)] == [Code.QUOTA_EXCEEDED]
-    assert len(leader.events) == 2
+    leader.sessions.close((4, False))
+    assert [a.error for a in leader.fetch((1, 1), replica=3, catch_up=True)] == [0]
+    assert [a.error for a in leader.fetch((1, 1), replica=3, now_ms=AGAIN_MS)] == [Code.QUOTA_EXCEEDED]
+    assert [(what["follower"], what["catch_up"]) for _, what in leader.events] == [(3, False)]
+    leader.fetch((1, 1), replica=4, catch_up=True)
+    assert [(what["follower"], what["catch_up"]) for _, what in leader.events] == [(3, False), (4, True)]
+
+
+def test_two_lanes_that_have_the_last_session_in_turns_are_told_of_once_each() -> None:
+    leader = Leader(config=BrokerConfig(fetch_sessions_max=1))
+    for _ in range(4):
+        for catch_up in (False, True):
+            assert [a.error for a in leader.fetch((1, 1), replica=3, catch_up=catch_up)] == [0]
+            assert [a.error for a in leader.fetch((1, 1), replica=3, catch_up=not catch_up)] == [Code.QUOTA_EXCEEDED]
+            leader.sessions.close((3, catch_up))
+    assert [what["catch_up"] for _, what in leader.events] == [True, False]
 
 
 def test_whoever_waits_keeps_nobody_from_reading_what_is_there() -> None:
