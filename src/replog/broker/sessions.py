@@ -14,6 +14,7 @@ from attrs import define, field
 
 from replog.broker.refusals import Refusals
 from replog.broker.room import ENTRY_BYTES, ROOM_BYTES, SLICE_BYTES, in_its_place, shorten
+from replog.broker.share import share_of
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged
 from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry, Unsent
@@ -154,7 +155,7 @@ class Sessions:
             session = Session(sender, -1, -1, 0, Contact())
             share = len(self._of_reader.get(sender, ()))
             # Beyond that it is answered at once: others find room.
-            if not self._is_full() and share < max(1, self._config.waiting_fetches_max // 2):
+            if not self._is_full() and share < share_of(self._config.waiting_fetches_max):
                 self._of_reader.setdefault(sender, {})[session] = None
                 self._clients[session] = None
             return session

@@ -6,6 +6,7 @@ from collections import deque
 
 from attrs import define, field
 
+from replog.broker.share import share_of
 from replog.errors import Code
 from replog.messages import Produced, ProducedEntry, Published
 from replog.model import ACKS_ALL, Address, PartitionId
@@ -43,8 +44,7 @@ class WaitingAppends:
     def __init__(self, outbox: Outbox, limit: int) -> None:
         self._outbox = outbox
         self._limit = limit
-        self._share = max(1, limit // 2)
-        """Of it one client may have so many: others find room."""
+        self._share = share_of(limit)
         self._of_client: dict[Address, int] = {}
         self._partitions: dict[PartitionId, Partition] = {}
         self.count = 0

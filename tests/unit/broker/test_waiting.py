@@ -122,6 +122,16 @@ def test_no_more_than_the_limit() -> None:
     assert made.park(partition, WaitingAppend("c", 4, ACKS_ALL, 2, 3, 9))
 
 
+def test_the_only_place_can_be_had() -> None:
+    partition = three()
+    made = waiting(partition, 1, limit=1)
+    assert not made.park(partition, WaitingAppend("d", 2, ACKS_ALL, 1, 2, 9))
+    acknowledged(partition, 1)
+    made.wake(partition)
+    assert answers(made) == [("c", 1, 0, 0)]
+    assert made.park(partition, WaitingAppend("d", 2, ACKS_ALL, 1, 2, 9))
+
+
 def test_nothing_waits_for_a_partition_that_nobody_appended_to() -> None:
     partition = three()
     partition.append(batch("d", 0, 0), ACKS_LEADER, 0)
