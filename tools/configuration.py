@@ -41,10 +41,10 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.producer_expiry_ms": "A producer that was silent for so long is forgotten, at the latest after twice the time. "
     "It must be longer than the `delivery_timeout_ms` of clients: what is repeated later is stored twice.",
     "BrokerConfig.waiting_appends_max": "Appends that a broker holds until they are safe; one more is stored and answered RequestTimedOut. "
-    "One client may have half of them.",
+    "One client may have half of them: over TCP each of its connections, and what one leaves behind counts until it is answered.",
     "BrokerConfig.waiting_fetches_max": "Fetches of readers that a broker holds until there is something to read; "
     "one more is answered with what there is, or refused with QuotaExceeded if that is nothing. "
-    "One reader may have half of them; beyond that it is answered at once.",
+    "One reader (over TCP each connection) may have half of them; beyond that it is answered at once.",
     "BrokerConfig.fetch_sessions_max": "Fetch sessions of followers; one more is refused with QuotaExceeded. A follower needs two, for "
     "what is new and for catching up: with fewer than two for each other broker a replica may never come into the ISR.",
     "BrokerConfig.batch_records_max": "Records in one batch.",
