@@ -42,7 +42,7 @@ def _elect(wish: tuple[bool, int | None]) -> bytes:
 
 _LOST: Final = PartitionId(bytes(range(16)), 3, 4)
 _MOVING: Final = Assignment((1, 2, 3), 4, (3,), (1,), (1, 2))
-_MANY: Final = LossReport("corrupt", 5, tuple(PartitionId(bytes(16), n, 4) for n in (*range(5_100), 7_000)), ("life",), "since")
+_MANY: Final = LossReport("corrupt", tuple(PartitionId(bytes(16), n, 4) for n in (*range(5_100), 7_000)), ("life",), "since")
 VALUES: Final[tuple[tuple[Callable[[str, bytes], Any], Callable[[Any], bytes], tuple[Any, ...]], ...]] = (
     (layout.decode_cluster, layout.encode_cluster, (ClusterIdentity("c-1", 1, 2),)),
     (layout.decode_controller, layout.encode_controller, (ControllerSeat(3, 17),)),
@@ -51,7 +51,7 @@ VALUES: Final[tuple[tuple[Callable[[str, bytes], Any], Callable[[Any], bytes], t
         layout.decode_registration,
         layout.encode_registration,
         (
-            Registration(("tcp://10.0.0.1:9000", "tcp://[::1]:1"), "rack-ä", "ab" * 16, LossReport("corrupt", 5, (_LOST,)), "life"),
+            Registration(("tcp://10.0.0.1:9000", "tcp://[::1]:1"), "rack-ä", "ab" * 16, LossReport("corrupt", (_LOST,)), "life"),
             Registration(("tcp://10.0.0.1:9000",), None, "ab" * 16, _MANY, "life"),
         ),
     ),

@@ -143,7 +143,7 @@ class FileLogDirectory(LogDirectory):
         states = self._load_logs(clean, checkpoint, power=power)
         configs = {identity: entry.config for identity, entry in self._catalogue.live.items()}
         life = self._life  # with what was noted meanwhile
-        self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean_epoch=clean and clean[0], power=power)
+        self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean=clean is not None, power=power)
         self.incarnation = self.fs.random_bytes(16).hex()
         life = Life.begun(boot_id, self.incarnation, self.loss)
         # In this order: a crash in between must not lose what was found out, and the marker goes before the first append.

@@ -79,10 +79,10 @@ def judge(
     flushed_ends: Mapping[PartitionId, int],
     last: Life,
     *,
-    clean_epoch: int | None,
+    clean: bool,
     power: bool,
 ) -> LossReport:
-    """The report of a life that `last` began and that ended cleanly (with this broker epoch) or not (None)."""
+    """The report of a life that `last` began and that ended cleanly or not."""
     corrupt = {identity for identity, state in states.items() if state.corrupt}
     found = corrupt | set(configs if last.flush_failed else ())
     if power:
@@ -96,12 +96,12 @@ def judge(
             if not complete:
                 found.add(identity)
     lossy = found.union(last.lossy).intersection(configs)
-    is_damaged = corrupt or (clean_epoch is not None and last.flush_failed and lossy)  # no life that stops cleanly leaves that note
-    kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if clean_epoch is None else "none"]
+    is_damaged = corrupt or (clean and last.flush_failed and lossy)  # no life that stops cleanly leaves that note
+    kinds: list[LossKind] = ["corrupt" if is_damaged else "power" if power else "process" if not clean else "none"]
     if last.lossy:
         kinds.append(last.kind)
     since = "" if found else last.since
-    return LossReport(gravest(kinds), -1 if clean_epoch is None else clean_epoch, tuple(sorted(lossy)), last.lives, since)
+    return LossReport(gravest(kinds), tuple(sorted(lossy)), last.lives, since)
 
 
 def gravest(kinds: Iterable[LossKind]) -> LossKind:

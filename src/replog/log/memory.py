@@ -313,7 +313,6 @@ class MemoryLogDirectory(LogDirectory):
         self._unrecorded: dict[PartitionId, int] = {}  # as in FileLogDirectory
         self._quarantined: dict[PartitionId, int] = {}
         self._saved: dict[PartitionId, int] = {}  # high watermarks as of the last checkpoint
-        self._broker_epoch = -1
         self._end: LossKind | None = None  # how this life ended: "none" is cleanly
         self._failed = ""
         self._begin(1)
@@ -378,7 +377,6 @@ class MemoryLogDirectory(LogDirectory):
 
     def registered(self, broker_epoch: int) -> None:
         self._check_open()
-        self._broker_epoch = broker_epoch
         self._life = self._life.let_in()
 
     def checkpoint(self) -> None:
@@ -418,8 +416,7 @@ class MemoryLogDirectory(LogDirectory):
         kind: LossKind = self.loss.kind if self._end == "none" and lossy else "power" if self._failed else self._end
         if self._life.lossy:
             kind = gravest((kind, self._life.kind))
-        ended = self._broker_epoch if self._end == "none" else -1
-        loss = LossReport(kind, ended, tuple(sorted(lossy)), self._life.lives, "" if found else self._life.since)
+        loss = LossReport(kind, tuple(sorted(lossy)), self._life.lives, "" if found else self._life.since)
         next_life = MemoryLogDirectory(limits=self._limits, directory_id=self.directory_id, loss=loss)
         next_life._begin(self._number + 1)
         for identity, log in self._logs.items():

@@ -32,15 +32,14 @@ _RANGES: Final = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,1
 
 def loss_fields(loss: LossReport) -> dict[str, Any]:
     """What a registration has in its field `loss`."""
-    ends = {"broker_epoch": loss.broker_epoch}
     lives = ({"lives": list(loss.lives)} if loss.lives else {}) | ({"since": loss.since} if loss.since else {})
     if len(loss.lossy) <= LISTED_MAX:
         listed = [[lost.topic_id.hex(), lost.partition, lost.creation] for lost in loss.lossy]
-        return {"kind": loss.kind, **ends, "lossy": listed, **lives}
+        return {"kind": loss.kind, "lossy": listed, **lives}
     packed = list(_packed(loss.lossy)) if len(loss.lossy) <= COPIES_MAX else None
     fits = packed is not None and sum(64 + len(ranges) for _, _, ranges in packed) <= EXACT_BYTES_MAX
     exact = {"exact": {"kind": loss.kind, "lossy": packed}} if fits else {}
-    return {"kind": "replaced", **ends, "lossy": [], **lives, **exact}
+    return {"kind": "replaced", "lossy": [], **lives, **exact}
 
 
 def loss_in(path: str, fields: Fields) -> LossReport:
@@ -51,7 +50,7 @@ def loss_in(path: str, fields: Fields) -> LossReport:
         exact = fields.part("exact")
         kind, lossy = _kind(path, exact, "loss.exact.kind"), _unpacked(path, exact.items("lossy"))
     since = fields.text("since") if "since" in fields.names() else ""
-    return LossReport(kind, fields.number("broker_epoch", low=-1, wide=True), lossy, _lives(path, fields), since)
+    return LossReport(kind, lossy, _lives(path, fields), since)
 
 
 def _lives(path: str, fields: Fields) -> tuple[str, ...]:

@@ -276,8 +276,6 @@ class LossReport:
     kind: LossKind = "none"
     """"none": stopped cleanly (or new); "process": killed, same boot, nothing lost; "power": another boot, unsynced data
     may be gone; "corrupt": bytes below the recovery point are bad; "replaced": the directory is new to its broker."""
-    broker_epoch: int = -1
-    """Of the life that stopped cleanly; -1 if it did not."""
     lossy: tuple[PartitionId, ...] = ()
     """Logs that may have lost acknowledged records; empty with kind "replaced" means every one: the store says no more where there are too
     many to be named (`metadata/loss_reports.py`)."""
@@ -377,7 +375,8 @@ class LogDirectory(ABC):
     @abstractmethod
     def registered(self, broker_epoch: int) -> None:
         """A controller has let this life in, under this broker epoch, and has dealt with what `loss` reports: it is not reported again, nor
-        are the lives before this one named. A clean stop marker will carry the epoch. Raises LogFull, LogDamaged or LogClosed."""
+        are the lives before this one named. A clean stop marker may carry the epoch, for people; what
+        counts is `loss.lives`. Raises LogFull, LogDamaged or LogClosed."""
 
     @abstractmethod
     def checkpoint(self) -> None:

@@ -73,7 +73,7 @@ def trusts_images(patch: Patch) -> None:
     has_lost = BrokerEntry.has_lost
 
     def mutant(self: BrokerEntry, admitted: Any, *, is_named: bool) -> bool:
-        if admitted is not None and self.loss.broker_epoch < 0:
+        if admitted is not None and self.loss.kind != "none":
             admitted = evolve(admitted, incarnation=next(iter(self.loss.lives), admitted.incarnation))
         return has_lost(self, admitted, is_named=is_named)
 

@@ -191,10 +191,10 @@ def test_a_lost_session_of_a_living_process_loses_nothing():
         (LossReport("none"), None, False),
         (LossReport("process"), None, False),
         (LossReport("power"), None, False),
-        (LossReport("none", broker_epoch=1, lives=("another",)), None, True),
+        (LossReport("none", lives=("another",)), None, True),
         (LossReport("process", lives=("another",)), None, True),
-        (LossReport("corrupt", broker_epoch=1, lossy=(pid(b"o" * 16),), lives=("another",)), None, True),
-        (LossReport("corrupt", broker_epoch=-1, lossy=(pid(b"o" * 16),)), None, False),
+        (LossReport("corrupt", lossy=(pid(b"o" * 16),), lives=("another",)), None, True),
+        (LossReport("corrupt", lossy=(pid(b"o" * 16),)), None, False),
         (LossReport("replaced"), None, True),
         (LossReport("replaced", lives=("3.3",)), None, True),
         (LossReport("none"), "f" * 32, True),
@@ -252,7 +252,7 @@ def test_a_loss_counts_until_a_life_that_has_reported_it_was_let_in(lives, since
     names = {"admitted": admitted}
     named = (pid(topic, 0),) if is_named else ()
     world.kill(3)
-    loss = LossReport("power" if is_named else "replaced", -1, named, tuple(names.get(n, n) for n in lives), names.get(since, since))
+    loss = LossReport("power" if is_named else "replaced", named, tuple(names.get(n, n) for n in lives), names.get(since, since))
     world.start(3, loss=loss, settle=True)
     assert world.state().leader == 3
     assert len(world.told("records_may_be_lost")) == lossy

@@ -52,7 +52,7 @@ def at_the_endpoint_of_another(world: World, topic: bytes) -> None:
 def lossy(world: World, topic: bytes) -> None:
     world.kill(2)
     world.drop = lambda _sender, to, _message: to == 2
-    world.start(2, loss=LossReport("power", 0, (pid(topic),)), settle=True)
+    world.start(2, loss=LossReport("power", (pid(topic),)), settle=True)
 
 
 def broken(world: World, topic: bytes) -> None:
@@ -84,9 +84,9 @@ def last_known(world: World, topic: bytes) -> None:
     world.propose(1, pid(topic), [1, 3])
     for broker in (1, 3):
         world.kill(broker)
-    world.start(1, loss=LossReport("power", 0, (pid(topic),)), settle=True)
+    world.start(1, loss=LossReport("power", (pid(topic),)), settle=True)
     world.drop = lambda _sender, to, _message: to == 3
-    world.start(3, loss=LossReport("power", 0, (pid(topic),)), settle=True)
+    world.start(3, loss=LossReport("power", (pid(topic),)), settle=True)
 
 
 SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = {

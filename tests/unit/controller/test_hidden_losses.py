@@ -64,7 +64,7 @@ def loses_power(world: World, broker: int, partition: PartitionId) -> None:
     """The broker comes back with forty of its records."""
     world.kill(broker)
     world.disks[broker][partition] = (0, 40)
-    world.start(broker, loss=LossReport("power", -1, (partition,)), settle=True)
+    world.start(broker, loss=LossReport("power", (partition,)), settle=True)
     world.advance(15_000)
 
 

@@ -145,7 +145,6 @@ scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | texts
 reports = st.builds(
     LossReport,
     st.sampled_from(["none", "process", "power", "corrupt", "replaced"]),
-    st.integers(-1, 2**63 - 1),
     st.lists(st.builds(PartitionId, topic_ids, numbers, numbers), max_size=3).map(tuple),
 )
 spans = st.tuples(st.integers(1, 2**31 - 1), st.integers(1, 2**31 - 1)).map(lambda ends: Levels(*sorted(ends)))
@@ -234,11 +233,11 @@ DECODERS: dict[str, tuple[bytes, Callable[[str, bytes], Any]]] = {
     "controller": (layout.encode_controller(ControllerSeat(1, 2)), layout.decode_controller),
     "controller_epoch": (layout.encode_controller_epoch(2), layout.decode_controller_epoch),
     "registration": (
-        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("power", 4, (PartitionId(TOPIC_ID, 1, 2),)))),
+        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("power", (PartitionId(TOPIC_ID, 1, 2),)))),
         layout.decode_registration,
     ),
     "registration_of_a_later_life": (
-        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("none", 2**40, (), ("b" * 32, "a" * 32), "b" * 32))),
+        layout.encode_registration(Registration(("tcp://h:1",), "r", "d", LossReport("none", (), ("b" * 32, "a" * 32), "b" * 32))),
         layout.decode_registration,
     ),
     "draining": (layout.encode_draining(7), layout.decode_draining),
@@ -325,12 +324,11 @@ def test_every_field_is_needed_and_of_its_type(kind: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "named"),
     [
-        ("registration", {"loss": {"kind": "odd", "broker_epoch": 1, "lossy": []}}, "loss.kind"),
-        ("registration", {"loss": {"kind": "none", "broker_epoch": -2, "lossy": []}}, "loss.broker_epoch"),
-        ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [], "lives": [-1]}}, "loss.lives"),
-        ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [[HEX, 1]]}}, "loss.lossy"),
-        ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [["zz", 1, 1]]}}, "loss.lossy: topic_id"),
-        ("registration", {"loss": {"kind": "none", "broker_epoch": 1, "lossy": [[HEX, -1, 1]]}}, "loss.lossy: partition"),
+        ("registration", {"loss": {"kind": "odd", "lossy": []}}, "loss.kind"),
+        ("registration", {"loss": {"kind": "none", "lossy": [], "lives": [-1]}}, "loss.lives"),
+        ("registration", {"loss": {"kind": "none", "lossy": [[HEX, 1]]}}, "loss.lossy"),
+        ("registration", {"loss": {"kind": "none", "lossy": [["zz", 1, 1]]}}, "loss.lossy: topic_id"),
+        ("registration", {"loss": {"kind": "none", "lossy": [[HEX, -1, 1]]}}, "loss.lossy: partition"),
         ("registration", {"endpoints": ["a", 1]}, "endpoints"),
         ("registration", {"features": [2, 1]}, "features is .2, 1., not a lowest and a highest number"),
         ("registration", {"features": [0, 1]}, "features is 0"),
@@ -381,25 +379,35 @@ def copies(count: int, *, topics: int = 1, step: int = 1) -> tuple[PartitionId, 
 
 @pytest.mark.parametrize("lossy", [copies(100_000), copies(100_000, topics=100, step=2), copies(5_001, topics=3), copies(5_000)])
 def test_a_registration_fits_however_many_copies_are_lossy(lossy: tuple[PartitionId, ...]) -> None:
-    loss = LossReport("power", 7, lossy, ("b", "a"))
+    loss = LossReport("power", lossy, ("b", "a"))
     read, value = told(loss)
     assert read == loss
     assert len(value) < 700_000  # ZooKeeper takes 1 MiB
 
 
+def test_a_registration_names_no_life_by_its_epoch_and_one_that_does_is_read() -> None:
+    """Which lives a directory goes on from decides (KIP-966), under whichever epoch they were registered."""
+    loss = LossReport("process", (), ("b", "a"))
+    read, value = told(loss)
+    stored = json.loads(value)
+    assert stored["loss"] == {"kind": "process", "lossy": [], "lives": ["b", "a"]}
+    stored["loss"]["broker_epoch"] = 7
+    assert layout.decode_registration("/p", json.dumps(stored).encode()).loss == read == loss
+
+
 @pytest.mark.parametrize("lossy", [copies(100_000, topics=100_000), copies(200_001)])
 def test_losses_that_cannot_be_named_are_of_every_copy(lossy: tuple[PartitionId, ...]) -> None:
-    read, value = told(LossReport("power", 7, lossy, ("b", "a")))
-    assert read == LossReport("replaced", 7, (), ("b", "a"))
+    read, value = told(LossReport("power", lossy, ("b", "a")))
+    assert read == LossReport("replaced", (), ("b", "a"))
     assert len(value) < 1_000
 
 
 def test_a_version_that_knows_lists_alone_takes_every_copy_for_lossy() -> None:
     """It ignores the field that it does not know."""
-    _, value = told(LossReport("power", 7, copies(5_001)))
+    _, value = told(LossReport("power", copies(5_001)))
     loss = json.loads(value)["loss"]
     assert loss.pop("exact") == {"kind": "power", "lossy": [["00" * 16, 0, "0-5000"]]}
-    assert loss == {"kind": "replaced", "broker_epoch": 7, "lossy": []}
+    assert loss == {"kind": "replaced", "lossy": []}
 
 
 @pytest.mark.parametrize(
