@@ -19,8 +19,8 @@ def balanced(current: Mapping[Place, Sequence[int]], brokers: Mapping[int, str |
 
     In this order of weight:
 
-    1. Racks: no rack gets a second copy of a partition before each has one, nor a third before each that can has two. A broker
-       whose rack is not known is one of its own.
+    1. Racks: no rack gets a second copy of a partition before each has one, nor a third before each that can has two. Brokers
+       without a rack (None or "") stand in one together, as where new partitions are spread (`controller.assignment`).
     2. Copies: as even as racks allow. No broker has two more than another that could take one, directly or through others; without
        racks, or with racks of the same size, none has two more than another.
     3. Movement: no placement that is as even copies less. What is balanced already stays as it is.
@@ -47,8 +47,8 @@ class _Racks:
     """How many copies of a partition a rack may have."""
 
     def __init__(self, racks: Sequence[str | None]) -> None:
-        names: dict[object, int] = {}
-        self._of = [names.setdefault((broker,) if rack is None else rack, len(names)) for broker, rack in enumerate(racks)]
+        names: dict[str, int] = {}
+        self._of = [names.setdefault(rack or "", len(names)) for rack in racks]
         self._sizes = Counter(self._of)
         self._levels: dict[int, tuple[int, int]] = {}
         self._known: dict[tuple[int, ...], frozenset[int]] = {}

@@ -11,7 +11,7 @@ __all__ = ["alternate_racks", "check_assignment", "check_replicas", "spread"]
 
 
 def alternate_racks(brokers: Mapping[int, str | None]) -> list[int]:
-    """Brokers in an order where neighbours are on different racks as long as possible; by id where racks are unknown."""
+    """Brokers in an order where neighbours are on different racks as long as possible; by id where there are none."""
     racks: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         racks.setdefault(brokers[broker] or "", []).append(broker)
@@ -25,7 +25,8 @@ def spread(brokers: Mapping[int, str | None], partitions: int, replication_facto
     """Replicas of partitions 0 to n-1 on `brokers` (id -> rack). `start` turns the wheel, so that topics begin on different brokers.
 
     Leaders go round robin; the followers of one leader shift with each round, so that a dead leader's load spreads.
-    No rack gets a second copy before every rack has one.
+    No rack gets a second copy before every rack has one. Brokers without a rack (None or "") stand in one together, as for Kafka's
+    controller (`StripedReplicaPlacer`): nobody knows that they stand apart.
     """
     order = alternate_racks(brokers)
     count = len(order)
@@ -42,11 +43,12 @@ def spread(brokers: Mapping[int, str | None], partitions: int, replication_facto
 def _pick(candidates: Sequence[int], racks: Mapping[int, str | None], wanted: int) -> tuple[int, ...]:
     """The first `wanted` candidates, taking those on racks that have no copy yet before the others."""
     chosen: list[int] = []
-    used: set[str | None] = set()
+    used: set[str] = set()
     for candidate in candidates:
-        if len(chosen) < wanted and racks[candidate] not in used:
+        rack = racks[candidate] or ""
+        if len(chosen) < wanted and rack not in used:
             chosen.append(candidate)
-            used.add(racks[candidate])
+            used.add(rack)
     rest = [c for c in candidates if c not in chosen]
     return tuple(chosen + rest[: wanted - len(chosen)])
 

@@ -12,6 +12,7 @@ import pytest
 
 from replog.client.balancing import Place, balanced
 from replog.client.evening import Evening
+from replog.controller.assignment import spread as spread_by_the_controller
 from replog.errors import UsageError
 
 Placement = dict[Place, tuple[int, ...]]
@@ -65,6 +66,16 @@ def test_racks_get_a_second_copy_last() -> None:
     assert moved(of((1, 2), (3, 4), (2, 1), (4, 3)), after) == 4
 
 
+def test_brokers_without_a_rack_stand_in_one() -> None:
+    """As where new partitions are placed: a topic that was just made has no copy to move for the sake of racks."""
+    racks: Racks = {1: "a", 2: "a", 3: None, 4: "", 5: None}
+    after = balanced(of((3, 4), (4, 5), (5, 3)), racks)
+    assert [sum(bool(racks[broker]) for broker in one) for one in after.values()] == [1, 1, 1]
+    made: Placement = {("t", number): replicas for number, replicas in spread_by_the_controller(racks, 6, 2).items()}
+    assert [sum(bool(racks[broker]) for broker in one) for one in made.values()] == [1] * 6
+    assert all(is_spread(one, racks_of(racks)) for one in balanced(made, racks).values())
+
+
 def test_too_few_brokers_are_refused() -> None:
     with pytest.raises(UsageError, match=r"t-0 has 3 replicas; 2 brokers are named: \[1, 2\]"):
         balanced(of((1, 2, 3)), {1: None, 2: None})
@@ -98,8 +109,8 @@ def mixed(seed: int, brokers_max: int = 7, partitions_max: int = 12) -> tuple[Pl
 
 
 def racks_of(racks: Racks) -> dict[int, object]:
-    """A broker whose rack is not known is one of its own."""
-    return {broker: (broker,) if rack is None else rack for broker, rack in racks.items()}
+    """Brokers without a rack stand in one."""
+    return {broker: rack or "" for broker, rack in racks.items()}
 
 
 def is_spread(replicas: Iterable[int], racks: dict[int, object]) -> bool:

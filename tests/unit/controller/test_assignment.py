@@ -33,6 +33,13 @@ def test_no_rack_gets_a_second_copy_before_every_rack_has_one():
         assert {racks[b] for b in replicas} == {"a", "b", "c"}
 
 
+def test_brokers_without_a_rack_stand_in_one():
+    """Nobody knows that they stand apart (Kafka's controller: StripedReplicaPlacer); "" is no name of a rack."""
+    racks = {1: "a", 2: "b", 3: None, 4: "", 5: None, 6: ""}
+    for replicas in spread(racks, 60, 3).values():
+        assert sorted(racks[b] or "" for b in replicas) == ["", "a", "b"]
+
+
 @given(st.integers(1, 7), st.integers(1, 40), st.integers(0, 100), st.data())
 def test_spread_is_even_and_legal(count, partitions, start, data):
     factor = data.draw(st.integers(1, count))
