@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from replog.config import TopicConfig
-from replog.controller import topics
+from replog.controller import nodes
 from replog.controller.changes import Due, Topic, TopicSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, Piece, pack
+from replog.controller.drafts import resolved
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
 from replog.errors import Code, UsageError
@@ -57,7 +58,7 @@ def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
     if "min_isr" not in wanted:
         factor = max(factor, topic.config.min_isr or 1)  # moves may have left fewer replicas than it says
     try:
-        config = topics.resolved({key: value for key, value in changed.items() if value is not None}, factor)
+        config = resolved({key: value for key, value in changed.items() if value is not None}, factor)
     except (UsageError, TypeError) as error:
         raise Refusal(Code.INVALID_CONFIG, str(error)) from error
     answers = ((event.sender, AdminAnswer(request.request, Code.NONE, result={"config": config.to_mapping()}, origin=request.origin)),)
@@ -69,7 +70,7 @@ def alter_topic(controller: Controller, event: AdminAsked) -> Decision:
     due = Due(tuple(_affected(controller.cluster, topic, config)))
     # Answered once the states have followed; not compared again, or two who wish for different values would undo each other's for ever.
     after = (evolve(event, progress=Altered(topic.topic_id, config.to_mapping())),)
-    return Decision(pack(controller.guard, [Piece((topics.put(altered),), (TopicSet(altered), due), (told,))]), after=after)
+    return Decision(pack(controller.guard, [Piece((nodes.put(altered),), (TopicSet(altered), due), (told,))]), after=after)
 
 
 def _affected(cluster: Cluster, topic: Topic, config: TopicConfig) -> Iterator[PartitionId]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replog.controller import moves, topics
+from replog.controller import moves, nodes
 from replog.controller.changes import Topic
 from replog.controller.refusal import Refusal
 from replog.errors import Code
@@ -36,7 +36,7 @@ class Growth:
             way = moves.placed(before, target)  # only the order is another: it is there at once
         gained = _bytes(way) - _bytes(before)
         known = self._bytes.get(topic.topic_id)
-        size = (topics.node_bytes(topic) if known is None else known) + gained
+        size = (nodes.node_bytes(topic) if known is None else known) + gained
         if size > self._bytes_max and gained > 0:
             of = f"topic {topic.topic!r} of {len(topic.assignments)} partitions"
             text = f"{of} would take {size} bytes in the metadata store while {topic.topic}-{number} moves to {list(target)}"

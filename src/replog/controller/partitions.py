@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from replog.controller import topics
+from replog.controller import nodes, topics
 from replog.controller.assignment import check_replicas, spread
 from replog.controller.changes import Due, StateSet, Topic, TopicSet
 from replog.controller.cluster import Cluster
@@ -58,7 +58,7 @@ def add_partitions(controller: Controller, event: AdminAsked) -> Decision:
     if count < total and not is_stored:
         added = _placed(cluster, topic, total, request.arguments.get("assignment"))
         grown = _grown(topic, added)
-        topics.fitting(controller, grown)
+        nodes.fitting(controller, grown)
         said = evolve(request, arguments={**request.arguments, "count": least})
         after = evolve(event, request=said, progress=topic.topic_id)
         return Decision(pack(controller.guard, [_stored(controller, grown, added)]), after=(after,))
@@ -114,7 +114,7 @@ def _grown(topic: Topic, added: Mapping[int, tuple[int, ...]]) -> Topic:
 def _stored(controller: Controller, grown: Topic, added: Iterable[int], ops: Sequence[Op] = ()) -> Piece:
     """Store the topic, with the first states of what is added as far as there is room for them; `ops` go in the same transaction."""
     identities = [grown.identity(number) for number in added]
-    node = topics.put(grown)
+    node = nodes.put(grown)
     states: list[Piece] = []
     if 1 + len(identities) + len(ops) <= OPS_MAX and len(identities) <= controller.config.slice_partitions_max:
         states = fitting_beside((node, *ops), topics.first_states(controller, grown, identities))
@@ -143,13 +143,13 @@ def additions_wished(controller: Controller, name: str, found: Sequence[Wish]) -
                 added[number] = (replicas, wish)
     numbers = sorted(added)
     # A transaction each: the topic, and the end of so many wishes.
-    room = (BYTES_MAX - topics.node_bytes(topic)) // weight([granted(added[numbers[-1]][1])]) if numbers else 0
+    room = (BYTES_MAX - nodes.node_bytes(topic)) // weight([granted(added[numbers[-1]][1])]) if numbers else 0
     slice_max = max(1, min(OPS_MAX - 1, room))
     for at in range(0, len(numbers), slice_max):
         slice_ = numbers[at : at + slice_max]
         grown = _grown(topic, {number: added[number][0] for number in slice_})
         try:
-            topics.fitting(controller, grown)
+            nodes.fitting(controller, grown)
         except Refusal as refusal:
             yield from (rejected(controller, added[number][1], refusal) for number in numbers[at:])
             return

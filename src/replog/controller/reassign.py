@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
-from replog.controller import moves, topics
+from replog.controller import moves, nodes, topics
 from replog.controller.assignment import check_replicas
 from replog.controller.changes import Change, Due, MoveWished, MoveWishGone, Topic, TopicSet
 from replog.controller.cluster import Cluster
@@ -328,7 +328,7 @@ def _stored_topic(controller: Controller, topic_id: bytes, turns: Sequence[_Turn
     assignments = {**topic.assignments, **{turn.partition.partition: turn.assignment for turn in turns}}
     former = tuple(sorted({*topic.former, *(broker for brokers in gone.values() for broker in brokers)}))
     changed = evolve(topic, assignments=assignments, former=former, version=topic.version + 1)
-    ops: list[Op] = [topics.put(changed)]
+    ops: list[Op] = [nodes.put(changed)]
     changes: list[Change] = [TopicSet(changed)]
     told: list[Told] = []
     stops: list[tuple[int, StopEntry]] = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from replog.controller import topics
+from replog.controller import nodes, topics
 from replog.controller.changes import Change, StateGone, Topic, TopicSet, WishNoted
 from replog.controller.clearing import clearing
 from replog.controller.decision import BYTES_MAX, OPS_MAX, Decision, Piece, answered, pack, weight
@@ -109,7 +109,7 @@ def _check_highest(topic: Topic, numbers: Sequence[int]) -> None:
 def _slice_max(controller: Controller, topic: Topic) -> int:
     """Most partitions that one transaction removes: a state, a wish to remove it, one to move it, a loss each, and the topic."""
     longest = Delete(layout.partition_state_path(topic.topic, max(topic.assignments)))
-    room = (BYTES_MAX - topics.node_bytes(topic)) // (4 * weight([longest]))
+    room = (BYTES_MAX - nodes.node_bytes(topic)) // (4 * weight([longest]))
     return max(1, min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 4, room))
 
 
@@ -147,7 +147,7 @@ def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], o
     changes += [TopicSet(shrunk), *(WishNoted(op.path, -1) for op in ops)]
     told = Told("partitions_removed", {"topic": topic.topic, "partitions": ", ".join(map(str, sorted(leaves)))})
     stops = [(b, StopEntry(p, topics.TOPIC_GONE, True)) for p in gone for b in topic.assignments[p.partition].replicas]
-    return shrunk, Piece((topics.put(shrunk), *states, *ops), tuple(changes), (told,), tuple(stops))
+    return shrunk, Piece((nodes.put(shrunk), *states, *ops), tuple(changes), (told,), tuple(stops))
 
 
 # ------------------------------------------------------------------------------------------------------------ by a path

@@ -35,7 +35,7 @@ from replog.controller.changes import (
     WishNoted,
 )
 from replog.controller.cluster import Cluster
-from replog.controller.topics import resolved
+from replog.controller.drafts import resolved
 from replog.errors import StoreCorrupt
 from replog.metadata import judgements, layout
 from replog.metadata.judgements import LossRecord

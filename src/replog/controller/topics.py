@@ -6,14 +6,13 @@ one. Deletion goes the other way: wish, states, then topic node, wish and a list
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from replog.config import TopicConfig, default_min_isr
-from replog.controller.assignment import check_assignment, spread
+from replog.controller import nodes
 from replog.controller.changes import (
     BrokerAdmitted,
     Change,
@@ -33,18 +32,19 @@ from replog.controller.changes import (
 from replog.controller.clearing import clearing
 from replog.controller.cluster import Cluster
 from replog.controller.decision import OPS_MAX, Decision, Piece, Step, answered, fitting_beside, pack
+from replog.controller.drafts import draft
 from replog.controller.election import initial
 from replog.controller.events import AdminAsked, CopiesGone, DeletionsSeen, FinishDeletion, TopicsSeen
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, check_readable, id_of, named, stored_and_gone
 from replog.controller.wishes import end_of_deletion, ended, granted, is_stuck, rejected
 from replog.controller.writing import written
-from replog.errors import Code, StoreCorrupt, UsageError
+from replog.errors import Code, StoreCorrupt
 from replog.messages import AdminAnswer, StopEntry
 from replog.metadata import layout
 from replog.metadata.paths import name_of
-from replog.model import Assignment, PartitionId
-from replog.ports import Check, Create, Delete, Put
+from replog.model import PartitionId
+from replog.ports import Check, Delete, Put
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
@@ -59,27 +59,12 @@ __all__ = [
     "due_after",
     "finish_deletion",
     "first_states",
-    "fitting",
-    "node_bytes",
-    "plan",
-    "put",
-    "resolved",
     "strays",
     "topics_seen",
 ]
 
 TOPIC_GONE = -2
 """Leader epoch of a StopReplica for a topic that is gone (KIP-570)."""
-
-
-def resolved(config: Mapping[str, Any], replication_factor: int) -> TopicConfig:
-    """A topic's configuration with min_isr filled in. Raises UsageError on an unknown key or a bad value."""
-    wanted = TopicConfig.from_mapping(config)
-    if wanted.min_isr is None:
-        return TopicConfig.from_mapping({**wanted.to_mapping(), "min_isr": default_min_isr(replication_factor)})
-    if wanted.min_isr > replication_factor:
-        raise UsageError(f"min_isr is {wanted.min_isr}; allowed are 1 to {replication_factor} (the replication factor)")
-    return wanted
 
 
 # ------------------------------------------------------------------------------------------------------------ wishes
@@ -99,10 +84,12 @@ def create_topic(controller: Controller, event: AdminAsked) -> Decision:
         raise Refusal(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
     if known is not None:
         return _go_on_creating(controller, event, cluster.topics[known])
-    topic = fitting(controller, plan(cluster, name, event.token, request.arguments, controller.config.topic_partitions_max))
+    wanted = draft(cluster, name, event.token, request.arguments, controller.config.topic_partitions_max)
+    wanted.check_size(controller)
     if request.arguments.get("validate_only"):
-        return answered(event, _described(topic))
-    ops: list[Any] = [Create(layout.topic_path(name), _value(topic))]
+        return answered(event, {"topic_id": None, "config": wanted.topic.config.to_mapping()})
+    topic = wanted.placed()
+    ops: list[Any] = [nodes.create(topic)]
     changes: list[Change] = [TopicSet(topic)]
     if len(topic.assignments) < min(OPS_MAX, controller.config.slice_partitions_max):
         for piece in fitting_beside(ops, first_states(controller, topic, list(topic.identities()))):
@@ -129,76 +116,6 @@ def first_states(controller: Controller, topic: Topic, partitions: Sequence[Part
         if state is not None:
             pieces.append(controller.store_state(partition, topic, state))
     return pieces
-
-
-def _value(topic: Topic) -> bytes:
-    config = topic.config.to_mapping()
-    return layout.encode_topic(layout.TopicEntry(topic.topic_id, config, topic.assignments, topic.next_creation, topic.former))
-
-
-def _described(topic: Topic) -> dict[str, Any]:
-    """What would be created, for an answer."""
-    replicas = {number: list(topic.assignments[number].replicas) for number in sorted(topic.assignments)}
-    return {"topic_id": None, "assignment": replicas, "config": topic.config.to_mapping()}
-
-
-def fitting(controller: Controller, topic: Topic) -> Topic:
-    """The topic, if what the store keeps of it is not too large. Raises Refusal, with the size and the limit."""
-    size, limit = node_bytes(topic), controller.config.topic_bytes_max
-    if size > limit:
-        of = f"topic {topic.topic!r} of {len(topic.assignments)} partitions"
-        text = f"{of} takes {size} bytes in the metadata store; the limit is {limit} (topic_bytes_max)"
-        raise Refusal(Code.INVALID_PARTITIONS, text)
-    return topic
-
-
-def node_bytes(topic: Topic) -> int:
-    """What the store keeps of a topic."""
-    return len(_value(topic))
-
-
-def put(topic: Topic) -> Put:
-    """Store a changed topic, whose version is the one that it will have."""
-    return Put(layout.topic_path(topic.topic), _value(topic), topic.version - 1)
-
-
-def plan(cluster: Cluster, name: str, topic_id: bytes, arguments: Mapping[str, Any], partitions_max: int) -> Topic:
-    """The topic that `create_topic` arguments ask for. Raises Refusal, naming the value and the limit."""
-    config, explicit = arguments.get("config") or {}, arguments.get("assignment")
-    try:
-        replicas = _placed(cluster, arguments, partitions_max) if explicit is None else _explicit(cluster, explicit, arguments)
-    except UsageError as error:
-        raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
-    if not isinstance(config, Mapping):
-        raise Refusal(Code.INVALID_CONFIG, f"a topic's configuration is a mapping, not {config!r}")
-    try:
-        settled = resolved(config, len(replicas[0]))
-    except (UsageError, TypeError) as error:
-        raise Refusal(Code.INVALID_CONFIG, str(error)) from error
-    assignments = {partition: Assignment(brokers) for partition, brokers in replicas.items()}
-    return Topic(name, topic_id, settled, assignments)
-
-
-def _explicit(cluster: Cluster, assignment: object, arguments: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
-    checked = check_assignment(assignment, cluster.brokers)
-    for key, actual in (("partitions", len(checked)), ("replication_factor", len(checked[0]))):
-        if arguments.get(key) not in (None, actual):
-            raise UsageError(f"the assignment has {key} {actual}, but {key} is {arguments[key]!r}")
-    return checked
-
-
-def _placed(cluster: Cluster, arguments: Mapping[str, Any], partitions_max: int) -> dict[int, tuple[int, ...]]:
-    live = cluster.staying_brokers()
-    count, factor = arguments.get("partitions", 1), arguments.get("replication_factor")
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= partitions_max:
-        raise Refusal(Code.INVALID_PARTITIONS, f"partitions is {count!r}; allowed are 1 to {partitions_max}")
-    if not live:
-        raise Refusal(Code.INVALID_REPLICATION_FACTOR, "no broker is live: there is nowhere to put a replica")
-    if factor is None:
-        factor = min(3, len(live))
-    if not isinstance(factor, int) or isinstance(factor, bool) or not 1 <= factor <= len(live):
-        raise Refusal(Code.INVALID_REPLICATION_FACTOR, f"replication_factor is {factor!r}; allowed are 1 to {len(live)} (live brokers)")
-    return spread({b: live[b].rack for b in live}, count, factor, start=cluster.partitions_total)
 
 
 def delete_topic(controller: Controller, event: AdminAsked) -> Decision:

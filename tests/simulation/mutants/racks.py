@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 
-from replog.controller import partitions, topics
+from replog.controller import drafts, partitions
 from replog.partition.partition import Partition
 
 __all__ = ["MUTANTS"]
@@ -15,12 +15,12 @@ __all__ = ["MUTANTS"]
 
 def forgets_racks(patch: Patch) -> None:
     """New partitions go round robin over the brokers, wherever these stand."""
-    spread = topics.spread
+    spread = drafts.spread
 
     def mutant(brokers: Mapping[int, str | None], *args: Any, **given: Any) -> Any:
         return spread(dict.fromkeys(brokers), *args, **given)
 
-    patch.setattr(topics, "spread", mutant)
+    patch.setattr(drafts, "spread", mutant)
     patch.setattr(partitions, "spread", mutant)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Any
 
 import pytest
 from tests.unit.controller import harness
 from tests.unit.controller.harness import World
 
+from replog.config import default_min_isr
+from replog.controller.assignment import spread
 from replog.controller.topics import TOPIC_GONE
 from replog.errors import Code
 from replog.messages import StopReplica
@@ -111,12 +115,71 @@ def test_a_creation_can_be_tried_without_doing_it():
     world = World(3)
     world.create("there")
     answer = world.admin("create_topic", name="t", partitions=2, replication_factor=2, validate_only=True)
-    assert (answer.error, sorted(answer.result["assignment"])) == (Code.NONE, [0, 1])
-    assert answer.result["config"] == {"min_isr": 1}
+    assert (answer.error, answer.result) == (Code.NONE, {"topic_id": None, "config": {"min_isr": 1}})
     assert world.store.read(layout.topic_path("t")) is None
     refused = {"bad": {"partitions": 0}, "taken": {"name": "there"}, "key": {"config": {"retention": 1}}}
     for arguments in refused.values():
         assert world.admin("create_topic", **{"name": "t", "validate_only": True, **arguments}).error != Code.NONE
+
+
+@pytest.mark.parametrize("factor", [1, 2, 12])
+def test_a_creation_that_is_tried_is_answered_like_the_real_one(factor: int) -> None:
+    """Also where it depends on the digits of the brokers, some of which have two, whether there is room for the topic in the store."""
+    world = World(12, topic_bytes_max=900)
+    granted: dict[int, bool] = {}
+    for count in range(8, 24):
+        wanted = {"name": f"n{count}", "partitions": count, "replication_factor": factor}
+        start = sum(len(entry(world, name).partitions) for name in world.store.list(layout.TOPICS))
+        tried, made = world.admin("create_topic", **wanted, validate_only=True), world.admin("create_topic", **wanted)
+        assert (tried.error, tried.message) == (made.error, made.message)
+        assert made.error in (Code.NONE, Code.INVALID_PARTITIONS)
+        placed = {number: Assignment(one) for number, one in spread(dict.fromkeys(range(1, 13)), count, factor, start).items()}
+        size = len(layout.encode_topic(layout.TopicEntry(bytes(16), {"min_isr": default_min_isr(factor)}, placed)))
+        granted[count] = made.error == Code.NONE
+        assert granted[count] == (size <= 900)
+        said = re.fullmatch(r".* takes (at least )?(\d+) bytes in the metadata store; the limit is 900 \(topic_bytes_max\)", made.message)
+        assert granted[count] or (said is not None and (size >= int(said[2]) if said[1] else size == int(said[2])))
+        assert not granted[count] or entry(world, f"n{count}").partitions == placed
+    assert {*granted.values()} == {True, False}
+
+
+@pytest.mark.parametrize("room", [0, -1])
+def test_a_creation_that_is_tried_is_measured_to_the_byte(room: int) -> None:
+    """Three of the brokers have numbers of two digits, and hold as many of the copies as are placed there."""
+    placed = {number: Assignment(one) for number, one in spread(dict.fromkeys(range(1, 13)), 15, 2).items()}
+    size = len(layout.encode_topic(layout.TopicEntry(bytes(16), {"min_isr": 1}, placed)))
+    world = World(12, topic_bytes_max=size + room)
+    for validate_only in (True, False):
+        answer = world.admin("create_topic", name="t", partitions=15, replication_factor=2, validate_only=validate_only)
+        assert answer.error == (Code.NONE if room == 0 else Code.INVALID_PARTITIONS)
+        assert room == 0 or f"of 15 partitions takes {size} bytes" in answer.message
+
+
+@pytest.mark.parametrize(("count", "code"), [(14_500, Code.NONE), (100_000, Code.INVALID_PARTITIONS)])
+def test_what_it_costs_to_try_a_creation_does_not_grow_with_its_partitions(count: int, code: int) -> None:
+    world = World(3)
+
+    def cost(partitions: int, expected: int, **arguments: Any) -> int:
+        """Lines of Python until it is answered."""
+        lines = 0
+
+        def trace(_frame: Any, event: str, _arg: Any) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            answer = world.admin("create_topic", name="t", partitions=partitions, **arguments)
+        finally:
+            sys.settrace(before)
+        assert answer.error == expected
+        return lines
+
+    few = cost(10, Code.NONE, validate_only=True)
+    assert cost(count, code, validate_only=True) < 2 * few
+    assert code == Code.NONE or cost(count, code) < 2 * few, "nor what it costs to refuse one"
 
 
 def test_a_path_is_enough_to_add_partitions_with_or_without_brokers():
