@@ -36,6 +36,10 @@ def _state(path: str, value: bytes) -> Any:
     return layout.decode_partition_state(path, Versioned(value, 3, 1))
 
 
+def _move(path: str, value: bytes) -> tuple[tuple[int, ...] | None, bytes | None]:
+    return wishes.decode_replicas(path, value), wishes.decode_topic_meant(path, value)
+
+
 def _elect(wish: tuple[bool, int | None]) -> bytes:
     return wishes.encode_elect(unclean=wish[0], to=wish[1])
 
@@ -71,7 +75,7 @@ VALUES: Final[tuple[tuple[Callable[[str, bytes], Any], Callable[[Any], bytes], t
         judgements.encode_loss,
         (LossRecord("orders", "unclean", 2, 9, (Candidate(2, 8, 100), Candidate(3, -1, -1)), (1,)),),
     ),
-    (wishes.decode_replicas, wishes.encode_replicas, ((3, 1, 2), None)),
+    (_move, lambda said: wishes.encode_replicas(*said), (((3, 1, 2), bytes(range(16))), ((3, 1, 2), None), (None, None))),
     (wishes.decode_partition_remove, wishes.encode_partition_remove, (7, None)),
     (wishes.decode_elect, _elect, ((True, None), (False, None), (False, 3))),
 )

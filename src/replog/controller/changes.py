@@ -111,6 +111,8 @@ class Topic:
     version: int = 0
     former: tuple[int, ...] = ()
     """Brokers that may hold copies of partitions that were removed, or moved elsewhere."""
+    created: int | None = field(default=None, eq=False, repr=False)
+    """The creation number of its node; None: it is about to be made."""
 
     def identity(self, partition: int) -> PartitionId:
         """The identity of one of its partitions."""
@@ -277,7 +279,8 @@ class Stranger:
 
 @frozen
 class Unreadable:
-    """What is at a path (at this version) cannot be read: it counts as absent, and is written over. -1: it is so no more."""
+    """What is at a path (at this version) cannot be read, or is about another topic: it counts as absent, and is written over. -1: it is so
+    no more."""
 
     path: str
     version: int

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from replog.controller.changes import Change
+from replog.controller.changes import Change, TopicSet
 from replog.controller.events import AdminAsked, Event
 from replog.errors import Code
 from replog.messages import AdminAnswer, StopEntry
+from replog.metadata import layout
 from replog.model import Address, PartitionId
-from replog.ports import Delete, MetadataStore, Op
+from replog.ports import Create, Delete, MetadataStore, Op
 from replog.ports import Event as Told
 
 __all__ = ["BYTES_MAX", "OPS_MAX", "Ask", "Decision", "Piece", "Step", "answered", "fitting_beside", "pack", "weight"]
@@ -36,6 +37,13 @@ class Step:
     told: tuple[Told, ...] = ()
     pieces: tuple[Piece, ...] = field(default=(), eq=False, repr=False)
     """What it is made of, if it can be taken apart."""
+
+    def as_stored(self, numbers: Sequence[int]) -> Step:
+        """Once the store has taken it, with the numbers that it answered: a topic that was made knows its node."""
+        if not any(isinstance(change, TopicSet) and change.topic.created is None for change in self.changes):
+            return self
+        made = {op.path: number for op, number in zip(self.ops, numbers, strict=False) if isinstance(op, Create)}
+        return evolve(self, changes=tuple(_as_stored(change, made) for change in self.changes))
 
     def apart(self) -> tuple[Step, ...]:
         """Its pieces as steps of their own, in order: what cannot be stored then stops nothing else."""
@@ -75,6 +83,12 @@ class Piece:
     changes: tuple[Change, ...]
     told: tuple[Told, ...] = ()
     stops: tuple[tuple[int, StopEntry], ...] = ()
+
+
+def _as_stored(change: Change, made: Mapping[str, int]) -> Change:
+    if not isinstance(change, TopicSet) or change.topic.created is not None:
+        return change
+    return TopicSet(evolve(change.topic, created=made.get(layout.topic_path(change.topic.topic))))
 
 
 def answered(event: AdminAsked, result: dict[str, Any]) -> Decision:

@@ -16,7 +16,7 @@ from replog.controller.changes import Change, RejectionNoted, WishNoted
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import DeletionsSeen, Event, MovesDue, RejectionsSeen, Wish, WishesSeen
 from replog.controller.refusal import Refusal
-from replog.controller.wishes import is_stuck, rejected
+from replog.controller.wishes import is_of_another_topic, is_stuck, of_another_topic, rejected
 from replog.errors import Code, StoreCorrupt
 from replog.metadata import layout
 
@@ -80,7 +80,13 @@ def wishes_seen(controller: Controller, event: WishesSeen) -> Decision:
         else:
             readable.append(wish)
     for topic, wishes in groupby(readable, key=lambda wish: layout.place_of(wish.path).topic or ""):
-        pieces += _JUDGES[event.row](controller, topic, list(wishes))
+        meant: list[Wish] = []
+        for wish in wishes:
+            if is_of_another_topic(controller.cluster, wish):
+                pieces.append(of_another_topic(controller, topic, wish))
+            else:
+                meant.append(wish)
+        pieces += _JUDGES[event.row](controller, topic, meant)
     after: list[Event] = [WishesSeen(event.row, rest, is_rest=True)] if rest else []
     if event.row == layout.PARTITIONS_REASSIGNED:
         after.append(MovesDue())  # what these wishes ask for takes its turn

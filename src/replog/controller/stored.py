@@ -36,6 +36,8 @@ from replog.controller.changes import (
 )
 from replog.controller.cluster import Cluster
 from replog.controller.drafts import resolved
+from replog.controller.events import Wish
+from replog.controller.wishes import is_of_another_topic
 from replog.errors import StoreCorrupt
 from replog.metadata import judgements, layout
 from replog.metadata.judgements import LossRecord
@@ -150,7 +152,7 @@ def topic_of(path: str, name: str, value: Versioned) -> Topic:
     if isinstance(kept := entry.config.get("min_isr"), int):
         factor = max(factor, kept)  # moves may have left partitions with fewer replicas: there less of it counts
     config = resolved(TopicConfig.kept(entry.config), factor)
-    return Topic(name, entry.topic_id, config, entry.partitions, entry.next_creation, value.version, entry.former)
+    return Topic(name, entry.topic_id, config, entry.partitions, entry.next_creation, value.version, entry.former, value.created)
 
 
 def draining_of(path: str, value: Versioned) -> DrainingSet:
@@ -204,9 +206,11 @@ def now_at(cluster: Cluster, path: str, value: Versioned | None) -> Change | Non
         case layout.REJECTED:
             return RejectionNoted(path, -1 if value is None else value.version)
         case layout.PARTITIONS_REASSIGNED:
-            if value is not None:
-                decode_replicas(path, value.value)  # raises
-            return reassign.seen(cluster, path, value)
+            if value is None:
+                return reassign.seen(cluster, path, value)
+            decode_replicas(path, value.value)  # raises
+            is_other = is_of_another_topic(cluster, Wish(path, value.value, value.version, value.created))
+            return Unreadable(path, value.version) if is_other else reassign.seen(cluster, path, value)
         case layout.PARTITIONS_REMOVE:
             return WishNoted(path, -1 if value is None else value.version)
         case layout.DRAINING:

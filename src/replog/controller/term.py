@@ -345,7 +345,7 @@ class Term(Hearing):
             result = outcome.get(id(step), [])
             if isinstance(result, list):
                 self._confirmed = asked if step.ops else self._confirmed  # its guard has held
-                self._applied(step)
+                self._applied(step.as_stored(result))
                 continue
             self._failure = result
             self._failed.append((step, result))

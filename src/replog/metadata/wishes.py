@@ -2,15 +2,20 @@
 
 ::
 
-    /admin/partitions_reassigned/[topic]/[partition]      {"replicas": [broker ids]}, or null to cancel
+    /admin/partitions_reassigned/[topic]/[partition]      {"replicas": [broker ids]}, or null to cancel; and "topic_id" if it names one
     /admin/partitions_add/[topic]/[partition]             {"replicas": [broker ids]}, or null: the controller chooses
     /admin/partitions_remove/[topic]/[partition]          {"creation": number}, or null: whichever there is
     /admin/elect/[topic]/[partition]                      {"unclean": true or false}, or {"unclean": false, "to": broker id}
+
+A wish that names a topic by its id is about no other of that name. One that names none is about the topic that was there when its node was
+made.
 
 Like every value of the store each is a JSON object with a field `version`; the parts above are its other fields.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from replog.errors import StoreCorrupt
 from replog.metadata.values import Fields, encode
@@ -19,21 +24,35 @@ __all__ = [
     "decode_elect",
     "decode_partition_remove",
     "decode_replicas",
+    "decode_topic_meant",
     "encode_elect",
     "encode_partition_remove",
     "encode_replicas",
 ]
 
 
-def encode_replicas(replicas: tuple[int, ...] | None) -> bytes:
-    """The value of a wish to move or to add a partition."""
-    return encode({"replicas": replicas})
+_TOPIC_ID_BYTES: Final = 16
+
+
+def encode_replicas(replicas: tuple[int, ...] | None, topic_id: bytes | None = None) -> bytes:
+    """The value of a wish to move (this topic's) or to add a partition."""
+    return encode({"replicas": replicas, **({} if topic_id is None else {"topic_id": topic_id.hex()})})
 
 
 def decode_replicas(path: str, value: bytes) -> tuple[int, ...] | None:
     """Reads `encode_replicas`; like every decoder here, raises StoreCorrupt naming `path` if the value is not one."""
     fields = Fields.of(path, value)
+    _topic_id(fields)
     return None if fields.plain().get("replicas", 0) is None else fields.numbers("replicas")
+
+
+def decode_topic_meant(path: str, value: bytes) -> bytes | None:
+    """The id of the topic that `encode_replicas` has named, if it did."""
+    return _topic_id(Fields.of(path, value))
+
+
+def _topic_id(fields: Fields) -> bytes | None:
+    return fields.hexadecimal("topic_id", _TOPIC_ID_BYTES) if "topic_id" in fields.names() else None
 
 
 def encode_partition_remove(creation: int | None) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
-from replog.controller import moves
+from replog.controller import moves, reassign, rows, stored
 from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
 
@@ -58,6 +58,12 @@ def keeps_the_epoch(patch: Patch) -> None:
 
 _MOVES = {"workloads": ("append", "follow", "reassign"), "brokers": 5, "replicas": 3, "min_isr": 2}
 
+def outlives_its_topic(patch: Patch) -> None:
+    """A wish is about whatever topic has the name in its path."""
+    for module in (reassign, rows, stored):
+        patch.setattr(module, "is_of_another_topic", lambda cluster, wish: False)
+
+
 MUTANTS = (
     Mutant(
         "M30", "a reassignment drops old replicas before the new ones are in the ISR", "V3 F", drops_old_replicas_first,
@@ -82,5 +88,9 @@ MUTANTS = (
         "X41", "a replica leaves and comes back within one leader epoch", "PROTOCOL 4.7", keeps_the_epoch,
         SAFETY, {"only": ("flush", "slow_store"), **_MOVES, "partitions": 1, "drop": 0.2, "slow": 0.05, "think_ms": 250},
         tests=("tests/unit/controller/test_moves.py::test_the_end_of_a_move",),
+    ),
+    Mutant(
+        "X118", "a wish moves the next topic of its name", "own", outlives_its_topic,
+        tests=("tests/unit/controller/test_next_topic.py::test_a_wish_that_names_no_topic_is_about_the_one_that_was_there",),
     ),
 )

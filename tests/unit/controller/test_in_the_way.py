@@ -59,7 +59,7 @@ def test_a_wish_that_cannot_be_removed_is_not_for_the_next_topic_of_that_name():
     world.settle()
     world.propose(1, pid(topic), [1, 2, 3])
     assert placed(world)[0].replicas == (1, 3)
-    assert world.store.read(path).value == encode_replicas(None)
+    assert world.store.read(path).value == encode_replicas(None, topic)
     assert world.admin("delete_topic", name="t").error == Code.NONE
     world.create(assignment={0: [2, 4]})
     reconciled(world)
