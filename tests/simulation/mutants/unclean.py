@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "X119", "a reader asks a leader once where their logs part", "KIP-320", asks_once,
-        ("S8",), {**_LOSING, "min_isr": 1, "segment_bytes": 256},
+        tests=("tests/unit/client/test_leader_changes.py::test_p47_a_leader_is_asked_again_about_an_earlier_epoch_of_the_reader",),
     ),
     Mutant("X114", "an election that may lose something is not recorded", "KIP-966", records_no_loss, ("S26", "S3"), _LOSING),
     Mutant("X115", "a follower keeps what was committed", "KIP-101", keeps_what_was_committed, ("S9", "S3", "L2"), _LOSING),
