@@ -68,7 +68,7 @@ class FetchOp(PartitionOp):
         self.known_epoch = known_epoch
         self.epochs = epochs
         self._parting: Parting | None = None
-        """What was found out of where the log of a new leader parts from what was read; None: nothing."""
+        """Where the log of a leader, perhaps a former one, parts from what was read."""
         self.doubtful = False
         """The leader knows no epoch as old as ours: fine if the log now starts at our position, truncation if it starts below. Until it
         has said which, or another leader has been asked."""
@@ -96,12 +96,16 @@ class FetchOp(PartitionOp):
         return bool(self.epochs) and self.place is not None and self.place.leader_epoch > self.known_epoch
 
     @property
+    def _found_out(self) -> Parting | None:
+        """What the leader of now has said; None if that was nothing yet, or that its log goes on from what was read."""
+        known, place = self._parting, self.place
+        return known if known is not None and place is not None and known.leader_epoch == place.leader_epoch else None
+
+    @property
     def _asks(self) -> int:
         """The epoch of which the leader has to say where it ends: the last one that was read, or an earlier one."""
-        assert self.place is not None
-        if self._parting is not None and self._parting.leader_epoch == self.place.leader_epoch:
-            return self._parting.asks
-        return self.epochs[-1][0]
+        found_out = self._found_out
+        return self.epochs[-1][0] if found_out is None else found_out.asks
 
     def message(self, core: ClientCore) -> Fetch | OffsetsForLeaderEpoch:
         """The fetch, without a session; after a leader change first the question about our epoch."""
@@ -132,13 +136,14 @@ class FetchOp(PartitionOp):
     def _validated(self, result: EpochsResult, leader_epoch: int) -> int:
         if result.error:
             return result.error
-        if self._parting is None or self._parting.leader_epoch != leader_epoch:
+        found_out = self._found_out
+        if found_out is None:
             self.doubtful = result.epoch < 0
             if self.doubtful or (result.epoch == self.epochs[-1][0] and result.end_offset >= self.offset):
                 self.known_epoch = leader_epoch
                 return Code.NONE
-            self._parting = Parting(leader_epoch, self.epochs, self.offset)
-        changed = self._parting.answered(result.epoch, result.end_offset)
+            found_out = self._parting = Parting(leader_epoch, self.epochs, self.offset)
+        changed = found_out.answered(result.epoch, result.end_offset)
         if changed is not None:
             self.fail(LogTruncated(self.topic, self.partition, self.offset, changed))
         return Code.NONE
