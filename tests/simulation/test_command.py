@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import attrs
 import pytest
 
+from replog.testing.eventually import eventually
 from replog.testing.simulator import soak as soaking
 from replog.testing.simulator import tally, versions
 from replog.testing.simulator.__main__ import main
@@ -381,6 +384,45 @@ def test_a_soak_in_processes_counts_whole_batches(tmp_path: Path) -> None:
     assert told.stderr == ""
     lines = tally.read(ledger)
     assert told.stdout.splitlines()[-1].startswith(f"{sum(one.count for one in lines)} seeds, ")
+
+
+def children(pid: int) -> set[int]:
+    """Processes that a process has started and that are there yet."""
+    found = set()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, _, fields = file.read_text().rpartition(")")
+            if fields.split()[0] != "Z" and fields.split()[1] == str(pid):
+                found.add(int(file.parent.name))
+    return found
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_a_soak_that_is_ended_leaves_no_process_behind(sent: signal.Signals, tmp_path: Path) -> None:
+    """Nobody would write down what they run."""
+    ledger = tmp_path / "ledger.jsonl"
+    options = ["--minutes", "60", "--jobs", "1", "--from", "1", "--ledger", str(ledger), "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "replog.testing.simulator", "soak", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as soaking_one:
+        eventually(lambda: len(children(soaking_one.pid)) == 2, 60)
+        started = children(soaking_one.pid)
+        soaking_one.send_signal(sent)
+        eventually(lambda: not any(map(is_there, started)), 120)
+        said, _ = soaking_one.communicate(timeout=60)
+    if sent == signal.SIGTERM:
+        counted = sum(one.count for one in tally.read(ledger))
+        assert said.splitlines()[-1].startswith(f"{counted} seeds, ")
+        assert soaking_one.returncode == 0
+    else:
+        assert not ledger.exists()
 
 
 # ----------------------------------------------------------------------------------------------------------- two runs

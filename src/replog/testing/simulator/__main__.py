@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -139,9 +140,13 @@ def _soak(words: list[str]) -> int:
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where to write failure-SEED.json")
     given = parser.parse_args(words)
-    broken = soak(
-        given.minutes, jobs=given.jobs, first=given.first, ledger=given.ledger, out=given.out, direction=given.direction, say=_say
-    )
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it so keeps what was run, too
+    try:
+        broken = soak(
+            given.minutes, jobs=given.jobs, first=given.first, ledger=given.ledger, out=given.out, direction=given.direction, say=_say
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 1 if broken else 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import attrs
@@ -109,14 +110,21 @@ _stop: Event | None = None
 
 
 def _begin(stop: Event) -> None:
-    """A worker is new: it is told when to stop, and leaves interrupts to the process that started it."""
+    """A worker is new: it is told when to stop, leaves interrupts to the process that started it, and does not outlive that."""
     global _stop
     _stop = stop
+    Thread(target=_end_with, args=[multiprocessing.parent_process()], daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
     gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+
+
+def _end_with(parent: Any) -> None:
+    """Nobody else writes down what is run here; and a worker without work would wait for some for ever."""
+    parent.join()
+    os._exit(1)
 
 
 def _work(first: int, count: int, out: Path, direction: str) -> Result:
@@ -170,8 +178,8 @@ def soak(
 ) -> int:
     """Run unused seeds for some minutes in `jobs` processes, in general or of one series; how many runs violated something.
 
-    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down. Raises
-    UsageError without jobs, and FileNotFoundError without a folder for the ledger.
+    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down. The
+    processes end with this one, however it ends. Raises UsageError without jobs, and FileNotFoundError without a folder for the ledger.
     """
     began = tally.next_seed(tally.read(ledger)) if first is None else first
     if jobs < 1:
