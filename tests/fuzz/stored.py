@@ -22,6 +22,7 @@ from replog.metadata.judgements import Admission, Candidate, LossRecord
 from replog.metadata.layout import ClusterIdentity, ControllerSeat, Registration, Rejection, TopicEntry
 from replog.metadata.looking import Found, Look, look_at_file
 from replog.metadata.paths import ROOT, check_path
+from replog.metadata.wishes import Meant
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Create, LossReport, Versioned
 
@@ -36,8 +37,14 @@ def _state(path: str, value: bytes) -> Any:
     return layout.decode_partition_state(path, Versioned(value, 3, 1))
 
 
-def _move(path: str, value: bytes) -> tuple[tuple[int, ...] | None, bytes | None]:
-    return wishes.decode_replicas(path, value), wishes.decode_topic_meant(path, value)
+def _move(path: str, value: bytes) -> tuple[tuple[int, ...] | None, Meant]:
+    return wishes.decode_replicas(path, value), wishes.decode_meant(path, value)
+
+
+def _remove(path: str, value: bytes) -> Meant:
+    meant = wishes.decode_meant(path, value)
+    assert wishes.decode_partition_remove(path, value) == meant.creation
+    return meant
 
 
 def _elect(wish: tuple[bool, int | None]) -> bytes:
@@ -45,6 +52,7 @@ def _elect(wish: tuple[bool, int | None]) -> bytes:
 
 
 _LOST: Final = PartitionId(bytes(range(16)), 3, 4)
+_MEANT: Final = Meant.of(_LOST)
 _MOVING: Final = Assignment((1, 2, 3), 4, (3,), (1,), (1, 2))
 _MANY: Final = LossReport("corrupt", tuple(PartitionId(bytes(16), n, 4) for n in (*range(5_100), 7_000)), ("life",), "since")
 VALUES: Final[tuple[tuple[Callable[[str, bytes], Any], Callable[[Any], bytes], tuple[Any, ...]], ...]] = (
@@ -75,8 +83,8 @@ VALUES: Final[tuple[tuple[Callable[[str, bytes], Any], Callable[[Any], bytes], t
         judgements.encode_loss,
         (LossRecord("orders", "unclean", 2, 9, (Candidate(2, 8, 100), Candidate(3, -1, -1)), (1,)),),
     ),
-    (_move, lambda said: wishes.encode_replicas(*said), (((3, 1, 2), bytes(range(16))), ((3, 1, 2), None), (None, None))),
-    (wishes.decode_partition_remove, wishes.encode_partition_remove, (7, None)),
+    (_move, lambda said: wishes.encode_replicas(*said), (((3, 1, 2), _MEANT), ((3, 1, 2), Meant()), (None, Meant(creation=0)))),
+    (_remove, wishes.encode_partition_remove, (_MEANT, Meant(creation=7), Meant())),
     (wishes.decode_elect, _elect, ((True, None), (False, None), (False, 3))),
 )
 """Decoder, encoder, and values of every kind, of which no field of the first has its default."""

@@ -19,17 +19,18 @@ class Refusals:
     def __init__(self) -> None:
         self._told_ms: dict[tuple[int, bool], int] = {}
         self._granted: set[tuple[int, bool]] = set()
-        """Lanes that have got a session, and were not refused since."""
+        """Lanes that have got a session since a refusal of theirs was told."""
 
     def refused(self, lane: tuple[int, bool], now_ms: int) -> bool:
         """Whether this refusal is one to tell of."""
         told_ms = self._told_ms.get(lane)
         is_news = told_ms is None or (lane in self._granted and now_ms - told_ms >= AGAIN_MS)
-        self._granted.discard(lane)
         if is_news:
+            self._granted.discard(lane)
             self._told_ms[lane] = now_ms
         return is_news
 
     def granted(self, lane: tuple[int, bool]) -> None:
         """The lane has got a session."""
-        self._granted.add(lane)
+        if lane in self._told_ms:
+            self._granted.add(lane)

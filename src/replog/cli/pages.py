@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import re
 import threading
 import urllib.error
 import urllib.request
@@ -23,8 +22,6 @@ _APPENDED: Final = "replog_bytes_in_total"
 _ALWAYS: Final = "replog_leaders"
 """A metric that every broker of a page has a series of."""
 _TYPED: Final = b"# TYPE replog_"
-_NO_PORT: Final = re.compile(r"(https?://(?:\[[^\]]*\]|[^:/?#]*):)(?!\d*(?:[/?#]|\Z)).+", re.DOTALL)
-"""A URL with something else than a number where the port should be: a password, if its end with the @ was forgotten."""
 
 
 class Counted(NamedTuple):
@@ -45,7 +42,7 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: boo
     `partitions`: with series of each. `timeout_s` limits each wait for more of it. Raises UsageError for what is no such URL,
     Unavailable if nobody answers.
     """
-    if not url.startswith(("http://", "https://")):
+    if not url.lower().startswith(("http://", "https://")):
         raise UsageError(f"{shown(url)!r} is not the URL of a status page, such as http://127.0.0.1:8101")
     if "@" in url:
         raise UsageError(f"{shown(url)!r} has a user or a password, and a status page asks for none: leave out what stands before the @")
@@ -58,9 +55,9 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: boo
             return body, answer.headers.get(TAKEN_AT, "")
     except urllib.error.HTTPError as refused:
         raise Unavailable(f"{where} answers {refused.code}: {_said(refused)}") from None
-    except (http.client.InvalidURL, ValueError) as problem:
-        if (found := _NO_PORT.fullmatch(url)) is not None:
-            raise UsageError(f"{found[1] + '***'!r} is not the URL of a status page: the port is no number, and not shown") from None
+    except (http.client.InvalidURL, ValueError, OverflowError) as problem:
+        if (said := shown(url)).endswith(":***"):
+            raise UsageError(f"{said!r} is not the URL of a status page: the port is no number, and not shown") from None
         raise UsageError(f"{url!r} is not the URL of a status page: {problem}") from None
     except OSError as problem:
         raise Unavailable(f"{where} does not answer: {problem}") from problem

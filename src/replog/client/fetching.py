@@ -187,7 +187,7 @@ class FetchOp(PartitionOp):
             return
         self._left_out = result if left_out else None
         self.offset = result.next_offset
-        if self.epochs:
+        if result.epochs:  # of what was passed over, too: whoever began with none has read that by now
             self.epochs, self.known_epoch = result.epochs, result.known_epoch
         self.expected = self.place.identity if self.place is not None else self.expected  # in this log, not in one of its name
         if left_out or early:  # whoever sent it has too much under way to us already, or too many of our questions

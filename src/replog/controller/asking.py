@@ -19,7 +19,7 @@ from replog.controller.writing import written
 from replog.errors import Code
 from replog.messages import AdminAnswer
 from replog.metadata import layout
-from replog.metadata.wishes import encode_replicas
+from replog.metadata.wishes import Meant, encode_replicas
 from replog.model import PartitionId
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _wish(cluster: Cluster, topic: Topic, partition: PartitionId, target: tuple[
     if known is None and target == assignment.replicas and not moves.is_moving(assignment):
         return []  # it is there
     path = layout.reassigned_path(topic.topic, partition.partition)
-    op, version, over = written(cluster, path, encode_replicas(target, topic.topic_id), None if known is None else known.version)
+    op, version, over = written(cluster, path, encode_replicas(target, Meant.of(partition)), None if known is None else known.version)
     change: Change = MoveWished(partition, path, version, target, None if known is None else known.created)
     # On its way there already, for another reason or by an earlier wish: it may have arrived.
     way = moves.is_returning(assignment) if target is None else moves.is_moving(assignment) and target == moves.target_of(assignment)

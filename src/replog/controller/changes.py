@@ -279,7 +279,7 @@ class Stranger:
 
 @frozen
 class Unreadable:
-    """What is at a path (at this version) cannot be read, or is about another topic: it counts as absent, and is written over. -1: it is so
+    """What is at a path (at this version) cannot be read, or is about something else: it counts as absent, and is written over. -1: it is so
     no more."""
 
     path: str

@@ -1,7 +1,7 @@
 """Topics that are asked for: judged, measured, and placed only to be made.
 
 Whoever only asks whether a topic could be made (`validate_only`), and whoever asks for one that is too large, costs the controller the same
-few steps, however many partitions that topic would have.
+few steps, however many partitions that topic would have; unless whether it is too large depends on the digits of the brokers' numbers.
 """
 
 from __future__ import annotations

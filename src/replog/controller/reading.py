@@ -371,7 +371,7 @@ class Reader:
                 changes += stored.waiting(cluster, path)
                 continue
             change = self._decoded(path, stored.now_at, cluster, path, value)
-            if value is not None and path in self.unreadable:
+            if value is not None and (path in self.unreadable or isinstance(change, Unreadable)):
                 changes += stored.in_the_way(cluster, path, value)
             elif path in cluster.unreadable:
                 changes.append(Unreadable(path, -1))

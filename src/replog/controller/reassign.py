@@ -24,11 +24,11 @@ from replog.controller.events import MovesDue, Wish, WishesSeen
 from replog.controller.growth import Growth
 from replog.controller.refusal import Refusal, standing
 from replog.controller.turns import urgency
-from replog.controller.wishes import ended, granted, is_of_another_topic, is_stuck, rejected
+from replog.controller.wishes import ended, granted, is_stuck, of_another, rejected
 from replog.errors import Code, StoreCorrupt, UsageError
 from replog.messages import StopEntry
 from replog.metadata import layout
-from replog.metadata.wishes import decode_replicas, encode_replicas
+from replog.metadata.wishes import Meant, decode_replicas, encode_replicas
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import Check, Op, Versioned
 from replog.ports import Event as Told
@@ -167,7 +167,7 @@ def seen(cluster: Cluster, path: str, found: Wish | Versioned | None) -> MoveWis
         return None
     if partition is None:
         return None
-    if found is not None and not is_of_another_topic(cluster, Wish(path, found.value, found.version, found.created)):
+    if found is not None and of_another(cluster, Wish(path, found.value, found.version, found.created)) is None:
         with suppress(StoreCorrupt):  # it is no wish any more: the next look puts it away
             return MoveWished(partition, path, found.version, decode_replicas(path, found.value), found.created)
     return MoveWishGone(partition)
@@ -234,7 +234,7 @@ def _nothing_to_do(controller: Controller, topic: Topic, wish: MoveWished) -> Pi
 
 
 def _as_written(wish: MoveWished) -> Wish:
-    return Wish(wish.path, encode_replicas(wish.target, wish.partition.topic_id), wish.version, wish.created)
+    return Wish(wish.path, encode_replicas(wish.target, Meant.of(wish.partition)), wish.version, wish.created)
 
 
 def _turn(controller: Controller, topic: Topic, wish: MoveWished) -> _Turn:

@@ -8,6 +8,7 @@ whoever is controller finishes it. A number that is added again is another log, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +21,21 @@ from replog.controller.decision import BYTES_MAX, OPS_MAX, Decision, Piece, answ
 from replog.controller.events import AdminAsked, Wish
 from replog.controller.losses import ends_of_losses
 from replog.controller.refusal import Refusal, named, standing, stored_and_gone
-from replog.controller.wishes import ended, granted, rejected
+from replog.controller.wishes import ended, granted, of_another, rejected
+from replog.controller.writing import written
 from replog.errors import Code, StoreCorrupt
 from replog.messages import StopEntry
 from replog.metadata import layout
-from replog.metadata.wishes import decode_partition_remove, encode_partition_remove
+from replog.metadata.wishes import Meant, decode_partition_remove, encode_partition_remove
 from replog.model import PartitionId, why_not_highest
-from replog.ports import Create, Delete, Op
+from replog.ports import Delete, Op
 from replog.ports import Event as Told
 
 if TYPE_CHECKING:
+    from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["removals_wished", "remove_partitions"]
+__all__ = ["removals_wished", "remove_partitions", "removes"]
 
 
 def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
@@ -57,7 +60,7 @@ def remove_partitions(controller: Controller, event: AdminAsked) -> Decision:
     wished = controller.cluster.wished
     unwished = [p for p in left if layout.partition_remove_path(topic.topic, p.partition) not in wished]
     if len(left) > slice_max and unwished:
-        pieces = [_wish(topic, partition) for partition in unwished[: controller.config.slice_partitions_max]]
+        pieces = [_wish(controller.cluster, topic, partition) for partition in unwished[: controller.config.slice_partitions_max]]
     elif below := _below(controller, topic, left[:slice_max]):
         return Decision(pack(controller.guard, below), after=(event,))
     else:
@@ -113,9 +116,11 @@ def _slice_max(controller: Controller, topic: Topic) -> int:
     return max(1, min(controller.config.slice_partitions_max, (OPS_MAX - 1) // 4, room))
 
 
-def _wish(topic: Topic, partition: PartitionId) -> Piece:
+def _wish(cluster: Cluster, topic: Topic, partition: PartitionId) -> Piece:
+    """Write it, over one that is about something else."""
     path = layout.partition_remove_path(topic.topic, partition.partition)
-    return Piece((Create(path, encode_partition_remove(partition.creation)),), (WishNoted(path, 0),))
+    op, version, over = written(cluster, path, encode_partition_remove(Meant.of(partition)), None)
+    return Piece((op,), (WishNoted(path, version), *over))
 
 
 def _below(controller: Controller, topic: Topic, gone: Sequence[PartitionId]) -> list[Piece]:
@@ -151,6 +156,18 @@ def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], o
 
 
 # ------------------------------------------------------------------------------------------------------------ by a path
+
+
+def removes(cluster: Cluster, wish: Wish) -> bool:
+    """Whether a wish is there to remove the partition that has its number now: of a request, or as good as that."""
+    place = layout.place_of(wish.path)
+    topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
+    known = None if topic is None else topic.assignments.get(place.topic_partition.partition)
+    if known is None or of_another(cluster, wish) is not None:
+        return False
+    with suppress(StoreCorrupt):
+        return decode_partition_remove(wish.path, wish.value) in (None, known.creation)
+    return False
 
 
 def removals_wished(controller: Controller, name: str, found: Sequence[Wish]) -> Iterator[Piece]:

@@ -16,7 +16,7 @@ from replog.controller.changes import Change, RejectionNoted, WishNoted
 from replog.controller.decision import Decision, Piece, pack
 from replog.controller.events import DeletionsSeen, Event, MovesDue, RejectionsSeen, Wish, WishesSeen
 from replog.controller.refusal import Refusal
-from replog.controller.wishes import is_of_another_topic, is_stuck, of_another_topic, rejected
+from replog.controller.wishes import is_stuck, of_another, rejected
 from replog.errors import Code, StoreCorrupt
 from replog.metadata import layout
 
@@ -54,7 +54,7 @@ def noted(cluster: Cluster, seen: WishesSeen | DeletionsSeen | RejectionsSeen) -
         case WishesSeen(layout.PARTITIONS_REASSIGNED):
             return reassign.remembered(cluster, seen)
         case WishesSeen(layout.PARTITIONS_REMOVE, wishes):
-            there = {wish.path: wish.version for wish in wishes}
+            there = {wish.path: wish.version for wish in wishes if wish.path in cluster.wished and removal.removes(cluster, wish)}
             return tuple(WishNoted(path, there.get(path, -1)) for path in cluster.wished if not seen.hidden.hides(path))
         case RejectionsSeen(wishes):
             kept = {path: version for path, _, version in wishes}
@@ -82,10 +82,11 @@ def wishes_seen(controller: Controller, event: WishesSeen) -> Decision:
     for topic, wishes in groupby(readable, key=lambda wish: layout.place_of(wish.path).topic or ""):
         meant: list[Wish] = []
         for wish in wishes:
-            if is_of_another_topic(controller.cluster, wish):
-                pieces.append(of_another_topic(controller, topic, wish))
-            else:
+            refusal = of_another(controller.cluster, wish)
+            if refusal is None:
                 meant.append(wish)
+            else:
+                pieces.append(rejected(controller, wish, refusal))
         pieces += _JUDGES[event.row](controller, topic, meant)
     after: list[Event] = [WishesSeen(event.row, rest, is_rest=True)] if rest else []
     if event.row == layout.PARTITIONS_REASSIGNED:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from attrs import evolve
 
 from replog.config import TopicConfig
-from replog.controller import reassign
+from replog.controller import reassign, removal
 from replog.controller.changes import (
     Admitted,
     AdmittedGone,
@@ -37,7 +37,6 @@ from replog.controller.changes import (
 from replog.controller.cluster import Cluster
 from replog.controller.drafts import resolved
 from replog.controller.events import Wish
-from replog.controller.wishes import is_of_another_topic
 from replog.errors import StoreCorrupt
 from replog.metadata import judgements, layout
 from replog.metadata.judgements import LossRecord
@@ -75,7 +74,8 @@ def state_of(topic: Topic, partition: int, path: str, value: Versioned) -> Parti
 
 
 def in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
-    """What cannot be read at a path that was to be written: it counts as absent, and is written over, at the version that it has.
+    """What cannot be read at a path that was to be written, or is about something else: it counts as absent, and is written over, at the
+    version that it has.
 
     Not so what is known here: a deletion that is under way, and who holds copies of what is deleted; those values are stored again, or
     removed, over it. And a partition whose state cannot be read waits like one whose state cannot be stored: it holds up nobody else.
@@ -104,6 +104,8 @@ def in_the_way(cluster: Cluster, path: str, value: Versioned) -> list[Change]:
         case layout.PARTITIONS_REASSIGNED:
             partition = reassign.named_at(cluster, path)
             return [over] if partition is None else [over, MoveWishGone(partition)]
+        case layout.PARTITIONS_REMOVE:
+            return [over, WishNoted(path, -1)]
         case _:
             return []
 
@@ -170,7 +172,7 @@ def removed_of(path: str, value: Versioned) -> RemovedSet:
 
 
 def now_at(cluster: Cluster, path: str, value: Versioned | None) -> Change | None:
-    """What the cluster should believe about a path that it wanted to write."""
+    """What the cluster should believe about a path that it wanted to write; Unreadable: what is there is in the way (`in_the_way`)."""
     if path == layout.CLUSTER:
         return IdentitySet(None) if value is None else identity_of(path, value)
     if path.startswith(judgements.LOSSES):
@@ -206,13 +208,16 @@ def now_at(cluster: Cluster, path: str, value: Versioned | None) -> Change | Non
         case layout.REJECTED:
             return RejectionNoted(path, -1 if value is None else value.version)
         case layout.PARTITIONS_REASSIGNED:
-            if value is None:
-                return reassign.seen(cluster, path, value)
-            decode_replicas(path, value.value)  # raises
-            is_other = is_of_another_topic(cluster, Wish(path, value.value, value.version, value.created))
-            return Unreadable(path, value.version) if is_other else reassign.seen(cluster, path, value)
+            known = reassign.seen(cluster, path, value)
+            if value is None or not isinstance(known, MoveWishGone):
+                return known
+            decode_replicas(path, value.value)  # raises; else it is about another topic, or partition
+            return Unreadable(path, value.version)
         case layout.PARTITIONS_REMOVE:
-            return WishNoted(path, -1 if value is None else value.version)
+            if value is None:
+                return WishNoted(path, -1)
+            is_meant = removal.removes(cluster, Wish(path, value.value, value.version, value.created))
+            return WishNoted(path, value.version) if is_meant else Unreadable(path, value.version)
         case layout.DRAINING:
             assert place.broker_id is not None
             return DrainingGone(place.broker_id) if value is None else draining_of(path, value)

@@ -17,7 +17,7 @@ from replog.controller.refusal import Refusal
 from replog.errors import Code, StoreCorrupt
 from replog.metadata import layout
 from replog.metadata.paths import PATH_CHARACTERS_MAX
-from replog.metadata.wishes import decode_topic_meant, encode_replicas
+from replog.metadata.wishes import Meant, decode_meant, encode_replicas
 from replog.ports import Create, Delete, Op, Put
 from replog.ports import Event as Told
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["end_of_deletion", "ended", "granted", "is_of_another_topic", "is_stuck", "of_another_topic", "rejected", "rejections_seen"]
+__all__ = ["end_of_deletion", "ended", "granted", "is_stuck", "of_another", "rejected", "rejections_seen"]
 
 _KEPT_BYTES: Final = 10_000
 """Of a wish that is put away: somebody may have written anything."""
@@ -44,7 +44,7 @@ def ended(cluster: Cluster, wish: MoveWished) -> tuple[tuple[Op, ...], tuple[Cha
     if wish.target is None:
         return (), ()
     cancelled = evolve(wish, target=None, version=wish.version + 1)
-    return (Put(wish.path, encode_replicas(None, wish.partition.topic_id), wish.version),), (cancelled,)
+    return (Put(wish.path, encode_replicas(None, Meant.of(wish.partition)), wish.version),), (cancelled,)
 
 
 def end_of_deletion(cluster: Cluster, wish: DeletionSet) -> tuple[Op, ...]:
@@ -58,29 +58,27 @@ def is_stuck(cluster: Cluster, wish: Wish | MoveWished) -> bool:
     return cluster.is_stuck(wish.path, wish.version, wish.created)
 
 
-def is_of_another_topic(cluster: Cluster, wish: Wish) -> bool:
-    """Whether a wish is about another topic than that which has this name now.
+def of_another(cluster: Cluster, wish: Wish) -> Refusal | None:
+    """Why a wish is about another topic than that which has this name now, or another partition than that which has this number.
 
     It has outlived that one: it could not be read while that was deleted, or came just then. Nobody is to move, or to remove, a partition
     of the next topic for it. What names no topic is about the one that was there when its node was made.
     """
-    place = layout.place_of(wish.path)
+    place, meant = layout.place_of(wish.path), Meant()
     topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
     if topic is None:
-        return False
-    meant = None
-    if place.row == layout.PARTITIONS_REASSIGNED:
-        with suppress(StoreCorrupt):  # whoever judges it says so
-            meant = decode_topic_meant(wish.path, wish.value)
-    if meant is not None:
-        return meant != topic.topic_id
-    return topic.created is not None and wish.created is not None and wish.created < topic.created
-
-
-def of_another_topic(controller: Controller, name: str, wish: Wish) -> Piece:
-    """Put such a wish away."""
-    text = f"topic {name!r} is another one than that about which this was written"
-    return rejected(controller, wish, Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, text))
+        return None
+    with suppress(StoreCorrupt):  # whoever judges it says so
+        meant = decode_meant(wish.path, wish.value)
+    is_older = topic.created is not None and wish.created is not None and wish.created < topic.created
+    if is_older if meant.topic_id is None else meant.topic_id != topic.topic_id:
+        what = f"topic {topic.topic!r}"
+    else:
+        known = topic.assignments.get(place.topic_partition.partition)
+        if place.row != layout.PARTITIONS_REASSIGNED or meant.creation is None or known is None or known.creation == meant.creation:
+            return None
+        what = f"partition {place.topic_partition.partition} of topic {topic.topic!r}"
+    return Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"{what} is another one than that about which this was written")
 
 
 def rejected(controller: Controller, wish: Wish, refusal: Refusal) -> Piece:

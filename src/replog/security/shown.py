@@ -6,25 +6,45 @@ import os
 import re
 from typing import Final
 
-__all__ = ["is_place", "shown"]
+__all__ = ["is_place", "shown", "shown_with_port"]
 
 _USER: Final = re.compile(r"^(\s*[a-z][a-z0-9+.-]*://)?.*@", re.DOTALL | re.IGNORECASE)
 """Only a scheme is kept: any other // may stand in a password."""
 _USER_OF_A_FILE: Final = re.compile(r"(//)[^/]*@")
 """Behind the third slash stands a path, in which an @ means nothing."""
+_AUTHORITY: Final = re.compile(r"(?:\s*[a-z][a-z0-9+.-]*://)?(?P<hosts>[^/?#]*)", re.IGNORECASE)
+_PORT: Final = re.compile(r"\[[^\]]*\]|:(?P<port>[^:,]*)")
 _PLAIN: Final = frozenset({"session_ms", "secure", "authority", "certificate", "key"})
 """Options whose values are no secrets."""
 
 
-def shown(url: str) -> str:
-    """The URL without what stands before an @, and without the values of options that may be secrets.
+def shown_with_port(url: str) -> str:
+    """The URL without what stands before an @, and without the values of options that may be secrets; for what names a bad port itself.
 
-    >>> shown("zookeeper://user:pa/ss@zk1:2181/replog?password=x&session_ms=9000")
+    >>> shown_with_port("zookeeper://user:pa/ss@zk1:2181/replog?password=x&session_ms=9000")
     'zookeeper://***@zk1:2181/replog?password=***&session_ms=9000'
     """
     user = _USER_OF_A_FILE if url.lower().startswith("file:") else _USER
     head, mark, query = user.sub(r"\1***@", url).partition("?")
     return head + mark + "&".join(map(_option, query.split("&"))) if query else head + mark
+
+
+def shown(url: str) -> str:
+    """The URL without what may be a secret.
+
+    That is what stands before an @, the values of some options, and all from the first thing on that stands where a port should and is no
+    number: a password of which the end with the @ was forgotten.
+
+    >>> shown("zookeeper://user:pass/replog")
+    'zookeeper://user:***'
+    """
+    url = shown_with_port(url)
+    authority = _AUTHORITY.match(url)
+    assert authority is not None
+    for found in _PORT.finditer(authority["hosts"]):
+        if found["port"] and not found["port"].isdecimal():
+            return f"{url[: authority.start('hosts') + found.start()]}:***"
+    return url
 
 
 def is_place(path: str) -> bool:

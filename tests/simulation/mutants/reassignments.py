@@ -7,7 +7,7 @@ from typing import Any
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
-from replog.controller import moves, reassign, rows, stored
+from replog.controller import moves, reassign, removal, rows
 from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
 
@@ -60,8 +60,8 @@ _MOVES = {"workloads": ("append", "follow", "reassign"), "brokers": 5, "replicas
 
 def outlives_its_topic(patch: Patch) -> None:
     """A wish is about whatever topic has the name in its path."""
-    for module in (reassign, rows, stored):
-        patch.setattr(module, "is_of_another_topic", lambda cluster, wish: False)
+    for module in (reassign, rows, removal):
+        patch.setattr(module, "of_another", lambda cluster, wish: None)
 
 
 MUTANTS = (

@@ -71,6 +71,8 @@ def test_programs_get_plain_values(cluster: replog.Cluster, run: Run) -> None:
         ("http://127.0.0.1:secret", "'http://127.0.0.1:***' is not the URL of a status page: the port is no number, and not shown"),
         ("http://anna:12secret/secret?x", "'http://anna:***' is not"),
         ("http://[::1]:80 secret", "'http://[::1]:***' is not"),
+        ("HTTP://anna:secret/secret", "'HTTP://anna:***' is not"),
+        ("http://127.0.0.1:99999999999999999999", "'http://127.0.0.1:99999999999999999999' is not the URL of a status page"),
         ("http://a b", "is not the URL of a status page: URL can't contain control characters"),
         ("http://a:80/x y", "'http://a:80/x y' is not the URL of a status page: URL can't contain control characters"),
         ("http://[::1", "is not the URL"),

@@ -152,6 +152,26 @@ def test_who_checks_its_position_checks_it_between_slices_too() -> None:
     assert cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
 
 
+def test_who_knew_nothing_of_its_position_knows_the_epochs_that_an_earlier_slice_passed_over() -> None:
+    """Else what an unclean election has put in place of a control batch would be passed over in silence."""
+    waits = Waits()
+    waits.come()
+    partition = waits.cluster.partition("t")
+    marker = RecordBatch(encode_records([b"marker"], now_ms=1, attributes=1 << 6))
+
+    def elected() -> None:  # uncleanly: the marker is gone
+        del partition.log[1:]
+        waits.cluster.move("t", 0, 2)
+        for _ in range(2):
+            waits.come()
+
+    waits.happens = {2: lambda: partition.append(marker), 4: elected}
+    op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=200_000, deadline_ms=waits.driver.now_ms() + 300_000)
+    with pytest.raises(LogTruncated) as caught:
+        waits.client._do(op)
+    assert caught.value.divergent_offset == 1
+
+
 def test_what_a_leader_had_trimmed_up_to_the_position_is_no_truncation_in_a_later_slice() -> None:
     waits = Waits()
     partition = waits.cluster.partition("t")

@@ -14,7 +14,7 @@ from tests.unit.controller.harness import World, pid
 
 from replog.errors import Code
 from replog.metadata import judgements, layout
-from replog.metadata.wishes import encode_elect, encode_partition_remove, encode_replicas
+from replog.metadata.wishes import Meant, encode_elect, encode_partition_remove, encode_replicas
 from replog.model import Assignment, PartitionState
 from replog.ports import Conflict, Create, Op, Put
 
@@ -74,7 +74,7 @@ def samples(world: World, topic_id: bytes) -> dict[str, bytes]:
         found[f"{layout.DELETE_TOPICS}/{name}"] = layout.encode_delete_topic(topic_id)
         for number in (0, 3, "z"):
             found[f"{layout.PARTITIONS_ADD}/{name}/{number}"] = encode_replicas((1, 2))
-            found[f"{layout.PARTITIONS_REMOVE}/{name}/{number}"] = encode_partition_remove(0)
+            found[f"{layout.PARTITIONS_REMOVE}/{name}/{number}"] = encode_partition_remove(Meant(creation=0))
             found[f"{layout.PARTITIONS_REASSIGNED}/{name}/{number}"] = encode_replicas((3, 4))
             found[f"{layout.ELECT}/{name}/{number}"] = encode_elect(unclean=True)
     for wish in (f"{layout.ELECT}/x/0", f"{layout.DELETE_TOPICS}/x", f"{layout.PARTITIONS_ADD}/none/0"):

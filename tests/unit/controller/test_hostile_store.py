@@ -12,7 +12,7 @@ from replog.controller.changes import WishNoted
 from replog.controller.decision import BYTES_MAX, Piece, pack
 from replog.errors import Code
 from replog.metadata import judgements, layout
-from replog.metadata.wishes import encode_elect, encode_partition_remove, encode_replicas
+from replog.metadata.wishes import Meant, encode_elect, encode_partition_remove, encode_replicas
 from replog.ports import Check, Create, Delete, Op, Put
 
 
@@ -129,7 +129,7 @@ def test_a_thousand_removals_of_what_has_gone_end() -> None:
     world.create(partitions=1_100)
     numbers = list(range(100, 1_100))
     assert world.admin("remove_partitions", name="t", partitions=numbers).error == Code.NONE
-    gone = [Create(layout.partition_remove_path("t", number), encode_partition_remove(0)) for number in numbers]
+    gone = [Create(layout.partition_remove_path("t", number), encode_partition_remove(Meant(creation=0))) for number in numbers]
     world.store.session().commit(gone[:500])
     world.store.session().commit(gone[500:])
     world.settle()
@@ -154,7 +154,7 @@ def wish(row: str, number: int, said: tuple[int, ...] | None = None) -> tuple[st
         case "add":
             return layout.partition_add_path("t", number), encode_replicas(said)
         case "remove":
-            return layout.partition_remove_path("t", number), encode_partition_remove(None)
+            return layout.partition_remove_path("t", number), encode_partition_remove()
         case "elect":
             return layout.elect_path("t", number), encode_elect(unclean=False)
         case _:
@@ -467,7 +467,7 @@ def test_what_became_of_a_wish_to_remove_is_known(by: str) -> None:
     if by == "rejected":
         world.drop_watches = True
         for path in paths:
-            write(world, Create(path, encode_partition_remove(9)))
+            write(world, Create(path, encode_partition_remove(Meant(creation=9))))
             cluster.apply(WishNoted(path, 0))
         world.drop_watches = False
         world.advance(60_000)

@@ -10,7 +10,7 @@ from tests.unit.controller.harness import World, pid
 from replog.errors import Code
 from replog.messages import AlterIsr, AlterIsrAnswer, AlterIsrEntry
 from replog.metadata import judgements, layout
-from replog.metadata.wishes import encode_elect, encode_replicas
+from replog.metadata.wishes import Meant, encode_elect, encode_replicas
 from replog.model import Assignment, PartitionId
 from replog.ports import Create, Put
 
@@ -59,7 +59,7 @@ def test_a_wish_that_cannot_be_removed_is_not_for_the_next_topic_of_that_name():
     world.settle()
     world.propose(1, pid(topic), [1, 2, 3])
     assert placed(world)[0].replicas == (1, 3)
-    assert world.store.read(path).value == encode_replicas(None, topic)
+    assert world.store.read(path).value == encode_replicas(None, Meant(topic, 0))
     assert world.admin("delete_topic", name="t").error == Code.NONE
     world.create(assignment={0: [2, 4]})
     reconciled(world)

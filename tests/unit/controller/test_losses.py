@@ -50,7 +50,7 @@ def test_they_go_with_their_partition_and_the_next_of_this_number_has_lost_nothi
     world = World(4)
     topic = lost(world, 2)
     if by_path:
-        world.store.commit([Create(layout.partition_remove_path("t", 1), encode_partition_remove(None))])
+        world.store.commit([Create(layout.partition_remove_path("t", 1), encode_partition_remove())])
         world.settle()
     else:
         assert world.admin("remove_partitions", name="t", partitions=[1]).error == Code.NONE

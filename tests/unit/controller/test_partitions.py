@@ -16,7 +16,7 @@ from replog.controller.topics import TOPIC_GONE
 from replog.errors import Code
 from replog.messages import StopReplica
 from replog.metadata import layout
-from replog.metadata.wishes import encode_partition_remove, encode_replicas
+from replog.metadata.wishes import Meant, encode_partition_remove, encode_replicas
 from replog.model import Assignment, PartitionId
 from replog.ports import Create, Delete, Put
 
@@ -56,7 +56,7 @@ def adds(*numbers: int, topic: str = "t", said: tuple[int, ...] | None = None) -
 
 
 def removes(*numbers: int, topic: str = "t", creation: int | None = None) -> list[tuple[str, bytes]]:
-    return [(layout.partition_remove_path(topic, n), encode_partition_remove(creation)) for n in numbers]
+    return [(layout.partition_remove_path(topic, n), encode_partition_remove(Meant(creation=creation))) for n in numbers]
 
 
 # -------------------------------------------------------------------------------------------------------------- added
@@ -213,6 +213,7 @@ def test_more_wishes_than_a_transaction_has_operations(count):
     assert (len(replicas(world)), under(world)) == (1, [])
 
 
+_NEVER = Meant(creation=9)
 BAD = {
     "not JSON": (layout.partition_add_path("t", 1), b"{", Code.INVALID_REQUEST, "JSON"),
     "no list": (layout.partition_add_path("t", 1), b'{"version":1,"replicas":7}', Code.INVALID_REQUEST, "replicas"),
@@ -223,9 +224,9 @@ BAD = {
     "an unknown broker": (layout.partition_add_path("t", 1), encode_replicas((1, 2, 9)), Code.INVALID_REPLICA_ASSIGNMENT, "broker 9"),
     "there, elsewhere": (layout.partition_add_path("t", 0), encode_replicas((3, 1, 2)), Code.INVALID_PARTITIONS, "is 1, not 0"),
     "remove: not JSON": (layout.partition_remove_path("t", 0), b"\xff", Code.INVALID_REQUEST, "JSON"),
-    "remove: the last": (layout.partition_remove_path("t", 0), encode_partition_remove(None), Code.INVALID_PARTITIONS, "last one"),
+    "remove: the last": (layout.partition_remove_path("t", 0), encode_partition_remove(), Code.INVALID_PARTITIONS, "last one"),
     "remove: unknown": (*removes(4)[0], Code.UNKNOWN_TOPIC_OR_PARTITION, "no partition 4"),
-    "remove: never": (layout.partition_remove_path("t", 0), encode_partition_remove(9), Code.UNKNOWN_TOPIC_OR_PARTITION, "number 9"),
+    "remove: never": (layout.partition_remove_path("t", 0), encode_partition_remove(_NEVER), Code.UNKNOWN_TOPIC_OR_PARTITION, "number 9"),
 }
 
 

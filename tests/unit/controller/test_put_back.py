@@ -8,7 +8,7 @@ from tests.unit.controller.harness import World, pid
 
 from replog.errors import Code
 from replog.metadata import layout
-from replog.metadata.wishes import encode_replicas
+from replog.metadata.wishes import Meant, encode_replicas
 from replog.ports import Create, Delete, Put
 
 TOPIC, STATE = layout.topic_path("t"), layout.partition_state_path("t", 0)
@@ -108,7 +108,7 @@ def test_what_was_wished_about_a_topic_that_is_put_back_runs_at_once() -> None:
     t = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
     good = removed(world, STATE, TOPIC)
     world.drop_watches = True
-    world.store.session().commit([Create(layout.reassigned_path("t", 0), encode_replicas((3, 4), t))])
+    world.store.session().commit([Create(layout.reassigned_path("t", 0), encode_replicas((3, 4), Meant(t)))])
     world.drop_watches = False
     world.store.session().commit([Create(TOPIC, good[TOPIC]), Create(STATE, good[STATE])])
     world.settle()

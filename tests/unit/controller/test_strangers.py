@@ -146,7 +146,7 @@ def test_a_partition_is_removed_with_what_is_below_its_state(by: str, many: int)
     if by == "request":
         assert world.admin("remove_partitions", name="t", partitions=[1, 2]).error == Code.NONE
     else:
-        write(world, *(Create(layout.partition_remove_path("t", n), encode_partition_remove(None)) for n in (1, 2)))
+        write(world, *(Create(layout.partition_remove_path("t", n), encode_partition_remove()) for n in (1, 2)))
     assert sorted(world.leader._term.cluster.topics[t].assignments) == [0]
     assert world.store.list(TOPIC) == ["0"]
     assert len(world.told("stranger_removed")) == many

@@ -76,7 +76,7 @@ def test_the_largest_topics_are_reshaped_in_transactions_that_zookeeper_takes(by
     if by == "request":
         assert world.admin("remove_partitions", name=LONG, partitions=list(new)).error == Code.NONE
     else:
-        world.store.commit([Create(layout.partition_remove_path(LONG, number), encode_partition_remove(None)) for number in new])
+        world.store.commit([Create(layout.partition_remove_path(LONG, number), encode_partition_remove()) for number in new])
         world.settle()
     assert len(world.store.list(layout.topic_path(LONG))) == 13_000
     assert max(map(at_zookeeper, world.commits)) <= REQUEST_BYTES_MAX

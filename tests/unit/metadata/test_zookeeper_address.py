@@ -61,6 +61,24 @@ def test_options_in_an_address_are_refused_and_not_shown(address: str) -> None:
     assert "S3cr" not in said(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("zookeeper://user:S3cr", "'zookeeper://user:***'"),
+        ("user:S3cr/S3cr", "'user:***'"),
+        ("zk1:2181,[::1]:2182,user:S3cr,zk3", "'zk1:2181,[::1]:2182,user:***'"),
+        ("user:21S3cr//x", "'user:***'"),
+        ("zk1:2181,zk2:99999/x:y", "'zk1:2181,zk2:99999/x:y'"),
+    ],
+)
+def test_what_stands_for_a_port_is_not_shown_unless_it_is_a_number(address: str, shown: str) -> None:
+    """The end of a password with its @ may have been forgotten."""
+    with pytest.raises(UsageError) as refused:
+        store.ZooKeeperStore(address)
+    assert f"where {shown} begins" in str(refused.value)
+    assert "S3cr" not in said(refused.value)
+
+
 def test_what_kazoo_says_of_a_port_is_not_told_with_the_error() -> None:
     with pytest.raises(UsageError, match="are not HOST:PORT") as refused:
         store.ZooKeeperStore("zk1:2l81")

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from replog.errors import UsageError
-from replog.security.shown import shown
+from replog.security.shown import shown_with_port
 
 __all__ = ["Endpoint", "SocketAddress", "addresses_of", "advertised", "known_addresses", "parse_endpoint"]
 
@@ -59,7 +59,7 @@ class Endpoint(NamedTuple):
 def parse_endpoint(text: str) -> Endpoint:
     """Take "tcp://host:port" or "tcp://[ipv6]:port" apart. Raises UsageError naming what is wrong with it."""
     if not isinstance(text, str) or not text.startswith(SCHEME):
-        raise UsageError(f"an endpoint is written tcp://host:port, not {shown(text) if isinstance(text, str) else text!r:.120}")
+        raise UsageError(f"an endpoint is written tcp://host:port, not {shown_with_port(text) if isinstance(text, str) else text!r:.120}")
     host, colon, port = text[len(SCHEME) :].rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -67,13 +67,13 @@ def parse_endpoint(text: str) -> Endpoint:
     else:
         bad_host = ":" in host
     if not colon or not host or bad_host or any(c in host for c in "/?#@[] "):
-        raise UsageError(f"an endpoint is written tcp://host:port, with an IPv6 address in brackets, not {shown(text)!r:.120}")
+        raise UsageError(f"an endpoint is written tcp://host:port, with an IPv6 address in brackets, not {shown_with_port(text)!r:.120}")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65_535):
-        raise UsageError(f"the port of {shown(text)!r:.120} is {shown(port)!r:.20}; allowed are 0 to 65535")
+        raise UsageError(f"the port of {shown_with_port(text)!r:.120} is {shown_with_port(port)!r:.20}; allowed are 0 to 65535")
     try:
         host.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"the host of {shown(text)!r:.120} cannot be written in UTF-8") from None
+        raise UsageError(f"the host of {shown_with_port(text)!r:.120} cannot be written in UTF-8") from None
     return Endpoint(host, int(port))
 
 
