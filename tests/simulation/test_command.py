@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -405,19 +406,21 @@ def is_there(pid: int) -> bool:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_soak_that_is_ended_leaves_no_process_behind(sent: signal.Signals, tmp_path: Path) -> None:
-    """Nobody would write down what they run."""
+    """Nobody would write down what they run. All of its group get the signal, as from a terminal; it itself twice, as from `timeout`."""
     ledger = tmp_path / "ledger.jsonl"
     options = ["--minutes", "60", "--jobs", "1", "--from", "1", "--ledger", str(ledger), "--out", str(tmp_path)]
     command = [sys.executable, "-m", "replog.testing.simulator", "soak", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as soaking_one:
-        eventually(lambda: len(children(soaking_one.pid)) == 2, 60)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as soaking_one:
+        eventually(lambda: any(os.getpgid(child) == child for child in children(soaking_one.pid)), 60)
         started = children(soaking_one.pid)
-        soaking_one.send_signal(sent)
+        if sent == signal.SIGTERM:
+            soaking_one.send_signal(sent)
+        os.killpg(soaking_one.pid, sent)
         eventually(lambda: not any(map(is_there, started)), 120)
         said, _ = soaking_one.communicate(timeout=60)
-    if sent == signal.SIGTERM:
+    if sent != signal.SIGKILL:
         counted = sum(one.count for one in tally.read(ledger))
         assert said.splitlines()[-1].startswith(f"{counted} seeds, ")
         assert soaking_one.returncode == 0

@@ -58,6 +58,8 @@ def fetched(url: str, timeout_s: float | None, *, as_json: bool, partitions: boo
     except (http.client.InvalidURL, ValueError, OverflowError) as problem:
         if (said := shown(url)).endswith(":***"):
             raise UsageError(f"{said!r} is not the URL of a status page: the port is no number, and not shown") from None
+        if said != url:
+            raise UsageError(f"{said!r} is not the URL of a status page") from None  # the problem shows the whole of it
         raise UsageError(f"{url!r} is not the URL of a status page: {problem}") from None
     except OSError as problem:
         raise Unavailable(f"{where} does not answer: {problem}") from problem

@@ -279,8 +279,8 @@ class Stranger:
 
 @frozen
 class Unreadable:
-    """What is at a path (at this version) cannot be read, or is about something else: it counts as absent, and is written over. -1: it is so
-    no more."""
+    """What is at a path (at this version) cannot be read, or is about something else: it counts as absent, and is written over. -1: no
+    more."""
 
     path: str
     version: int

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["end_of_deletion", "ended", "granted", "is_stuck", "of_another", "rejected", "rejections_seen"]
 
+_CREATED: Final = (layout.PARTITIONS_REASSIGNED, layout.ELECT)
+"""Where a wish may name the creation of its partition; one to remove it, too, and is granted if that has gone."""
 _KEPT_BYTES: Final = 10_000
 """Of a wish that is put away: somebody may have written anything."""
 
@@ -75,7 +77,7 @@ def of_another(cluster: Cluster, wish: Wish) -> Refusal | None:
         what = f"topic {topic.topic!r}"
     else:
         known = topic.assignments.get(place.topic_partition.partition)
-        if place.row != layout.PARTITIONS_REASSIGNED or meant.creation is None or known is None or known.creation == meant.creation:
+        if place.row not in _CREATED or meant.creation is None or known is None or known.creation == meant.creation:
             return None
         what = f"partition {place.topic_partition.partition} of topic {topic.topic!r}"
     return Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"{what} is another one than that about which this was written")

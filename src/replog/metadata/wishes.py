@@ -8,7 +8,7 @@
     /admin/elect/[topic]/[partition]                      {"unclean": true or false}, or {"unclean": false, "to": broker id}
 
 Each may say in "topic_id" (hexadecimal) which topic it is about, and is about no other of that name then; one that does not is about the
-topic that was there when its node was made. A wish to move may also say in "creation" which partition of its number it is about.
+topic that was there when its node was made. A wish to move or to elect may also say in "creation" which partition of its number it means.
 
 Like every value of the store each is a JSON object with a field `version`; the parts above are its other fields.
 """
@@ -63,7 +63,7 @@ def decode_meant(path: str, value: bytes) -> Meant:
 
 
 def _meant(fields: Fields) -> Meant:
-    topic_id = fields.hexadecimal("topic_id", _TOPIC_ID_BYTES) if "topic_id" in fields.names() else None
+    topic_id = None if fields.plain().get("topic_id") is None else fields.hexadecimal("topic_id", _TOPIC_ID_BYTES)
     return Meant(topic_id, None if fields.plain().get("creation") is None else fields.number("creation"))
 
 

@@ -12,8 +12,8 @@ _USER: Final = re.compile(r"^(\s*[a-z][a-z0-9+.-]*://)?.*@", re.DOTALL | re.IGNO
 """Only a scheme is kept: any other // may stand in a password."""
 _USER_OF_A_FILE: Final = re.compile(r"(//)[^/]*@")
 """Behind the third slash stands a path, in which an @ means nothing."""
-_AUTHORITY: Final = re.compile(r"(?:\s*[a-z][a-z0-9+.-]*://)?(?P<hosts>[^/?#]*)", re.IGNORECASE)
-_PORT: Final = re.compile(r"\[[^\]]*\]|:(?P<port>[^:,]*)")
+_AUTHORITY: Final = re.compile(r"(?:\s*[a-z][a-z0-9+.-]*:/{1,3})?(?P<hosts>[^/?#]*)", re.IGNORECASE)
+_PORT: Final = re.compile(r"\[[0-9a-fA-F:.%]*\]|:(?P<port>[^:,]*)")
 _PLAIN: Final = frozenset({"session_ms", "secure", "authority", "certificate", "key"})
 """Options whose values are no secrets."""
 
@@ -39,6 +39,8 @@ def shown(url: str) -> str:
     'zookeeper://user:***'
     """
     url = shown_with_port(url)
+    if url.lower().startswith("file:"):
+        return url
     authority = _AUTHORITY.match(url)
     assert authority is not None
     for found in _PORT.finditer(authority["hosts"]):

@@ -142,15 +142,18 @@ def test_a_wish_that_names_what_is_no_topic_is_put_away(path: str, fields: dict[
         (layout.reassigned_path("t", 1), encode_replicas((4, 5), Meant(creation=7))),
         (layout.partition_remove_path("t", 1), encode_partition_remove(Meant(b"x" * 16))),
         (layout.partition_add_path("t", 2), encode_replicas(None, Meant(b"x" * 16))),
+        (layout.elect_path("t", 0), encode({"unclean": False, "to": 3, "topic_id": "78" * 16})),
+        (layout.elect_path("t", 0), encode({"unclean": False, "to": 3, "topic_id": None, "creation": 7})),
     ],
-    ids=["move", "move a partition", "remove", "add"],
+    ids=["move", "move a partition", "remove", "add", "elect", "elect of a partition"],
 )
 def test_a_wish_that_names_another_topic_or_partition_is_put_away(path: str, value: bytes) -> None:
     world = World(5)
     a_topic(world)
+    led = leaders(world)
     world.store.session().commit([Create(path, value)])
     world.settle()
-    assert assignments(world) == {0: Assignment((2, 3)), 1: Assignment((3, 4))}
+    assert (assignments(world), leaders(world)) == ({0: Assignment((2, 3)), 1: Assignment((3, 4))}, led)
     assert "is another one than that about which this was written" in rejection(world, path).message
     assert world.store.list(layout.place_of(path).row + "/t") == []
 

@@ -68,6 +68,8 @@ def test_options_in_an_address_are_refused_and_not_shown(address: str) -> None:
         ("user:S3cr/S3cr", "'user:***'"),
         ("zk1:2181,[::1]:2182,user:S3cr,zk3", "'zk1:2181,[::1]:2182,user:***'"),
         ("user:21S3cr//x", "'user:***'"),
+        ("zookeeper:///user:S3cr/r", "'zookeeper:///user:***'"),
+        ("zookeeper://[user:S3cr]/r", "'zookeeper://[user:***'"),
         ("zk1:2181,zk2:99999/x:y", "'zk1:2181,zk2:99999/x:y'"),
     ],
 )

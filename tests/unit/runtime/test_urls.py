@@ -86,6 +86,7 @@ def test_file_opens_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
         ("/var/lib/store.db", "not the URL of a store: known are memory://, file://PATH"),
         ("", "not the URL of a store"),
         ("file:/x", "not the URL of a store"),
+        ("file:store.db", "'file:store.db' is not the URL of a store"),
     ],
 )
 def test_a_bad_url_is_named(url: str, why: str) -> None:

@@ -140,7 +140,7 @@ def _soak(words: list[str]) -> int:
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where to write failure-SEED.json")
     given = parser.parse_args(words)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it so keeps what was run, too
+    before = signal.signal(signal.SIGTERM, _interrupt_once)
     try:
         broken = soak(
             given.minutes, jobs=given.jobs, first=given.first, ledger=given.ledger, out=given.out, direction=given.direction, say=_say
@@ -148,6 +148,12 @@ def _soak(words: list[str]) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return 1 if broken else 0
+
+
+def _interrupt_once(number: int, frame: object) -> None:
+    """Whoever ends it so keeps what was run, too; `timeout` sends the signal twice."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _double(words: list[str]) -> int:

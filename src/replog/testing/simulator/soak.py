@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -110,11 +109,11 @@ _stop: Event | None = None
 
 
 def _begin(stop: Event) -> None:
-    """A worker is new: it is told when to stop, leaves interrupts to the process that started it, and does not outlive that."""
+    """A worker is new: it is told when to stop, and does not outlive the process that started it."""
     global _stop
     _stop = stop
     Thread(target=_end_with, args=[multiprocessing.parent_process()], daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setpgid(0, 0)  # whoever signals the whole group, a terminal or `timeout`, means the process that started this one
     gc.freeze()
     gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     if hasattr(os, "nice"):
