@@ -87,9 +87,14 @@ def _cut_off(world: World, brokers: frozenset[int]) -> None:
 
 
 async def _append(client: SimulatedClient, ledger: Ledger) -> None:
-    """One record; if it is refused, some promise says why."""
-    with suppress(ReplogError):
-        await client.append(ledger.topic, ledger.identity.partition, client.values(1), writer=client.writer())
+    """One record; if it is refused, some promise says why.
+
+    A client that knows only an earlier partition of this number finds that out by being refused, and knows this one then (S36).
+    """
+    for _ in range(2):
+        with suppress(ReplogError):
+            await client.append(ledger.topic, ledger.identity.partition, client.values(1), writer=client.writer())
+            return
 
 
 def _decides(node: Node) -> bool:
