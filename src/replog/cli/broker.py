@@ -136,7 +136,7 @@ def broker(context: Context) -> int:
         if hopeless is None:
             _stop(one, ending)
             return OK
-        return _give_up(one, ending, hopeless)
+        return _give_up(context, one, ending, hopeless)
     finally:
         served.close()
         ending.close()
@@ -209,7 +209,7 @@ def _wait_until_ending(one: Any, ending: Ending) -> Exception | None:
     return None
 
 
-def _give_up(one: Any, ending: Ending, hopeless: Exception) -> int:
+def _give_up(context: Context, one: Any, ending: Ending, hopeless: Exception) -> int:
     """End a broker that cannot go on, and say why in the end; returns the exit status."""
     status = _status(one)  # before the stop: that forgets who said no
     ending.why = ending.why or "it cannot go on"
@@ -218,8 +218,7 @@ def _give_up(one: Any, ending: Ending, hopeless: Exception) -> int:
         _stop(one, ending)
     except Exception as problem:
         _log.warning("broker %d could not be stopped in a controlled way: %s", one.broker_id, problem)
-    _log.error("broker %d cannot go on: %s", one.broker_id, spoken(str(hopeless)))
-    return status
+    return context.refuse(type(hopeless).__name__, f"broker {one.broker_id} cannot go on: {spoken(str(hopeless))}", status)
 
 
 def _stop(one: Any, ending: Ending) -> None:

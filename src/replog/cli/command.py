@@ -14,7 +14,7 @@ from replog.cli import arguments as parse
 from replog.cli.context import Context
 from replog.cli.exits import BAD, INTERRUPTED, UNREACHABLE, USAGE, exit_of
 from replog.cli.grammar import Misspelt, check_broker, make_parser, wants_json
-from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, quieten
+from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, lost, quieten
 from replog.cli.spoken import cannot, spoken
 from replog.cli.steps import next_step
 from replog.client.client import Client
@@ -46,7 +46,7 @@ def main(
     except Misspelt as told:
         wrong = told
     except SystemExit as end:  # --help and --version
-        return end.code if isinstance(end.code, int) else BAD
+        return _told(end.code if isinstance(end.code, int) else BAD)
     with contextlib.ExitStack() as opened:  # in this order, so that a closed stream's number is no other file's
         given = stdin or (opened.enter_context(open(os.devnull, "rb")) if sys.stdin is None else sys.stdin.buffer)
         out = stdout or (opened.enter_context(open(os.devnull, "wb")) if sys.stdout is None else buffered_stdout())
@@ -57,13 +57,26 @@ def main(
             status = _run(asked.run, context) if wrong is None else _misspelt(context, wrong)
             output.flush()
             return status
-        except (OutputClosed, OutputFailed) as lost:
+        except (OutputClosed, OutputFailed) as end:
             if stdout is None:
                 quieten(sys.stdout)
-            if isinstance(lost, OutputClosed):
+            if isinstance(end, OutputClosed):
                 return context.failed
-            output.note(f"replog: {spoken(str(lost))}")
+            output.note(f"replog: {spoken(str(end))}")
             return BAD
+
+
+def _told(status: int) -> int:
+    """The status of what the parser itself has written to stdout: BAD if that cannot be written."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as problem:
+        quieten(sys.stdout)
+        if isinstance(found := lost(problem), OutputFailed):
+            print(f"replog: {spoken(str(found))}", file=sys.stderr)
+            return BAD
+    return status
 
 
 def _misspelt(context: Context, wrong: Misspelt) -> int:

@@ -54,6 +54,7 @@ def health(context: Context) -> int:
             if left_s is not None and left_s <= 0:
                 return status
             rest.wait(_least(every_s, left_s))
+            context.output.check()
 
 
 def _tell_nobody(context: Context, nobody: Unavailable) -> None:

@@ -10,15 +10,17 @@ import json
 import math
 import os
 import re
+import select
 import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO, Final, TextIO
 
 from attrs import define, field
 
-__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "quieten", "visible"]
+__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "lost", "quieten", "visible"]
 
 
 _NUMBER: Final = re.compile(r"-|[0-9.,]+")
@@ -79,7 +81,7 @@ class Output:
         try:
             self.stdout.write(data)
         except OSError as problem:
-            raise _lost(problem) from problem
+            raise lost(problem) from problem
 
     def line(self, text: str) -> None:
         """A line to stdout, or some. What a terminal might obey is made visible; bytes of a file's name that are no UTF-8 stay."""
@@ -116,12 +118,20 @@ class Output:
         except OSError:
             quieten(self.stderr)
 
+    def check(self) -> None:
+        """For who seldom writes: raises OutputClosed if whoever read stdout has gone, where the system can say so."""
+        with suppress(OSError, ValueError, AttributeError):  # no file of the system, or no poll
+            poll = select.poll()
+            poll.register(self.stdout.fileno(), 0)
+            if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+                raise OutputClosed
+
     def flush(self) -> None:
         """Let the reader of stdout have everything. Raises OutputClosed or OutputFailed."""
         try:
             self.stdout.flush()
         except OSError as problem:
-            raise _lost(problem) from problem
+            raise lost(problem) from problem
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -158,7 +168,7 @@ def _number(text: str) -> float:
     return value
 
 
-def _lost(problem: OSError) -> OutputClosed | OutputFailed:
+def lost(problem: OSError) -> OutputClosed | OutputFailed:
     """What it means that stdout does not take any more."""
     if isinstance(problem, BrokenPipeError):
         return OutputClosed()

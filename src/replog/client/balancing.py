@@ -31,7 +31,7 @@ def balanced(current: Mapping[Place, Sequence[int]], brokers: Mapping[int, str |
     """
     for (topic, number), replicas in current.items():
         if len(replicas) > len(brokers):
-            raise UsageError(f"{topic}-{number} has {len(replicas)} replicas; {len(brokers)} brokers are named: {sorted(brokers)}")
+            raise UsageError(f"{topic}-{number} has {len(replicas)} replicas; there are {len(brokers)} brokers for them: {sorted(brokers)}")
         if not replicas or len(set(replicas)) < len(replicas):
             raise UsageError(f"{topic}-{number} is on {list(replicas)}; a partition is on one broker or more, all different")
     ids, places = sorted(brokers), sorted(current)

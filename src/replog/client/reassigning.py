@@ -88,12 +88,20 @@ class Judged:
         """Raise an error that names those that are refused, if any is."""
         if not self.refused:
             return
-        topic, number, code, _ = self.refused[0]
-        texts = "; ".join(one.text for one in islice(self.refused, 5)) + ("; ..." if len(self.refused) > 5 else "")
+        topic, number, code, text = self.refused[0]
+        many = len(self.refused) > 1
+        texts = "; ".join(map(_placed, islice(self.refused, 5))) + ("; ..." if len(self.refused) > 5 else "") if many else text
+        where = {} if many else {"topic": topic, "partition": number}
         others = f"; {'the other one is' if self.accepted == 1 else f'the other {self.accepted} are'} {granted}" if self.accepted else ""
         total = self.accepted + len(self.refused)
-        error = rejection(code, f"{len(self.refused)} of {total} {verb}: {texts}{others}", topic=topic, partition=number)
+        error = rejection(code, f"{len(self.refused)} of {total} {verb}: {texts}{others}", **where)
         raise unknown_outcome("a reassignment", error) if self.in_doubt else error
+
+
+def _placed(one: Refused) -> str:
+    """Each under its own partition, unless its text has that."""
+    place = f"{one.topic}-{one.partition}"
+    return one.text if place in one.text else f"{place}: {one.text}"
 
 
 class LeaderOp(AdminOp):

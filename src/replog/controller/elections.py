@@ -150,7 +150,7 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
         return "its disk has failed under this copy"
     if cluster.is_roomless(partition, broker_id):
         return "its disk has no room for this copy"
-    return "it is draining: it is about to leave" if broker.info.draining else ""
+    return "it is draining" if broker.info.draining else ""
 
 
 # ----------------------------------------------------------------------------------------------------------- by request

@@ -158,7 +158,8 @@ def _moving(cluster: Cluster, partition: PartitionId, state: PartitionState, ass
     way = f"being moved from brokers {_list(original)} to {_list(moves.target_of(assignment))}"
     if moves.is_returning(assignment):
         way = f"being moved back to brokers {_list(moves.target_of(assignment))}"
-    yield f"It is {way}: that is done when all of them, {_list(assignment.adding) or 'nobody'} of them new, are in sync; {then}."
+    new = f" (new: broker{'' if len(assignment.adding) == 1 else 's'} {_list(assignment.adding)})" if assignment.adding else ""
+    yield f"It is {way}: that is done when all of them are in sync{new}; {then}."
 
 
 def _lost(record: LossRecord | None) -> Iterator[str]:

@@ -92,7 +92,7 @@ def refusal_to_join(
     leadership it may miss records committed by the last one (P-24, KAFKA-7128).
     """
     if replica.position == UNKNOWN:
-        return "it has not fetched in this leader epoch"
+        return "it has not fetched in this leader epoch" if replica.seen_end == UNKNOWN else "it has not fetched since its broker went"
     if replica.position < high_watermark:
         return f"it is at {replica.position}, below the high watermark {high_watermark}"
     if replica.position < epoch_start:
@@ -103,7 +103,7 @@ def refusal_to_join(
     if broker.fenced:
         return "its broker is fenced"
     if broker.draining:
-        return "its broker is shutting down"
+        return "its broker is draining"
     if broker.broker_epoch != replica.broker_epoch:
         return f"its broker has restarted: epoch {broker.broker_epoch}, it fetched with {replica.broker_epoch}"
     return None

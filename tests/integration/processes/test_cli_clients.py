@@ -113,6 +113,25 @@ def test_streams_that_are_not_there(broker: replog.BrokerProcess, redirect: str,
     assert told == (["replog: stdout cannot be written: No space left on device"] if status else [])
 
 
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("read", "--help")])
+def test_what_the_parser_says_is_not_lost_in_silence(words: tuple[str, ...]) -> None:
+    line = f"exec {shlex.join([*REPLOG, *words])} > /dev/full"
+    done = subprocess.run(["sh", "-c", line], env=environment(), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.decode()) == (1, "replog: stdout cannot be written: No space left on device\n")
+
+
+def test_a_watch_ends_when_its_reader_has_gone(broker: replog.BrokerProcess) -> None:
+    """Also in a cluster that does not change, of which it has nothing to say."""
+    words = [*REPLOG, "-b", broker.endpoint, "health", "--watch", "0.1"]
+    with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert watching.stdout.readline().startswith(b"healthy")
+        watching.stdout.close()
+        assert watching.wait(60) == 0
+        assert watching.stderr.read() == b""
+
+
 def test_health_of_a_cluster_that_loses_a_broker(tmp_path: Path) -> None:
     with broker_processes(tmp_path, 3) as brokers:
         at = ("-b", ",".join(broker.endpoint for broker in brokers))

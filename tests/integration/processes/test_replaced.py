@@ -46,7 +46,7 @@ def test_whoever_has_lost_its_id_while_it_stood_still_ends_with_status_3(tmp_pat
             first.send_signal(signal.SIGCONT)
             _, stderr = first.communicate(timeout=PATIENCE_S)
             assert first.returncode == 3
-            assert b"ERROR   broker 1 cannot go on: broker id 1 is registered by a live broker" in stderr.splitlines()[-1]
+            assert b"replog: broker 1 cannot go on: broker id 1 is registered by a live broker" in stderr.splitlines()[-1]
             assert b"Traceback" not in stderr
             assert successor.poll() is None
             successor.send_signal(signal.SIGTERM)

@@ -94,8 +94,11 @@ def test_a_broker_that_cannot_go_on_is_stopped_and_says_why(
     monkeypatch.setattr(Played, "refused", refused)
     done, out, err = ran()
     assert (done, out) == (status, "ready broker 1 at tcp://127.0.0.1:7101 cluster c\n")
-    assert err[-1].endswith(f"ERROR   broker 1 cannot go on: {reason}")
+    assert err[-1] == f"replog: broker 1 cannot go on: {reason}"
     assert Played.stops == [True]
+    done, out, err = ran(None, "--format", "json")
+    told = {"error": type(reason).__name__, "why": f"broker 1 cannot go on: {reason}", "next": None, "status": status}
+    assert (done, json.loads(out.splitlines()[-1])) == (status, told)
 
 
 def test_a_stop_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +153,7 @@ def test_a_readiness_line_that_nobody_gets_does_not_end_it(monkeypatch: pytest.M
 def test_programs_get_one_object_once_it_is_ready(monkeypatch: pytest.MonkeyPatch, http: tuple[str, ...]) -> None:
     monkeypatch.setattr(Played, "reason", LogDamaged("so that it ends"))
     _, out, _ = ran(None, "--format", "json", *http)
-    (line,) = out.splitlines()
+    line, _why = out.splitlines()
     where, page = "tcp://127.0.0.1:7101", "http://page" if http else None
     assert json.loads(line) == {"broker": 1, "state": "ready", "endpoint": where, "cluster_id": "c", "page": page}
     _, out, _ = ran(None, *http)

@@ -174,6 +174,10 @@ def test_half_a_plan_is_told_apart(run: Run, cluster: replog.Cluster) -> None:
     nothing = run("reassign", "execute", "-", stdin=plan_of(("t", 1, [1, 9])).encode())
     assert (nothing.status, nothing.stdout) == (3, "")
     assert "the other" not in nothing.stderr
+    two = run("reassign", "execute", "-", stdin=plan_of(("t", 1, [1, 9]), ("t", 0, [1, 8])).encode())
+    assert "2 of 2 refused: t-1: partition 1 is assigned to broker 9; registered are [" in two.stderr
+    assert "; t-0: partition 0 is assigned to broker 8; registered are [" in two.stderr
+    assert two.stderr.startswith("replog: 2 of 2 refused")
 
 
 def placed(cluster: replog.Cluster, topic: str) -> list[tuple[int, ...]]:

@@ -77,7 +77,7 @@ def test_brokers_without_a_rack_stand_in_one() -> None:
 
 
 def test_too_few_brokers_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"t-0 has 3 replicas; 2 brokers are named: \[1, 2\]"):
+    with pytest.raises(UsageError, match=r"t-0 has 3 replicas; there are 2 brokers for them: \[1, 2\]"):
         balanced(of((1, 2, 3)), {1: None, 2: None})
 
 

@@ -114,7 +114,7 @@ SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = 
     ),
     lossy: (["Broker 2 is not in sync: it is fenced", "and it has lost records of this partition."], []),
     broken: (["Broker 2 is not in sync: its disk has failed under this copy, and it has lost records"], []),
-    draining: (["Broker 2 is not in sync: it is draining: it is about to leave."], ["too few"]),
+    draining: (["Broker 2 is not in sync: it is draining."], ["too few"]),
     draining_and_alone: (["Broker 1 is draining, and leads because nobody else is in sync"], ["Nobody leads"]),
     preferred_is_not_the_leader: (["Broker 2 leads t-0, in epoch 1", "The preferred leader, broker 1, is in sync: electing it"], []),
     unclean: (

@@ -49,7 +49,7 @@ WELL = BrokerInfo(2, 7)
         (9, WELL, "it is at 9, below the start of this leader epoch 10"),
         (10, None, "its broker is not registered"),
         (10, evolve(WELL, fenced=True), "its broker is fenced"),
-        (10, evolve(WELL, draining=True), "its broker is shutting down"),
+        (10, evolve(WELL, draining=True), "its broker is draining"),
         (10, evolve(WELL, broker_epoch=8), "its broker has restarted: epoch 8, it fetched with 7"),
         (10, evolve(WELL, broker_epoch=6), "its broker has restarted: epoch 6, it fetched with 7"),
     ],
@@ -126,3 +126,12 @@ def test_a_new_life_has_acknowledged_nothing() -> None:
     assert (one.broker_epoch, one.position, one.end_offset) == (8, UNKNOWN, UNKNOWN)
     assert one.lags(10, 0, 50_001, 30_000)
     assert one.lags(10, 0, 1, 30_000)  # nor while the clock is younger than the lag time
+
+
+def test_who_was_in_sync_before_its_broker_went_is_not_said_never_to_have_fetched() -> None:
+    member = replica(10)
+    member.end_offset = 10
+    member.gone(10, 8, 5_000)
+    assert refusal_to_join(member, {2: WELL}, high_watermark=8, epoch_start=10) == "it has not fetched since its broker went"
+    member.restarted(8)
+    assert refusal_to_join(member, {2: WELL}, high_watermark=8, epoch_start=10) == "it has not fetched in this leader epoch"
