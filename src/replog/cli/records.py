@@ -60,19 +60,21 @@ def produce(context: Context) -> int:
             with client.producer(acks=asked.acks) as producer:
                 try:
                     for first, lines in chunks_of_lines(context.stdin, asked.batch, limit):
-                        keys, values = (None, lines) if separator is None else _split(lines, separator, first)
-                        deliveries = producer.send_many(asked.topic, values, keys=keys, partition=asked.partition)
-                        stored.sent += len(lines)
-                        stored.under_way.append(deliveries)
-                        stored.settle(_UNDER_WAY_MAX, context.timeout_s)
+                        keys, values = (None, lines) if separator is None else _split(lines, separator)
+                        if values:
+                            deliveries = producer.send_many(asked.topic, values, keys=keys, partition=asked.partition)
+                            stored.sent += len(values)
+                            stored.under_way.append(deliveries)
+                            stored.settle(_UNDER_WAY_MAX, context.timeout_s)
+                        if len(values) < len(lines):
+                            raise UsageError(f"line {first + len(values)} has no key: there is no {asked.key_separator!r} in it")
                 finally:  # a line that is no record does not take back those before it
                     stored.settle(0, context.timeout_s)
         except ReplogError:
-            if stored.sent:
-                unknown = stored.sent - stored.records
-                rest = f"; of {unknown} after them it is not known" if unknown else ""
-                context.output.note(f"replog: {stored.records} records are stored{rest}")
-                context.facts = {"records": stored.records, "unknown": unknown}
+            unknown = stored.sent - stored.records
+            rest = f"; of {unknown} after them it is not known" if unknown else ""
+            context.output.note(f"replog: {stored.records} records are stored{rest}")
+            context.facts = {"records": stored.records, "unknown": unknown}
             raise
     _report(context, stored)
     return OK
@@ -112,14 +114,14 @@ def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tup
         yield number, [begun]
 
 
-def _split(lines: list[bytes], separator: bytes, first: int) -> tuple[list[bytes | str | None], list[bytes]]:
-    """Keys and values. UsageError naming the line that has no separator."""
+def _split(lines: list[bytes], separator: bytes) -> tuple[list[bytes | str | None], list[bytes]]:
+    """Keys and values of the lines before the first one that has no separator."""
     keys: list[bytes | str | None] = []
     values = []
-    for n, line in enumerate(lines):
+    for line in lines:
         key, found, value = line.partition(separator)
         if not found:
-            raise UsageError(f"line {first + n} has no key: there is no {separator.decode('utf-8', 'replace')!r} in it")
+            break
         keys.append(key)
         values.append(value)
     return keys, values

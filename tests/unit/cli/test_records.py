@@ -59,12 +59,22 @@ def test_nothing_to_produce(run: Run, topic: str) -> None:
     assert run("produce", topic, "--format", "json").json == {"topic": "t", "records": 0, "partitions": []}
 
 
-def test_a_line_without_a_key_ends_it_and_the_lines_before_are_stored(run: Run, topic: str, cluster: replog.Cluster) -> None:
-    refused = run("produce", topic, "-k", "=", "--batch", "2", stdin=b"a=1\nb=2\nc=3\nno key\ne=5\n")
+@pytest.mark.parametrize("batch", ["1", "2", "3", "1000"])
+def test_a_line_without_a_key_ends_it_and_the_lines_before_are_stored(run: Run, topic: str, cluster: replog.Cluster, batch: str) -> None:
+    refused = run("produce", topic, "-k", "=", "--batch", batch, "--format", "json", stdin=b"a=1\nb=2\nc=3\nno key\ne=5\n")
     assert refused.status == 2
     assert "line 4 has no key: there is no '=' in it" in refused.stderr
-    assert "replog: 2 records are stored\n" in refused.stderr
-    assert sorted(r.text() for r in cluster.read(topic)) == ["1", "2"]
+    assert "replog: 3 records are stored\n" in refused.stderr
+    assert (refused.json["records"], refused.json["unknown"]) == (3, 0)
+    assert sorted((r.key, r.text()) for r in cluster.read(topic)) == [(b"a", "1"), (b"b", "2"), (b"c", "3")]
+
+
+def test_the_count_is_told_although_it_is_0(run: Run, topic: str, cluster: replog.Cluster) -> None:
+    refused = run("produce", topic, "-k", "=", "--format", "json", stdin=b"no key\na=1\n")
+    assert (refused.status, refused.json["records"], refused.json["unknown"]) == (2, 0, 0)
+    assert "line 1 has no key" in refused.stderr
+    assert "replog: 0 records are stored\n" in refused.stderr
+    assert list(cluster.read(topic)) == []
 
 
 class Unread(io.BytesIO):
