@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
-from replog.client.producer import Deliveries
-from replog.client.results import Receipt
+from replog.cli.stored import Stored
 from replog.errors import ReplogError, UsageError
 from replog.records import Record
 
@@ -24,34 +22,10 @@ _POLL_RECORDS: Final = 500
 # ---------------------------------------------------------------------------------------------------------------- produce
 
 
-class _Stored:
-    """What was acknowledged, per partition, while calls are under way."""
-
-    def __init__(self) -> None:
-        self.records = 0
-        self.sent = 0
-        self.ranges: dict[int, list[int | None]] = {}
-        self.under_way: deque[Deliveries] = deque()
-
-    def settle(self, keep: int, timeout_s: float | None) -> None:
-        """Wait until at most `keep` calls are under way. Raises what one failed with."""
-        while len(self.under_way) > keep:
-            deliveries = self.under_way.popleft()
-            for receipt in deliveries.result(timeout_s):
-                self._take(receipt)
-            self.records += len(deliveries)
-
-    def _take(self, receipt: Receipt) -> None:
-        first, last = self.ranges.get(receipt.partition, [receipt.base_offset, None])
-        ends = [offset for offset in (last, receipt.last_offset) if offset is not None]
-        begins = [offset for offset in (first, receipt.base_offset) if offset is not None]
-        self.ranges[receipt.partition] = [min(begins, default=None), max(ends, default=None)]
-
-
 def produce(context: Context) -> int:
     """A record for each line of stdin, acknowledged before the command ends; then where they went."""
     asked = context.arguments
-    stored = _Stored()
+    stored = Stored()
     separator = None if asked.key_separator is None else asked.key_separator.encode("utf-8", "surrogateescape")
     with context.client() as client:
         client.partitions_for(asked.topic, timeout_s=context.timeout_s)  # an unknown topic is refused before stdin is read
@@ -61,26 +35,23 @@ def produce(context: Context) -> int:
                 try:
                     for first, lines in chunks_of_lines(context.stdin, asked.batch, limit):
                         keys, values = (None, lines) if separator is None else _split(lines, separator)
-                        if values:
-                            deliveries = producer.send_many(asked.topic, values, keys=keys, partition=asked.partition)
-                            stored.sent += len(values)
-                            stored.under_way.append(deliveries)
-                            stored.settle(_UNDER_WAY_MAX, context.timeout_s)
+                        stored.send(producer, asked.topic, values, keys, asked.partition)
+                        stored.settle(_UNDER_WAY_MAX, context.timeout_s)
                         if len(values) < len(lines):
                             raise UsageError(f"line {first + len(values)} has no key: there is no {asked.key_separator!r} in it")
                 finally:  # a line that is no record does not take back those before it
                     stored.settle(0, context.timeout_s)
         except ReplogError:
-            unknown = stored.sent - stored.records
-            rest = f"; of {unknown} after them it is not known" if unknown else ""
+            stored.count()
+            rest = f"; of {stored.unknown} others it is not known" if stored.unknown else ""
             context.output.note(f"replog: {stored.records} records are stored{rest}")
-            context.facts = {"records": stored.records, "unknown": unknown}
+            context.facts = {"records": stored.records, "unknown": stored.unknown}
             raise
     _report(context, stored)
     return OK
 
 
-def _report(context: Context, stored: _Stored) -> None:
+def _report(context: Context, stored: Stored) -> None:
     output, topic = context.output, context.arguments.topic
     places = [{"partition": n, "first_offset": ends[0], "last_offset": ends[1]} for n, ends in sorted(stored.ranges.items())]
     if output.is_json:

@@ -95,7 +95,7 @@ def test_produce_gives_up_in_its_time(tmp_path: Path) -> None:
         brokers[1].kill()
         done = command(*at, "--timeout", "4", "produce", "t", stdin=b"a\n" * 5, timeout_s=40)
     assert (done.returncode, done.stdout) == (4, b"")
-    assert b"replog: 0 records are stored; of 5 after them it is not known\n" in done.stderr
+    assert b"replog: 0 records are stored; of 5 others it is not known\n" in done.stderr
     assert b"Traceback" not in done.stderr
 
 

@@ -1,0 +1,134 @@
+"""What `replog produce` says of its records when it fails: stored, not stored, or not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from tests.unit.cli.conftest import Ran, run_with
+
+import replog
+from replog import errors
+from replog.cli.stored import Stored
+from replog.client.batches import Batch
+from replog.client.delivery import Deliveries
+from replog.config import ClientConfig
+
+SENT_MS = 5
+
+
+def batch(error: BaseException | None = None, *, done: bool = True, sent: bool = True, uncertain: bool = False) -> Batch:
+    """One of two records, and what became of it."""
+    made = Batch(None, 0, 0, 0, 0)
+    made.error, made.done, made.uncertain = error, done, uncertain
+    made.sent_ms = SENT_MS if sent else -1
+    return made
+
+
+def counted(*batches: Batch) -> tuple[int, int]:
+    """Stored, and unknown, of two records of each batch."""
+    stored = Stored()
+    stored.under_way.append(Deliveries(None, [(one, 0, 2) for one in batches], None))
+    stored.count()
+    return stored.records, stored.unknown
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        batch(errors.MessageTooLarge(), sent=False),
+        batch(errors.MessageTooLarge()),
+        batch(errors.NotEnoughReplicas()),
+        batch(errors.LogDirectoryFull()),
+        batch(errors.TopicAuthorizationFailed()),
+        batch(errors.InvalidRecord()),
+        batch(errors.UnknownTopicOrPartition()),
+        batch(errors.TimedOut("waited; it was never sent"), sent=False),
+    ],
+    ids=repr,
+)
+def test_what_is_certainly_not_stored(one: Batch) -> None:
+    assert counted(one) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        batch(done=False),
+        batch(done=False, sent=False),
+        batch(errors.TimedOut("waited; whether it was stored is unknown")),
+        batch(errors.Unavailable("a repetition was refused")),
+        batch(errors.NotEnoughReplicasAfterAppend()),
+        batch(errors.RequestTimedOut()),
+        batch(errors.StorageError()),
+        batch(errors.NotLeaderOrFollower()),
+        batch(errors.UnknownServerError()),
+        batch(errors.UnknownTopicId("the topic was deleted while the append was under way")),
+        batch(errors.NotEnoughReplicas(), uncertain=True),
+        batch(errors.TimedOut("waited"), sent=False, uncertain=True),
+    ],
+)
+def test_what_is_not_known(one: Batch) -> None:
+    assert counted(one) == (0, 2)
+
+
+def test_each_record_has_an_outcome_of_its_own() -> None:
+    assert counted(batch(), batch(errors.NotEnoughReplicas()), batch(done=False), batch(uncertain=True)) == (4, 2)
+
+
+def wait_for(cluster: replog.Cluster, is_so: Callable[[Any], bool]) -> None:
+    """Until partition 0 of "t" is as wanted."""
+    while not is_so(cluster.describe("t").partitions[0]):
+        pass
+
+
+def told(ran: Ran) -> tuple[int, str, int, int]:
+    """Status, error, and how many are stored and unknown."""
+    return ran.status, ran.json["error"], ran.json["records"], ran.json["unknown"]
+
+
+def test_a_batch_that_is_too_large_is_not_stored() -> None:
+    with replog.Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", max_batch_bytes=2_000)
+        line = Random(7).randbytes(3_112).replace(b"\n", b"")  # not to be compressed below the limit
+        ran = run_with(cluster, "produce", "t", "--batch", "1", "--format", "json", stdin=b"a\nb\n" + line + b"\nc\n")
+        assert told(ran) == (3, "MessageTooLarge", 3, 0)
+        assert [r.text() for r in cluster.read("t")] == ["a", "b", "c"]
+        assert "replog: 3 records are stored\n" in ran.stderr
+
+
+def test_what_was_refused_for_want_of_replicas_is_not_stored() -> None:
+    with replog.Cluster(brokers=2, client_config=ClientConfig(delivery_timeout_ms=1_500)) as cluster:
+        cluster.create_topic("t", replication_factor=2, min_isr=2)
+        cluster.kill_broker(2)
+        wait_for(cluster, lambda p: p.isr == (1,) and p.leader == 1)
+        ran = run_with(cluster, "produce", "t", "--format", "json", stdin=b"a\n" * 10)
+        assert told(ran) == (3, "NotEnoughReplicas", 0, 0)
+
+
+@pytest.fixture
+def leaderless() -> Iterator[replog.Cluster]:
+    """A cluster whose topic "t" nobody leads."""
+    config = ClientConfig(delivery_timeout_ms=1_500, max_block_ms=500, buffer_bytes=1_024, batch_bytes=512)
+    with replog.Cluster(brokers=2, client_config=config) as cluster:
+        cluster.create_topic("t", assignment={0: [2]})
+        cluster.kill_broker(2)
+        wait_for(cluster, lambda p: p.leader is None)
+        yield cluster
+
+
+def test_what_was_never_sent_is_not_stored(leaderless: replog.Cluster) -> None:
+    ran = run_with(leaderless, "produce", "t", "--format", "json", stdin=b"a\n" * 10)
+    assert told(ran) == (4, "TimedOut", 0, 0)
+    assert "it was never sent" in ran.stderr
+    assert "not known" not in ran.stderr
+
+
+def test_what_was_taken_when_there_was_no_room_is_not_known(leaderless: replog.Cluster) -> None:
+    ran = run_with(leaderless, "produce", "t", "--format", "json", stdin=b"a\n" * 100)
+    status, error, records, unknown = told(ran)
+    assert (status, error, records) == (4, "Unavailable", 0)
+    assert f"{unknown} of 100 records were taken" in ran.stderr
+    assert f"of {unknown} others it is not known" in ran.stderr
