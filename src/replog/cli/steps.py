@@ -12,9 +12,11 @@ from replog.errors import Code, Rejected, ReplogError, Unavailable
 __all__ = ["next_step", "typed"]
 
 _COMMAND: Final = re.compile(r"`([^`]*)`")
-"""A command in a text of these tables: without the word `replog`, and with {topic} for a word of its own."""
+"""A command in a text of these tables: without the word `replog`, and with {topic} and {partition} for words of their own."""
 
 _LOOK: Final = "`explain {topic}` says who is missing, and why"
+_STORED: Final = "`read {topic}` shows what was stored"
+_UNLED: Final = "`explain {topic} {partition}` says why"
 _STEPS: Final = {
     Code.LEADER_NOT_AVAILABLE: "`explain {topic}` says why",
     Code.NOT_ENOUGH_REPLICAS: _LOOK,
@@ -45,12 +47,14 @@ _LOOKS: Final = {
     "leaders:elect": "`topic describe` says who leads now",
     "leaders:drain": "`health` says what the cluster is like now",
     "levels:raise_level": "`cluster show` says which level it has now",
-    "records:produce": "`explain {topic}` says who is missing, and why; `read {topic}` shows what was stored",
+    "records:produce": f"{_LOOK}; {_STORED}",
 }
 """What says whether a change was made whose answer has not come, although somebody is there."""
 _HEARD: Final = re.compile(r"\bbroker [0-9]+\b|the last answer was|answer to a repetition")
 _UNHEARD: Final = re.compile(r"answer of any broker|not reached: tcp://|no connection can be opened")
 """In what the client says of its waiting: that somebody of the cluster was found, or nobody."""
+_NO_LEADER: Final = re.compile(r"\ba leader of (\S+)-([0-9]+), which has none\b|\bfor (\S+)-([0-9]+) to have a leader\b")
+"""... and that the partition had no leader: whoever said so was there, whichever other broker was not reached."""
 
 
 def typed(asked: argparse.Namespace, *words: str) -> str:
@@ -65,15 +69,19 @@ def next_step(problem: ReplogError, asked: argparse.Namespace, *, is_misspelt: b
 
     `is_misspelt`: a name near the one that nobody knows was told already.
     """
-    topic = getattr(asked, "topic", None)
+    topic, partition = getattr(asked, "topic", None), ""
     step = _step(problem, asked, is_misspelt=is_misspelt)
     if isinstance(problem, Rejected):
         topic = problem.topic or topic
+    elif found := _NO_LEADER.search(str(problem)):
+        topic, partition = found[1] or found[3], found[2] or found[4]
 
     def command(found: re.Match[str]) -> str:
         words: list[str] = []
         for word in found[1].split():
-            if word != "{topic}":
+            if word == "{partition}":
+                words.append(partition)
+            elif word != "{topic}":
                 words.append(word)
             elif isinstance(topic, str):
                 words += ["--", topic] if topic.startswith("-") else [topic]
@@ -106,6 +114,9 @@ def _unanswered(text: str, asked: argparse.Namespace) -> str:
         return _STORE if module == "stores" else ""
     if getattr(asked, "url", None) or any(text.startswith(url.rstrip("/")) for url in getattr(asked, "urls", ())):
         return _PAGE
+    if _NO_LEADER.search(text):
+        may_be_stored = asked.run == "records:produce" and "it was never sent" not in text
+        return f"{_UNLED}; {_STORED}" if may_be_stored else _UNLED
     if _UNHEARD.search(text) and not _HEARD.search(text):  # then no other command would be answered either
         return _NOBODY
     return _LOOKS.get(asked.run, _ELSEWHERE)

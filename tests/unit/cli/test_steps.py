@@ -36,6 +36,8 @@ LOOK = "replog explain t says who is missing, and why"
 UNREACHED = TimedOut("waited 30 s for an answer of any broker to a question; not reached: tcp://h:1 (Connection refused)")
 HUNG = TimedOut("waited 30 s for an answer of broker 2 to a question")
 REPEATED = Unavailable("a change: TopicAlreadyExists was the answer to a repetition (...); whether it was carried out before is unknown")
+NO_LEADER = "waited 3 s for an answer of a leader of t-0.x-12, which has none to an offset; not reached: tcp://h:1 (Connection refused)"
+UNLED = "waited 3 s for t-0.x-12 to have a leader; not reached: tcp://h:1 (Connection refused)"
 UNPROVEN = TimedOut("waited 5 s; not reached: tcp://h:1 (refused with error 31: you have not proven who you are)")
 
 CASES: list[tuple[tuple[str, ...], ReplogError, str]] = [
@@ -94,6 +96,14 @@ CASES: list[tuple[tuple[str, ...], ReplogError, str]] = [
     (("broker", "drain", "1"), HUNG, "replog health says what the cluster is like now"),
     (("cluster", "raise", "2"), HUNG, "replog cluster show says which level it has now"),
     (("produce", "t"), HUNG, f"{LOOK}; replog read t shows what was stored"),
+    (("read", "t-0.x"), TimedOut(NO_LEADER), "replog explain t-0.x 12 says why"),
+    (("topic", "list"), TimedOut(NO_LEADER), "replog explain t-0.x 12 says why"),
+    (("produce", "t-0.x"), TimedOut(f"{UNLED}; it was never sent"), "replog explain t-0.x 12 says why"),
+    (
+        ("produce", "t-0.x"),
+        TimedOut(f"{UNLED}; whether it was stored is unknown"),
+        "replog explain t-0.x 12 says why; replog read t-0.x shows what was stored",
+    ),
     (("demo",), UNREACHED, ""),
     (("broker", "--id", "1", "--listen", "l", "--data", "d", "--store", "file://s"), UNREACHED, ""),
     (("store", "list", "--store", "file://s"), TimedOut("x"), "see whether the store is up; --timeout waits for longer"),
@@ -127,14 +137,17 @@ def parses(words: list[str]) -> None:
         check_broker(make_parser().parse_args(words))
 
 
-@pytest.mark.parametrize("text", sorted({*steps._STEPS.values(), *steps._LOOKS.values(), steps._TOPICS, steps._MAKES}))
+TEXTS = {*steps._STEPS.values(), *steps._LOOKS.values(), steps._UNLED.replace("{partition}", "0"), steps._TOPICS, steps._MAKES}
+
+
+@pytest.mark.parametrize("text", sorted(TEXTS))
 @pytest.mark.parametrize("topic", ["t", "-t", None])
 def test_each_command_that_is_named_can_be_typed(text: str, topic: str | None) -> None:
     named = steps._COMMAND.findall(text)
     assert named
     for command in named:
-        if topic is None and command.startswith(("topic create", "read")):
-            continue  # these are told to `produce` alone, which always has a topic
+        if topic is None and command.startswith(("topic create", "read", "explain {topic} 0")):
+            continue  # these are told to `produce` alone, or of a partition: there is always a topic
         words = [word for one in command.split() for word in ([one] if one != "{topic}" else [] if topic is None else ["--", topic])]
         parses(words)
 
@@ -180,6 +193,16 @@ def test_what_is_printed_about_a_wrong_command_can_be_typed(capsys: pytest.Captu
         assert step.startswith("next: replog")
         assert main(shlex.split(step.removeprefix("next: replog"))) == 0
         assert capsys.readouterr().out.startswith(f"usage: {step.removeprefix('next: ').removesuffix(' --help')}")
+
+
+def test_nobody_leads() -> None:
+    with replog.Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", partitions=2, assignment={0: [2], 1: [1]})
+        cluster.kill_broker(2)
+        while cluster.describe("t").partitions[0].leader is not None:
+            pass
+        told = run_with(cluster, "--timeout", "1", "read", "t")
+    assert (told.status, told.stderr.splitlines()[-1]) == (4, "next: replog explain t 0 says why")
 
 
 def test_nobody_answers_a_change() -> None:
