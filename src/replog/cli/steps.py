@@ -53,7 +53,7 @@ _LOOKS: Final = {
 _HEARD: Final = re.compile(r"\bbroker [0-9]+\b|the last answer was|answer to a repetition")
 _UNHEARD: Final = re.compile(r"answer of any broker|not reached: tcp://|no connection can be opened")
 """In what the client says of its waiting: that somebody of the cluster was found, or nobody."""
-_NO_LEADER: Final = re.compile(r"\ba leader of (\S+)-([0-9]+), which has none\b|\bfor (\S+)-([0-9]+) to have a leader\b")
+_NO_LEADER: Final = re.compile(r"\bfor (\S+)-([0-9]+) to have a leader\b")
 """... and that the partition had no leader: whoever said so was there, whichever other broker was not reached."""
 
 
@@ -74,7 +74,7 @@ def next_step(problem: ReplogError, asked: argparse.Namespace, *, is_misspelt: b
     if isinstance(problem, Rejected):
         topic = problem.topic or topic
     elif found := _NO_LEADER.search(str(problem)):
-        topic, partition = found[1] or found[3], found[2] or found[4]
+        topic, partition = found[1], found[2]
 
     def command(found: re.Match[str]) -> str:
         words: list[str] = []

@@ -206,7 +206,14 @@ class PartitionOp(Operation):
         name = f"{self.topic}-{self.partition}"
         if place is None:
             return f"a leader of {name}, which no broker knows"
-        return f"broker {place.leader}, leader of {name}" if place.leader is not None else f"a leader of {name}, which has none"
+        return f"broker {place.leader}, leader of {name}" if place.leader is not None else f"a leader of {name}"
+
+    def waiting_for(self, core: ClientCore) -> str:
+        """An answer of the leader; that there is one, if there is none."""
+        place = core.view.place(self.topic, self.partition)
+        if place is None or place.leader is not None:
+            return super().waiting_for(core)
+        return f"{self.topic}-{self.partition} to have a leader, to answer {self.what}"
 
     def refused(self, code: int) -> ReplogError:
         """The error, naming the partition and the broker."""

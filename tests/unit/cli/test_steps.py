@@ -36,7 +36,7 @@ LOOK = "replog explain t says who is missing, and why"
 UNREACHED = TimedOut("waited 30 s for an answer of any broker to a question; not reached: tcp://h:1 (Connection refused)")
 HUNG = TimedOut("waited 30 s for an answer of broker 2 to a question")
 REPEATED = Unavailable("a change: TopicAlreadyExists was the answer to a repetition (...); whether it was carried out before is unknown")
-NO_LEADER = "waited 3 s for an answer of a leader of t-0.x-12, which has none to an offset; not reached: tcp://h:1 (Connection refused)"
+NO_LEADER = "waited 3 s for t-0.x-12 to have a leader, to answer an offset; not reached: tcp://h:1 (Connection refused)"
 UNLED = "waited 3 s for t-0.x-12 to have a leader; not reached: tcp://h:1 (Connection refused)"
 UNPROVEN = TimedOut("waited 5 s; not reached: tcp://h:1 (refused with error 31: you have not proven who you are)")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Ran, run_with
@@ -15,6 +14,7 @@ from replog.cli.stored import Stored
 from replog.client.batches import Batch
 from replog.client.delivery import Deliveries
 from replog.config import ClientConfig
+from replog.testing.eventually import eventually
 
 SENT_MS = 5
 
@@ -47,7 +47,6 @@ def counted(*batches: Batch) -> tuple[int, int]:
         batch(errors.UnknownTopicOrPartition()),
         batch(errors.TimedOut("waited; it was never sent"), sent=False),
     ],
-    ids=repr,
 )
 def test_what_is_certainly_not_stored(one: Batch) -> None:
     assert counted(one) == (0, 0)
@@ -78,12 +77,6 @@ def test_each_record_has_an_outcome_of_its_own() -> None:
     assert counted(batch(), batch(errors.NotEnoughReplicas()), batch(done=False), batch(uncertain=True)) == (4, 2)
 
 
-def wait_for(cluster: replog.Cluster, is_so: Callable[[Any], bool]) -> None:
-    """Until partition 0 of "t" is as wanted."""
-    while not is_so(cluster.describe("t").partitions[0]):
-        pass
-
-
 def told(ran: Ran) -> tuple[int, str, int, int]:
     """Status, error, and how many are stored and unknown."""
     return ran.status, ran.json["error"], ran.json["records"], ran.json["unknown"]
@@ -103,7 +96,7 @@ def test_what_was_refused_for_want_of_replicas_is_not_stored() -> None:
     with replog.Cluster(brokers=2, client_config=ClientConfig(delivery_timeout_ms=1_500)) as cluster:
         cluster.create_topic("t", replication_factor=2, min_isr=2)
         cluster.kill_broker(2)
-        wait_for(cluster, lambda p: p.isr == (1,) and p.leader == 1)
+        eventually(lambda: cluster.describe("t").partitions[0].isr == (1,) and cluster.describe("t").partitions[0].leader == 1)
         ran = run_with(cluster, "produce", "t", "--format", "json", stdin=b"a\n" * 10)
         assert told(ran) == (3, "NotEnoughReplicas", 0, 0)
 
@@ -115,7 +108,7 @@ def leaderless() -> Iterator[replog.Cluster]:
     with replog.Cluster(brokers=2, client_config=config) as cluster:
         cluster.create_topic("t", assignment={0: [2]})
         cluster.kill_broker(2)
-        wait_for(cluster, lambda p: p.leader is None)
+        eventually(lambda: cluster.describe("t").partitions[0].leader is None)
         yield cluster
 
 
