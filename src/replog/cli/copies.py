@@ -424,7 +424,7 @@ class _Reading:
             try:
                 stop = verifier.run(Segment(file, base), fd, os.fstat(fd).st_size, self.epoch)
                 if stop.reason:
-                    damage = Damage(file, stop.position, f"after offset {stop.offset}: {stop.reason}")
+                    damage = Damage(file, stop.position, f"before offset {stop.offset}: {stop.reason}")
                     follows = valid_batch_follows(FS, fd, stop.position, stop.offset, self.copy.identity)
                     power = self.copy.power
                     if is_unfinished(stop, is_last=is_last, power=power, follows=follows, flushed_end=flushed_end):

@@ -63,7 +63,7 @@ def test_a_look_says_everything_and_changes_nothing(data: Path) -> None:
     text = ran.stdout.replace(f"{file.parent}/", "")
     names = [one.name for one in later]
     assert text.splitlines() == [
-        f"orders-0: {file.name} at position 134, after offset 10: the batch does not match its payload checksum",
+        f"orders-0: {file.name} at position 134, before offset 10: the batch does not match its payload checksum",
         "  stays  offsets 0 to 9 (10 records)",
         f"  goes   {file.name}, bytes 134 to {size} ({size - 134})",
         *(f"  goes   {name}, bytes 0 to {one.stat().st_size} ({one.stat().st_size})" for name, one in zip(names, later, strict=True)),
@@ -77,6 +77,16 @@ def test_a_look_says_everything_and_changes_nothing(data: Path) -> None:
         f"nothing was changed; to do just this: replog log repair {data} --yes {plan}",
     ]
     assert contents(data.parent) == before
+
+
+def test_verify_dump_and_repair_name_the_same_offset(data: Path) -> None:
+    """The first one that is lost: what stays ends in front of it."""
+    file = middle_of(data)
+    says = "before offset 10: the batch does not match its payload checksum"
+    for ran in (run_with(None, "log", "verify", str(data)), run_with(None, "log", "dump", str(file)), repair(data)):
+        told = [line for line in ran.lines if "at position 134" in line or file.name in line and line.startswith("orders-0: ")]
+        assert told, ran.stdout
+        assert all("position 134" in line and line.endswith(says) for line in told), told
 
 
 def test_what_was_shown_is_done(data: Path) -> None:

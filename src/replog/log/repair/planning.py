@@ -276,7 +276,7 @@ class _Look:
             self._cut_all(bases[number + 1 :], end)
             self._cut(base, stop.position, size)
             self.readable += self._intact_behind(base, stop.position + 1, end)
-            why = f"{segment_name(base)} at position {stop.position}, after offset {end}: {stop.reason}"
+            why = f"{segment_name(base)} at position {stop.position}, before offset {end}: {stop.reason}"
             return self._ending(end, start, bases[:number], why)
         if end < flushed_end:
             return end, f"records from offset {end} to {flushed_end} were flushed, and are missing"
