@@ -72,8 +72,13 @@ def tell_records(output: Output, records: Iterator[dict[str, Any]]) -> None:
         if output.is_json:
             output.json(plain)
         else:
-            key, value = (plain.get(name, plain.get(f"{name}_base64")) for name in ("key", "value"))
-            output.line(f"    {plain['offset']}  {time_of(plain['timestamp_ms'])}  {key!r}  {value!r}")
+            key, value = (_shown(plain, name) for name in ("key", "value"))
+            output.line(f"    {plain['offset']}  {time_of(plain['timestamp_ms'])}  {key}  {value}")
+
+
+def _shown(plain: dict[str, Any], name: str) -> str:
+    """A key or value, quoted; one that is no UTF-8 says so, for its base64 may be the text of another record."""
+    return repr(plain[name]) if name in plain else f"base64 {plain[f'{name}_base64']!r}"
 
 
 def columns(cells: Sequence[object], widths: Sequence[int]) -> str:

@@ -244,6 +244,19 @@ def test_dump_shows_batches_and_records(data: Path) -> None:
     assert len(ran.lines) == 2 + len(files) + 10 + 20
 
 
+def test_bytes_that_are_no_text_are_not_shown_as_one(tmp_path: Path) -> None:
+    """The base64 of one record is the text of another."""
+    with replog.Cluster(tmp_path / "data", brokers=1) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, [b"\xff\xfe\x1b[31m", "//4bWzMxbQ==", replog.Record("v", key=b"\xff"), replog.Record(None, key="k")])
+    directory = tmp_path / "data" / "broker-1"
+    (file,) = log_folder(directory).glob("*.log")
+    for place in (directory, file):
+        ran = look("dump", place, "--records")
+        cells = [line.split("  ")[-2:] for line in ran.lines if line.startswith("    ")]
+        assert cells == [["None", "base64 '//4bWzMxbQ=='"], ["None", "'//4bWzMxbQ=='"], ["base64 '/w=='", "'v'"], ["'k'", "None"]]
+
+
 def test_dump_fits_on_a_line_of_100_columns(tmp_path: Path) -> None:
     """A producer's id has 63 bits, of which the end is shown."""
     with replog.Cluster(tmp_path / "data", brokers=1) as cluster, cluster.producer() as producer:
