@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -31,14 +32,19 @@ _LOCK: Final = "lock"
 _STORE: Final = "metadata.db"
 _BEGUN: Final = f"{_STORE}.new-"
 """What a store is made as, before it gets its name; with its companions it stays if the process is killed meanwhile."""
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""What says that this path is no place for a directory of this user: nothing in it is damaged, and nobody should wipe or repair it."""
 
 
 def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS) -> FileLogDirectory:
-    """A log directory, made if it is missing. Raises UsageError if it is in use, LogFull or LogDamaged if its disk is full or broken."""
+    """A log directory, made if it is missing.
+
+    Raises UsageError if it is in use, or may not be written; LogFull or LogDamaged if its disk is full or broken.
+    """
     try:
         return FileLogDirectory(path, limits=limits, fs=fs)
     except OSError as problem:
-        kind = LogFull if problem.errno in PASSING else LogDamaged
+        kind = LogFull if problem.errno in PASSING else UsageError if problem.errno in _FORBIDDEN else LogDamaged
         raise kind(f"{path} cannot be opened: {_why(problem, path)}") from problem
 
 
@@ -101,7 +107,7 @@ class ClusterFolder:
         return FileStore(str(self.path / _STORE), private=True)
 
     def open_directory(self, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
-        """The log directory of a broker, made if it is missing. Raises LogFull or LogDamaged if its disk is full or broken."""
+        """The log directory of a broker, made if it is missing. Raises what `open_directory` raises."""
         return open_directory(str(self.path / f"broker-{broker_id}"), limits, self._fs_of(broker_id))
 
     def remove_directory(self, broker_id: int) -> None:

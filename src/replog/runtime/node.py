@@ -143,7 +143,7 @@ class Broker(Measured):
     def open(self) -> Self:
         """Lock and read the data folder, listen, and begin to register; `start` and `poll` do this first. Idempotent.
 
-        Raises UsageError (the folder or the port is in use), LogCorrupt, LogDamaged, LogFull.
+        Raises UsageError (the folder or the port is in use, or may not be had), LogCorrupt, LogDamaged, LogFull.
         """
         with self._pump.lock:
             self._check_usable()

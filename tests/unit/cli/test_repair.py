@@ -84,7 +84,7 @@ def test_verify_dump_and_repair_name_the_same_offset(data: Path) -> None:
     file = middle_of(data)
     says = "before offset 10: the batch does not match its payload checksum"
     for ran in (run_with(None, "log", "verify", str(data)), run_with(None, "log", "dump", str(file)), repair(data)):
-        told = [line for line in ran.lines if "at position 134" in line or file.name in line and line.startswith("orders-0: ")]
+        told = [line for line in ran.lines if "at position 134" in line or (file.name in line and line.startswith("orders-0: "))]
         assert told, ran.stdout
         assert all("position 134" in line and line.endswith(says) for line in told), told
 

@@ -32,7 +32,9 @@ class Refusing(Fs):
     [
         (Refusing(errno.EIO, "Input/output error", None), LogDamaged, "d cannot be opened: Input/output error"),
         (Refusing(errno.ENOSPC, "No space left on device", "d"), LogFull, "d cannot be opened: No space left on device"),
-        (Refusing(errno.EACCES, "Permission denied", "d/logs"), LogDamaged, "d cannot be opened: Permission denied (d/logs)"),
+        (Refusing(errno.EACCES, "Permission denied", "d/logs"), UsageError, "d cannot be opened: Permission denied (d/logs)"),
+        (Refusing(errno.EPERM, "Operation not permitted", None), UsageError, "d cannot be opened: Operation not permitted"),
+        (Refusing(errno.EROFS, "Read-only file system", "d"), UsageError, "d cannot be opened: Read-only file system"),
     ],
 )
 def test_a_directory_that_cannot_be_opened(
