@@ -8,6 +8,8 @@ from typing import Any, Final
 from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records
 from replog.cli.context import Context
 from replog.cli.copies import Copy, Damage, Place, Report, Unread, batches, examine, find, size_of
+from replog.cli.damages import plain_damage, plain_unread, tell, tell_all
+from replog.cli.evidence import dump_evidence, evidence_in, verify_evidence
 from replog.cli.exits import BAD, OK
 from replog.cli.progress import shown_progress
 from replog.cli.segments import dump_segment
@@ -25,6 +27,8 @@ _HEAD: Final = ("position", "offsets", "epoch", "newest (UTC)", "producer", "seq
 def verify(context: Context) -> int:
     """Every byte of every log against its checksums. Damaged places, and files that cannot be read, are named; then the status is 1."""
     output = context.output
+    if (evidence := evidence_in(context.arguments.folder, context.arguments.topic)) is not None:
+        return verify_evidence(context, evidence)
     places = _found(context)
     chosen = [(place, copy) for place in places for copy in _chosen(context, place)]
     with shown_progress(output, lambda: sum(size_of(copy) for _, copy in chosen)) as read:
@@ -35,8 +39,8 @@ def verify(context: Context) -> int:
         output.json({
             "intact": not damages and not unread,
             "logs": [_plain_report(report) for _, report in reports],
-            "damages": [_plain_damage(damage) for damage in damages],
-            "unreadable": [_plain_unread(one) for one in unread],
+            "damages": [plain_damage(damage) for damage in damages],
+            "unreadable": [plain_unread(one) for one in unread],
         })
     else:
         head = ("directory", "log", "segments", "start", "end", "bytes", "state")
@@ -66,10 +70,12 @@ def dump(context: Context) -> int:
     """
     if os.path.isfile(context.arguments.folder):
         return dump_segment(context)
+    if (evidence := evidence_in(context.arguments.folder, context.arguments.topic)) is not None:
+        return dump_evidence(context, evidence)
     places = _found(context)
     found = False
     for place in places:
-        found = _tell_all(context, [*place.damages, *place.unread]) or found
+        found = tell_all(context.output, [*place.damages, *place.unread]) or found
         for copy in _chosen(context, place):
             found = _dump_one(context, place, copy) or found
     return BAD if found else OK
@@ -99,13 +105,13 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
         if part.damage in report.damages:
             told.append(part.damage)
         while told:
-            _tell(context, told.pop(0))
+            tell(output, told.pop(0))
     damages = [damage for damage in report.damages if all(damage != part.damage for part in report.parts)]
     if changed:  # since it was verified: by its broker, or by the disk
         again = examine(copy, place.now)
         damages += [damage for damage in again.damages if damage not in report.damages]
         unread += [one for one in again.unread if one not in unread]
-    _tell_all(context, [*damages, *unread])
+    tell_all(output, [*damages, *unread])
     if changed and not damages:
         _tell_changed(context, changed[0])
     if report.unfinished is not None and not output.is_json:
@@ -115,7 +121,7 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
 
 def _tell_changed(context: Context, change: Damage) -> None:
     if context.output.is_json:
-        context.output.json({"changed": _plain_damage(change)})
+        context.output.json({"changed": plain_damage(change)})
     else:
         context.output.line(f"changed by its broker while it was shown, from here on: {change}")
 
@@ -149,32 +155,6 @@ def _chosen(context: Context, place: Place) -> list[Copy]:
     return [copy for copy in place.copies if topic is None or copy.topic == topic]
 
 
-def _tell_all(context: Context, found: list[Damage | Unread]) -> bool:
-    for one in found:
-        _tell(context, one)
-    return bool(found)
-
-
-def _tell(context: Context, wrong: Damage | Unread) -> None:
-    if isinstance(wrong, Unread):
-        if context.output.is_json:
-            context.output.json({"unreadable": _plain_unread(wrong)})
-        else:
-            context.output.line(f"UNREADABLE: {wrong}")
-    elif context.output.is_json:
-        context.output.json({"damage": _plain_damage(wrong)})
-    else:
-        context.output.line(f"DAMAGED: {wrong}")
-
-
-def _plain_damage(damage: Damage) -> dict[str, Any]:
-    return {"file": damage.file, "position": damage.position, "reason": damage.reason}
-
-
-def _plain_unread(one: Unread) -> dict[str, Any]:
-    return {"file": one.file, "reason": one.reason}
-
-
 def _plain_report(report: Report) -> dict[str, Any]:
     unfinished = report.unfinished
     return {
@@ -188,7 +168,7 @@ def _plain_report(report: Report) -> dict[str, Any]:
         "bytes": report.size,
         "intact": report.state in ("intact", "unfinished write"),
         "state": report.state,
-        "unfinished": None if unfinished is None else _plain_damage(unfinished),
+        "unfinished": None if unfinished is None else plain_damage(unfinished),
     }
 
 

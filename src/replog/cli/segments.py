@@ -20,7 +20,7 @@ from replog.log.segment import Segment, segment_base
 from replog.log.verify import Stop, Verifier
 from replog.records import HEADER_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
-__all__ = ["dump_segment"]
+__all__ = ["dump_file", "dump_segment"]
 
 _WIDTHS: Final = (9, 19, 5, 5, 19, 10, 7, 7, 3)
 _HEAD: Final = ("position", "offsets", "count", "epoch", "newest (UTC)", "producer", "codec", "bytes", "crc")
@@ -36,9 +36,17 @@ def dump_segment(context: Context) -> int:
     path = os.path.realpath(asked.folder)
     if asked.topic is not None:
         raise UsageError(f"--topic chooses logs of a directory, and {asked.folder} is a file")
+    try:
+        return dump_file(context, path)
+    except BadBatch as none:
+        raise UsageError(f"{path} is no segment that can be read: {none}") from None
+
+
+def dump_file(context: Context, path: str, topic: str = "") -> int:
+    """As `dump_segment`, of a file whose topic may be known. Raises BadBatch if no batch in it has a valid header; UsageError, OSError."""
     fd = FS.open(path)
     try:
-        return _Dump(context, path, fd, os.fstat(fd).st_size).run()
+        return _Dump(context, path, fd, os.fstat(fd).st_size, topic).run()
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror or str(problem), path) from problem
     finally:
@@ -51,6 +59,7 @@ class _Dump:
     path: str
     fd: int
     size: int
+    topic: str
     batches: int = field(default=0, init=False)
     records: int = field(default=0, init=False)
     damaged: bool = field(default=False, init=False)
@@ -61,7 +70,7 @@ class _Dump:
             return self._empty(named)
         first_at, first = self._first()
         base = first.base_offset if named is None or first_at == 0 else named
-        copy = Copy(self.path, first.identity)
+        copy = Copy(self.path, first.identity, self.topic)
         verifier = Verifier(FS, copy.identity, BrokerConfig().index_interval_bytes, lambda header: None)
         stop = verifier.run(Segment(self.path, base), self.fd, self.size, -1)
         if not output.is_json:
@@ -83,14 +92,13 @@ class _Dump:
         return OK
 
     def _first(self) -> tuple[int, BatchHeader]:
-        """(position, header) of the first batch that has a valid one. UsageError if none has."""
+        """(position, header) of the first batch that has a valid one. BadBatch if none has."""
         try:
             return 0, read_header(FS.pread(self.fd, HEADER_BYTES, 0))
         except BadBatch as bad:
             found = next_header(FS, self.fd, 1)
             if found is None:
-                why = f"{bad}, and no batch has a valid header anywhere in it"
-                raise UsageError(f"{self.path} is no segment that can be read: {why}") from None
+                raise BadBatch(f"{bad}, and no batch has a valid header anywhere in it") from None
             return found
 
     def _walk(self, copy: Copy, stop: Stop) -> None:
@@ -129,14 +137,18 @@ class _Dump:
         self.batches += 1
         self.records += header.count
         if output.is_json:
-            plain = plain_batch(Copy("", header.identity).name, self.path, position, header)
+            plain = plain_batch(Copy("", header.identity, self._topic_of(header, copy)).name, self.path, position, header)
             output.json({**plain, "crc_ok": batch is not None, "valid": is_valid})
         else:
             newest, crc = time_of(header.max_timestamp_ms).partition(".")[0], "BAD" if batch is None else "ok"
             about = (header.count, header.leader_epoch, newest, producer_of(header), codec_of(header), header.length, crc)
             output.line(columns((position, offsets_of(header), *about), _WIDTHS))
         if batch is not None and self.context.arguments.records:
-            tell_records(output, records_of(batch, "", copy.identity.partition, lambda why: self._tell(Damage(self.path, position, why))))
+            topic, partition = self._topic_of(header, copy), copy.identity.partition
+            tell_records(output, records_of(batch, topic, partition, lambda why: self._tell(Damage(self.path, position, why))))
+
+    def _topic_of(self, header: BatchHeader, copy: Copy) -> str:
+        return self.topic if header.identity == copy.identity else ""
 
     def _say_end(self, copy: Copy, stop: Stop) -> None:
         """Where the valid part ends, in front of what is behind it."""
