@@ -81,6 +81,8 @@ def evidence_in(folder: str, topic: str | None) -> Evidence | None:
         return None
     path = folder.rstrip("/") or "/"
     above, logs = os.path.split(os.path.dirname(os.path.abspath(path)))
+    if logs == "logs" and FS.size(f"{above}/meta") is not None:  # a log of a broker, whatever somebody has put beside it
+        return None
     plan = _topics(above) if logs == "logs" else None
     if plan is not None or _has_pieces(names):
         files = _files(path, names, plan or {})

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 
+from replog.cli.segments import dump_file
+from replog.errors import UsageError
+
 
 def look(*words: object) -> Ran:
     return run_with(None, "log", *map(str, words))
@@ -160,7 +163,17 @@ def test_a_repair_of_small_files_alone_has_kept_no_records(tmp_path: Path) -> No
         assert (ran.status, ran.lines) == (0, [f"evidence of a repair: 0 files, 0 intact records; {evidence}/plan.json says what was cut"])
 
 
-@pytest.mark.parametrize("plan", [None, b"", b"[]", b"\xff", b'{"logs": 3}', b'{"plan": 1, "logs": [3, {}, {"folder": 1, "log": 2}]}'])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        b"",
+        b"[]",
+        b"\xff",
+        b'{"plan": 1, "directory": 2, "logs": 3}',
+        b'{"plan": 1, "directory": 2, "logs": [3, {}, {"folder": 1, "log": "a-0"}, {"folder": "a", "log": 2}]}',
+    ],
+)
 def test_a_plan_that_says_nothing(evidence: Path, plan: bytes | None) -> None:
     """Its logs are known by their files."""
     (evidence / "plan.json").unlink()
@@ -180,3 +193,38 @@ def test_a_folder_with_a_plan_of_something_else_is_refused(tmp_path: Path) -> No
             ran = look(verb, tmp_path)
             assert (ran.status, ran.stdout) == (2, "")
             assert "is neither a broker's data directory nor the folder of a log" in ran.stderr
+
+
+def test_a_broker_stays_a_broker(evidence: Path, tmp_path: Path) -> None:
+    """Whatever somebody puts into its directory."""
+    data = tmp_path / "data" / "broker-1"
+    shutil.copy(evidence / "plan.json", data)
+    shutil.copy(named(evidence)[0], log_folder(data))
+    for place in (data, log_folder(data)):
+        ran = look("verify", place, "--topic", "orders")
+        assert (ran.status, ran.lines[-1]) == (0, "1 logs, all intact")
+        assert offsets(look("dump", place, "--topic", "orders", "--records", "--format", "json")) == list(range(10))
+
+
+def test_a_batch_of_another_log_does_not_get_the_name_of_this_one(evidence: Path, tmp_path: Path) -> None:
+    (other,) = (log for log in (tmp_path / "data" / "broker-1" / "logs").iterdir() if log.name != log_of(evidence).name)
+    whole = Path(named(evidence)[1])
+    whole.write_bytes(whole.read_bytes() + (other / f"{0:020d}.log").read_bytes())
+    lines = look("dump", evidence, "--records", "--format", "json").json_lines
+    assert [line["log"] for line in lines if "crc_ok" in line and line["base_offset"] == 0] == [f"{other.name.partition('-')[0]}-0"]
+    assert {line["topic"]: line["offset"] for line in lines if "offset" in line} == {"orders": 19, "": 0}
+
+
+def test_a_batch_of_a_newer_version_hides_no_other(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = named(evidence)[1:]
+
+    def newer(context: object, path: str, topic: str) -> int:
+        if path == others[0]:
+            raise UsageError(f"{path} has a batch of format 2")
+        return dump_file(context, path, topic)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("replog.cli.evidence.dump_file", newer)
+    ran = look("dump", evidence)
+    assert ran.status == 1
+    assert f"UNREADABLE: {others[0]}: has a batch of format 2" in ran.lines
+    assert sum(line.startswith("orders-0: ") for line in ran.lines) == 2
