@@ -12,7 +12,7 @@ from typing import BinaryIO, TextIO
 
 from replog.cli import arguments as parse
 from replog.cli.context import Context
-from replog.cli.exits import BAD, INTERRUPTED, UNREACHABLE, USAGE, exit_of
+from replog.cli.exits import BAD, INTERRUPTED, OK, UNREACHABLE, USAGE, exit_of
 from replog.cli.grammar import Misspelt, check_broker, make_parser, wants_json
 from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, lost, quieten
 from replog.cli.spoken import cannot, spoken
@@ -47,6 +47,8 @@ def main(
         wrong = told
     except SystemExit as end:  # --help and --version
         return _told(end.code if isinstance(end.code, int) else BAD)
+    except OSError as problem:
+        return _not_told(problem, OK)
     with contextlib.ExitStack() as opened:  # in this order, so that a closed stream's number is no other file's
         given = stdin or (opened.enter_context(open(os.devnull, "rb")) if sys.stdin is None else sys.stdin.buffer)
         out = stdout or (opened.enter_context(open(os.devnull, "wb")) if sys.stdout is None else buffered_stdout())
@@ -72,11 +74,18 @@ def _told(status: int) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as problem:
-        quieten(sys.stdout)
-        if isinstance(found := lost(problem), OutputFailed):
-            print(f"replog: {spoken(str(found))}", file=sys.stderr)
-            return BAD
+        return _not_told(problem, status)
     return status
+
+
+def _not_told(problem: OSError, status: int) -> int:
+    quieten(sys.stdout)
+    found = lost(problem)
+    if isinstance(found, OutputClosed):
+        return status
+    with contextlib.suppress(OSError):
+        print(f"replog: {spoken(str(found))}", file=sys.stderr, flush=True)
+    return BAD
 
 
 def _misspelt(context: Context, wrong: Misspelt) -> int:

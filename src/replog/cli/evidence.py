@@ -26,6 +26,7 @@ from replog.errors import UsageError
 from replog.log.checkpoint import read_file
 from replog.log.scan import next_header
 from replog.log.segment import segment_base
+from replog.model import PartitionId
 from replog.records import BadBatch, RecordBatch
 
 __all__ = ["Evidence", "dump_evidence", "evidence_in", "verify_evidence"]
@@ -87,9 +88,9 @@ def evidence_in(folder: str, topic: str | None) -> Evidence | None:
     if plan is not None or _has_pieces(names):
         files = _files(path, names, plan or {})
     elif "logs" in names:
-        there = {log: _names(log) for log in (f"{path}/logs/{name}" for name in sorted(_names(f"{path}/logs")))}
+        there = {log: _names(log) for log in (f"{path}/logs/{name}" for name in sorted(FS.listdir(f"{path}/logs")))}
         plan = _topics(path)
-        if plan is None and not any(map(_has_pieces, there.values())):
+        if plan is None and not any(inside is not None and _has_pieces(inside) for inside in there.values()):
             return None
         files = [one for log, inside in there.items() for one in _files(log, inside, plan or {})]
     else:
@@ -102,10 +103,14 @@ def evidence_in(folder: str, topic: str | None) -> Evidence | None:
     return Evidence(path, chosen)
 
 
-def _names(folder: str) -> list[str]:
-    with suppress(FileNotFoundError, NotADirectoryError):
+def _names(folder: str) -> list[str] | None:
+    """What is in it; None if the disk does not say."""
+    try:
         return FS.listdir(folder)
-    return []
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return None
 
 
 def _has_pieces(names: list[str]) -> bool:
@@ -123,13 +128,21 @@ def _topics(folder: str) -> dict[str, str] | None:
     return None
 
 
-def _files(folder: str, names: list[str], topics: dict[str, str]) -> list[Kept]:
-    """Those of one log, in the order of their offsets."""
+def _files(folder: str, names: list[str] | None, topics: dict[str, str]) -> list[Kept]:
+    """Those of one log, in the order of their offsets; the folder itself, which tells why it cannot be read, if that is so."""
     identity = os.path.basename(os.path.abspath(folder))
     topic, partition = topics.get(identity, ""), identity.split("-")[1:2]
     log = f"{topic}-{''.join(partition)}" if topic else identity
-    kept = sorted(name for name in names if segment_base(name) is not None or _PIECE.fullmatch(name))
+    if names is None:
+        return [Kept(folder, topic, log)]
+    kept = sorted((name for name in names if segment_base(name) is not None or _PIECE.fullmatch(name)), key=_place)
     return [Kept(f"{folder}/{name}", topic, log) for name in kept]
+
+
+def _place(name: str) -> tuple[str, int]:
+    """The segment, and where in it a piece of it begins."""
+    segment, _, position = name.partition(".from-")
+    return segment, int(position or 0)
 
 
 # ------------------------------------------------------------------------------------------------------------- showing
@@ -211,8 +224,13 @@ def _look(one: Kept, read: Callable[[int], None] | None) -> _Found:
 
 def _walk(found: _Found, fd: int) -> None:
     path, told, position = found.kept.path, 0, 0
+    identity: PartitionId | None = None
     while (there := next_header(FS, fd, position)) is not None:
         position, header = there
+        identity = identity or header.identity
+        if header.identity != identity:  # it lies in a record of a damaged batch
+            position += 1
+            continue
         try:
             RecordBatch.parse(FS.pread(fd, header.length, position))
         except BadBatch:

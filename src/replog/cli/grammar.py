@@ -62,6 +62,15 @@ class Parser(argparse.ArgumentParser):
         self._print_message(f"{self.prog}: error: {message}\nnext: {step}\n", sys.stderr)
         raise Misspelt(message, step)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Raises OSError where stdout cannot be written: argparse would say nothing, and end with 0."""
+        try:
+            if message and file is not None:
+                file.write(message)
+        except OSError:
+            if file is sys.stdout:
+                raise
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             words = [str(one) for one in action.choices]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import select
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
@@ -39,10 +41,12 @@ def produce(context: Context) -> int:
                         stored.settle(_UNDER_WAY_MAX, context.timeout_s)
                         if len(values) < len(lines):
                             raise UsageError(f"line {first + len(values)} has no key: there is no {asked.key_separator!r} in it")
-                finally:  # a line that is no record does not take back those before it
+                except (ReplogError, OSError):  # a line that is no record does not take back those before it
                     stored.settle(0, context.timeout_s)
-        except ReplogError:
-            stored.count()
+                    raise
+                stored.settle(0, context.timeout_s)
+        except (ReplogError, OSError, KeyboardInterrupt):
+            stored.count(acknowledged=asked.acks != 0)
             rest = f"; of {stored.unknown} others it is not known" if stored.unknown else ""
             context.output.note(f"replog: {stored.records} records are stored{rest}")
             context.facts = {"records": stored.records, "unknown": stored.unknown}
@@ -72,6 +76,8 @@ def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tup
     begun, number = b"", 1
     while True:
         data = read(_READ_BYTES)
+        if not data and _waits(stream):
+            data = read(_READ_BYTES)
         if not data:
             break
         *lines, begun = (begun + data).split(b"\n")
@@ -83,6 +89,17 @@ def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tup
             raise UsageError(f"line {number} is longer than {bytes_max} bytes, and no record may be")
     if begun:
         yield number, [begun]
+
+
+def _waits(stream: BinaryIO) -> bool:
+    """Nothing was read: wait for more of a file that does not wait itself, and says the same where there is nothing yet as at its end."""
+    try:
+        if os.get_blocking(stream.fileno()):
+            return False
+        select.select([stream], [], [])
+    except (OSError, ValueError, AttributeError):  # no file of the system
+        return False
+    return True
 
 
 def _split(lines: list[bytes], separator: bytes) -> tuple[list[bytes | str | None], list[bytes]]:

@@ -116,8 +116,20 @@ class _Dump:
                     self.context.output.line(f"bytes {position} to {until} are no whole batch: {why}")
                 position = until
             else:
-                self._batch(copy, position, header, is_valid=position < stop.position)
-                position += header.length
+                is_intact = self._batch(copy, position, header, is_valid=position < stop.position)
+                position = position + header.length if is_intact else self._behind(position, header)
+
+    def _behind(self, position: int, header: BatchHeader) -> int:
+        """Where to go on after a damaged batch: at its end, if another one of this log begins there, else at the first that does: bytes
+        may be missing in it."""
+        end = position + header.length
+        there, _ = self._header(end)
+        if end >= self.size or (there is not None and there.identity == header.identity):
+            return end
+        found = next_header(FS, self.fd, position + 1)
+        while found is not None and found[1].identity != header.identity:  # it lies in a record
+            found = next_header(FS, self.fd, found[0] + 1)
+        return end if found is None else found[0]
 
     def _header(self, position: int) -> tuple[BatchHeader | None, str]:
         """That of the batch at a position, if all of it is there; else why there is none."""
@@ -128,7 +140,8 @@ class _Dump:
         left = self.size - position
         return (None, f"{left} bytes of a batch of {header.length}") if header.length > left else (header, "")
 
-    def _batch(self, copy: Copy, position: int, header: BatchHeader, *, is_valid: bool) -> None:
+    def _batch(self, copy: Copy, position: int, header: BatchHeader, *, is_valid: bool) -> bool:
+        """Show it; whether it is intact."""
         output, batch = self.context.output, None
         try:
             batch = RecordBatch.parse(FS.pread(self.fd, header.length, position))
@@ -146,6 +159,7 @@ class _Dump:
         if batch is not None and self.context.arguments.records:
             topic, partition = self._topic_of(header, copy), copy.identity.partition
             tell_records(output, records_of(batch, topic, partition, lambda why: self._tell(Damage(self.path, position, why))))
+        return batch is not None
 
     def _topic_of(self, header: BatchHeader, copy: Copy) -> str:
         return self.topic if header.identity == copy.identity else ""

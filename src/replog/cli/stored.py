@@ -56,8 +56,11 @@ class Stored:
                 self._take(receipt)
             self.records += len(self.under_way.popleft())
 
-    def count(self) -> None:
-        """After a failure, and once nobody waits any more: each record that is left has an outcome of its own."""
+    def count(self, *, acknowledged: bool) -> None:
+        """After a failure, and once nobody waits any more: each record that is left has an outcome of its own.
+
+        Not `acknowledged` (acks=0): what was done was sent, and nobody knows whether it is stored.
+        """
         for deliveries in self.under_way:
             for delivery in deliveries:
                 if not _is_certain(delivery):
@@ -65,6 +68,8 @@ class Stored:
                 elif delivery._batch.error is None:
                     self.records += 1
         self.under_way.clear()
+        if not acknowledged:
+            self.records, self.unknown = 0, self.unknown + self.records
 
     def _take(self, receipt: Receipt) -> None:
         first, last = self.ranges.get(receipt.partition, [receipt.base_offset, None])

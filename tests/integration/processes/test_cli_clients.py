@@ -114,9 +114,11 @@ def test_streams_that_are_not_there(broker: replog.BrokerProcess, redirect: str,
 
 
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("read", "--help")])
-def test_what_the_parser_says_is_not_lost_in_silence(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_the_parser_says_is_not_lost_in_silence(words: tuple[str, ...], unbuffered: str) -> None:
     line = f"exec {shlex.join([*REPLOG, *words])} > /dev/full"
-    done = subprocess.run(["sh", "-c", line], env=environment(), capture_output=True, timeout=60, check=False)
+    given = {**environment(), "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["sh", "-c", line], env=given, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.decode()) == (1, "replog: stdout cannot be written: No space left on device\n")
 
 

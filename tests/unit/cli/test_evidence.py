@@ -12,6 +12,8 @@ from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 
 from replog.cli.segments import dump_file
 from replog.errors import UsageError
+from replog.model import PartitionId
+from replog.records import RecordBatch, encode_records
 
 
 def look(*words: object) -> Ran:
@@ -108,6 +110,52 @@ def test_what_lies_between_intact_batches_is_a_place_of_its_own(evidence: Path) 
     plain = look("verify", evidence, "--format", "json").json
     assert [(one["file"], one["position"], one["reason"][-8:]) for one in plain["damages"]][1:] == [(files[1], len(begun), " 9 bytes")]
     assert plain["evidence"][1]["intact_offsets"] == [[12, 16], [12, 16]]
+
+
+def test_bytes_that_are_missing_in_a_batch_hide_none_behind_it(evidence: Path) -> None:
+    whole = Path(named(evidence)[1])
+    begun = whole.read_bytes()
+    whole.write_bytes(begun[:70] + begun[72:])
+    assert offsets(look("dump", evidence, "--records", "--format", "json")) == [14, 15, 16, 17, 18, 19]
+
+
+def batch_of(identity: PartitionId, offset: int, value: bytes) -> bytes:
+    batch = RecordBatch(encode_records([value], now_ms=1))
+    batch.stamp(identity, offset, 0)
+    return batch.to_bytes()
+
+
+def test_a_batch_within_a_record_is_none_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / f"{'ab' * 16}-0-0"
+    log.mkdir(parents=True)
+    inner, outer = PartitionId(b"i" * 16, 0, 0), PartitionId(b"o" * 16, 0, 0)
+    value = batch_of(inner, 7, b"x")
+    damaged, intact = bytearray(batch_of(outer, 0, b"?" + value)), batch_of(outer, 1, b"y")
+    del damaged[damaged.index(b"?" + value)]
+    (log / f"{0:020d}.log.from-0").write_bytes(damaged + intact)
+    assert look("verify", tmp_path, "--format", "json").json["evidence"][0]["intact_offsets"] == [[1, 2]]
+    dumped = look("dump", tmp_path, "--format", "json").json_lines
+    assert [(line["base_offset"], line["crc_ok"]) for line in dumped if "crc_ok" in line] == [(0, False), (1, True)]
+
+
+def test_pieces_of_one_file_stand_by_their_places(evidence: Path) -> None:
+    whole = named(evidence)[1]
+    half = Path(whole).read_bytes()
+    middle = look("dump", whole, "--format", "json").json_lines[1]["position"]
+    Path(whole).unlink()
+    Path(f"{whole}.from-1000").write_bytes(half[middle:])
+    Path(f"{whole}.from-866").write_bytes(half[:middle])
+    assert offsets(look("dump", evidence, "--records", "--format", "json")) == list(range(12, 20))
+
+
+def test_a_folder_that_the_disk_does_not_give_hides_no_other(evidence: Path) -> None:
+    loop = evidence / "logs" / "loop"
+    loop.symlink_to("loop")
+    for verb in ("dump", "verify"):
+        ran = look(verb, evidence)
+        assert (ran.status, ran.stderr) == (1, "")
+        assert any(line.startswith(f"UNREADABLE: {loop}: ") for line in ran.lines)
+    assert len(look("verify", evidence, "--format", "json").json["evidence"]) == 3
 
 
 def test_a_log_that_was_cut_whole(tmp_path: Path) -> None:

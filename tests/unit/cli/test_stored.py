@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import re
+import select
+import threading
+from collections import deque
 from collections.abc import Iterator
 from random import Random
 
@@ -10,6 +17,8 @@ from tests.unit.cli.conftest import Ran, run_with
 
 import replog
 from replog import errors
+from replog.cli import main
+from replog.cli.records import chunks_of_lines
 from replog.cli.stored import Stored
 from replog.client.batches import Batch
 from replog.client.delivery import Deliveries
@@ -31,7 +40,7 @@ def counted(*batches: Batch) -> tuple[int, int]:
     """Stored, and unknown, of two records of each batch."""
     stored = Stored()
     stored.under_way.append(Deliveries(None, [(one, 0, 2) for one in batches], None))
-    stored.count()
+    stored.count(acknowledged=True)
     return stored.records, stored.unknown
 
 
@@ -75,6 +84,63 @@ def test_what_is_not_known(one: Batch) -> None:
 
 def test_each_record_has_an_outcome_of_its_own() -> None:
     assert counted(batch(), batch(errors.NotEnoughReplicas()), batch(done=False), batch(uncertain=True)) == (4, 2)
+
+
+def test_without_acknowledgements_nothing_is_known_to_be_stored() -> None:
+    stored = Stored()
+    stored.records = 5
+    stored.under_way.append(Deliveries(None, [(one, 0, 2) for one in (batch(), batch(errors.NotEnoughReplicas()))], None))
+    stored.count(acknowledged=False)
+    assert (stored.records, stored.unknown) == (0, 7)
+
+
+class Stream(io.BytesIO):
+    """Lines that come one by one; then an error."""
+
+    def __init__(self, *lines: bytes, then: BaseException) -> None:
+        super().__init__()
+        self._lines, self._then = deque(lines), then
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        if self._lines:
+            return self._lines.popleft()
+        raise self._then
+
+
+@pytest.mark.parametrize("problem", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_an_error_of_stdin_takes_back_nothing(problem: BaseException) -> None:
+    out, err = io.BytesIO(), io.StringIO()
+    with replog.Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        words = ["produce", "t", "--format", "json"]
+        status = main(words, client=cluster, stdin=Stream(b"a\nb\n", b"c\n", then=problem), stdout=out, stderr=err)
+        assert [r.text() for r in cluster.read("t")] == ["a", "b", "c"]
+    is_interrupt = isinstance(problem, KeyboardInterrupt)
+    assert status == (130 if is_interrupt else 1)
+    found = re.match(r"replog: ([0-9]) records are stored(?:; of ([0-9]) others it is not known)?\n", err.getvalue())
+    assert found is not None
+    assert int(found[1]) + int(found[2] or 0) == 3
+    if not is_interrupt:
+        told = json.loads(out.getvalue())
+        assert (told["records"], told["unknown"], told["status"]) == (3, 0, 1)
+
+
+def test_a_stdin_that_does_not_wait_is_waited_for() -> None:
+    near, far = os.pipe()
+    os.set_blocking(near, False)
+    os.write(far, b"a\nb")
+
+    def more() -> None:
+        eventually(lambda: not select.select([near], [], [], 0)[0])  # that was read
+        os.write(far, b"c\nd\n")
+        os.close(far)
+
+    writing = threading.Thread(target=more)
+    with open(near, "rb") as stream:
+        writing.start()
+        lines = [line for _, some in chunks_of_lines(stream, 100, 100) for line in some]
+    writing.join()
+    assert lines == [b"a", b"bc", b"d"]
 
 
 def told(ran: Ran) -> tuple[int, str, int, int]:
