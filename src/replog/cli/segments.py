@@ -10,6 +10,7 @@ from attrs import define, field
 from replog.cli.batch_lines import codec_of, columns, offsets_of, plain_batch, producer_of, records_of, tell_records
 from replog.cli.context import Context
 from replog.cli.copies import FS, Copy, Damage
+from replog.cli.damages import tell
 from replog.cli.exits import BAD, OK
 from replog.cli.times import time_of
 from replog.config import BrokerConfig
@@ -179,10 +180,7 @@ class _Dump:
 
     def _tell(self, damage: Damage) -> None:
         self.damaged = True
-        if self.context.output.is_json:
-            self.context.output.json({"damage": {"file": damage.file, "position": damage.position, "reason": damage.reason}})
-        else:
-            self.context.output.line(f"DAMAGED: {damage}")
+        tell(self.context.output, damage)
 
     def _end(self, copy: Copy, base: int, stop: Stop) -> int:
         output = self.context.output
