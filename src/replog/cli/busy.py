@@ -34,7 +34,7 @@ def top(context: Context) -> int:
     patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
     cluster_s = context.timeout_s if asked.once or asked.timeout is not None else max(_CLUSTER_S, asked.interval)
     before: tuple[Look, Counts] | None = None
-    pages = Pages(asked.urls)
+    pages, unanswered = Pages(asked.urls), list[Unavailable]()
     with context.client() as client:
         while True:
             try:
@@ -44,24 +44,24 @@ def top(context: Context) -> int:
                     raise
                 context.output.note(f"replog: nobody answers: {nobody}")
                 now, brokers = {}, {}
-            counts = _counts(context, pages, patience_s)
+            counts, missing = pages.counts(patience_s)
+            for problem in () if asked.once else missing:
+                context.output.note(f"replog: {problem}")
+            unanswered += missing if asked.once else ()
             if before is not None and brokers:
                 _show(context, {"interval_s": asked.interval, **rates(before[0], now, brokers, (before[1], counts))})
                 context.output.flush()
                 if asked.once:
-                    return OK
+                    return _done(unanswered)
             before = now, counts
             rest.wait(asked.interval)
 
 
-def _counts(context: Context, pages: Pages, timeout_s: float) -> Counts:
-    """What the pages have counted. One that does not answer is told of, and hides no other, unless there is no later look."""
-    found, missing = pages.counts(timeout_s)
-    if missing and context.arguments.once:
-        raise missing[0]
-    for problem in missing:
-        context.output.note(f"replog: {problem}")
-    return found
+def _done(unanswered: list[Unavailable]) -> int:
+    """There is no later look: what is known has been shown, and a page that did not answer one of the two is the error."""
+    if unanswered:
+        raise unanswered[0]
+    return OK
 
 
 def _look(client: Client, timeout_s: float | None) -> tuple[Look, dict[int, str]]:

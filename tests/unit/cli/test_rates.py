@@ -180,11 +180,16 @@ def test_bytes_are_shown_of_pages(run: Run, cluster: replog.Cluster, monkeypatch
 
 def test_a_page_that_does_not_answer(run: Run, cluster: replog.Cluster) -> None:
     cluster.create_topic("t")
-    with cluster.serve_status() as page:
-        gone = page.url
-    once = run("top", gone, "--once", "--interval", "0.1")
-    assert (once.status, once.stdout) == (4, "")
+    with cluster.serve_status() as there:
+        with cluster.serve_status() as page:
+            gone = page.url
+        once = run("top", gone, there.url, "--once", "--interval", "0.1")
+        told = run("top", gone, there.url, "--once", "--interval", "0.1", "--format", "json")
+    assert (once.status, once.lines[1].split()[:2]) == (4, ["t", "1"]), "what is known is shown"
+    assert once.stderr.count("does not answer") == 1
     assert f"{gone}metrics?format=json does not answer" in once.stderr
+    found, problem = told.json_lines
+    assert (told.status, found["topics"][0]["topic"], problem["status"]) == (4, "t", 4)
     assert run("top", "127.0.0.1:8101", "--once").status == 2
 
 
@@ -192,7 +197,7 @@ def test_a_page_that_does_not_answer(run: Run, cluster: replog.Cluster) -> None:
 def test_a_page_that_is_none_of_a_broker(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     monkeypatch.setattr("replog.cli.pages.fetched", lambda *_, **__: (body, "7"))
     ran = run("top", "http://127.0.0.1:1", "--once", "--interval", "0.1")
-    assert (ran.status, ran.stdout) == (4, "")
+    assert (ran.status, ran.lines[0].split()[:2]) == (4, ["broker", "state"])
     assert "http://127.0.0.1:1 is not the status page of a broker" in ran.stderr
     monkeypatch.setattr("replog.cli.pages.fetched", lambda *_, **__: (b"{}", ""))
     assert run("top", "http://127.0.0.1:1", "--once", "--interval", "0.1").status == 4, "it does not say when that was"
