@@ -31,7 +31,7 @@ def produce(context: Context) -> int:
     separator = None if asked.key_separator is None else asked.key_separator.encode("utf-8", "surrogateescape")
     with context.client() as client:
         client.partitions_for(asked.topic, timeout_s=context.timeout_s)  # an unknown topic is refused before stdin is read
-        limit = client._core.config.max_record_bytes
+        limit = client._core.config.max_record_bytes + len(separator or b"")  # which is in no record
         try:
             with client.producer(acks=asked.acks) as producer:
                 try:
@@ -81,11 +81,12 @@ def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tup
         if not data:
             break
         *lines, begun = (begun + data).split(b"\n")
-        for at in range(0, len(lines), most):
-            chunk = lines[at : at + most]
+        fitting = next((at for at, line in enumerate(lines) if len(line) > bytes_max), len(lines))
+        for at in range(0, fitting, most):
+            chunk = lines[at : min(at + most, fitting)]
             yield number, chunk
             number += len(chunk)
-        if len(begun) > bytes_max:
+        if fitting < len(lines) or len(begun) > bytes_max:
             raise UsageError(f"line {number} is longer than {bytes_max} bytes, and no record may be")
     if begun:
         yield number, [begun]

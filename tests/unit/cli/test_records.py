@@ -69,6 +69,24 @@ def test_a_line_without_a_key_ends_it_and_the_lines_before_are_stored(run: Run, 
     assert sorted((r.key, r.text()) for r in cluster.read(topic)) == [(b"a", "1"), (b"b", "2"), (b"c", "3")]
 
 
+@pytest.mark.parametrize("batch", ["1", "3", "1000"])
+@pytest.mark.parametrize("separator", [b"", b"="], ids=["values", "keys"])
+def test_a_line_that_is_too_long_ends_it_and_the_lines_before_are_stored(
+    run: Run, topic: str, cluster: replog.Cluster, batch: str, separator: bytes
+) -> None:
+    limit = replog.ClientConfig().max_record_bytes
+    widest = b"k" + separator + b"v" * (limit - 1)
+    lines = b"\n".join((b"a=1", b"b=2", widest, widest + b"v", b"e=5"))
+    keys = ("-k", separator.decode()) if separator else ()
+    refused = run("produce", topic, *keys, "--batch", batch, "--format", "json", stdin=lines)
+    assert refused.status == 2
+    assert f"line 4 is longer than {len(widest)} bytes, and no record may be" in refused.stderr
+    assert (refused.json["records"], refused.json["unknown"]) == (3, 0)
+    found = list(cluster.read(topic))
+    assert len(found) == 3
+    assert max(len(r.key or b"") + len(r.value or b"") for r in found) == limit
+
+
 def test_the_count_is_told_although_it_is_0(run: Run, topic: str, cluster: replog.Cluster) -> None:
     refused = run("produce", topic, "-k", "=", "--format", "json", stdin=b"no key\na=1\n")
     assert (refused.status, refused.json["records"], refused.json["unknown"]) == (2, 0, 0)
@@ -123,6 +141,13 @@ def test_a_line_without_an_end_is_refused_and_not_kept() -> None:
     with pytest.raises(UsageError, match="line 2 is longer than 100 bytes"):
         list(chunks_of_lines(stream, 3, 100))  # type: ignore[arg-type]
     assert len(stream.parts) == 1
+
+
+def test_the_lines_before_one_that_is_too_long_come_first() -> None:
+    chunks = chunks_of_lines(Slow([b"a\nb\nc\n" + b"x" * 11 + b"\nd\n"]), 2, 10)  # type: ignore[arg-type]
+    assert [next(chunks), next(chunks)] == [(1, [b"a", b"b"]), (3, [b"c"])]
+    with pytest.raises(UsageError, match="line 4 is longer than 10 bytes"):
+        next(chunks)
 
 
 def test_read_shows_what_is_asked_for(run: Run, topic: str, cluster: replog.Cluster) -> None:
