@@ -216,6 +216,10 @@ class Cluster:
             return None
         return topic if topic.assignments[partition.partition].creation == partition.creation else None
 
+    def topic_named(self, name: str | None) -> Topic | None:
+        """The topic of this name, which may be being deleted; None if there is none, or no name."""
+        return self.topics.get(self.names.get(name or "", b""))
+
     def is_altered(self, topic: Topic) -> bool:
         """Whether brokers are to hear of another configuration, also where no state changes."""
         known = self.topics.get(topic.topic_id)

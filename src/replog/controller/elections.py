@@ -201,7 +201,7 @@ def _manner(arguments: Mapping[str, Any]) -> Manner:
 def _begun(cluster: Cluster, named: object, manner: Manner) -> _Progress:
     """Settled before the first election: afterwards nobody could tell what was done from what was not needed."""
     meant = _meant(cluster, named, manner)
-    known = ((place, cluster.topics.get(cluster.names.get(place[0], b""))) for place in meant)
+    known = ((place, cluster.topic_named(place[0])) for place in meant)
     identities = ((place, topic.identity(place[1])) for place, topic in known if topic is not None and place[1] in topic.assignments)
     wanting = frozenset(place for place, identity in identities if _is_wanting(cluster, identity, manner))
     return _Progress(meant, (), wanting)

@@ -176,7 +176,7 @@ def seen(cluster: Cluster, path: str, found: Wish | Versioned | None) -> MoveWis
 def named_at(cluster: Cluster, path: str) -> PartitionId | None:
     """The partition that the path of a wish names; None if there is none, or the path is not of a wish about one. Raises StoreCorrupt."""
     place = layout.place_of(path)
-    topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
+    topic = cluster.topic_named(place.topic)
     if topic is None or place.partition is None or place.partition not in topic.assignments:
         return None
     return topic.identity(place.partition)

@@ -161,7 +161,7 @@ def _shrunk(controller: Controller, topic: Topic, gone: Sequence[PartitionId], o
 def removes(cluster: Cluster, wish: Wish) -> bool:
     """Whether a wish is there to remove the partition that has its number now: of a request, or as good as that."""
     place = layout.place_of(wish.path)
-    topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
+    topic = cluster.topic_named(place.topic)
     known = None if topic is None else topic.assignments.get(place.topic_partition.partition)
     if known is None or of_another(cluster, wish) is not None:
         return False

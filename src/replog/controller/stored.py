@@ -116,7 +116,7 @@ def waiting(cluster: Cluster, path: str) -> list[Change]:
         place = layout.place_of(path)
     except StoreCorrupt:
         return []
-    topic, number = cluster.topics.get(cluster.names.get(place.topic or "", b"")), place.partition
+    topic, number = cluster.topic_named(place.topic), place.partition
     if place.row != "partition_state" or topic is None or number is None or number not in topic.assignments:
         return []
     waits = (topic.identity(number),)
@@ -180,25 +180,23 @@ def now_at(cluster: Cluster, path: str, value: Versioned | None) -> Change | Non
     if path.startswith(judgements.ADMITTED):
         return AdmittedGone(judgements.admitted_broker(path)) if value is None else admitted_of(path, value)
     place = layout.place_of(path)
-    topic_id = cluster.names.get(place.topic or "")
+    topic = cluster.topic_named(place.topic)
     match place.row:
         case "partition_state":
             if value is not None:
                 layout.decode_partition_state(path, value)  # raises, also where it is only in the way of a first state
-            if topic_id is None:
-                return None
-            topic, number = cluster.topics[topic_id], place.topic_partition.partition
-            if number not in topic.assignments:
+            number = place.topic_partition.partition
+            if topic is None or number not in topic.assignments:
                 return None  # removed meanwhile
             partition = topic.identity(number)
             if value is None:
                 return StateGone(partition)
-            return StateSet(partition, state_of(cluster.topics[topic_id], partition.partition, path, value))
+            return StateSet(partition, state_of(topic, number, path, value))
         case layout.TOPICS:
             assert place.topic is not None
             if value is not None:
                 return TopicSet(topic_of(path, place.topic, value))
-            return None if topic_id is None else TopicGone(topic_id)
+            return None if topic is None else TopicGone(topic.topic_id)
         case layout.DELETE_TOPICS:
             assert place.topic is not None
             if value is not None:

@@ -67,7 +67,7 @@ def of_another(cluster: Cluster, wish: Wish) -> Refusal | None:
     of the next topic for it. What names no topic is about the one that was there when its node was made.
     """
     place, meant = layout.place_of(wish.path), Meant()
-    topic = cluster.topics.get(cluster.names.get(place.topic or "", b""))
+    topic = cluster.topic_named(place.topic)
     if topic is None:
         return None
     with suppress(StoreCorrupt):  # whoever judges it says so
