@@ -136,11 +136,10 @@ class Broker:
         due = self._publishing.due_ms
         if due is not None and now_ms >= due:
             self._publishing.run(now_ms)
-        sessions = self._sessions
-        if sessions.dirty:
-            sessions.answer_ready(now_ms)
-        if sessions.due_ms is not None and now_ms >= sessions.due_ms:
-            sessions.expire(now_ms)
+        parked = self._sessions.parked
+        due = parked.due_ms
+        if parked.has_told or (due is not None and now_ms >= due):
+            self._sessions.answer_waiting(now_ms)
         if now_ms >= upkeep.next_ms:
             self._timers(now_ms)
         if upkeep.unflushed:
@@ -187,7 +186,7 @@ class Broker:
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
         due = self._upkeep.deadline_ms()
-        for at in (self._sessions.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
+        for at in (self._sessions.parked.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
             if at is not None and at < due:
                 due = at
         return due

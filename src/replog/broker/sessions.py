@@ -7,13 +7,12 @@ partitions cost nothing. A client's fetch is a session that is answered once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Final
 
-from attrs import define, field
-
+from replog.broker.parked import Parked
 from replog.broker.refusals import Refusals
 from replog.broker.room import ENTRY_BYTES, ROOM_BYTES, SLICE_BYTES, in_its_place, shorten
+from replog.broker.session import Asked, Session, join, leave
 from replog.broker.share import share_of
 from replog.config import BrokerConfig
 from replog.errors import Code, LogCorrupt, LogDamaged
@@ -25,61 +24,14 @@ from replog.partition.replica import Contact
 from replog.ports import Outbox, Slice
 from replog.records import BadBatch
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["READER_PARTITIONS_MAX", "VERIFY_BYTES_MAX", "Session", "Sessions"]
 
-_FEW: Final = 16
-"""As many sessions of one partition are kept in a tuple."""
-_OVER_MAX: Final = 1_000
-"""So many deadlines of fetches that have been answered are kept, besides as many as twice those that wait."""
+READER_PARTITIONS_MAX: Final = 16
+"""So many a client's fetch may name: it is answered in one piece, and thousands may be woken by one append. Clients name one."""
+VERIFY_BYTES_MAX: Final = 1 << 20
+"""So much is checked for a client in one fetch, a larger batch apart: small batches take long, and everything else waits meanwhile."""
 _WAIT_MS_MAX: Final = 60_000
 """No fetch is held for longer, whatever it says; `fetch_wait_ms`, and what clients ask for, stay below."""
-
-
-@define(eq=False)
-class _Asked:
-    """What a reader has asked of one partition."""
-
-    leader_epoch: int
-    offset: int
-    max_bytes: int
-    request: int = -1
-    """Of the fetch that named the partition last. A broker numbers its fetches over both lanes."""
-    answer: FetchedEntry | None = None
-    """An error or a divergence to be told; the reader will ask again."""
-    told: bool = False
-    """Data or an error went out: nothing more until the reader names the partition again."""
-    welcome: bool = False
-    """In this epoch an answer without error or divergence went out: the reader knows that its log is a prefix of this one."""
-
-
-@define(eq=False)
-class Session:
-    """One reader's interests. `request` is the fetch that waits for an answer; None while the reader is busy."""
-
-    reader: Address
-    replica: int
-    broker_epoch: int
-    number: int
-    contact: Contact
-    catch_up: bool = False
-    epoch: int = 0
-    opened: int = -1
-    """The follower's fetch that opened this session: an older one, arriving late, must not replace it."""
-    asked: dict[PartitionId, _Asked] = field(factory=dict)
-    ready: dict[PartitionId, None] = field(factory=dict)
-    """Partitions with something to tell, in the order they became so."""
-    news: dict[PartitionId, None] = field(factory=dict)
-    """Partitions whose high watermark moved: told along with the next answer, never worth one by themselves (KAFKA-9952)."""
-    request: int | None = None
-    deadline_ms: int = 0
-    max_bytes: int = 0
-    verify: bool = False
-    """The reader got damaged bytes last time: check them before they go out again."""
-    is_follower: bool = field(init=False)
-    """A replica's session, as against a client's fetch."""
-
-    def __attrs_post_init__(self) -> None:
-        self.is_follower = self.replica >= 0
 
 
 class Sessions:
@@ -110,19 +62,19 @@ class Sessions:
         """Clients' fetches that wait."""
         self._of_reader: dict[Address, dict[Session, None]] = {}
         """Which of these each reader has."""
-        self._deadlines: list[tuple[int, int, Session]] = []
-        """A heap of (deadline, number of the fetch here, session): of all that wait, and of some that do not any more."""
-        self._waits = 0
-        self.dirty: dict[Session, None] = {}
-        """Sessions that may have something to tell at the end of the poll."""
+        self.parked = Parked(config.slice_partitions_max)
         self._numbers = 0
-        self.due_ms: int | None = None
-        """No fetch that waits here has waited long enough before this; None: none waits."""
 
     # ------------------------------------------------------------------------------------------------------- requests
 
     def on_fetch(self, sender: Address, fetch: Fetch, now_ms: int) -> None:
-        """Take a fetch: acknowledge, remember, and let it wait for the end of the poll, or for news."""
+        """Take a fetch: acknowledge, remember, and let it wait for the end of the poll, or for news.
+
+        A client's fetch of more than `READER_PARTITIONS_MAX` partitions is refused with INVALID_REQUEST.
+        """
+        if fetch.replica < 0 and len(fetch.entries) > READER_PARTITIONS_MAX:
+            self._refuse(sender, fetch, Code.INVALID_REQUEST)
+            return
         session = self._open(sender, fetch, now_ms) if fetch.session_epoch <= 0 else self._resume(sender, fetch)
         if session is None:
             return
@@ -137,7 +89,7 @@ class Sessions:
         session.deadline_ms = now_ms + min(fetch.max_wait_ms, _WAIT_MS_MAX)
         waits = session.is_follower or session in self._clients
         if waits and fetch.max_wait_ms > 0:
-            self._wait(session)
+            self.parked.wait(session, len(self._clients) + len(self._followers))
         session.max_bytes = fetch.max_bytes if fetch.max_bytes < self._config.fetch_bytes_max else self._config.fetch_bytes_max
         session.verify = fetch.verify
         session.contact.parked += 1
@@ -148,7 +100,7 @@ class Sessions:
         if not waits:
             self._answer_now(session, fetch)
         elif session.ready or fetch.max_wait_ms <= 0:
-            self.dirty[session] = None
+            self.parked.tell(session)
 
     def _open(self, sender: Address, fetch: Fetch, now_ms: int) -> Session | None:
         if fetch.replica < 0:
@@ -222,7 +174,7 @@ class Sessions:
         identity = entry.partition
         asked = session.asked.get(identity)
         if asked is None:
-            asked = session.asked[identity] = _Asked(entry.leader_epoch, entry.offset, entry.max_bytes)
+            asked = session.asked[identity] = Asked(entry.leader_epoch, entry.offset, entry.max_bytes)
         else:
             asked.welcome = asked.welcome and asked.leader_epoch == entry.leader_epoch
             asked.leader_epoch = entry.leader_epoch
@@ -237,7 +189,7 @@ class Sessions:
             session.ready[identity] = None
             return
         if waits:
-            _join(partition, session)
+            join(partition, session)
         if session.is_follower:
             self._acknowledge(session, asked, partition, entry, now_ms)
             # The first good answer of an epoch comes at once, empty or not: it carries the high watermark, and tells the
@@ -254,7 +206,7 @@ class Sessions:
         if error or entry.offset < partition.high_watermark:
             session.ready[identity] = None
 
-    def _acknowledge(self, session: Session, asked: _Asked, partition: Partition, entry: FetchEntry, now_ms: int) -> None:
+    def _acknowledge(self, session: Session, asked: Asked, partition: Partition, entry: FetchEntry, now_ms: int) -> None:
         before = partition.high_watermark
         error, parted = partition.acknowledge(session.replica, session.broker_epoch, entry, session.contact, now_ms)
         if error:
@@ -266,7 +218,7 @@ class Sessions:
             return
         self._moved(partition, before, now_ms)
 
-    def _error(self, partition: Partition, asked: _Asked, error: int) -> FetchedEntry:
+    def _error(self, partition: Partition, asked: Asked, error: int) -> FetchedEntry:
         log = partition.log
         return FetchedEntry(
             partition.identity, asked.leader_epoch, asked.offset, error, partition.high_watermark, log.start_offset, log.end_offset
@@ -287,7 +239,7 @@ class Sessions:
             if session.is_follower and not session.asked[identity].told:
                 session.ready[identity] = None
                 if session.request is not None:
-                    self.dirty[session] = None
+                    self.parked.tell(session)
 
     def committed(self, partition: Partition) -> None:
         """The high watermark has moved: clients have something to read, followers something to hear."""
@@ -297,7 +249,7 @@ class Sessions:
                 session.news[identity] = None
             elif partition.high_watermark > session.asked[identity].offset:
                 session.ready[identity] = None
-                self.dirty[session] = None
+                self.parked.tell(session)
 
     def changed(self, partition: Partition) -> None:
         """Role or epoch have changed: whoever waits here for the old one is told at the end of the poll.
@@ -310,38 +262,14 @@ class Sessions:
             asked = session.asked[identity]
             if not asked.told and (asked.leader_epoch not in (partition.leader_epoch, -1) or partition.failed):
                 session.ready[identity] = None
-                self.dirty[session] = None
+                self.parked.tell(session)
 
     # -------------------------------------------------------------------------------------------------------- answers
 
-    def answer_ready(self, now_ms: int) -> None:
-        """End of a poll: answer every waiting fetch that has something to tell."""
-        dirty, self.dirty = self.dirty, {}
-        for session in dirty:
-            if session.request is not None and (session.ready or session.deadline_ms <= now_ms):
-                self._answer(session)
-
-    def expire(self, now_ms: int) -> None:
-        """Answer what has waited long enough, with whatever is there."""
-        heap, due = self._deadlines, list[Session]()
-        while heap and (heap[0][0] <= now_ms or not _is_waiting(heap[0])):
-            first = heappop(heap)
-            if _is_waiting(first):
-                due.append(first[2])
-        self.due_ms = heap[0][0] if heap else None
-        for session in due:
-            if session.request is not None:
-                self._answer(session)
-
-    def _wait(self, session: Session) -> None:
-        """From now on its deadline is looked for. Nobody is searched for when a fetch is answered: what is over is left out later."""
-        if len(self._deadlines) > 2 * (len(self._clients) + len(self._followers)) + _OVER_MAX:
-            self._deadlines = [one for one in self._deadlines if _is_waiting(one)]
-            heapify(self._deadlines)
-        self._waits += 1
-        heappush(self._deadlines, (session.deadline_ms, self._waits, session))
-        if self.due_ms is None or session.deadline_ms < self.due_ms:
-            self.due_ms = session.deadline_ms
+    def answer_waiting(self, now_ms: int) -> None:
+        """End of a poll: answer the fetches that have something to hear, or have waited long enough; so many of clients in one turn."""
+        for session in self.parked.in_turn(now_ms):
+            self._answer(session)
 
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
@@ -381,7 +309,7 @@ class Sessions:
         if not session.is_follower:
             self._end(session)
 
-    def _entry(self, session: Session, identity: PartitionId, asked: _Asked, budget: int) -> FetchedEntry:
+    def _entry(self, session: Session, identity: PartitionId, asked: Asked, budget: int) -> FetchedEntry:
         if asked.answer is not None:
             answer, asked.answer = asked.answer, None
             return answer
@@ -400,6 +328,8 @@ class Sessions:
             return entry
         if budget > asked.max_bytes:
             budget = asked.max_bytes
+        if session.verify and not session.is_follower and budget > VERIFY_BYTES_MAX:
+            budget = VERIFY_BYTES_MAX
         try:
             if session.is_follower:
                 entry.slices = partition.read_as_leader(asked.offset, budget)
@@ -440,7 +370,7 @@ class Sessions:
         for session in partition.sessions:
             if not session.asked[partition.identity].told:
                 session.ready[partition.identity] = None
-                self.dirty[session] = None
+                self.parked.tell(session)
 
     def _end(self, session: Session) -> None:
         if session in self._clients:
@@ -448,7 +378,7 @@ class Sessions:
             del self._of_reader[session.reader][session]
             if not self._of_reader[session.reader]:
                 del self._of_reader[session.reader]
-        self.dirty.pop(session, None)
+        self.parked.forget(session)
         for identity in list(session.asked):
             self._forget(session, identity)
 
@@ -458,36 +388,7 @@ class Sessions:
         session.news.pop(identity, None)
         partition = self._partitions.get(identity)
         if partition is not None:
-            _leave(partition, session)
-
-
-def _is_waiting(deadline: tuple[int, int, Session]) -> bool:
-    """Whether this is still when the session's fetch has waited long enough."""
-    at, _, session = deadline
-    return session.request is not None and session.deadline_ms == at
-
-
-def _join(partition: Partition, session: Session) -> None:
-    """From now on the session hears of the partition. Few are a tuple, which is small; of many none is searched for."""
-    known = partition.sessions
-    if session in known:
-        return
-    if isinstance(known, dict):
-        known[session] = None
-    elif len(known) < _FEW:
-        partition.sessions = (*known, session)
-    else:
-        partition.sessions = dict.fromkeys((*known, session))
-
-
-def _leave(partition: Partition, session: Session) -> None:
-    known = partition.sessions
-    if not isinstance(known, dict):
-        partition.sessions = tuple(s for s in known if s is not session)
-        return
-    known.pop(session, None)
-    if len(known) < _FEW:
-        partition.sessions = tuple(known)
+            leave(partition, session)
 
 
 def _verify(slices: Sequence[Slice], identity: PartitionId, offset: int) -> None:

@@ -71,13 +71,13 @@ def tells_of_what_goes(patch: Patch) -> None:
 
 def answers_with_the_next_heartbeat(patch: Patch) -> None:
     """A fetch that has waited long enough is due, and nobody answers it until another timer runs."""
-    expire = Sessions.expire
+    answer = Sessions.answer_waiting
 
     def mutant(self: Sessions, now_ms: int) -> None:
-        if now_ms % 400 < 20:  # the other timer
-            expire(self, now_ms)
+        if self.parked.has_told or now_ms % 400 < 20:  # the other timer
+            answer(self, now_ms)
 
-    patch.setattr(Sessions, "expire", mutant)
+    patch.setattr(Sessions, "answer_waiting", mutant)
 
 
 _CHURN = {"files": False, "workloads": ("topics",), "clients": 3, "think_ms": 60, "partitions": 1, "brokers": 3, "replicas": 3}
@@ -93,7 +93,7 @@ def serves_who_was_refused(patch: Patch) -> None:
         for session in partition.sessions:
             if session.asked[partition.identity].leader_epoch not in (partition.leader_epoch, -1) or partition.failed:
                 session.ready[partition.identity] = None
-                self.dirty[session] = None
+                self.parked.tell(session)
 
     patch.setattr(Sessions, "changed", changed)
 

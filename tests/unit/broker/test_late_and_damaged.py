@@ -81,7 +81,7 @@ class Desk:
         self.sessions.on_fetch(replica, fetch, 0)
 
     def answers(self, reader: int) -> list[Fetched]:
-        self.sessions.answer_ready(0)
+        self.sessions.answer_waiting(0)
         found = [message for to, message in self.outbox.messages if to == reader]
         self.outbox.messages = [(to, message) for to, message in self.outbox.messages if to != reader]
         return found

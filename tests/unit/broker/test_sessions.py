@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
+import attrs
 import pytest
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, leading, log_of, notice
 
+from replog.broker import sessions as sessions_module
 from replog.broker.refusals import AGAIN_MS
 from replog.broker.sessions import Sessions
 from replog.config import BrokerConfig
@@ -66,7 +69,7 @@ class Leader:
         return self.fetch((offset, -1), replica=-1, epoch=-1, leader_epoch=-1, reader=reader, **options)
 
     def poll(self, now_ms: int = 0) -> list[Fetched]:
-        self.sessions.answer_ready(now_ms)
+        self.sessions.answer_waiting(now_ms)
         sent = [message for _, message in self.outbox.messages]
         self.outbox.messages.clear()
         return sent
@@ -124,12 +127,12 @@ def test_a_fetch_waits_no_longer_than_it_says() -> None:
     leader = Leader()
     number = leader.opened()
     leader.fetch(session=number, epoch=1, now_ms=100)
-    leader.sessions.expire(599)
+    leader.sessions.answer_waiting(599)
     assert leader.poll() == []
-    assert leader.sessions.due_ms == 600
-    leader.sessions.expire(600)
+    assert leader.sessions.parked.due_ms == 600
+    leader.sessions.answer_waiting(600)
     assert told(leader.poll()) == [[]]
-    assert leader.sessions.due_ms is None
+    assert leader.sessions.parked.due_ms is None
 
 
 @pytest.mark.parametrize(
@@ -264,7 +267,7 @@ def test_the_high_watermark_alone_wakes_no_follower_and_comes_with_the_next_answ
     leader.opened()  # follower 2 acknowledges: the high watermark moves
     assert leader.moves == [(0, 1)]
     assert leader.poll() == []  # KAFKA-9952
-    leader.sessions.expire(500)
+    leader.sessions.answer_waiting(500)
     assert told(leader.poll()) == [[(0, 1, 1, -1)]]
 
 
@@ -300,7 +303,7 @@ def test_a_client_at_the_end_is_told_that_there_is_nothing(wait_ms: int) -> None
     answers = leader.fetch((1, -1), replica=-1, wait_ms=wait_ms)
     if wait_ms:
         assert answers == []
-        leader.sessions.expire(wait_ms)
+        leader.sessions.answer_waiting(wait_ms)
         answers = leader.poll(wait_ms)
     assert told(answers) == [[(0, 1, 0, -1)]]
 
@@ -403,7 +406,7 @@ def test_whoever_waits_keeps_nobody_from_reading_what_is_there() -> None:
     assert told(leader.read(1, "three")) == [[(0, 1, 2, 2)]]
     assert told(leader.read(5, "three")) == [[(Code.OFFSET_OUT_OF_RANGE, 5, 2, -1)]]
     assert [answer.error for answer in leader.read(2, "three")] == [Code.QUOTA_EXCEEDED]
-    assert leader.sessions.due_ms == 500, "nothing more becomes due"
+    assert leader.sessions.parked.due_ms == 500, "nothing more becomes due"
     assert len(leader.partition.sessions) == 2
 
 
@@ -412,10 +415,10 @@ def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_th
     leader.opened()  # by a follower that has it
     first = leader.requests + 1
     assert [leader.read(1) for _ in range(3)] == [[]] * 3
-    due_ms = leader.sessions.due_ms
+    due_ms = leader.sessions.parked.due_ms
     for offset, found in ((1, (0, 1, 1, -1)), (0, (0, 0, 1, 1)), (5, (Code.OFFSET_OUT_OF_RANGE, 5, 1, -1))):
         assert told(leader.read(offset, wait_ms=1)) == [[found]]
-    assert leader.sessions.due_ms == due_ms, "nothing becomes due by it"
+    assert leader.sessions.parked.due_ms == due_ms, "nothing becomes due by it"
     assert [leader.read(1, "another") for _ in range(3)] == [[]] * 3, "who asks less finds room"
     assert [answer.error for answer in leader.read(1, "a third")] == [Code.QUOTA_EXCEEDED]
     leader.append("b")
@@ -443,6 +446,60 @@ def test_each_of_many_that_wait_for_one_partition_is_told_once_and_in_order() ->
     assert leader.sessions._of_reader == {}
 
 
+def test_of_the_clients_that_one_append_wakes_so_many_are_answered_in_a_turn_and_followers_at_once() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1, 2)), config=BrokerConfig(slice_partitions_max=3))
+    number = leader.opened()
+    first = leader.requests + 1
+    for n in range(8):
+        assert leader.read(1, f"reader {n}", wait_ms=500 + n) == []
+    leader.sessions.disconnected("reader 1")
+    leader.append("b")
+    turns = [leader.fetch((2, 5), session=number, epoch=1, now_ms=7)]
+    while leader.sessions.parked.is_behind:
+        assert leader.sessions.parked.due_ms == 7, "the next turn comes at once"
+        leader.append("c")  # nobody is woken twice by it
+        leader.sessions.committed(leader.partition)
+        turns.append(leader.poll(7))
+    follower = leader.requests
+    assert [[answer.request - first for answer in turn] for turn in turns] == [[0, 2, 3], [follower - first, 4, 5, 6], [7]]
+    assert told(turns[0]) == [[(0, 1, 2, 2)]] * 3
+    assert (leader.sessions.parked.due_ms, leader.sessions._of_reader, leader.sessions.parked._woken) == (507, {}, deque()), "when the follower has waited"
+
+
+def test_of_those_that_have_waited_so_many_are_answered_in_a_turn() -> None:
+    leader = Leader(config=BrokerConfig(slice_partitions_max=2))
+    first = leader.requests + 1
+    for n in range(5):
+        assert leader.read(0, f"reader {n}", wait_ms=500) == []
+    turns = []
+    while leader.sessions.parked.due_ms is not None:
+        turns.append([answer.request - first for answer in leader.poll(500)])
+    assert turns == [[0, 1], [2, 3], [4]]
+    assert not leader.sessions.parked.is_behind
+
+
+def test_a_client_names_sixteen_partitions_at_most() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1,)))
+    others = [IDENTITY._replace(partition=number) for number in range(100, 116)]
+    for count, error in ((15, Code.NONE), (16, Code.INVALID_REQUEST)):
+        entries = [FetchEntry(one, -1, 0, -1, 1_000) for one in (IDENTITY, *others[:count])]
+        leader.sessions.on_fetch("reader", Fetch(1, -1, -1, 0, -1, 0, 1, 1_000, entries), 0)
+        (answer,) = leader.poll()
+        assert (answer.error, len(answer.entries)) == (error, 0 if error else 16)
+    assert leader.sessions._of_reader == {}
+
+
+@pytest.mark.parametrize(("replica", "checked"), [(-1, 2), (2, 5)], ids=["client", "follower"])
+def test_a_client_has_so_much_checked_in_one_fetch(monkeypatch: pytest.MonkeyPatch, replica: int, checked: int) -> None:
+    one = len(batch("x" * 200, 0, 0).to_bytes())
+    monkeypatch.setattr(sessions_module, "VERIFY_BYTES_MAX", 2 * one)
+    leader = Leader(leading(log_of(*[("x" * 200, 1)] * 5), (1,)))
+    for verify, count in ((False, 5), (True, checked)):
+        fetch = Fetch(1, replica, replica, 0, min(replica, 0), 0, 1, 1 << 20, [FetchEntry(IDENTITY, 5, 0, -1, 1 << 20)], verify=verify)
+        leader.sessions.on_fetch("reader", attrs.evolve(fetch, request=1 + verify), 0)
+        assert told(leader.poll())[0][0][3] == count
+
+
 def test_each_is_answered_when_it_has_waited_and_nothing_is_kept_of_those_that_were_answered_before() -> None:
     leader = Leader(leading(log_of(("a", 1)), (1,)), config=BrokerConfig(waiting_fetches_max=20_000))
     first = leader.requests + 1
@@ -451,16 +508,16 @@ def test_each_is_answered_when_it_has_waited_and_nothing_is_kept_of_those_that_w
         assert leader.read(1, f"reader {n % 7}", wait_ms=wait_ms) == []
     leader.sessions.disconnected("reader 3")
     heard: dict[int, int] = {}
-    while (due_ms := leader.sessions.due_ms) is not None:
-        leader.sessions.expire(due_ms)
+    while (due_ms := leader.sessions.parked.due_ms) is not None:
+        leader.sessions.answer_waiting(due_ms)
         heard.update((answer.request, due_ms) for answer in leader.poll(due_ms))
     assert heard == {first + n: wait_ms for n, wait_ms in enumerate(waits) if n % 7 != 3}
     for _ in range(5_000):
         assert leader.read(1, wait_ms=10_000) == []
         leader.sessions.disconnected("reader")
-    assert len(leader.sessions._deadlines) <= 1_001
-    leader.sessions.expire(0)
-    assert (leader.sessions._deadlines, leader.sessions.due_ms) == ([], None)
+    assert len(leader.sessions.parked._deadlines) <= 1_001
+    leader.sessions.answer_waiting(0)
+    assert (leader.sessions.parked._deadlines, leader.sessions.parked.due_ms) == ([], None)
 
 
 @pytest.mark.parametrize(("replica", "epoch"), [(2, 1), (-1, -1)])
@@ -468,10 +525,10 @@ def test_no_fetch_is_held_for_longer_than_a_minute(replica: int, epoch: int) -> 
     leader = Leader()
     number = leader.opened() if replica >= 0 else 0
     assert leader.fetch((1, 1), replica=replica, session=number, epoch=epoch, wait_ms=2**40, now_ms=5) == []
-    leader.sessions.expire(60_004)
+    leader.sessions.answer_waiting(60_004)
     assert leader.poll() == []
-    assert leader.sessions.due_ms == 60_005
-    leader.sessions.expire(60_005)
+    assert leader.sessions.parked.due_ms == 60_005
+    leader.sessions.answer_waiting(60_005)
     assert [answer.error for answer in leader.poll()] == [0]
 
 

@@ -24,7 +24,7 @@ from replog.security.tls import TlsFiles
 from replog.testing.clock import ManualClock
 from replog.testing.eventually import eventually
 from replog.transport.tcp.secured import FED_BYTES, UNSENT_BYTES_MAX, USELESS_BYTES_MAX, TlsSocket
-from replog.transport.tcp.transport import HANDLE_MS_MAX
+from replog.transport.tcp.turns import HANDLE_MS_MAX
 
 Make = Callable[..., Party]
 Wrap = Callable[..., Any]

@@ -189,7 +189,7 @@ class Brokers:
             sessions._contacts[follower] = replica.contact
         entry = FetchEntry(IDENTITY, leader_epoch, offset, last_epoch, self._setting.answer_bytes)
         sessions.on_fetch(follower, Fetch(1, follower, broker_epoch, 0, 0, 0, 1, LIMITS.fetch_bytes_max, [entry]), NOW_MS)
-        sessions.answer_ready(NOW_MS)
+        sessions.answer_waiting(NOW_MS)
         partition.sessions = ()
         if not current:
             return ()

@@ -422,8 +422,11 @@ class Node:
                 raise Violation("S21", f"{address} was woken at its deadline of {due_ms} ms, and still has one at {again}")
 
     def _slices(self, due_ms: int) -> bool:
-        """Whether it is the next slice of a publication that is due then."""
-        return self.broker is not None and self.broker._publishing.due_ms == due_ms
+        """Whether it is the next slice of a publication that is due then, or there are more fetches to answer than one turn takes."""
+        if self.broker is None:
+            return False
+        parked = self.broker._sessions.parked
+        return self.broker._publishing.due_ms == due_ms or (parked.is_behind and parked.due_ms == due_ms)
 
     def _drain(self, address: Address, actor: Actor) -> None:
         outbox, world = actor.outbox, self.world

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, route_of
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
-from replog.messages import BROKER, CLIENT, Admin, Fetched, Metadata, Role, Unsent
+from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
 from replog.model import Address
 from replog.ports import Transport
 from replog.security.tls_words import words_of
@@ -32,6 +32,7 @@ from replog.transport.tcp.outgoing import drop, without_records
 from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
 from replog.transport.tcp.telling import Strangers, quiet, unheeded
+from replog.transport.tcp.turns import HANDLE_BYTES_MAX, HANDLE_LONG_MAX, HANDLE_MS_MAX, HANDLE_REQUESTS_MAX, QUICK_BYTES, may_take_long
 from replog.transport.tcp.wakeup import Wakeup
 from replog.transport.tcp.whereabouts import Whereabouts, nobody
 
@@ -46,17 +47,6 @@ _FETCHED: Final = next(number for number, kind in MESSAGE_TYPES.items() if kind 
 _EVENTS_MAX: Final = 512
 _SMALL_BYTES: Final = 2 << 10
 """A frame of so many is copied before it is decoded: bytes are cut up faster than views are."""
-HANDLE_BYTES_MAX: Final = 16 << 20
-"""Read from all connections before what they said is delivered: with what it becomes, the memory of one turn."""
-HANDLE_REQUESTS_MAX: Final = 1_000
-"""Of clients, in one turn: who has none of them in it is first in the next."""
-HANDLE_LONG_MAX: Final = 4
-"""Of those that may take long: one of a connection, so many of all. Ten clients that asked for views kept a broker from its session."""
-_LONG: Final = frozenset({Admin, Metadata})
-HANDLE_MS_MAX: Final = 200
-"""No further connection is read once a turn has taken so long: some bytes take ten thousand times as long to decode as others."""
-_QUICK_BYTES: Final = 64 << 10
-"""Whatever so few bytes say does not take that long: the clock is not asked."""
 MOVED: Final = "it is reached elsewhere now"
 
 
@@ -334,7 +324,7 @@ class TcpTransport(Transport):
             else:
                 connections.ready(fd, mask, now_ms)
             read = connections.bytes_read
-            if read >= HANDLE_BYTES_MAX or (read >= _QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
+            if read >= HANDLE_BYTES_MAX or (read >= QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
                 self._left += turn[at + 1 :]  # these are first the next time
                 break
         connections.go_on_securing()
@@ -349,7 +339,7 @@ class TcpTransport(Transport):
         if self._lost.waiting:
             for hint in self._lost.take():
                 self._inbox.tell(hint.address, hint)
-        return self._inbox.deliver()
+        return self._inbox.deliver(self._now_ms)
 
     def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Each once: first those for whom the last turn was too short, last those who say so much that some of it was kept."""
@@ -474,7 +464,7 @@ class TcpTransport(Transport):
                 return
         to = ("controller", connection.local) if route & TO_CONTROLLER else connection.local
         inbox = self._inbox.brokers if connection.peer_id >= 0 else self._inbox.clients
-        if type(message) in _LONG and connection.peer_id < 0:
+        if connection.peer_id < 0 and may_take_long(message):
             self._long += 1
             connection.incoming.pause()
         inbox.append((to, connection.sender(route) if route else connection.peer, message))
