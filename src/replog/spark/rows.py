@@ -312,7 +312,10 @@ def _plain(cell: Any, binary: bool) -> Any:
     if isinstance(cell, timedelta):
         return cell.total_seconds()
     if isinstance(cell, Mapping):
-        return {name if isinstance(name, str) else str(_plain(name, binary)): _plain(one, binary) for name, one in cell.items()}
+        found = {_key_name(key, binary): _plain(one, binary) for key, one in cell.items()}
+        if len(found) != len(cell):
+            raise TypeError("has a map with two keys of one name: cast its keys to one type, or give a function")
+        return found
     fields = _fields(cell)
     if fields is not None:
         if (twice := _twice(fields)) is not None:
@@ -323,6 +326,28 @@ def _plain(cell: Any, binary: bool) -> Any:
     if isinstance(cell, str | int | float):  # an enumeration, or another number
         return cell
     raise TypeError(f"is {_kind(cell)}, which JSON and msgpack do not hold: cast it, or give a function")
+
+
+def _key_name(key: Any, binary: bool) -> str | bytes:
+    """What the key of a map is called: numbers and truth as in Spark's `to_json`, times as among values; never what Python shows.
+
+    Raises TypeError for what is no single value.
+    """
+    if isinstance(key, str):
+        return str.__str__(key)  # of an enumeration: its value
+    if isinstance(key, bytes | bytearray | memoryview):
+        if not binary:
+            raise TypeError("has a map whose keys are binary, which JSON does not hold: use format='msgpack', or give a function")
+        return bytes(key)
+    if key is None or isinstance(key, bool):
+        return _to_json(key)
+    if isinstance(key, int):
+        return int.__repr__(key)
+    if isinstance(key, float):
+        return float.__repr__(key) if math.isfinite(key) else str(_finite(key))
+    if isinstance(key, Decimal | date | time | timedelta):
+        return str(_plain(key, binary))
+    raise TypeError(f"has {_kind(key)} as a key of a map: cast it to string, or give a function")
 
 
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

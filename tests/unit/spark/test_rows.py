@@ -70,7 +70,7 @@ def test_bytes_and_text_are_values(rows: list[Any]) -> None:
         (Row(a=Row(x=1), b={"k": Decimal("1.10")}), {"a": {"x": 1}, "b": {"k": "1.10"}}),
         (Row(d=date(2013, 1, 2), t=datetime(2013, 1, 2, 3, 4, 5)), {"d": "2013-01-02", "t": "2013-01-02T03:04:05"}),
         (Row(s=timedelta(minutes=1)), {"s": 60.0}),
-        (Row(m={1: "x", None: "y"}), {"m": {"1": "x", "None": "y"}}),
+        (Row(m={1: "x", None: "y"}), {"m": {"1": "x", "null": "y"}}),
         ((1, "a"), [1, "a"]),
         (Pair(1, 2), {"k": 1, "v": 2}),
     ],
