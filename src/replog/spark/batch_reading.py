@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from replog.model import PartitionId, TopicPartition
 from replog.spark.columns import check_read_schema
+from replog.spark.connections import ClusterReplaced
 from replog.spark.losses import Losses
 from replog.spark.offsets import Positions
 from replog.spark.options import ReadOptions
@@ -38,7 +39,10 @@ class BatchReading(Shipped, DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # Spark refuses any other sequence
         """One for each task. Called once per DataFrame: every action on it sees the same offsets."""
         with in_a_sentence():
-            return self._planned(Lookup(self._options))
+            try:
+                return self._planned(Lookup(self._options))
+            except ClusterReplaced:  # nothing is read yet: the plan is one of the cluster that is there now
+                return self._planned(Lookup(self._options))
 
     def _planned(self, lookup: Lookup) -> list[InputPartition]:
         options = self._options
@@ -55,17 +59,17 @@ class BatchReading(Shipped, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        return read_partition(self._options, partition)
+        return read_partition(self._options, partition, anew=True)
 
 
-def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Imports what it needs here: what plans needs none of it."""
+def read_partition(options: ReadOptions, partition: InputPartition, *, anew: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; `anew` is that of `read_range`. Imports what it needs here: what plans needs none of it."""
     from replog.spark.ranges import read_range
 
     one = partition.value
     if one is not None:  # a task that has nothing to read any more; Spark makes one where there is none at all
         with in_a_sentence():
-            yield from read_range(options, one)
+            yield from read_range(options, one, anew=anew)
 
 
 def tasks(

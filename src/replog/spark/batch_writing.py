@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -38,8 +39,7 @@ class BatchWriting(Shipped, DataSourceArrowWriter):
         self._partitions: dict[str, list[int]] = {}
         """Of the topic as the job begins: a task that is run again sends no key elsewhere because partitions were added meanwhile."""
         if options.topic is not None:
-            with options.connection.explained() as client:
-                self._partitions[options.topic] = partitions_of(client, options.topic)
+            self._partitions[options.topic] = options.connection.ask(partial(partitions_of, topic=options.topic))
 
     @in_a_sentence()
     def write(self, iterator: Iterator[Any]) -> CommitMessage:
@@ -48,12 +48,12 @@ class BatchWriting(Shipped, DataSourceArrowWriter):
 
     @in_a_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Every task has ended well."""
-        with self._options.connection.explained() as client:
-            delivery_for(self._options).commit(client, messages_of(messages), self._version)
+        """Every task has ended well. Another cluster than theirs has nothing to commit, and says so."""
+        delivery = delivery_for(self._options)
+        self._options.connection.ask(lambda client: delivery.commit(client, messages_of(messages), self._version))
 
     @in_a_sentence()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """A task has failed for good, the job was cancelled, or the commit failed: perhaps after it took effect."""
-        with self._options.connection.explained() as client:
-            delivery_for(self._options).abort(client, messages_of(messages), self._version)
+        delivery = delivery_for(self._options)
+        self._options.connection.ask(lambda client: delivery.abort(client, messages_of(messages), self._version))

@@ -97,10 +97,11 @@ class PartitionWriter(Shipped):
     @in_a_sentence()
     def __call__(self, rows: Iterable[Any]) -> None:
         """Write one partition."""
-        with self._connection.explained() as client:
-            mine = attempt(self._writer(), self.txn_version or 0)
-            is_repeatable = self.guarantee == "at-least-once" or stage() is None
-            with nullcontext() if is_repeatable else only_once(mine, self.topic):
+        mine = attempt(self._writer(), self.txn_version or 0)
+        is_repeatable = self.guarantee == "at-least-once" or stage() is None
+        with nullcontext() if is_repeatable else only_once(mine, self.topic):
+            self._connection.ask(partial(partitions_of, topic=self.topic))  # which cluster is there: before a row is taken
+            with self._connection.explained() as client:
                 self._write(client, mine, iter(rows))
 
     def _packed_state(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from replog.client.results import Fetch
 from replog.errors import Code, LogTruncated, TimedOut, Unavailable, UnknownTopicId, UnknownTopicOrPartition, rejection
 from replog.records import BadBatch
 from replog.spark.arrow import Unpacking
+from replog.spark.connections import ClusterReplaced
 from replog.spark.fetching import RangeFetchOp, Trimmed
 from replog.spark.losses import Losses
 from replog.spark.options import ReadOptions
@@ -23,11 +24,25 @@ if TYPE_CHECKING:
 __all__ = ["RangeReading", "read_range"]
 
 
-def read_range(options: ReadOptions, one: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(options: ReadOptions, one: OffsetRange, *, anew: bool = False) -> Iterator[pa.RecordBatch]:
     """The records of a range, as Arrow batches of bounded size.
 
-    Raises DataLost (or leaves out what is gone, as `failOnDataLoss` has it), Unavailable, CorruptMessage.
+    `anew`: where this process knows another cluster than the one that is there by now, ask that one; it has the log that was planned, or
+    says that it has not. Raises DataLost (or leaves out what is gone, as `failOnDataLoss` has it), Unavailable, CorruptMessage.
     """
+    is_begun = False
+    try:
+        for rows in _rows(options, one):
+            is_begun = True
+            yield rows
+        return
+    except ClusterReplaced:
+        if is_begun or not anew:
+            raise
+    yield from _rows(options, one)
+
+
+def _rows(options: ReadOptions, one: OffsetRange) -> Iterator[pa.RecordBatch]:
     unpacking = Unpacking(headers=options.include_headers)
     with options.connection.explained() as client:
         reading = RangeReading(client, options, one)

@@ -44,11 +44,12 @@ def write_task(
 ) -> CommitMessage:
     """Write the batches of one task, and wait until they are as safe as was asked for. `planned`: the partitions of topics that the
     driver has looked up for all tasks."""
+    for topic in planned:  # asked all the same: with the answer comes what a batch may hold, and which cluster is there
+        options.connection.ask(partial(partitions_of, topic=topic))
     with options.connection.explained() as client:
 
         def partitions_for(topic: str) -> Sequence[int]:
-            found = partitions_of(client, topic)  # asked all the same: with the answer comes what a batch may hold
-            return planned.get(topic, found)
+            return planned[topic] if topic in planned else partitions_of(client, topic)
 
         config = client._core.config
         rows = ArrowRows(
