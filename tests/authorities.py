@@ -33,6 +33,7 @@ def server(folder: Path, name: str) -> Tls:
     words += ["-CA", str(authority), "-CAkey", str(authority.with_suffix(".key")), "-keyout", str(key), "-out", str(made)]
     words += ["-addext", f"subjectAltName=URI:replog://role/{name}", "-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
+    made.chmod(0o644)  # whatever the umask
     return Tls(authority=str(authority), certificate=str(made), key=str(key))
 
 
@@ -52,4 +53,5 @@ def expired(folder: Path, name: str) -> Tls:
     words += ["-cert", f"{folder}/authority.pem", "-keyfile", f"{folder}/authority.key"]
     words += ["-startdate", "20200101000000Z", "-enddate", "20200102000000Z"]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
+    old.chmod(0o644)
     return Tls(authority=tls.authority, certificate=str(old), key=tls.key)

@@ -9,7 +9,10 @@ from typing import Any, Final, TypeVar
 
 from replog.errors import UsageError
 
-__all__ = ["SECRET_BYTES_MIN", "check_secret", "check_secret_file", "read_credentials", "read_secret", "read_settings", "settings_from"]
+__all__ = [
+    "SECRET_BYTES_MIN", "check_secret", "check_secret_file", "read_certificates", "read_credentials", "read_secret", "read_settings",
+    "settings_from",
+]  # fmt: skip
 
 Made = TypeVar("Made")
 
@@ -50,6 +53,14 @@ def read_settings(path: str) -> str:
         return _read(path, "the file", _OTHERS_WRITE, SETTINGS_BYTES_MAX).decode()
     except UnicodeDecodeError as problem:
         raise UsageError(f"{path} is no text: {problem}") from None
+
+
+def read_certificates(path: str, what: str) -> str:
+    """The text of a file in PEM, which anybody may read; what is no ASCII, as in names between certificates, is a question mark in it.
+
+    UsageError if somebody else could change it: whoever adds an authority makes brokers.
+    """
+    return _read(path, what, _OTHERS_WRITE, SETTINGS_BYTES_MAX).decode("ascii", "replace").replace("\ufffd", "?")
 
 
 def settings_from(path: str | os.PathLike[str], make: Callable[[dict[str, Any], str], Made]) -> Made:

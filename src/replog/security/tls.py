@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 from replog.errors import UsageError
-from replog.security.private import check_secret_file
+from replog.security.private import check_secret_file, read_certificates
 from replog.security.settings import Security, Tls
 from replog.security.watched import Watched
 
@@ -22,6 +22,8 @@ __all__ = ["Loaded", "TlsFiles", "believe", "fingerprint", "show"]
 _log = logging.getLogger("replog")
 
 _FIRST: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_WHERE: Final = re.compile(r" \(_ssl\.c:[0-9]+\)")
+"""Where in Python's own source."""
 
 
 @frozen(eq=False)
@@ -71,10 +73,11 @@ class TlsFiles:
 
 
 def believe(context: ssl.SSLContext, tls: Tls) -> None:
-    """Take the authority for one. UsageError naming the file, and what is wrong with it."""
+    """Take the authority for one. UsageError naming the file, and what is wrong with it; also if others can change it."""
+    text = read_certificates(tls.authority, "the authority")
     try:
-        context.load_verify_locations(tls.authority)
-    except OSError as problem:
+        context.load_verify_locations(cadata=text)
+    except (OSError, ValueError) as problem:
         raise UsageError(f"tls: no certificates of an authority in {tls.authority!r}: {_why(problem)}") from None
 
 
@@ -83,10 +86,10 @@ def show(context: ssl.SSLContext, tls: Tls) -> bytes:
     if tls.certificate is None or tls.key is None:
         return b""
     check_secret_file(tls.key)
+    text = read_certificates(tls.certificate, "the certificate")
     try:
         context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
-        with open(tls.certificate, encoding="ascii", errors="replace") as file:
-            first = _FIRST.search(file.read())
+        first = _FIRST.search(text)
         if first is None:
             raise ValueError("it begins with no -----BEGIN CERTIFICATE-----")
         return fingerprint(ssl.PEM_cert_to_DER_cert(first[0]))
@@ -100,6 +103,6 @@ def _no_password() -> str:
 
 
 def _why(problem: Exception) -> str:
-    if isinstance(problem, ssl.SSLError):
-        return str(problem.reason or problem).lower().replace("_", " ")
-    return getattr(problem, "strerror", None) or str(problem)
+    if isinstance(problem, ssl.SSLError) and problem.reason:
+        return str(problem.reason).lower().replace("_", " ")
+    return _WHERE.sub("", getattr(problem, "strerror", None) or str(problem))

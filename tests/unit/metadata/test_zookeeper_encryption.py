@@ -22,7 +22,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=60)
     locked.chmod(0o600)
     for authority, key, said in (
-        (str(tmp_path / "none.pem"), good.key, f"no certificates of an authority in '{tmp_path}/none.pem': No such file"),
+        (str(tmp_path / "none.pem"), good.key, f"the authority '{tmp_path}/none.pem' cannot be read: No such file"),
         (good.authority, str(locked), "locked.key' are no certificate with its key: the key is encrypted"),
         (good.authority, other.key, "broker-2.key' are no certificate with its key: key values mismatch"),
     ):
