@@ -8,7 +8,7 @@ from pathlib import Path
 from replog.security.authority import make_authority, make_certificate
 from replog.security.settings import Tls
 
-__all__ = ["BROKER_SECRET", "CLIENT_SECRET", "OTHER_SECRET", "expired", "server", "tls_of"]
+__all__ = ["BROKER_SECRET", "CLIENT_SECRET", "OTHER_SECRET", "expired", "server", "tls_of", "unreadable"]
 
 BROKER_SECRET = b"of all brokers" * 3
 CLIENT_SECRET = b"of many clients" * 3
@@ -26,12 +26,23 @@ def tls_of(folder: Path, name: str) -> Tls:
 
 def server(folder: Path, name: str) -> Tls:
     """A certificate that a listener may show, whomever it names; another one each time."""
+    return _made(folder, f"subjectAltName=URI:replog://role/{name}")
+
+
+def unreadable(folder: Path, name: bytes) -> Tls:
+    """The same with a name of any bytes."""
+    uri = b"replog://role/" + name
+    assert len(uri) < 126
+    return _made(folder, "subjectAltName=DER:" + bytes([0x30, len(uri) + 2, 0x86, len(uri), *uri]).hex(":"))
+
+
+def _made(folder: Path, names: str) -> Tls:
     authority = make_authority(folder, days=2)
     made = folder / f"server-{len(list(folder.iterdir()))}.pem"
     key = made.with_suffix(".key")
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=x"]
     words += ["-CA", str(authority), "-CAkey", str(authority.with_suffix(".key")), "-keyout", str(key), "-out", str(made)]
-    words += ["-addext", f"subjectAltName=URI:replog://role/{name}", "-addext", "basicConstraints=critical,CA:FALSE"]
+    words += ["-addext", names, "-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
     made.chmod(0o644)  # whatever the umask
     return Tls(authority=str(authority), certificate=str(made), key=str(key))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.authorities import CLIENT_SECRET, expired, server, tls_of
+from tests.authorities import CLIENT_SECRET, expired, server, tls_of, unreadable
 from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, question, settle, shown
 
 from replog import messages as m
@@ -248,6 +248,26 @@ def test_a_client_is_no_broker_whatever_it_claims(party: Make, folder: Path, clo
     liar.say(1, m.Flushed(2, 0, []))
     settle([one, liar], lambda: bool(one.told("authentication_failed")))
     assert one.messages == []
+
+
+def test_a_name_that_is_no_text_is_nobodys(party: Make, folder: Path, clock: ManualClock) -> None:
+    """The authority has signed it, so TLS lets it in; it ended the turn of the loop, each time with a traceback."""
+    odd = Security(tls=unreadable(folder, b"client/caf\xe9"))
+    broker, client, other = party(1, security=shown(folder, "broker/1")), party(security=odd), party(security=shown(folder, "client/a"))
+    client.say(broker.endpoint, question(1))
+    other.say(broker.endpoint, question(2))
+    settle([broker, client, other], lambda: bool(broker.told("authentication_failed")) and bool(broker.messages))
+    assert broker.told("authentication_failed")[0]["reason"] == "you have not proven who you are"
+    clock.advance(1_000)
+    settle([broker, client], lambda: bool(client.told("dial_failed")))
+    assert "have not proven who you are" in client.told("dial_failed")[0]["reason"]
+    assert [message.request for message in broker.messages] == [2]
+
+
+def test_a_listener_whose_name_is_no_text_is_nobody(party: Make, folder: Path) -> None:
+    broker, client = party(1, security=Security(tls=unreadable(folder, b"broker/\xff"))), party(security=shown(folder, "client/a"))
+    reason, _ = failed(broker, client)
+    assert "says that it is broker 1; its certificate is of nobody" in reason
 
 
 def test_a_proof_is_of_no_use_to_somebody_in_between(party: Make, folder: Path, clock: ManualClock) -> None:

@@ -80,8 +80,11 @@ class TlsSocket:
 
     @property
     def identity(self) -> Identity | None:
-        """Whom the verified certificate of the other end names."""
-        return certified(self._tls.getpeercert())
+        """Whom the verified certificate of the other end names; None: nobody, as for one with a name that is no UTF-8."""
+        try:
+            return certified(self._tls.getpeercert())
+        except UnicodeDecodeError:
+            return None
 
     @property
     def channel(self) -> bytes:
