@@ -29,6 +29,7 @@ from replog.metadata.forks import ForkGuard
 from replog.metadata.paths import name_of, parent_of
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
+from replog.security.private import check_own
 
 __all__ = ["Database", "NodeCorrupt", "StoreGone", "names_in"]
 
@@ -42,6 +43,8 @@ FORK_WAIT_S: Final = 1.0
 """How long a fork waits for a call to SQLite in another thread."""
 WAL_BYTES_MAX: Final = 8 << 20
 """The log is cut to this once it was copied, however long it had become."""
+_COMPANIONS: Final = ("-wal", "-shm", "-journal")
+"""What SQLite takes for a part of the file."""
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 PASSING: Final = FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR, errno.EAGAIN, errno.ESTALE}
 """What keeps a file from being made although it could be made here at another time: whoever configured it is not to blame."""
@@ -106,11 +109,14 @@ class Database:
                     raise StoreGone(path)
                 _create(path)
             self._file = _check_file(path)
+            for companion in _COMPANIONS:  # before SQLite copies what is in them into the file
+                self._check_own(path + companion)
             self.connection = _connect(path)
             _open.add(self)
         try:
             with self.lock, self._errors():
                 self._check()
+                self._check_own(path)  # now that it is known to be a store: nobody is told to change what he has named by mistake
                 self._timeout_s = timeout_s
                 self._set_patience(timeout_s * 1_000)
         except BaseException:
@@ -139,6 +145,10 @@ class Database:
         problem = run("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise StoreCorrupt(self.path, f"the database is damaged: {problem}")
+
+    def _check_own(self, path: str) -> None:
+        """Refuse what somebody else could have written: whoever writes to the store can do anything."""
+        check_own(path, "the metadata store", f"{self.path!r}*")
 
     # ------------------------------------------------------------------------------------------------- transactions
 

@@ -24,6 +24,7 @@ from replog.log.directory import FileLogDirectory
 from replog.log.files import OS, Fs
 from replog.log.segmented import PASSING
 from replog.metadata.file import FileStore
+from replog.security.private import check_folder
 
 __all__ = ["ClusterFolder", "open_directory"]
 
@@ -39,8 +40,9 @@ _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS) -> FileLogDirectory:
     """A log directory, made if it is missing.
 
-    Raises UsageError if it is in use, or may not be written; LogFull or LogDamaged if its disk is full or broken.
+    Raises UsageError if it is in use, may not be written, or can be written by others; LogFull or LogDamaged if its disk is full or broken.
     """
+    check_folder(path, "the data folder")
     try:
         return FileLogDirectory(path, limits=limits, fs=fs)
     except OSError as problem:
@@ -58,6 +60,7 @@ class ClusterFolder:
         """
         self.path = path
         self._fs_of = fs_of or (lambda broker_id: OS)
+        check_folder(str(path), "the folder of the cluster")
         try:
             for folder in (*reversed(path.parents), path):  # whoever may change one above could put another in its place
                 if folder == path or not folder.exists():

@@ -1,17 +1,17 @@
-"""Files that decide who is let in: what others could read or change is refused before it is used."""
+"""Files that decide who is let in, or what a broker believes: what others could read or change is refused before it is used."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from replog.errors import UsageError
 
 __all__ = [
-    "SECRET_BYTES_MIN", "check_secret", "check_secret_file", "read_certificates", "read_credentials", "read_secret", "read_settings",
-    "settings_from",
+    "SECRET_BYTES_MIN", "check_folder", "check_own", "check_secret", "check_secret_file", "read_certificates", "read_credentials",
+    "read_secret", "read_settings", "settings_from",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
@@ -20,18 +20,31 @@ SECRET_BYTES_MIN: Final = 32
 """Whoever connects may try to guess a secret without being seen: 32 characters of `openssl rand -hex 32` are beyond that."""
 SECRET_BYTES_MAX: Final = 4_096
 SETTINGS_BYTES_MAX: Final = 1 << 20
-_OTHERS: Final = 0o077
-_OTHERS_WRITE: Final = 0o022
+
+
+class _Access(NamedTuple):
+    """What group and others may not have: the bits, in words, and the mode that mends it."""
+
+    forbidden: int
+    can: str
+    chmod: str
+
+
+_SECRET: Final = _Access(0o077, "read", "600")
+_SETTINGS: Final = _Access(0o022, "change", "644")
+_OWN: Final = _Access(0o077, "read or change", "600")
+_FOLDER: Final = _Access(0o022, "change", "700")
+_FOLDER_OF_ROOT: Final = _Access(0o002, "change", "o-w")
 
 
 def read_secret(path: str) -> bytes:
     """The secret in a file, without the end of its line. UsageError if somebody else could read it, or it is too short."""
-    return check_secret(_read(path, "the secret", _OTHERS, SECRET_BYTES_MAX).strip(), f"the secret in {path}")
+    return check_secret(_read(path, "the secret", _SECRET, SECRET_BYTES_MAX).strip(), f"the secret in {path}")
 
 
 def read_credentials(path: str) -> tuple[str, str]:
     """The user and the password in a file of one line, USER:PASSWORD. UsageError, which shows neither, if it is none."""
-    text = _read(path, "the credentials", _OTHERS, SECRET_BYTES_MAX).decode("utf-8", "replace").strip()
+    text = _read(path, "the credentials", _SECRET, SECRET_BYTES_MAX).decode("utf-8", "replace").strip()
     user, colon, password = text.partition(":")
     if not user or not colon or not password or "\n" in text:
         raise UsageError(f"the credentials {path!r} are no line USER:PASSWORD")
@@ -50,7 +63,7 @@ def check_secret(secret: bytes, what: str) -> bytes:
 def read_settings(path: str) -> str:
     """The text of a file of settings. UsageError if somebody else could change it."""
     try:
-        return _read(path, "the file", _OTHERS_WRITE, SETTINGS_BYTES_MAX).decode()
+        return _read(path, "the file", _SETTINGS, SETTINGS_BYTES_MAX).decode()
     except UnicodeDecodeError as problem:
         raise UsageError(f"{path} is no text: {problem}") from None
 
@@ -60,7 +73,7 @@ def read_certificates(path: str, what: str) -> str:
 
     UsageError if somebody else could change it: whoever adds an authority makes brokers.
     """
-    return _read(path, what, _OTHERS_WRITE, SETTINGS_BYTES_MAX).decode("ascii", "replace").replace("\ufffd", "?")
+    return _read(path, what, _SETTINGS, SETTINGS_BYTES_MAX).decode("ascii", "replace").replace("\ufffd", "?")
 
 
 def settings_from(path: str | os.PathLike[str], make: Callable[[dict[str, Any], str], Made]) -> Made:
@@ -81,10 +94,49 @@ def settings_from(path: str | os.PathLike[str], make: Callable[[dict[str, Any], 
 
 def check_secret_file(path: str) -> None:
     """UsageError if somebody else could read it; for what others open by its name."""
-    _read(path, "the key", _OTHERS, SETTINGS_BYTES_MAX)
+    _read(path, "the key", _SECRET, SETTINGS_BYTES_MAX)
 
 
-def _read(path: str, what: str, forbidden: int, bytes_max: int) -> bytes:
+def check_own(path: str, what: str, these: str = "it") -> None:
+    """UsageError if there is such a file, and it belongs to somebody else, or others could read or change it.
+
+    `these` are the words for what is to be changed.
+    """
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise UsageError(f"{what} {path!r} cannot be looked at: {problem.strerror}") from None
+    _check_owner(found, path, what)
+    _check_mode(found, path, what, _OWN, these)
+
+
+def check_folder(path: str, what: str) -> None:
+    """UsageError if there is such a folder, and others could put something else in the place of what is in it.
+
+    The group may write to a folder of root that is used by somebody else: that is how root gives it to a process, as Kubernetes does
+    (`fsGroup`), and that process could not change it.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:  # whoever opens it says why
+        return
+    _check_mode(found, path, what, _FOLDER_OF_ROOT if found.st_uid == 0 != os.geteuid() else _FOLDER)
+
+
+def _check_owner(found: os.stat_result, path: str, what: str) -> None:
+    if found.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"{what} {path!r} belongs to user {found.st_uid}; allowed are this user and root")
+
+
+def _check_mode(found: os.stat_result, path: str, what: str, access: _Access, these: str = "it") -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & access.forbidden:
+        raise UsageError(f"others can {access.can} {what} {path!r} (mode {mode:03o}); chmod {access.chmod} {these}")
+
+
+def _read(path: str, what: str, access: _Access, bytes_max: int) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as problem:
@@ -93,12 +145,8 @@ def _read(path: str, what: str, forbidden: int, bytes_max: int) -> bytes:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise UsageError(f"{what} {path!r} is no regular file")
-        if found.st_uid not in (os.geteuid(), 0):
-            raise UsageError(f"{what} {path!r} belongs to user {found.st_uid}; allowed are this user and root")
-        mode = stat.S_IMODE(found.st_mode)
-        if mode & forbidden:
-            can, instead = ("read", "600") if forbidden == _OTHERS else ("change", "644")
-            raise UsageError(f"others can {can} {what} {path!r} (mode {mode:03o}); chmod {instead} it")
+        _check_owner(found, path, what)
+        _check_mode(found, path, what, access)
         if found.st_size > bytes_max:
             raise UsageError(f"{what} {path!r} has {found.st_size} bytes; allowed are {bytes_max}")
         return os.read(fd, bytes_max)

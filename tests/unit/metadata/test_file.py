@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -385,6 +386,56 @@ def test_a_file_that_is_something_else_is_refused_and_left_alone(path: Path, mak
     assert str(path) in str(caught.value)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["store.db"]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o640, 0o604, 0o601])
+def test_a_store_that_is_open_to_others_is_refused_and_left_alone(path: Path, mode: int) -> None:
+    """Whoever can write to it can do anything, and SQLite would give its companions the same mode."""
+    with FileStore(path) as store:
+        store.commit([Create("/a", b"1")])
+    path.chmod(mode)
+    before = path.read_bytes()
+    with pytest.raises(UsageError) as caught:
+        FileStore(path)
+    assert str(caught.value) == f"others can read or change the metadata store '{path}' (mode {mode:03o}); chmod 600 '{path}'*"
+    assert (path.read_bytes(), os.listdir(path.parent)) == (before, ["store.db"])
+    assert look_at_file(str(path), 1.0, lambda look: look.children("/")) == ["a"]  # which writes nothing, and decides nothing
+    path.chmod(0o600)
+    with FileStore(path) as store:
+        assert store.list("/") == ["a"]
+
+
+@pytest.mark.parametrize("companion", ["-wal", "-shm", "-journal"])
+def test_a_companion_that_is_open_to_others_is_refused_before_it_is_used(path: Path, companion: str) -> None:
+    FileStore(path).close()
+    before = path.read_bytes()
+    Path(f"{path}{companion}").write_bytes(b"of somebody")
+    Path(f"{path}{companion}").chmod(0o666)
+    with pytest.raises(UsageError) as caught:
+        FileStore(path)
+    assert str(caught.value) == f"others can read or change the metadata store '{path}{companion}' (mode 666); chmod 600 '{path}'*"
+    assert (path.read_bytes(), Path(f"{path}{companion}").read_bytes()) == (before, b"of somebody")
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_a_store_belongs_to_this_user_or_to_root(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    FileStore(path).close()
+    if end:
+        Path(f"{path}{end}").touch(0o600)
+    stat, user = os.stat, os.geteuid()
+    owner = user
+
+    def owned(file: Any, **how: Any) -> os.stat_result:
+        found = list(stat(file, **how))
+        found[4] = owner if str(file) == f"{path}{end}" else user
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "stat", owned)
+    owner = user + 1
+    with pytest.raises(UsageError, match=f"the metadata store '{path}{end}' belongs to user {owner}; allowed are this user and root"):
+        FileStore(path)
+    owner = 0
+    FileStore(path).close()
 
 
 def test_folders_links_and_missing_folders_are_refused(path: Path) -> None:

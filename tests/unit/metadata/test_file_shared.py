@@ -197,6 +197,7 @@ def test_a_store_that_disappeared_does_not_come_back_empty(path: Path) -> None:
             FileStore(path)
     assert not path.exists()
     path.write_bytes(content)  # somebody has put it back
+    path.chmod(0o600)
     with FileStore(path) as store:
         assert store.list("/") == ["a"]
     path.unlink()

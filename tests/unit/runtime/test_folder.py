@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,3 +98,48 @@ def test_a_folder_of_something_else_stays_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not empty, and holds no cluster: it has 'notes'"):
         ClusterFolder(tmp_path, 3)
     assert sorted(os.listdir(tmp_path)) == ["metadata.db.new-0", "notes"]
+
+
+OPENERS: dict[str, Callable[[Path], object]] = {
+    "the data folder": lambda path: open_directory(str(path), BrokerConfig()).close(clean=True),
+    "the folder of the cluster": lambda path: ClusterFolder(path, 1).close(),
+}
+
+
+@pytest.mark.parametrize("what", OPENERS)
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702, 0o1777])
+def test_a_folder_that_others_can_change_is_refused_before_anything_is_in_it(tmp_path: Path, what: str, mode: int) -> None:
+    """They could put other logs in the place of those."""
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(mode)
+    with pytest.raises(UsageError) as caught:
+        OPENERS[what](data)
+    assert str(caught.value) == f"others can change {what} '{data}' (mode {mode:03o}); chmod 700 it"
+    assert os.listdir(data) == []
+    data.chmod(0o755)  # to read is up to those above
+    OPENERS[what](data)
+    assert os.listdir(data) != []
+
+
+@pytest.mark.parametrize(("user", "mode", "is_refused"), [(1, 0o2775, False), (1, 0o777, True), (0, 0o2775, True)])
+def test_root_may_give_its_folder_to_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, mode: int, is_refused: bool
+) -> None:
+    """As Kubernetes does with a volume (`fsGroup`): a process that is not root could not change it."""
+    data, stat = tmp_path / "data", os.stat
+    data.mkdir()
+    data.chmod(mode)
+
+    def owned(file: Any, **how: Any) -> os.stat_result:
+        found = list(stat(file, **how))
+        found[4] = 0 if str(file) == str(data) else found[4]
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "stat", owned)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    if is_refused:
+        with pytest.raises(UsageError, match="others can change the data folder"):
+            open_directory(str(data), BrokerConfig())
+    else:
+        open_directory(str(data), BrokerConfig()).close(clean=True)
