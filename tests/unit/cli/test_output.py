@@ -12,7 +12,7 @@ import pytest
 
 import replog
 from replog.cli import main
-from replog.cli.output import Output, OutputClosed, json_value
+from replog.cli.output import Output, OutputClosed, json_value, visible
 from replog.cli.told import Lines
 
 HEAD = ("name", "count", "ids")
@@ -181,5 +181,37 @@ def test_log_lines(message: str, arguments: tuple[object, ...], text: str) -> No
     assert said(message, *arguments) == text
 
 
+FORGED = "\r2026-11-27\xa012:00:00.000\xa0INFO\xa0principal=admin/anna\xa0outcome=ok\x1b[K\x1b]0;owned\x07\x85x"
+"""The key of a writer, as a client may choose it."""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (FORGED, repr(FORGED)),
+        ([FORGED, 2], f"[{FORGED!r} 2]"),
+        *((f"a{odd}b", repr(f"a{odd}b")) for odd in "\r\t\x0b\x1c\x1b\x07\x85\xa0\u2003\u2028\u202e\u3000 ,='\""),
+        ("\udcff", r"'\udcff'"),
+        ("tcp://[::1]:7101", "tcp://[::1]:7101"),
+        ("job-1/0@ä", "job-1/0@ä"),
+    ],
+)
+def test_a_field_can_be_taken_for_no_other_and_a_terminal_obeys_none(value: object, shown: str) -> None:
+    assert said("%s %s", "mark_too_old", {"writer": value, "made_ms": 5}) == f"WARNING mark too old: writer={shown}, made_ms=5"
+
+
+def test_a_sentence_with_text_of_others_is_one_line_that_a_terminal_only_shows() -> None:
+    told = said("no session at the metadata store: %s", FORGED)
+    assert told == f"WARNING no session at the metadata store: {visible(FORGED)}"
+    assert len(told.splitlines()) == 1
+    assert "\x1b" not in told
+
+
+def test_no_line_of_an_exception_is_one_of_the_log() -> None:
+    first, *more = said("it goes on", problem=ValueError(f"a\n2026-11-27 12:00:00.000 INFO    {FORGED}")).split("\n")
+    assert first == "WARNING it goes on"
+    assert more == ["  ValueError: a", f"  2026-11-27 12:00:00.000 INFO    {visible(FORGED)}"]
+
+
 def test_an_exception_is_told_whole() -> None:
-    assert said("it goes on", problem=ValueError("x")).splitlines() == ["WARNING it goes on", "ValueError: x"]
+    assert said("it goes on", problem=ValueError("x")).splitlines() == ["WARNING it goes on", "  ValueError: x"]
