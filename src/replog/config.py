@@ -261,8 +261,9 @@ class BrokerConfig:
     producer_expiry_ms: int = field(default=24 * 3_600_000, validator=_whole(1, _MAX64))
     writer_expiry_ms: int = field(default=7 * 24 * 3_600_000, validator=_whole(1, _MAX64))
     """A version of a writer (`append_once`, `publish`) is remembered so long after the call; repeated later it is stored twice."""
-    stage_bytes_max: int = field(default=4 << 30, validator=_whole(0, _MAX64))
-    """Most that is put aside on this broker to be published later, all of it together; on disk, below the data folder."""
+    stage_bytes_max: int = field(default=8 << 30, validator=_whole(0, _MAX64))
+    """Most that is put aside on this broker to be published later, all of it together; on disk, below the data folder. Where clients prove
+    who they are, one principal may have half of it. Small pieces count for so much that the broker keeps at most 512 MiB in mind."""
     stage_expiry_ms: int = field(default=3_600_000, validator=_whole(1, _MAX64))
     """What was put aside is dropped when nothing of its version was staged, or asked to be published, for so long."""
     publish_slice_bytes: int = field(default=4 * MIB, validator=_whole(1, 2**31 - 1))

@@ -123,7 +123,9 @@ class Publishing:
             answer.base_offset, answer.end_offset = known.base_offset, known.end_offset
             return
         work = (entry.partition, message.writer)
-        answer.error = self.stages.put(work, message.version, message.attempt, message.number, entry.body, batch.count, now_ms)
+        answer.error = self.stages.put(
+            work, message.version, message.attempt, message.number, entry.body, batch.count, now_ms, message.principal
+        )
         if answer.error == Code.QUOTA_EXCEEDED:
             answer.base_offset, answer.end_offset = self.stages.asked(entry.body), self._config.stage_bytes_max
 

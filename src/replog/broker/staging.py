@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
+from replog.broker.share import share_of
 from replog.config import BrokerConfig
 from replog.errors import Code, LogDamaged, LogFull
 from replog.messages import StagedAttempt
@@ -19,6 +20,12 @@ _PIECE_BYTES: Final = 256
 """What a piece counts for beside its body: nobody may put aside millions of empty ones."""
 _ATTEMPT_BYTES: Final = 4096
 """What an attempt counts for beside its pieces: it is a file."""
+_PIECE_MEMORY: Final = 320
+_ATTEMPT_MEMORY: Final = 2_048
+"""What a broker keeps in mind of each, in bytes: of an attempt if it is alone in its work, and all names are as long as they may be."""
+_MEMORY_MAX: Final = 512 << 20
+"""All of that together takes no more, or no more than a 1,024th of what may be put aside. Where `stage_bytes_max` would let more of them
+in, each counts for so much more."""
 
 
 @define
@@ -35,10 +42,8 @@ class Piece:
 class _Attempt:
     stage: int
     pieces: dict[int, Piece] = field(factory=dict)
-
-    @property
-    def bytes(self) -> int:
-        return _ATTEMPT_BYTES + sum(piece.size + _PIECE_BYTES for piece in self.pieces.values())
+    owed: dict[str, int] = field(factory=dict)
+    """Principal -> how many bytes of it count for that one: who may write the same topic may add to what somebody else began."""
 
 
 _Work = tuple[PartitionId, str]
@@ -46,21 +51,29 @@ _Work = tuple[PartitionId, str]
 
 
 class Stages:
-    """By partition and writer, version, and attempt. Bounded in bytes; and in time, all attempts at one version together: a task that was
-    done early is published with those that take long."""
+    """By partition and writer, version, and attempt. Bounded in bytes, for all and for each principal; and in time, all attempts at one
+    version together: a task that was done early is published with those that take long."""
 
     def __init__(self, staging: Staging, config: BrokerConfig) -> None:
         self._staging = staging
         self._config = config
+        limit = config.stage_bytes_max
+        memory = max(_MEMORY_MAX, limit >> 10)
+        self._piece_bytes = max(_PIECE_BYTES, _PIECE_MEMORY * limit // memory)
+        self._attempt_bytes = max(_ATTEMPT_BYTES, _ATTEMPT_MEMORY * limit // memory)
         self._works: dict[_Work, dict[tuple[int, str], _Attempt]] = {}
         self._touched_ms: dict[_Work, dict[int, int]] = {}
         """Version -> when somebody last wanted something of it."""
         self._stage = 0
         self.bytes = 0
         """Put aside now."""
+        self._of: dict[str, int] = {}
+        """The same of each principal; "" is nobody, who has no share of its own, and all the room."""
 
-    def put(self, work: _Work, version: int, attempt: str, number: int, body: bytes, records: int, now_ms: int) -> int:
-        """Take one piece, unless it is here already. Returns an error code.
+    def put(
+        self, work: _Work, version: int, attempt: str, number: int, body: bytes, records: int, now_ms: int, principal: str = ""
+    ) -> int:
+        """Take one piece of a principal, unless it is here already. Returns an error code.
 
         What is refused renews nothing: else work that is started again and again would keep, by its refusals alone, what its earlier
         runs have left, and with that the room that it is refused.
@@ -69,8 +82,8 @@ class Stages:
         if known is not None and number in known.pieces:
             self.touch(work, version, now_ms)
             return Code.NONE
-        if self.bytes + self.asked(body) > self._config.stage_bytes_max:
-            return Code.QUOTA_EXCEEDED  # until others have published, or expired
+        if not self._has_room(self.asked(body), principal):
+            return Code.QUOTA_EXCEEDED  # until something was published, or has expired
         stage = self._stage + 1 if known is None else known.stage
         try:
             place = self._staging.put(stage, body)
@@ -82,16 +95,24 @@ class Stages:
             self._stage = stage
             known = self._works.setdefault(work, {})[version, attempt] = _Attempt(stage)
             self._touched_ms.setdefault(work, {})[version] = now_ms
-            self.bytes += _ATTEMPT_BYTES
+            self._count(known, principal, self._attempt_bytes)
         self.touch(work, version, now_ms)
         known.pieces[number] = Piece(stage, place, len(body), records)
-        self.bytes += len(body) + _PIECE_BYTES
+        self._count(known, principal, len(body) + self._piece_bytes)
         return Code.NONE
 
-    @staticmethod
-    def asked(body: bytes) -> int:
+    def asked(self, body: bytes) -> int:
         """How much room a piece has to find, in bytes: as if it were the first of another attempt."""
-        return len(body) + _PIECE_BYTES + _ATTEMPT_BYTES
+        return len(body) + self._piece_bytes + self._attempt_bytes
+
+    def _has_room(self, asked: int, principal: str) -> bool:
+        limit = self._config.stage_bytes_max
+        return self.bytes + asked <= limit and (not principal or self._of.get(principal, 0) + asked <= share_of(limit))
+
+    def _count(self, attempt: _Attempt, principal: str, size: int) -> None:
+        attempt.owed[principal] = attempt.owed.get(principal, 0) + size
+        self._of[principal] = self._of.get(principal, 0) + size
+        self.bytes += size
 
     def touch(self, work: _Work, version: int, now_ms: int) -> None:
         """Something is put aside for this version, or it is to be published: nothing of it has been left behind."""
@@ -133,8 +154,12 @@ class Stages:
             return
         for key in keys:
             attempt = attempts.pop(key)
-            self.bytes -= attempt.bytes
             self._staging.drop(attempt.stage)
+            for principal, size in attempt.owed.items():
+                self.bytes -= size
+                self._of[principal] -= size
+                if not self._of[principal]:
+                    del self._of[principal]
         if not attempts:
             del self._works[work], self._touched_ms[work]
             return

@@ -62,7 +62,7 @@ _FIELDS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {}
 def _fields_of(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
     """What takes the fields out of an object of this class."""
     if kind not in _FIELDS:
-        names = [a.name for a in attrs.fields(kind)]
+        names = [a.name for a in attrs.fields(kind) if a.init]
         get: Callable[[Any], Any] = attrgetter(*names)
         _FIELDS[kind] = get if len(names) > 1 else lambda value: (get(value),)
     return _FIELDS[kind]

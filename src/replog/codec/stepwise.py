@@ -127,7 +127,7 @@ def _object(kind: type[Any]) -> Read:
 
 def _make_object(kind: type[Any]) -> Read:
     hints = typing.get_type_hints(kind)
-    names = [a.name for a in attrs.fields(kind)] if attrs.has(kind) else list(kind._fields)
+    names = [a.name for a in attrs.fields(kind) if a.init] if attrs.has(kind) else list(kind._fields)
     special: dict[tuple[type[Any], str], Read] = {
         (m.ProduceEntry, "body"): _read_body,
         (m.FetchedEntry, "slices"): _read_slices,
@@ -163,7 +163,7 @@ def _sinces(kind: type[Any]) -> list[int]:
     """Since which version of the protocol a class has each of its fields."""
     if not attrs.has(kind):
         return [1] * len(kind._fields)
-    fields = attrs.fields(kind)
+    fields = [a for a in attrs.fields(kind) if a.init]
     sinces = [field.metadata.get(SINCE, 1) for field in fields]
     assert sinces == sorted(sinces), f"{kind.__name__}: newer fields come last"
     newer = [field for field, since in zip(fields, sinces, strict=True) if since > 1]

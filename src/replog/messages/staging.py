@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, field
 
 from replog.messages.data import ProduceEntry
 from replog.model import PartitionId
@@ -22,6 +22,8 @@ class Stage:
     number: int
     """Of this piece within its attempt, from 0; the same number again is the same piece."""
     entry: ProduceEntry
+    principal: str = field(default="", init=False)
+    """Who has proven to say it, "" where nobody is asked to. The broker's own process adds that: it is not on the wire."""
 
 
 @define
@@ -52,7 +54,7 @@ class Publish:
 class Published:
     """The answer to Stage and Publish. With offsets, and without an error: the work is in the log, committed, in
     [base_offset, end_offset). With QUOTA_EXCEEDED, to a Stage: so many bytes were asked for, and so many may be put aside in all
-    (`stage_bytes_max`)."""
+    (`stage_bytes_max`), half of that by one principal."""
 
     request: int
     partition: PartitionId

@@ -69,6 +69,8 @@ class Door:
         """
         if type(message) is m.Admin:
             return self._admin(who, address, peer, message)
+        if type(message) is m.Stage:
+            message.principal = str(who)
         if self._authorizer is None or who.is_broker:
             return message, []
         looks = self._entries.get(type(message))

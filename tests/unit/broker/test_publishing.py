@@ -297,6 +297,17 @@ def test_who_finds_no_room_to_put_a_piece_aside_is_told_what_it_asked_for_and_th
     assert results(desk.put(body=body, attempt="b")) == [(Code.QUOTA_EXCEEDED, asked, 5_000)]
 
 
+def test_a_client_that_puts_aside_what_it_can_leaves_room_for_another() -> None:
+    desk = Desk(stage_bytes_max=50_000)
+    said = {}
+    for who in ("client/a", "client/b"):
+        staged = [Stage("w", 1, f"{who} {n}", 0, ProduceEntry(n, desk.identity, body_of("x"))) for n in range(100)]
+        for one in staged:
+            one.principal = who
+        said[who] = [answer.error for answer in desk.tell(*staged)]
+    assert said["client/a"] == said["client/b"] == [0] * 5 + [Code.QUOTA_EXCEEDED] * 95
+
+
 @pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER])
 @pytest.mark.parametrize("values", [("once", "more"), ("once",) * 5])
 def test_work_that_was_done_with_another_number_of_records_is_answered_with_where_it_ends(acks: int, values: tuple[str, ...]) -> None:

@@ -30,12 +30,15 @@ class Kept(MemoryStaging):
 
 
 def stages(**config: Any) -> tuple[Stages, Kept]:
+    """With so little room that each piece and attempt counts for what it takes on disk."""
     staging = Kept()
-    return Stages(staging, BrokerConfig(**config)), staging
+    return Stages(staging, BrokerConfig(**{"stage_bytes_max": 100 << 20, **config})), staging
 
 
-def put(made: Stages, number: int = 0, *, work: Any = W, version: int = 1, attempt: str = "a", size: int = 100, now_ms: int = 0) -> int:
-    return made.put(work, version, attempt, number, bytes(size), 3, now_ms)
+def put(
+    made: Stages, number: int = 0, *, work: Any = W, version: int = 1, attempt: str = "a", size: int = 100, now_ms: int = 0, who: str = ""
+) -> int:
+    return made.put(work, version, attempt, number, bytes(size), 3, now_ms, who)
 
 
 def found(made: Stages, *wanted: tuple[str, int], work: Any = W, version: int = 1) -> int | None:
@@ -97,6 +100,59 @@ def test_nothing_at_all_is_a_limit_too() -> None:
     made, staging = stages(stage_bytes_max=0)
     assert put(made, size=0) == Code.QUOTA_EXCEEDED
     assert (made.bytes, made._works, staging._stages) == (0, {}, {})
+
+
+def test_one_principal_has_half_of_the_room_whatever_it_calls_its_works() -> None:
+    each = 100 + PIECE + ATTEMPT
+    made, _ = stages(stage_bytes_max=9 * each)
+    taken = [put(made, work=(P, f"a{n}"), attempt=f"{n}", who="client/a") for n in range(9)]
+    assert taken == [0] * 4 + [Code.QUOTA_EXCEEDED] * 5
+    assert put(made, work=(P, "a0"), attempt="0", who="client/a") == 0, "what is here already needs no room"
+    taken = [put(made, work=(Q, f"b{n}"), who="client/b") for n in range(9)]
+    assert taken == [0] * 4 + [Code.QUOTA_EXCEEDED] * 5
+    assert put(made, work=(Q, "c"), who="client/c") == 0
+    assert put(made, work=(Q, "d"), who="client/d") == Code.QUOTA_EXCEEDED, "all of it is taken"
+    assert made.bytes == counted(made) == 9 * each
+    made.done((P, "a2"), 1)
+    assert put(made, work=(P, "a9"), who="client/a") == 0
+    made.expire(0, leads)
+    assert put(made, work=(Q, "b9"), who="client/b") == 0, "what has gone is not held against it"
+    for work in list(made._works):
+        made.done(work, 1)
+    assert (made.bytes, made._of, made._works) == (0, {}, {})
+
+
+def test_each_piece_counts_for_whom_it_comes_from() -> None:
+    """Who may write the same topic may add to an attempt of somebody else."""
+    each = 10_000 + PIECE
+    made, _ = stages(stage_bytes_max=2 * (ATTEMPT + 3 * each))
+    assert put(made, 0, size=10_000, who="client/a") == 0
+    assert [put(made, n, size=10_000, who="client/b") for n in range(1, 5)] == [0] * 3 + [Code.QUOTA_EXCEEDED]
+    assert (made._of, made.bytes) == ({"client/a": ATTEMPT + each, "client/b": 3 * each}, counted(made))
+    assert put(made, 4, size=10_000, who="client/a") == 0
+    made.done(W, 1)
+    assert (made._of, made.bytes) == ({}, 0)
+
+
+def test_who_is_nobody_has_all_the_room() -> None:
+    """Where nobody proves who it is there is nobody to share with: every task of a job may come from somewhere else."""
+    each = 100 + PIECE + ATTEMPT
+    made, _ = stages(stage_bytes_max=5 * each)
+    assert [put(made, attempt=f"{n}") for n in range(6)] == [0] * 5 + [Code.QUOTA_EXCEEDED]
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 400 << 20, 512 << 20, 1 << 30, BrokerConfig().stage_bytes_max, 1 << 39, 1 << 43])
+def test_what_a_broker_keeps_in_mind_is_bounded_as_well(limit: int) -> None:
+    """Neither pieces nor attempts without a byte take more than half a GiB of memory, or a thousandth of what may be put aside."""
+    made, _ = stages(stage_bytes_max=limit)
+    first = made.asked(b"")
+    assert put(made, size=0) == put(made, 1, size=0) == 0
+    piece = made.bytes - first
+    memory = max(512 << 20, limit >> 10)
+    assert limit // piece * 320 <= memory
+    assert limit // first * (320 + 2048) <= memory
+    assert (piece, first) == (PIECE, PIECE + ATTEMPT) or limit > 400 << 20
+    assert 3 * piece <= 1 << 20, "pieces of the usual size, 1 MiB, have three quarters of the room at least"
 
 
 @pytest.mark.parametrize(("error", "code"), [(LogFull, Code.LOG_DIRECTORY_FULL), (LogDamaged, Code.STORAGE_ERROR)])

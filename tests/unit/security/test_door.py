@@ -13,7 +13,7 @@ from tests.unit.samples import messages
 from replog import messages as m
 from replog.broker.followers import FOLLOWERS
 from replog.broker.offsets import EARLIEST, LATEST
-from replog.codec import MESSAGE_TYPES, CodecError
+from replog.codec import MESSAGE_TYPES, CodecError, encode
 from replog.config import TopicConfig
 from replog.controller.admin import VERBS
 from replog.errors import Code
@@ -195,9 +195,19 @@ def test_no_session_outlives_a_rule() -> None:
     ],
 )
 def test_what_is_about_one_partition(ask: Callable[[PartitionId], Any], answer: Callable[[PartitionId, int], Any]) -> None:
-    assert enter(door(only_allowed), ask(HERE)) == (ask(HERE), [])
+    passed, answers = enter(door(only_allowed), ask(HERE))
+    assert (encode(passed), answers) == (encode(ask(HERE)), [])
     assert enter(door(only_allowed), ask(THERE)) == (None, [answer(THERE, DENIED)])
     assert enter(door(only_allowed), ask(NOWHERE)) == (None, [answer(NOWHERE, UNKNOWN)])
+
+
+@pytest.mark.parametrize("authorizer", [None, only_allowed])
+def test_who_puts_aside_is_told_to_the_broker(authorizer: Any) -> None:
+    """It has a share of the room for that, on however many connections it comes."""
+    asked = m.Stage("w", 1, "a", 0, m.ProduceEntry(7, HERE, b"x"))
+    passed, answers = enter(door(authorizer), asked)
+    assert (passed.principal, answers) == (str(CLIENT), [])
+    assert passed.entry == asked.entry
 
 
 def test_an_offset_by_its_time_is_for_those_who_may_read() -> None:
