@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from replog.client.arguments import check_timeout
 from replog.client.batches import Batch
 from replog.client.results import Receipt, RecordMetadata
 from replog.errors import TimedOut
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Deliveries", "Delivery", "may_call", "run_callbacks"]
 
 _log = logging.getLogger("replog.client")
+
+_LOOK_S: Final = 0.1
+"""So often whoever waits for a future looks whether another thread has cancelled it."""
 
 
 class Delivery:
@@ -62,12 +66,14 @@ class Delivery:
                 if self._batch.callbacks is None:
                     self._batch.callbacks = []
                 self._batch.callbacks.append(partial(callback, self))
+                self._producer._driver.expect()
                 return
         _call(partial(callback, self))
 
     def future(self) -> Future[RecordMetadata]:
-        """The same as a `concurrent.futures.Future`, for code that wants one.
+        """The same as a `concurrent.futures.Future`, for code that wants one: its `result` and `exception` wait as those here do.
 
+        Nobody has to wait: the outcome comes also to whoever only awaits it (`asyncio.wrap_future`) or has a callback.
         A failure that nobody asks it for, nor hears of by a callback of it, is still raised by `flush`.
         """
         future = _DeliveryFuture(self._producer, self._batch)
@@ -105,20 +111,41 @@ class _DeliveryFuture(Future[RecordMetadata]):
         self._batch = batch
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is stored."""
+        """Where the record is stored; sends its batch at once if it still lingers. TimedOut when `timeout` seconds have passed."""
         try:
-            return super().result(timeout)
+            return super().result(self._drive(timeout))
         except BaseException as error:
             if error is self._batch.error:
                 self._producer._reported(self._batch)
             raise
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the delivery failed with."""
-        error = super().exception(timeout)
+        """What the delivery failed with. Sends and waits as `result` does."""
+        error = super().exception(self._drive(timeout))
         if error is not None:
             self._producer._reported(self._batch)
         return error
+
+    def _drive(self, timeout: float | None) -> float | None:
+        """Bring the outcome, as whoever asks the delivery does; returns how many seconds are left for whoever settles this.
+
+        Raises TimedOut, which is a TimeoutError as well.
+        """
+        producer, batch = self._producer, self._batch
+        limit_s, began_ms = check_timeout(timeout if timeout is None else max(0.0, timeout)), producer._driver.now_ms()
+        left_s = limit_s
+        while not self.done():
+            try:
+                producer._await(batch, _LOOK_S if left_s is None else min(_LOOK_S, left_s))
+            except TimedOut:
+                is_late = left_s is not None and left_s <= _LOOK_S
+                if is_late and not self.done():
+                    raise timed_out(batch.queue.waiting_for(batch), limit_s) from None
+            if limit_s is not None:
+                left_s = max(0.0, limit_s - (producer._driver.now_ms() - began_ms) / 1_000)
+            if batch.done:
+                break
+        return left_s
 
     def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
         """Whoever has it call him learns of the failure: asyncio looks at its state without asking (since Python 3.14)."""

@@ -53,6 +53,12 @@ class Driver(Protocol):
     def attend(self) -> None:
         """A producer has begun a batch, and may never call again: see to it that the batch is finished. Called with the lock held."""
 
+    def expect(self) -> None:
+        """Somebody is to be told of a batch's outcome, by a callback or a future, and may never call: see to it that he is.
+
+        Called with the lock held.
+        """
+
     def unsent_to(self, broker: Address) -> int:
         """How many bytes that are for this broker the operating system has not taken. Called with the lock held."""
 

@@ -6,7 +6,6 @@ wait for, or leaves its place to one of them. No thread is started, unless a pro
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
@@ -27,7 +26,7 @@ from replog.errors import Unavailable, UsageError
 from replog.log.files import kill_in_child
 from replog.messages import Disconnected
 from replog.model import Address
-from replog.runtime.finishing import Finisher
+from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import LOUD, InterruptLock
 from replog.security.settings import Security, security_of
@@ -338,11 +337,10 @@ class ConnectedDriver:
     def attend(self) -> None:
         """A producer has begun a batch: should nobody call again, a thread will finish it."""
         self.calls += 1
-        if self.finisher is None:
-            finisher = Finisher(self)
-            with contextlib.suppress(RuntimeError):  # the interpreter is about to exit: the producer's own flush has to do
-                finisher.start()
-                self.finisher = finisher
+        start_finisher(self)
+
+    def expect(self) -> None:
+        """Whoever finishes the batch calls back as well: `attend` has seen to that."""
 
     def has_left(self) -> bool:
         """Whether a producer's batches have no outcome yet, one that nobody was told of, or have not even left this process.

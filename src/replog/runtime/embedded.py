@@ -27,8 +27,9 @@ __all__ = ["Cluster"]
 
 
 class Cluster(Client, Measured):
-    """Brokers 1 to n in this process, and a client of them. Any thread may use it; by itself it starts none (but one that
-    ends the session of a stopped broker, if the metadata store could not be written then).
+    """Brokers 1 to n in this process, and a client of them. Any thread may use it; by itself it starts none, but one that
+    ends the session of a stopped broker, if the metadata store could not be written then, and one that brings the outcome of records while
+    somebody has a future of them, or a callback.
 
     `data` is a folder, made if missing: logs and the metadata store live under it, and the next Cluster on it finds
     them. Without it everything is kept in memory, and a killed broker returns empty. Nothing is opened before the first

@@ -26,6 +26,7 @@ from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore
 from replog.runtime.embedded_broker import EmbeddedBroker
+from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.folder import ClusterFolder
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import Pump, Seat
@@ -94,6 +95,10 @@ class EmbeddedBrokers:
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
+        self.calls = 0
+        """How often the client was called: what tells a busy application from one that has stopped."""
+        self.finisher: Finisher | None = None
+        """Who sees to batches with a future or a callback when nobody calls; it takes itself off under the lock."""
         self.core = ClientCore(_CLIENT, config=client_config, ids=self._ids, bootstrap=range(1, count + 1))
         self._seat = Seat(_CLIENT, self.core)
         kill_in_child(self)
@@ -140,6 +145,7 @@ class EmbeddedBrokers:
 
     def run(self) -> None:
         """Move messages until nothing can be done without waiting."""
+        self.calls += 1
         self.ensure_started()
         self._pump.touch(self._seat)
         self._pump.run()
@@ -147,12 +153,25 @@ class EmbeddedBrokers:
     def attend(self) -> None:
         """Batches of producers are finished by whoever calls next: no thread is started for them."""
 
+    def expect(self) -> None:
+        """Whoever has a future may never call: a thread finishes all batches, until none is left."""
+        if not self.closed:
+            start_finisher(self)
+
+    def has_left(self) -> bool:
+        """Whether a producer's batches have no outcome yet, or one that nobody was told of. Called with the lock held."""
+        return self.core.has_batches or bool(self.core.finished)
+
     def unsent_to(self, broker: Address) -> int:
         """None: whatever is sent here has arrived."""
         return 0
 
-    def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile."""
+    def wait(self, done: Callable[[], bool], timeout_s: float | None, *, background: bool = False) -> bool:
+        """Run until `done()`; False when `timeout_s` has passed first. UsageError if the cluster is closed meanwhile.
+
+        `background`: on behalf of nobody.
+        """
+        self.calls += not background
         self.ensure_started()
         self._pump.touch(self._seat)
 
@@ -304,6 +323,8 @@ class EmbeddedBrokers:
             self.core.crash(UsageError("the cluster was closed"))
             self._pump.wake()
         run_callbacks(self.core)
+        if self.finisher is not None:
+            self.finisher.end()
         if problem is not None:
             raise problem
 

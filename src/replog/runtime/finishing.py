@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final, Protocol
 
+from replog.client.core import ClientCore
 from replog.client.delivery import run_callbacks
 
-if TYPE_CHECKING:
-    from replog.runtime.connected import ConnectedDriver
-
-__all__ = ["Finisher"]
+__all__ = ["Finishable", "Finisher", "start_finisher"]
 
 _log = logging.getLogger("replog.client")
 
@@ -25,15 +25,44 @@ _REST_S: Final = 1.0
 """After a mistake, which may come again."""
 _PAUSES_MAX: Final = 50
 """So many with nothing left to do, and the thread ends: a new one costs more than a pause."""
+_END_S: Final = 2.0
+"""So long the end is waited for: a callback may be waiting for whoever closes."""
+
+
+class Finishable(Protocol):
+    """A driver whose batches a thread can finish."""
+
+    calls: int
+    """How often the application has called: what tells a busy one from one that has stopped."""
+    finisher: Finisher | None
+    """Who sees to batches when nobody calls; it takes itself off under the lock."""
+
+    @property
+    def core(self) -> ClientCore:
+        """The core it runs."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Reentrant. Whoever calls the core holds it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may be sent any more."""
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None, *, background: bool = False) -> bool:
+        """Run until `done()`; `background`: on behalf of nobody."""
+
+    def has_left(self) -> bool:
+        """Whether there is something to finish. Called with the lock held."""
 
 
 class Finisher(threading.Thread):
     """A daemon thread of one client. It ends when no batch is without an outcome, and every callback has been called."""
 
-    def __init__(self, driver: ConnectedDriver) -> None:
+    def __init__(self, driver: Finishable) -> None:
         super().__init__(name="replog client", daemon=True)
         self._driver = driver
-        self._clock = threading.Event()  # never set: it only lets time pass
+        self._clock = threading.Event()  # lets time pass, until it is set
 
     def run(self) -> None:
         """Sleep while the application calls; then take its place until every batch is settled, or it calls again."""
@@ -44,6 +73,12 @@ class Finisher(threading.Thread):
             with driver.lock:  # whatever has ended it: the next batch is owed another one
                 if driver.finisher is self:
                     driver.finisher = None
+
+    def end(self) -> None:
+        """Wait until it has ended, but not for ever: of a driver that is closed, without the lock."""
+        self._clock.set()
+        if self is not threading.current_thread():
+            self.join(_END_S)
 
     def _look_after(self) -> None:
         driver = self._driver
@@ -84,3 +119,12 @@ class Finisher(threading.Thread):
                 run_callbacks(core)
             except BaseException:
                 _log.exception("a delivery callback failed")
+
+
+def start_finisher(driver: Finishable) -> None:
+    """Have a thread finish what is left, unless there is one. Called with the lock held."""
+    if driver.finisher is None:
+        finisher = Finisher(driver)
+        with suppress(RuntimeError):  # the interpreter is about to exit: the producer's own flush has to do
+            finisher.start()
+            driver.finisher = finisher

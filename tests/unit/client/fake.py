@@ -370,6 +370,9 @@ class FakeDriver:
     def attend(self) -> None:
         """Nobody but the test drives it."""
 
+    def expect(self) -> None:
+        """As `attend`."""
+
     def unsent_to(self, broker: Any) -> int:
         """Whatever is sent has arrived, unless a test says otherwise."""
         return self.unsent.get(broker, 0)

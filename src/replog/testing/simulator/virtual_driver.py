@@ -87,6 +87,9 @@ class VirtualDriver:
     def attend(self) -> None:
         """The world itself runs the timers of every client, whether anybody calls or not."""
 
+    def expect(self) -> None:
+        """As `attend`."""
+
     def unsent_to(self, broker: Address) -> int:
         """Nothing: the network takes everything at once."""
         return 0

@@ -1,0 +1,144 @@
+"""Futures and callbacks of a Cluster: the outcome comes also where a timer is needed and the application does not call again."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.threads import in_thread
+
+import replog
+from replog.testing.eventually import eventually
+
+LONG_MS = 60_000
+
+
+@pytest.fixture(params=[None, "tcp://127.0.0.1:0"], ids=["alone", "listening"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[replog.Cluster]:
+    with replog.Cluster(listen=request.param, client_config={"delivery_timeout_ms": 1_500}) as cluster:
+        cluster.create_topic("t", min_isr=2)
+        yield cluster
+
+
+def test_asking_a_future_sends_what_lingers(cluster: replog.Cluster) -> None:
+    producer = cluster.producer(linger_ms=LONG_MS)
+    assert producer.send("t", "a").future().result(10).offset == 0
+    assert producer.send("t", "b").future().exception(10) is None
+
+
+def test_who_only_awaits_a_future_gets_the_outcome(cluster: replog.Cluster) -> None:
+    async def send() -> replog.RecordMetadata:
+        return await asyncio.wait_for(asyncio.wrap_future(cluster.producer(linger_ms=20).send("t", "a").future()), 10)
+
+    assert asyncio.run(send()).offset == 0
+
+
+def test_a_callback_comes_without_another_call(cluster: replog.Cluster) -> None:
+    called = threading.Event()
+    producer = cluster.producer(linger_ms=20)
+    producer.send("t", "a").add_done_callback(lambda _: called.set())
+    assert called.wait(10)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_future_fails_when_its_time_is_up(cluster: replog.Cluster, asks: bool) -> None:
+    for broker in cluster.brokers[1:]:
+        cluster.kill_broker(broker)
+    future = cluster.producer().send("t", "a").future()
+    if not asks:
+        assert concurrent.futures.wait([future], 10).done == {future}
+    problem = future.exception(10)
+    assert isinstance(problem, replog.ReplogError)
+
+
+def test_a_future_that_is_late(cluster: replog.Cluster) -> None:
+    for broker in cluster.brokers[1:]:
+        cluster.kill_broker(broker)
+    future = cluster.producer().send("t", "a").future()
+    with pytest.raises(replog.TimedOut, match=r"waited 0\.2 s"):
+        future.result(0.2)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.exception(-1)
+
+
+def test_a_future_that_another_thread_cancels_is_waited_for_no_more() -> None:
+    with replog.Cluster() as cluster:  # nothing ends the wait but the cancelling
+        cluster.create_topic("t", min_isr=2)
+        for broker in cluster.brokers[1:]:
+            cluster.kill_broker(broker)
+        future = cluster.producer().send("t", "a").future()
+        thread, outcome = in_thread(lambda: future.result(LONG_MS))
+        eventually(lambda: cluster._embedded._pump._waiting)
+        assert future.cancel()
+        thread.join(10)
+        assert isinstance(outcome[0], concurrent.futures.CancelledError)
+
+
+@pytest.mark.parametrize("ends", ["settled", "closed", "closed by a callback"])
+def test_no_thread_is_left(ends: str) -> None:
+    before = set(threading.enumerate())
+    cluster = replog.Cluster()
+    cluster.create_topic("t")
+    producer = cluster.producer(linger_ms=20 if ends != "closed" else LONG_MS)
+    producer.send("t", "a")
+    assert set(threading.enumerate()) == before, "nobody has asked for a future"
+    told = threading.Event()
+    if ends == "closed by a callback":
+        producer.send("t", "a").add_done_callback(lambda _: cluster.close())
+    future = producer.send("t", "b").future()
+    future.add_done_callback(lambda _: told.set())
+    if ends != "closed":
+        assert told.wait(10)
+        eventually(lambda: set(threading.enumerate()) == before)
+    cluster.close()
+    assert set(threading.enumerate()) == before
+    assert told.is_set()
+    assert (future.exception(0) is None) == (ends != "closed")
+
+
+def test_a_future_after_an_interrupt_of_another_call(cluster: replog.Cluster) -> None:
+    """The client begins anew, and what was on its way has failed: who only awaits it hears of that."""
+    future = cluster.producer(linger_ms=LONG_MS).send("t", "a").future()
+    told = threading.Event()
+    future.add_done_callback(lambda _: told.set())
+    with pytest.raises(KeyboardInterrupt), cluster._embedded.lock:
+        raise KeyboardInterrupt
+    assert told.wait(10)
+    assert isinstance(future.exception(0), replog.ReplogError)
+    assert cluster.producer(linger_ms=20).send("t", "b").future().result(10).offset == 0
+
+
+def test_the_background_is_not_taken_for_the_application(cluster: replog.Cluster) -> None:
+    """A busy application does its own work, and the thread sleeps meanwhile: by this count it knows."""
+    producer = cluster.producer(linger_ms=20)
+    future = producer.send("t", "a").future()
+    calls = cluster._embedded.calls
+    assert concurrent.futures.wait([future], 10).done == {future}
+    assert cluster._embedded.calls == calls
+    cluster.producer(linger_ms=0).send("t", "b")
+    assert cluster._embedded.calls > calls
+    calls = cluster._embedded.calls
+    cluster.wait_until_in_sync()
+    assert cluster._embedded.calls > calls
+
+
+def test_a_future_in_a_forked_child() -> None:
+    """The cluster is dead there: nobody waits for it, and no thread tries to."""
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        delivery = cluster.producer(linger_ms=200).send("t", "a")
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                delivery.future().result(10)
+            except replog.UsageError:
+                code = threading.active_count() - 1
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert delivery.future().result(10).offset == 0
