@@ -116,10 +116,14 @@ def check_folder(path: str, what: str) -> None:
     """UsageError if there is such a folder, and others could put something else in the place of what is in it.
 
     The group may write to a folder of root that is used by somebody else: that is how root gives it to a process, as Kubernetes does
-    (`fsGroup`), and that process could not change it.
+    (`fsGroup`), and that process could not change it. An empty one of this user is closed to its group, for which `mkdir`
+    makes it under many a umask: nothing is in it that somebody else could have put there.
     """
     try:
         found = os.stat(path)
+        if found.st_mode & _FOLDER.forbidden == 0o020 and found.st_uid == os.geteuid() and not os.listdir(path):
+            os.chmod(path, stat.S_IMODE(found.st_mode) & ~0o020)
+            found = os.stat(path)
     except OSError:  # whoever opens it says why
         return
     _check_mode(found, path, what, _FOLDER_OF_ROOT if found.st_uid == 0 != os.geteuid() else _FOLDER)

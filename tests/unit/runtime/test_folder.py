@@ -107,7 +107,7 @@ OPENERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", OPENERS)
-@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702, 0o1777])
+@pytest.mark.parametrize("mode", [0o777, 0o702, 0o1777])
 def test_a_folder_that_others_can_change_is_refused_before_anything_is_in_it(tmp_path: Path, what: str, mode: int) -> None:
     """They could put other logs in the place of those."""
     data = tmp_path / "data"
@@ -122,6 +122,19 @@ def test_a_folder_that_others_can_change_is_refused_before_anything_is_in_it(tmp
     assert os.listdir(data) != []
 
 
+@pytest.mark.parametrize("what", OPENERS)
+def test_a_folder_for_the_group_is_closed_to_it_while_it_is_empty_and_refused_later(tmp_path: Path, what: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o775)
+    OPENERS[what](data)
+    assert data.stat().st_mode & 0o777 == 0o755
+    data.chmod(0o775)
+    with pytest.raises(UsageError, match=f"others can change {what}"):
+        OPENERS[what](data)
+    assert data.stat().st_mode & 0o777 == 0o775
+
+
 @pytest.mark.parametrize(("user", "mode", "is_refused"), [(1, 0o2775, False), (1, 0o777, True), (0, 0o2775, True)])
 def test_root_may_give_its_folder_to_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, mode: int, is_refused: bool
@@ -130,6 +143,8 @@ def test_root_may_give_its_folder_to_a_group(
     data, stat = tmp_path / "data", os.stat
     data.mkdir()
     data.chmod(mode)
+    if is_refused:
+        (data / "notes").touch()
 
     def owned(file: Any, **how: Any) -> os.stat_result:
         found = list(stat(file, **how))
