@@ -104,6 +104,16 @@ class Loop:
                 self.turns.observe(time.perf_counter() - began)
         return taken
 
+    def go_on(self, done: Callable[[], bool], limit_ms: int) -> None:
+        """Wait until `done()`, at most `limit_ms`; without a thread of its own, whoever calls takes the turns meanwhile."""
+        end_ms = self._pump.now_ms() + limit_ms
+        if self.is_running:
+            self._transport.wake()
+            self._pump.wait(done, limit_ms / 1_000)
+        else:
+            while not done() and self._pump.now_ms() < end_ms:
+                self.turn(0.05)
+
     def start(self, name: str) -> None:
         """Take turns on a daemon thread until `stop`, after which there is no other start. Idempotent.
 

@@ -23,7 +23,7 @@ from replog.metrics.reading import Subject, take
 from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
-from replog.runtime.attached import Attached
+from replog.runtime.attached import Attached, check_unattached
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
@@ -127,7 +127,7 @@ class Broker(Measured):
         self._sessions: StoreSessions | None = None
         self._kept: MemoryLogDirectory | None = None
         self._owner: Owner | None = None
-        self._detach: Callable[[], None] = _nothing
+        self._attached: Attached | None = None
         self._polled_by: int | None = None
         """The thread that has polled last, if one does."""
         self._state = "new"
@@ -242,9 +242,12 @@ class Broker(Measured):
             self._ending = None
 
     def start(self) -> Self:
-        """Run on a thread of its own, from now on. Raises what `open` does; RuntimeError if no thread can be had: it may be tried again."""
+        """Run on a thread of its own, from now on. Idempotent. Raises what `open` does; UsageError while it is attached to an event loop;
+        RuntimeError if no thread can be had: it may be tried again."""
         self.open()
-        self._loop.start(f"replog broker {self.broker_id}")
+        with self._pump.lock:
+            check_unattached(self._attached, "start() it")
+            self._loop.start(f"replog broker {self.broker_id}")
         return self
 
     def stop(self, *, controlled: bool = True, timeout_s: float | None = None) -> None:
@@ -259,7 +262,8 @@ class Broker(Measured):
         if self._state in ("stopped", "forked"):
             self._workers.close(_WORKERS_S)  # what an interrupt has left to do
             return
-        self._detach()
+        if self._attached is not None:
+            self._attached.end()
         problem = None
         if controlled and self._state == "open" and self.config.shutdown_timeout_ms and self.is_ready:
             problem = self._take_leave()
@@ -285,7 +289,7 @@ class Broker(Measured):
 
         Returns a mistake of ours that came up meanwhile.
         """
-        life, limit_ms = self._life, self._pump.now_ms() + self.config.shutdown_timeout_ms
+        life = self._life
 
         def done() -> bool:
             return life is None or life is not self._life or life.may_leave or self.hopeless is not None
@@ -294,17 +298,13 @@ class Broker(Measured):
             if life is not None:
                 life.leave()
         try:
-            if self._loop.is_running:
-                self._transport.wake()
-                self._pump.wait(done, self.config.shutdown_timeout_ms / 1_000)
-            else:
-                while not done() and self._pump.now_ms() < limit_ms:
-                    self._loop.turn(0.05)
+            self._loop.go_on(done, self.config.shutdown_timeout_ms)
         except Exception as problem:  # the rest of the end is to come all the same
             return None if isinstance(problem, ReplogError) else problem
         return None
 
     def __enter__(self) -> Self:
+        check_unattached(self._attached, "start() it")
         try:
             return self.start()
         except BaseException:
@@ -348,15 +348,16 @@ class Broker(Measured):
         self._loop.turn(timeout_s)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        """Run on an asyncio loop, from its thread; returns what ends that. `stop` ends it as well."""
-        attached = Attached(loop, self.fileno(), self.poll, lambda: self.next_poll_s() if self._state == "open" else None)
+        """Run on an asyncio loop, from its thread; returns what ends that. `stop` ends it as well. UsageError while it runs already."""
+        with self._pump.lock:
+            check_unattached(self._attached, "attach() it again")
+            attached = Attached(loop, self.fileno(), self.poll, lambda: self.next_poll_s() if self._state == "open" else None)
+            self._attached = attached
 
         def detach() -> None:
-            self._detach = _nothing
             self._polled_by = None
             attached.end()
 
-        self._detach = detach
         attached.begin()
         return detach
 
@@ -491,9 +492,3 @@ class Broker(Measured):
 
     def __repr__(self) -> str:
         return f"<Broker {self.broker_id} at {self.endpoint or self._listen}, {self._state}>"
-
-
-def _nothing() -> None:
-    """Runs on no loop of others."""
-
-

@@ -147,6 +147,68 @@ def test_on_the_loop_of_an_asyncio_program(tmp_path: Path, store: str) -> None:
     assert asyncio.run(program()) == 50
 
 
+def test_it_runs_in_one_way_at_a_time(tmp_path: Path, store: str) -> None:
+    """Attached twice, or started as well, it is refused; and what is refused leaves nothing on the loop, and ends nothing."""
+    failed: list[dict[str, object]] = []
+
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failed.append(context))
+        one = broker(1, tmp_path, store)
+        detach = one.attach(loop)
+        with pytest.raises(UsageError, match="attached"):
+            one.attach(loop)
+        with pytest.raises(UsageError, match="attached"):
+            one.start()
+        with pytest.raises(UsageError, match="attached"), one:
+            pass
+        await asyncio.to_thread(eventually, lambda: one.is_ready, 60)
+        detach()
+        again = one.attach(loop)
+        detach()  # of the one before: this one goes on
+        assert loop.remove_reader(one.fileno())
+        again()
+        one.start()
+        with pytest.raises(UsageError, match="thread of its own"):
+            one.attach(loop)
+        assert not loop.remove_reader(one.fileno())
+        await asyncio.to_thread(one.stop)
+
+    asyncio.run(program())
+    assert failed == []
+
+
+def test_it_is_attached_anew_when_its_loop_is_closed(tmp_path: Path, store: str) -> None:
+    one = broker(1, tmp_path, store)
+
+    async def program() -> None:
+        one.attach(asyncio.get_running_loop())
+        await asyncio.to_thread(eventually, lambda: one.is_ready, 60)
+
+    for _ in range(2):
+        asyncio.run(program())
+    one.stop()
+
+
+def test_what_ends_its_first_turn_on_a_loop_leaves_nothing_there(tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = broker(1, tmp_path, store)
+
+    def fails(timeout_s: float = 0.0) -> None:
+        raise MemoryError
+
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        with monkeypatch.context() as patched:
+            patched.setattr(one, "poll", fails)
+            with pytest.raises(MemoryError):
+                one.attach(loop)
+        assert not loop.remove_reader(one.fileno())
+        one.start()
+
+    asyncio.run(program())
+    one.stop()
+
+
 def test_by_polling(tmp_path: Path, store: str) -> None:
     one = broker(1, tmp_path, store)
     while not one.is_ready:
