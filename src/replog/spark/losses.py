@@ -13,7 +13,8 @@ _log = logging.getLogger("replog.spark")
 
 
 class DataLost(ReplogError):
-    """Records that a read was to return are gone. `topic`, `partition`, `first` and `stop` say which offsets: [first, stop)."""
+    """Records that a read was to return are gone. `topic`, `partition`, `first` and `stop` say which offsets: [first, stop). Empty: none
+    of them is known to be, but what is there from this offset on belongs to another log, or is not read."""
 
     def __init__(self, text: str, place: TopicPartition, first: int, stop: int) -> None:
         super().__init__(text)
@@ -37,6 +38,13 @@ class Losses:
         if first >= stop:  # nothing that was to be read, but the next offsets are others than they were
             text = f"{place}: what was read up to offset {first} is not what is there now: {why}"
         self._decide(text, "the read goes on without them", place, first, stop)
+
+    def went_back(self, place: TopicPartition, offset: int, back: int) -> None:
+        """A query that was started again has read a partition up to an offset, and its checkpoint goes on before it: why is not there.
+        Raises DataLost, with an empty range (everything up to the offset was read, what came behind it nobody knows); or logs a warning."""
+        text = f"{place}: its log was replaced or cut, which was found before the query was started again: "
+        text += f"the query goes back from offset {offset} to offset {back}"
+        self._decide(text, "it reads what is there now", place, offset, offset)
 
     def left_out(self, place: TopicPartition, offset: int, option: str) -> None:
         """A query has read a partition up to an offset, and its options of now do not name it. Raises DataLost, or logs a warning."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Refused", "StreamReading"]
 
 _GONE: Final = "the topic or the partition does not exist any more"
-_FOUND: Final = "this was found before the query was started again"
 _LEFT: Final = "the topic or the partition did not exist any more, or was left out, before the query was started again"
 _REPLACED: Final = "the topic was deleted and created again, or the partition removed and added again"
 
@@ -89,7 +88,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Where an `availableNow` run ends."""
         self._reported: Positions = {}
         self._noted: dict[TopicPartition, tuple[int, int, str]] = {}
-        """Losses that the next plan is to fail with: the offsets, and why."""
+        """Losses that this run has found, the offsets and why: the next plan is to fail with them, or they were logged."""
 
     # ------------------------------------------------------------------------------------------------------- offsets
 
@@ -208,6 +207,7 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._noted[place] = first, stop, why
         else:
             self._losses.lost(place, first, stop, why)
+            self._noted[place] = first, stop, why
 
     def _named(self, begin: Positions, places: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those of the partitions that the options still name. Raises DataLost for another one: before its micro-batch is in the
@@ -216,19 +216,27 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
         named = {place for place in places if subscription.reads(place)}
         for place in sorted(set(places) - named):
             self._losses.left_out(place, begin[place], subscription.option)
+            self._noted[place] = begin[place], begin[place], _LEFT
         return named
 
     def _check_back(self, begin: Positions, stop: Positions) -> None:
-        """Raises DataLost for an offset that has gone back.
+        """Raises DataLost for an offset that has gone back, or logs it, where a run before this one has found that.
 
         Not for the empty first micro-batch, of which Spark has kept the end alone: when it is replayed, where the query begins is asked
         again, and that may be behind this end.
         """
         is_first = begin == self._initial and not self._options.start.is_fixed and not self._noted
-        for place in sorted(begin) if self._options.fail_on_data_loss and not is_first else ():
-            if place not in stop or stop[place] < begin[place]:
-                known = (stop[place], begin[place], _FOUND) if place in stop else (begin[place], begin[place], _LEFT)
-                self._losses.lost(place, *self._noted.get(place, known))
+        for place in sorted(begin) if not is_first else ():
+            offset, back = begin[place], stop.get(place, -1)
+            if back >= offset:
+                continue
+            if place in self._noted:
+                if self._options.fail_on_data_loss:
+                    self._losses.lost(place, *self._noted[place])
+            elif place in stop:
+                self._losses.went_back(place, offset, back)
+            else:
+                self._losses.lost(place, offset, offset, _LEFT)
 
     def _begins_empty(self, begin: Positions) -> bool:
         """Whether the first micro-batch is to be empty.
