@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from replog.errors.codes import Code
+
 __all__ = [
     "CODES",
     "NONE",
@@ -80,6 +82,7 @@ __all__ = [
     "TopicAlreadyExists",
     "TopicAuthorizationFailed",
     "Unavailable",
+    "UndecodableBatch",
     "UnknownLeaderEpoch",
     "UnknownServerError",
     "UnknownStage",
@@ -221,6 +224,29 @@ class OffsetOutOfRange(Rejected, code=1):
 
 class CorruptMessage(Rejected, code=2, retriable=True):
     """The batch does not match its checksum, or is malformed."""
+
+
+class UndecodableBatch(CorruptMessage):
+    """An intact batch whose records cannot be decoded: whoever made it sealed what is none. Neither another try nor another copy helps.
+
+    `base_offset` is that of the batch, `next_offset` the one behind it: whoever goes on there leaves the batch out.
+    """
+
+    retriable = False
+
+    def __init__(self, topic: str, partition: int, base_offset: int, next_offset: int, why: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}: the batch of offsets {base_offset} to {next_offset - 1} is stored as it was sent, and cannot be decoded "
+            f"({why}); go on at offset {next_offset} to leave it out",
+            topic=topic,
+            partition=partition,
+        )
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.why = why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.topic, self.partition, self.base_offset, self.next_offset, self.why)
 
 
 class UnknownTopicOrPartition(Rejected, code=3, retriable=True):
@@ -436,62 +462,3 @@ def rejection(code: int, message: str = "", **where: Any) -> Rejected:
     if kind is None:
         return UnknownServerError(message or f"unknown error code {code}", **where)
     return kind(message, **where)
-
-
-class Code:
-    """The codes by name, for actors: they answer with numbers and never raise across a message."""
-
-    NONE = 0
-    UNKNOWN_SERVER_ERROR = -1
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    REPLICA_NOT_AVAILABLE = 9
-    MESSAGE_TOO_LARGE = 10
-    STALE_CONTROLLER_EPOCH = 11
-    INVALID_TOPIC = 17
-    NOT_ENOUGH_REPLICAS = 19
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-    INVALID_REQUIRED_ACKS = 21
-    TOPIC_AUTHORIZATION_FAILED = 29
-    CLUSTER_AUTHORIZATION_FAILED = 31
-    INVALID_TIMESTAMP = 32
-    TOPIC_ALREADY_EXISTS = 36
-    INVALID_PARTITIONS = 37
-    INVALID_REPLICATION_FACTOR = 38
-    INVALID_REPLICA_ASSIGNMENT = 39
-    INVALID_CONFIG = 40
-    NOT_CONTROLLER = 41
-    INVALID_REQUEST = 42
-    POLICY_VIOLATION = 44
-    OUT_OF_ORDER_SEQUENCE = 45
-    INVALID_PRODUCER_EPOCH = 47
-    OPERATION_NOT_ATTEMPTED = 55
-    STORAGE_ERROR = 56
-    REASSIGNMENT_IN_PROGRESS = 60
-    FETCH_SESSION_ID_NOT_FOUND = 70
-    INVALID_FETCH_SESSION_EPOCH = 71
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    STALE_BROKER_EPOCH = 77
-    OFFSET_NOT_AVAILABLE = 78
-    PREFERRED_LEADER_NOT_AVAILABLE = 80
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
-    ELECTION_NOT_NEEDED = 84
-    NO_REASSIGNMENT_IN_PROGRESS = 85
-    INVALID_RECORD = 87
-    QUOTA_EXCEEDED = 89
-    INVALID_UPDATE_VERSION = 95
-    FEATURE_UPDATE_FAILED = 96
-    UNKNOWN_TOPIC_ID = 100
-    DUPLICATE_BROKER_REGISTRATION = 101
-    BROKER_ID_NOT_REGISTERED = 102
-    INCONSISTENT_TOPIC_ID = 103
-    INCONSISTENT_CLUSTER_ID = 104
-    INELIGIBLE_REPLICA = 107
-    NEW_LEADER_ELECTED = 108
-    LOG_DIRECTORY_FULL = 1001
-    UNKNOWN_STAGE = 1002
