@@ -61,6 +61,9 @@ _SHORT_ARRAYS: Final = tuple(bytes((0x90 + count,)) for count in range(16))
 _LZ4_PAYS: Final = 0.9
 _LZ4_RATIO_MAX: Final = 255  # one byte of an lz4 block stands for at most this many
 _HEADER_BYTES_MIN: Final = 2  # an empty name and an empty value
+_BYTES_KINDS: Final = frozenset({0xC0, 0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB, *range(0xA0, 0xC0)})  # first bytes of nil, bin, str
+_TIME_KINDS: Final = frozenset({*range(0x80), *range(0xCC, 0xD4)})  # ... of integers
+_OTHERS: Final = (("keys", _BYTES_KINDS), ("timestamps", _TIME_KINDS), ("headers", _BYTES_KINDS))
 
 Headers = tuple[tuple[str, bytes], ...]
 Buffer = bytes | memoryview
@@ -319,15 +322,53 @@ def compress(parts: list[Buffer], size: int) -> list[Buffer] | None:
     return [_U32.pack(size), block] if len(block) < size * _LZ4_PAYS else None
 
 
+def check_possible(body: Buffer, at: int, count: int, *, is_compressed: bool) -> None:
+    """Raise BadBatch unless what begins at `at` of a body can be the payload of `count` records.
+
+    For brokers, so it costs the same for any number of records. Of a plain payload: whether the lengths of its columns are right, each
+    column is an array of `count` cells and has a byte for each, and the first cell is of a kind that may be there. Of a compressed one:
+    whether the size that it claims is allowed, can come out of the block, and has room for as many records.
+    """
+    header = _array_header(count)
+    least = len(header) + count
+    if is_compressed:
+        size = _claimed(memoryview(body)[at:], COMPRESSIBLE_BYTES_MAX)
+        if size < DIRECTORY.size + least:
+            raise BadBatch(f"a payload of {size} bytes, once it is decompressed, for {count} records", Code.INVALID_RECORD)
+        return
+    values, *others = _lengths(body, at)
+    at += DIRECTORY.size
+    _check_column(body, at, values, header, least, "values", _BYTES_KINDS)
+    at += values
+    for length, (what, kinds) in zip(others, _OTHERS, strict=True) if any(others) else ():
+        if length:
+            _check_column(body, at, length, header, least, what, kinds)
+            at += length
+
+
+def _check_column(body: Buffer, at: int, length: int, header: bytes, least: int, what: str, kinds: frozenset[int]) -> None:
+    begin = bytes(body[at : at + len(header) + 1])
+    if length < least or begin[:-1] != header:
+        raise BadBatch(f"{what}: a column of {length} bytes that is no array of {least - len(header)} cells", Code.INVALID_RECORD)
+    if begin[-1] not in kinds:
+        raise BadBatch(f"{what}: a first cell that begins with {begin[-1]:#04x}", Code.INVALID_RECORD)
+
+
+def _claimed(payload: memoryview, most: int) -> int:
+    """How large a compressed payload says that it was. Raises BadBatch if that cannot be, or is above the limit."""
+    if len(payload) <= _U32.size:
+        raise BadBatch(f"a compressed payload has at least {_U32.size + 1} bytes, this one {len(payload)}", Code.INVALID_RECORD)
+    size: int = _U32.unpack_from(payload)[0]
+    if size > most:
+        raise BadBatch(f"a payload that decompresses to {size} bytes; allowed are {most}", Code.INVALID_RECORD)
+    if size > _LZ4_RATIO_MAX * len(payload):
+        raise BadBatch(f"{len(payload)} compressed bytes cannot hold the {size} they claim", Code.INVALID_RECORD)
+    return size
+
+
 def decompress(payload: memoryview, payload_bytes_max: int) -> memoryview:
     """The payload that `compress` was given. Raises BadBatch before it allocates more than the limit, or than can be true."""
-    if len(payload) < _U32.size:
-        raise BadBatch(f"a compressed payload has at least {_U32.size} bytes, this one {len(payload)}")
-    (size,) = _U32.unpack_from(payload)
-    if size > payload_bytes_max:
-        raise BadBatch(f"a payload that decompresses to {size} bytes; allowed are {payload_bytes_max}")
-    if size > _LZ4_RATIO_MAX * len(payload):
-        raise BadBatch(f"{len(payload)} compressed bytes cannot hold the {size} they claim")
+    size = _claimed(payload, payload_bytes_max)
     try:
         plain = lz4.block.decompress(payload[_U32.size :], uncompressed_size=size)
     except (lz4.block.LZ4BlockError, ValueError, OverflowError) as error:
@@ -337,13 +378,20 @@ def decompress(payload: memoryview, payload_bytes_max: int) -> memoryview:
     return memoryview(plain)
 
 
+def _lengths(data: Buffer, at: int) -> tuple[int, ...]:
+    """Those of the four columns. Raises BadBatch if they are not exactly the payload that begins at `at`."""
+    size = len(data) - at
+    if size < DIRECTORY.size:
+        raise BadBatch(f"a payload has at least {DIRECTORY.size} bytes, this one {size}", Code.INVALID_RECORD)
+    lengths = DIRECTORY.unpack_from(data, at)
+    if DIRECTORY.size + sum(lengths) != size:
+        raise BadBatch(f"columns of {lengths} bytes in a payload of {size}", Code.INVALID_RECORD)
+    return lengths
+
+
 def split_columns(payload: memoryview) -> list[memoryview]:
     """The four columns: values, keys, timestamps, headers. Raises BadBatch if they are not exactly the payload."""
-    if len(payload) < DIRECTORY.size:
-        raise BadBatch(f"a payload has at least {DIRECTORY.size} bytes, this one {len(payload)}")
-    lengths = DIRECTORY.unpack_from(payload)
-    if DIRECTORY.size + sum(lengths) != len(payload):
-        raise BadBatch(f"columns of {lengths} bytes in a payload of {len(payload)}")
+    lengths = _lengths(payload, 0)
     columns: list[memoryview] = []
     at = DIRECTORY.size
     for length in lengths:

@@ -180,7 +180,8 @@ class RecordBatch:
             raise BadBatch(f"a batch body has at least {BODY_HEADER.size} bytes, this one {len(body)}") from None
 
     def check_body(self, *, length_max: int, records_max: int) -> None:
-        """Raise BadBatch unless the body is well formed, within its limits, matches its checksum, and has a header that readers take."""
+        """Raise BadBatch unless the body is well formed, within its limits, matches its checksum, has a header that readers take, and a
+        payload that can be what that says (`payload.check_possible`)."""
         if self.length > length_max:
             raise BadBatch(f"batch of {self.length} bytes; the topic allows {length_max}", Code.MESSAGE_TOO_LARGE)
         if not 1 <= self.count <= records_max:
@@ -195,8 +196,9 @@ class RecordBatch:
             raise BadBatch(f"attributes {self.attributes:#06x}: control and group bits are the log's own", Code.INVALID_RECORD)
         if crc32c(memoryview(self.body)[4:]) != self.payload_crc:
             raise BadBatch("the batch does not match its payload checksum")
-        # Once it is stored, no reader gets past it. Looked at last: bytes that changed on the way are none of the writer's.
+        # No reader could decode it once it is stored. Looked at last: bytes that changed on the way are none of the writer's.
         self.check_layout()
+        columns.check_possible(self.body, BODY_HEADER.size + self.extension_bytes, self.count, is_compressed=self.codec == CODEC_LZ4)
         if not 0 <= self.base_timestamp_ms <= self.max_timestamp_ms:
             raise BadBatch(f"timestamps from {self.base_timestamp_ms} to {self.max_timestamp_ms}", Code.INVALID_TIMESTAMP)
 

@@ -40,6 +40,7 @@ from replog.log.verify import Verifier
 from replog.marks import WriterMark, check_mark, framing, made_ms_of, mark_of, version_of
 from replog.model import PartitionId
 from replog.partition.following import parsed
+from replog.payload import check_possible
 from replog.ports import LogStart
 from replog.records import BODY_HEADER, FRONT_BYTES, BadBatch, BatchReader, RecordBatch, decode_records, encode_records, encode_values
 from replog.testing.disk import MemoryFs
@@ -114,6 +115,7 @@ def payload(data: bytes) -> None:
         records = decode_records(RecordBatch(data), payload_bytes_max=FRAME_BYTES_MAX)
     except BadBatch:
         return
+    check_possible(data, len(data) - len(RecordBatch(data).payload), len(records), is_compressed=RecordBatch(data).codec != 0)
     again = decode_records(RecordBatch(encode_records(records, now_ms=0)))
     cells = BatchReader(RecordBatch(data), payload_bytes_max=FRAME_BYTES_MAX)
     for at in {0, len(records) - 1}:
