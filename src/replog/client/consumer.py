@@ -91,6 +91,11 @@ class _Partition:
             self.offset = self.fetch_offset
 
     @property
+    def failure(self) -> BaseException | None:
+        """Why its question has failed for good; None: it has not. One that nobody has answered is asked again."""
+        return self.op.error if self.op is not None and self.op.done and not isinstance(self.op.error, Unavailable) else None
+
+    @property
     def lacks_question(self) -> bool:
         """Whether it is to be asked for records, or where they are."""
         return self.op is None and not self.paused and not self.buffer
@@ -106,7 +111,9 @@ class Consumer:
     """Follows topics: iterate it, or `poll`. Committed records only, in order within each partition.
 
     It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
-    what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId. `seek` to go on.
+    what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId; at a batch that is intact and
+    cannot be decoded, UndecodableBatch, once what is in front of it was handed out. `seek` to go on: until then the position stays, and
+    the error is raised again, in turns with records of other partitions.
     Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
     whole topics are followed; the next call goes on with the others. So it does for a topic that is deleted, if others are followed: one
     that is made again under its name is read from its beginning; the same one, when it is seen again, from where this consumer was.
@@ -123,6 +130,8 @@ class Consumer:
         self._serial = -1
         self._turn = 0
         self._silence = Silence()
+        self._has_raised = False
+        """The last thing that was handed out was what a partition has failed with: now it is the turn of records, if others have some."""
         self._owner: int | None = None
         self._closed = False
 
@@ -140,6 +149,7 @@ class Consumer:
             self._step()
             found = self._take(max_records)
             if found:
+                self._has_raised = False
                 self._silence.broken()
                 return found
             now_ms = driver.now_ms()
@@ -168,7 +178,7 @@ class Consumer:
 
     def _step(self) -> None:
         """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position. Raises what a
-        partition failed with."""
+        partition failed with, unless that was just done and there are records to hand out."""
         client = self._client
         with client._driver.lock:
             core, now_ms = client._core, client._driver.now_ms()
@@ -183,6 +193,10 @@ class Consumer:
                     break
         if core.finished:
             run_callbacks(core)
+        failed = next((partition for partition in self._partitions.values() if partition.failure is not None), None)
+        if failed is not None and not (self._has_raised and any(p.buffer and not p.paused for p in self._partitions.values())):
+            self._has_raised = True
+            self._raise_failure(failed)
 
     def _ask(self, partition: _Partition, now_ms: int) -> PartitionOp:
         config = self._client._core.config
@@ -202,18 +216,14 @@ class Consumer:
         )
 
     def _collect(self, partition: _Partition) -> bool:
-        """Take in the answer, if there is one. Returns whether the position is known now, or another one than before."""
+        """Take in the answer, if there is one and it is no failure. Returns whether the position is known now, or is another one."""
         op = partition.op
-        if op is None or not op.done:
+        if op is None or not op.done or partition.failure is not None:
             return False
         partition.op = None
         partition.trouble = "" if op.error is None else str(op.error)
-        if isinstance(op.error, Unavailable):
-            return False  # nobody answered: asked again at the next step
         if op.error is not None:
-            if isinstance(op.error, UnknownTopicOrPartition):
-                self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
-            raise op.error
+            return False  # nobody answered: asked again at the next step
         if isinstance(op, OffsetOp):
             partition.located(op)
             return True
@@ -222,6 +232,16 @@ class Consumer:
         before = partition.fetch_offset
         partition.fetched(op.result)
         return partition.fetch_offset != before
+
+    def _raise_failure(self, partition: _Partition) -> None:
+        """Raise what a partition has failed with. It is asked again at the next step, from where it is."""
+        error = partition.failure
+        if error is None:
+            return
+        partition.op, partition.trouble = None, str(error)
+        if isinstance(error, UnknownTopicOrPartition):
+            self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
+        raise error
 
     def _leave_out_what_is_gone(self, partition: _Partition) -> None:
         """Follow a partition no longer that was removed, or a topic that was deleted, unless nothing else is followed."""
@@ -309,6 +329,7 @@ class Consumer:
             left_s = None if timeout_s is None else max(0.0, (deadline_ms - self._client._driver.now_ms()) / 1000)
             if not self._client._driver.wait(lambda asked=asked: asked.done, left_s):  # type: ignore[misc]
                 raise TimedOut(f"waited {timeout_s:g} s for the position of {partition.topic}-{partition.number}")
+            self._raise_failure(partition)
             self._collect(partition)
 
     def _seek_all(self, wanted: int) -> None:

@@ -9,7 +9,7 @@ from replog.client.operations import PartitionOp
 from replog.client.parting import Parting
 from replog.client.results import Fetch as FetchResult
 from replog.config import BATCH_HEADERS_MAX, BATCH_RECORDS_MAX
-from replog.errors import Code, LogTruncated, rejection
+from replog.errors import Code, LogTruncated, UndecodableBatch, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
 from replog.model import Address, PartitionId
 from replog.records import BadBatch, BatchReader, Record, RecordBatch
@@ -37,7 +37,9 @@ class FetchOp(PartitionOp):
     has changed (`parting`).
 
     A damaged answer is asked for again until time runs out, with the wish that the leader check its disk: it may then give the
-    lead to another broker. In the end the error is CorruptMessage.
+    lead to another broker. In the end the error is CorruptMessage. A batch that matches its checksums and cannot be decoded is what its
+    writer has sent, and is the same wherever it is asked for: the error is UndecodableBatch, at once. If there are records in front of
+    either, they are the result, and the next fetch finds what is behind them.
     """
 
     is_read = True
@@ -165,6 +167,8 @@ class FetchOp(PartitionOp):
                 return Code.NONE
             self.doubtful = False
             self._take(core, self._decode(entry, leader_epoch), now_ms)
+        except UndecodableBatch as bad:
+            self.fail(bad)
         except BadBatch as bad:
             broker = self.place.leader if self.place is not None else None
             self.damage = f"broker {broker} answered with a damaged batch: {bad}"
@@ -224,18 +228,29 @@ class FetchOp(PartitionOp):
         epochs = list(self.epochs)
         headers = 0
         position, last_epoch = self.offset, epochs[-1][0] if epochs else -1
-        for batch in committed_batches(entry, self.place.identity):
-            if records and (len(records) + batch.count > BATCH_RECORDS_MAX or headers >= BATCH_HEADERS_MAX):
-                break
-            if not batch.is_control:
-                reader = BatchReader(batch)
-                found = reader.records(self.topic, self.partition)
-                headers += reader.header_count
-                records += found if batch.base_offset >= position else found[position - batch.base_offset :]
-            if batch.leader_epoch != last_epoch:
-                epochs.append((batch.leader_epoch, position))
-            position, last_epoch = batch.end_offset, batch.leader_epoch
+        try:
+            for batch in committed_batches(entry, self.place.identity):
+                if records and (len(records) + batch.count > BATCH_RECORDS_MAX or headers >= BATCH_HEADERS_MAX):
+                    break
+                if not batch.is_control:
+                    found, more = self._unpacked(batch)
+                    headers += more
+                    records += found if batch.base_offset >= position else found[position - batch.base_offset :]
+                if batch.leader_epoch != last_epoch:
+                    epochs.append((batch.leader_epoch, position))
+                position, last_epoch = batch.end_offset, batch.leader_epoch
+        except (BadBatch, UndecodableBatch):
+            if not records:
+                raise
         return FetchResult(records, position, leader_epoch, entry.high_watermark, epochs)
+
+    def _unpacked(self, batch: RecordBatch) -> tuple[list[Record], int]:
+        """The records of a batch, and how many headers they have. Raises UndecodableBatch."""
+        try:
+            reader = BatchReader(batch)
+            return reader.records(self.topic, self.partition), reader.header_count
+        except BadBatch as bad:
+            raise UndecodableBatch(self.topic, self.partition, batch.base_offset, batch.end_offset, str(bad)) from None
 
 
 def committed_batches(entry: FetchedEntry, identity: PartitionId) -> Iterator[RecordBatch]:

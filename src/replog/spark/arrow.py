@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replog import payload
 from replog.config import HEADER_COST
+from replog.errors import UndecodableBatch
 from replog.model import TopicPartition
-from replog.records import BatchReader, RecordBatch
+from replog.records import BadBatch, BatchReader, RecordBatch
 from replog.spark.columns import CREATE_TIME, arrow_schema
 
 if TYPE_CHECKING:
@@ -34,15 +35,21 @@ class Unpacking:
         self._headers = headers
 
     def rows(self, place: TopicPartition, batches: Iterable[RecordBatch], start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The records of [start, stop) in these batches, in order. Raises BadBatch for one that is not what its checksum says."""
+        """The records of [start, stop) in these batches, in order. Raises UndecodableBatch for one that is not what its writer has said,
+        behind what is in front of it."""
         gathered = _Gathered()
         for batch in batches:
-            reader = _Columns(batch)
-            low, high = max(start - batch.base_offset, 0), min(stop, batch.end_offset) - batch.base_offset
-            if gathered.count and gathered.size + reader.payload_bytes > ARROW_BYTES_MAX:
-                yield from self._made(place, gathered)
-                gathered = _Gathered()
-            gathered.add(reader, low, high, headers=self._headers)
+            try:
+                reader = _Columns(batch)
+                low, high = max(start - batch.base_offset, 0), min(stop, batch.end_offset) - batch.base_offset
+                if gathered.count and gathered.size + reader.payload_bytes > ARROW_BYTES_MAX:
+                    yield from self._made(place, gathered)
+                    gathered = _Gathered()
+                gathered.add(reader, low, high, headers=self._headers)
+            except BadBatch as bad:
+                if gathered.count:
+                    yield from self._made(place, gathered)
+                raise UndecodableBatch(*place, batch.base_offset, batch.end_offset, str(bad)) from None
         if gathered.count:
             yield from self._made(place, gathered)
 
@@ -81,14 +88,15 @@ class _Gathered:
         self.headers: list[Any] = []
 
     def add(self, reader: _Columns, low: int, high: int, *, headers: bool) -> None:
-        """The records [low, high) of a batch. Raises BadBatch."""
+        """The records [low, high) of a batch: all of their columns, or BadBatch is raised and nothing is added."""
         count = high - low
-        self.keys.append(reader.arrow_keys().slice(low, count))
-        self.values.append(reader.arrow_values().slice(low, count))
-        self.offsets.append(counted(reader.batch.base_offset + low, count))
-        self.times.append(reader.arrow_times().slice(low, count))
+        keys, values, times = reader.arrow_keys(), reader.arrow_values(), reader.arrow_times()
         if headers:
             self.headers += reader.headers()[low:high]
+        self.keys.append(keys.slice(low, count))
+        self.values.append(values.slice(low, count))
+        self.offsets.append(counted(reader.batch.base_offset + low, count))
+        self.times.append(times.slice(low, count))
         self.count += count
         self.size += (reader.payload_bytes + HEADER_COST * reader.header_count) * count // len(reader)
 

@@ -11,6 +11,7 @@ from replog.client.view import View
 from replog.errors import Code, LogTruncated, OffsetOutOfRange
 from replog.messages import EpochsResult, FetchedEntry
 from replog.model import Address
+from replog.records import BadBatch
 from replog.spark.planning import OffsetRange
 
 if TYPE_CHECKING:
@@ -150,14 +151,19 @@ class RangeFetchOp(FetchOp):
         return Trimmed(text, start=start, topic=self.topic, partition=self.partition)
 
     def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
-        """Every batch verified; those that have nothing of [offset, end of the range), or are not committed, left out."""
+        """Every batch verified; those that have nothing of [offset, end of the range), or are not committed, left out. What is damaged is
+        asked for again once what is in front of it was taken."""
         assert self.place is not None
         batches: list[Any] = []
         position, found = self.offset, committed_batches(entry, self.place.identity)
-        while position < self._stop and (batch := next(found, None)) is not None:
-            if not batch.is_control:
-                batches.append(batch)
-            position = batch.end_offset
+        try:
+            while position < self._stop and (batch := next(found, None)) is not None:
+                if not batch.is_control:
+                    batches.append(batch)
+                position = batch.end_offset
+        except BadBatch:
+            if not batches:
+                raise
         return FetchResult(batches, position, leader_epoch, entry.high_watermark, self.epochs)
 
 

@@ -9,8 +9,7 @@ from attrs import evolve
 
 from replog.client.client import Client
 from replog.client.results import Fetch
-from replog.errors import Code, LogTruncated, TimedOut, Unavailable, UnknownTopicId, UnknownTopicOrPartition, rejection
-from replog.records import BadBatch
+from replog.errors import LogTruncated, TimedOut, Unavailable, UnknownTopicId, UnknownTopicOrPartition
 from replog.spark.arrow import Unpacking
 from replog.spark.connections import ClusterReplaced
 from replog.spark.fetching import RangeFetchOp, Trimmed
@@ -28,7 +27,8 @@ def read_range(options: ReadOptions, one: OffsetRange, *, anew: bool = False) ->
     """The records of a range, as Arrow batches of bounded size.
 
     `anew`: where this process knows another cluster than the one that is there by now, ask that one; it has the log that was planned, or
-    says that it has not. Raises DataLost (or leaves out what is gone, as `failOnDataLoss` has it), Unavailable, CorruptMessage.
+    says that it has not. Raises DataLost (or leaves out what is gone, as `failOnDataLoss` has it), Unavailable, CorruptMessage,
+    UndecodableBatch.
     """
     is_begun = False
     try:
@@ -49,9 +49,6 @@ def _rows(options: ReadOptions, one: OffsetRange) -> Iterator[pa.RecordBatch]:
         try:
             for fetched in reading.stretches():
                 yield from unpacking.rows(one.place, fetched.records, one.start, reading.stop)
-        except BadBatch as bad:  # what its writer sealed is not what it claims: nobody has it any better
-            where = {"topic": one.place.topic, "partition": one.place.partition}
-            raise rejection(Code.CORRUPT_MESSAGE, f"{one.place} holds a batch that cannot be read: {bad}", **where) from None
         finally:
             reading.close()
 

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.spark.reading import batch, rows
 
 import replog
-from replog.errors import CorruptMessage
+from replog.errors import UndecodableBatch
 from replog.records import BatchReader, RecordBatch, encode_records
 from replog.spark import arrow
 from replog.spark.connections import close_clients
@@ -71,5 +71,6 @@ def test_a_batch_that_its_writer_has_sealed_wrongly(cluster: replog.Cluster, ser
 
     monkeypatch.setattr(arrow, "_Columns", Strange)
     reader = batch(servers, **T)
-    with pytest.raises(CorruptMessage, match="t-0 holds a batch that cannot be read: payload format 5; this library reads 0"):
+    says = r"t-0: the batch of offsets 0 to \d+ is stored as it was sent, and cannot be decoded \(payload format 5; this library reads 0\)"
+    with pytest.raises(UndecodableBatch, match=says):
         rows(reader, reader.partitions())

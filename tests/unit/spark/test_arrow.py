@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog import payload
+from replog.errors import UndecodableBatch
 from replog.model import PartitionId, TopicPartition
-from replog.records import BadBatch, Record, RecordBatch, encode_records
+from replog.records import Record, RecordBatch, encode_records
 from replog.spark import arrow
 from replog.spark.arrow import Unpacking
 from replog.spark.columns import arrow_schema
@@ -123,8 +124,28 @@ def test_a_time_beyond_what_spark_counts_is_shown_as_the_last_one() -> None:
 
 
 def test_a_batch_that_is_not_what_it_claims() -> None:
-    with pytest.raises(BadBatch, match="payload format 5"):
-        unpacked([RecordBatch(_with_format(stored([Record("a")], 0), 5))])
+    strange = RecordBatch(_with_format(stored([Record("a")], 0), 5))
+    strange.stamp(PartitionId(b"i" * 16, 3, 0), 7, 1)
+    with pytest.raises(UndecodableBatch, match=r"orders-3: the batch of offsets 7 to 7 .* \(payload format 5") as caught:
+        unpacked([strange])
+    assert (caught.value.topic, caught.value.partition, caught.value.base_offset, caught.value.next_offset) == ("orders", 3, 7, 8)
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_what_is_in_front_of_it_comes_first(column: int) -> None:
+    """Whichever of its columns is not what it claims: nothing of it is taken."""
+    whole = stored([Record("a", "k", [("h", "x")], 5), Record("bc", None, None, 6)], 2)
+    body = bytearray(whole.body)
+    parts = payload.split_columns(whole.payload)
+    end = len(body) - sum(len(part) for part in parts[column + 1 :])
+    cells = len(parts[column]) - 1  # behind the header of the array
+    body[end - cells : end] = b"\xc1" * cells  # which is nothing in msgpack
+    broken = RecordBatch(bytes(body))
+    broken.stamp(PartitionId(b"i" * 16, 3, 0), 2, 1)
+    found, made = [], Unpacking(headers=True).rows(PLACE, [stored([Record("y"), Record("z")], 0), broken], 0, 10)
+    with pytest.raises(UndecodableBatch, match=r"orders-3: the batch of offsets 2 to 3 .* go on at offset 4"):
+        found.extend(batch.column("value").to_pylist() for batch in made)
+    assert found == [[b"y", b"z"]]
 
 
 def _with_format(batch: RecordBatch, number: int) -> bytes:

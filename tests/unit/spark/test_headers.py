@@ -11,8 +11,8 @@ from tests.unit.spark.test_arrow_rows import BIG, HEADERS, rows_of, table
 
 from replog.client.partitioner import crc32_partition
 from replog.config import HEADER_COST, RECORD_HEADERS_MAX
-from replog.errors import MessageTooLarge, UsageError
-from replog.records import BadBatch, Record, RecordBatch, decode_records, encode_records
+from replog.errors import MessageTooLarge, UndecodableBatch, UsageError
+from replog.records import Record, RecordBatch, decode_records, encode_records
 from replog.spark import arrow
 from replog.spark.arrow_rows import ArrowRows
 from replog.spark.cells import Cells, Placed, body_of
@@ -107,7 +107,7 @@ def test_a_bomb_of_headers_is_a_bad_batch(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("replog.payload.RECORD_HEADERS_MAX", 20_000)
     batch = stored([Record("x", headers=[("", "")] * 10_001)], 0)
     monkeypatch.undo()
-    with pytest.raises(BadBatch, match="headers: more than 10000 in one record"):
+    with pytest.raises(UndecodableBatch, match="headers: more than 10000 in one record"):
         unpacked([batch], headers=True)
     assert unpacked([batch])[0].num_rows == 1  # nobody asks for them
 
