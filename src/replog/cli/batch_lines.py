@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from replog.cli.output import Output
@@ -56,14 +57,12 @@ def offsets_of(batch: RecordBatch | BatchHeader) -> str:
     return f"{batch.base_offset}-{batch.end_offset - 1}"
 
 
-def records_of(batch: RecordBatch, topic: str, partition: int, bad: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Its records as plain values; `bad` hears why they cannot be decoded. None of a batch of the log itself."""
-    if batch.is_control:
-        return
-    try:
-        yield from map(plain_record, decode_records(batch, topic, partition, **UNBOUNDED))
-    except BadBatch as problem:
-        bad(f"the batch cannot be decoded: {problem}")
+def records_of(batch: RecordBatch, topic: str, partition: int) -> Iterator[dict[str, Any]]:
+    """Its records as plain values, also if they are more than a reader takes. None of one that cannot be decoded (`undecodable`), nor of a
+    batch of the log itself."""
+    if not batch.is_control:
+        with suppress(BadBatch):
+            yield from map(plain_record, decode_records(batch, topic, partition, **UNBOUNDED))
 
 
 def tell_records(output: Output, records: Iterator[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from replog.cli.progress import shown_progress
 from replog.cli.segments import dump_segment
 from replog.cli.spoken import nearest
 from replog.cli.times import time_of
+from replog.cli.undecodable import plain_undecodable, undecodable, undecodable_in
 from replog.errors import UsageError
 from replog.records import RecordBatch
 
@@ -25,14 +26,16 @@ _HEAD: Final = ("position", "offsets", "epoch", "newest (UTC)", "producer", "seq
 
 
 def verify(context: Context) -> int:
-    """Every byte of every log against its checksums. Damaged places, and files that cannot be read, are named; then the status is 1."""
+    """Every byte of every log against its checksums, and every batch as a reader takes it. Damaged places, files that cannot be read, and
+    batches that cannot be decoded are named; then the status is 1."""
     output = context.output
     if (evidence := evidence_in(context.arguments.folder, context.arguments.topic)) is not None:
         return verify_evidence(context, evidence)
     places = _found(context)
     chosen = [(place, copy) for place in places for copy in _chosen(context, place)]
-    with shown_progress(output, lambda: sum(size_of(copy) for _, copy in chosen)) as read:
+    with shown_progress(output, lambda: 2 * sum(size_of(copy) for _, copy in chosen)) as read:
         reports = [(place, examine(copy, place.now, read)) for place, copy in chosen]
+        strange = [one for _, report in reports for one in undecodable_in(report, read)]
     damages = [damage for place in places for damage in place.damages] + [damage for _, report in reports for damage in report.damages]
     unread = [one for place in places for one in place.unread] + [one for _, report in reports for one in report.unread]
     if output.is_json:
@@ -41,6 +44,7 @@ def verify(context: Context) -> int:
             "logs": [_plain_report(report) for _, report in reports],
             "damages": [plain_damage(damage) for damage in damages],
             "unreadable": [plain_unread(one) for one in unread],
+            "undecodable": [plain_undecodable(one) for one in strange],
         })
     else:
         head = ("directory", "log", "segments", "start", "end", "bytes", "state")
@@ -53,14 +57,12 @@ def verify(context: Context) -> int:
         for _, report in reports:
             if report.unfinished is not None:
                 output.line(f"unfinished write (no damage; the next start cuts it off): {report.unfinished}")
-        for damage in damages:
-            output.line(f"DAMAGED: {damage}")
-        for one in unread:
-            output.line(f"UNREADABLE: {one}")
+        tell_all(output, [*damages, *unread, *strange])
         wrong = [f"damaged places: {len(damages)}"] if damages else []
         wrong += [f"files that cannot be read: {len(unread)}"] if unread else []
+        wrong += [f"batches that cannot be decoded: {len(strange)}"] if strange else []
         output.line(f"{len(reports)} logs, {', '.join(wrong) or 'all intact'}")
-    return BAD if damages or unread else OK
+    return BAD if damages or unread or strange else OK
 
 
 def dump(context: Context) -> int:
@@ -82,10 +84,10 @@ def dump(context: Context) -> int:
 
 
 def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
-    """One log; returns whether something in it is damaged or cannot be read."""
+    """One log; returns whether something in it is damaged, or cannot be read or decoded."""
     output = context.output
     report = examine(copy, place.now)
-    told: list[Damage] = []
+    strange = False
     changed: list[Damage] = []
     unread = list(report.unread)
     if not output.is_json:
@@ -97,15 +99,13 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
             output.line(f"{_name(part.file)}:")
         try:
             for position, batch in batches(part, changed.append):
-                _batch(context, copy, part.file, position, batch, told)
+                strange = _batch(context, copy, part.file, position, batch) or strange
         except FileNotFoundError:  # trimmed since
             changed.append(Damage(part.file, 0, "the file is not there any more"))
         except OSError as problem:
             unread.append(Unread(part.file, problem.strerror or str(problem)))
-        if part.damage in report.damages:
-            told.append(part.damage)
-        while told:
-            tell(output, told.pop(0))
+        if part.damage is not None and part.damage in report.damages:
+            tell(output, part.damage)
     damages = [damage for damage in report.damages if all(damage != part.damage for part in report.parts)]
     if changed:  # since it was verified: by its broker, or by the disk
         again = examine(copy, place.now)
@@ -116,7 +116,7 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
         _tell_changed(context, changed[0])
     if report.unfinished is not None and not output.is_json:
         output.line(f"unfinished write (no damage; the next start cuts it off): {report.unfinished}")
-    return bool(report.damages or damages or unread)
+    return bool(report.damages or damages or unread or strange)
 
 
 def _tell_changed(context: Context, change: Damage) -> None:
@@ -126,7 +126,8 @@ def _tell_changed(context: Context, change: Damage) -> None:
         context.output.line(f"changed by its broker while it was shown, from here on: {change}")
 
 
-def _batch(context: Context, copy: Copy, file: str, position: int, batch: RecordBatch, told: list[Damage]) -> None:
+def _batch(context: Context, copy: Copy, file: str, position: int, batch: RecordBatch) -> bool:
+    """Show it; whether it cannot be decoded."""
     output = context.output
     if output.is_json:
         output.json(plain_batch(copy.name, file, position, batch))
@@ -136,7 +137,11 @@ def _batch(context: Context, copy: Copy, file: str, position: int, batch: Record
         cells = (position, offsets_of(batch), batch.leader_epoch, newest, producer_of(batch), sequence, codec_of(batch), batch.length)
         output.line(columns(cells, _WIDTHS))
     if context.arguments.records:
-        tell_records(output, records_of(batch, copy.topic, copy.identity.partition, lambda why: told.append(Damage(file, position, why))))
+        tell_records(output, records_of(batch, copy.topic, copy.identity.partition))
+    strange = undecodable(file, position, batch)
+    if strange is not None:
+        tell(output, strange)
+    return strange is not None
 
 
 def _found(context: Context) -> list[Place]:

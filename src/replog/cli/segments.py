@@ -13,6 +13,7 @@ from replog.cli.copies import FS, Copy, Damage
 from replog.cli.damages import tell
 from replog.cli.exits import BAD, OK
 from replog.cli.times import time_of
+from replog.cli.undecodable import undecodable
 from replog.config import BrokerConfig
 from replog.errors import UsageError
 from replog.log.repair.planning import is_unfinished
@@ -28,7 +29,8 @@ _HEAD: Final = ("position", "offsets", "count", "epoch", "newest (UTC)", "produc
 
 
 def dump_segment(context: Context) -> int:
-    """One line for each batch, those behind the valid part too; with --records their records. Status 1 if something is damaged.
+    """One line for each batch, those behind the valid part too; with --records their records. Status 1 if something is damaged, or cannot
+    be decoded.
 
     A segment on its own does not say how its topic is called, nor whether it is the last one of its log: a file that ends inside a batch
     is called unfinished, and no damage. Raises UsageError for a file that is no segment.
@@ -64,6 +66,7 @@ class _Dump:
     batches: int = field(default=0, init=False)
     records: int = field(default=0, init=False)
     damaged: bool = field(default=False, init=False)
+    undecodable: bool = field(default=False, init=False)
 
     def run(self) -> int:
         output, named = self.context.output, segment_base(os.path.basename(self.path))
@@ -157,10 +160,15 @@ class _Dump:
             newest, crc = time_of(header.max_timestamp_ms).partition(".")[0], "BAD" if batch is None else "ok"
             about = (header.count, header.leader_epoch, newest, producer_of(header), codec_of(header), header.length, crc)
             output.line(columns((position, offsets_of(header), *about), _WIDTHS))
-        if batch is not None and self.context.arguments.records:
-            topic, partition = self._topic_of(header, copy), copy.identity.partition
-            tell_records(output, records_of(batch, topic, partition, lambda why: self._tell(Damage(self.path, position, why))))
-        return batch is not None
+        if batch is None:
+            return False
+        if self.context.arguments.records:
+            tell_records(output, records_of(batch, self._topic_of(header, copy), copy.identity.partition))
+        strange = undecodable(self.path, position, batch)
+        if strange is not None:
+            self.undecodable = True
+            tell(output, strange)
+        return True
 
     def _topic_of(self, header: BatchHeader, copy: Copy) -> str:
         return self.topic if header.identity == copy.identity else ""
@@ -190,7 +198,7 @@ class _Dump:
             counts = f"{self.batches} batch{'' if self.batches == 1 else 'es'}, {self.records} record{'' if self.records == 1 else 's'}"
             ends = f"valid up to position {stop.position} of {self.size}, offset {stop.offset}" if stop.reason else "all of them valid"
             output.line(f"{counts}; {ends}")
-        return BAD if self.damaged else OK
+        return BAD if self.damaged or self.undecodable else OK
 
     def _plain(self, copy: Copy | None, base: int, stop: Stop, *, intact: bool) -> dict[str, Any]:
         return {

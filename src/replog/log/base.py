@@ -144,22 +144,37 @@ class StoredLog(Log):
     def records(self, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """The records from `start` (default: the first kept) to `stop` (exclusive; default: the end as of each read).
 
-        Raises LogCorrupt at the first batch that does not match its checksum. Control batches are not shown.
+        Raises LogCorrupt at the first batch that does not match its checksum, or cannot be decoded, behind the records in front of it.
+        Control batches are not shown.
         """
         offset = self.start_offset if start is None else max(start, self.start_offset)
         while offset < (limit := self.end_offset if stop is None else min(stop, self.end_offset)):
             slices = self.read(offset, self.end_offset, _READ_BYTES)
             for part in slices:
+                batches: list[RecordBatch] = []
+                wrong: LogCorrupt | None = None
                 try:
-                    batches = list(self._batches(part))
+                    batches.extend(self._batches(part))
+                except LogCorrupt as problem:
+                    wrong = problem
                 finally:
                     part.release()
                 for batch in batches:
                     offset = batch.end_offset
                     if not batch.is_control:
-                        yield from (r for r in BatchReader(batch, **UNBOUNDED).records() if (start or 0) <= r.offset < limit)
+                        yield from (r for r in self._unpacked(batch) if (start or 0) <= r.offset < limit)
+                if wrong is not None:
+                    raise wrong
             if not slices:
                 return
+
+    def _unpacked(self, batch: RecordBatch) -> list[Record]:
+        """The records of an intact batch, however many. Raises LogCorrupt."""
+        try:
+            return BatchReader(batch, **UNBOUNDED).records()
+        except BadBatch as bad:
+            what = f"the batch of offsets {batch.base_offset} to {batch.end_offset - 1} is intact, and cannot be decoded ({bad})"
+            raise LogCorrupt(f"log {self.identity!r}: {what}; go on at offset {batch.end_offset} to leave it out") from None
 
     def _batches(self, part: Slice) -> Iterator[RecordBatch]:
         """Stored batches, each verified in full and to be the next: one that is intact may still lie at another's place."""

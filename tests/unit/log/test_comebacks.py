@@ -10,8 +10,9 @@ from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_lo
 from replog.config import TopicConfig
 from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.log.log import FileLog
+from replog.log.memory import MemoryLog
 from replog.ports import LogStart
-from replog.records import RecordBatch
+from replog.records import BODY_HEADER, Record, RecordBatch, encode_records, sealed
 from replog.testing.disk import SECTOR, FaultyFs, MemoryFs, crash_states, keep_all
 from replog.testing.disk.session import batch_of_length
 from replog.testing.disk.trial import content_of
@@ -263,3 +264,27 @@ def test_an_intact_batch_at_the_place_of_another_is_seen() -> None:
     content[length : 2 * length] = content[4 * length : 5 * length]
     with pytest.raises(LogCorrupt, match="offset 4 is where that at 1 should be"):
         list(log.records())
+
+
+def test_records_in_front_of_what_cannot_be_read_come_first() -> None:
+    """Whether it is damaged, or what somebody has sealed is not what it claims."""
+    disk = MemoryFs()
+    log, path = alone(disk)
+    log.forget_tail()
+    disk.content(path)[log.size_bytes // 6 * 4 + 100] ^= 1
+    found: list[Record] = []
+    with pytest.raises(LogCorrupt, match="the batch at offset 4 does not match its payload checksum"):
+        found.extend(log.records())
+    assert [record.offset for record in found] == [0, 1, 2, 3]
+    log = MemoryLog(IDENTITY)
+    column = b"\x92\xc4\x01a\xc4\x02b"  # the second value is cut off
+    strange = sealed([BODY_HEADER.pack(0, 0, 0, 2, 5, 5, -1, -1, -1)[4:], len(column).to_bytes(4, "little") + bytes(12), column])
+    for body in (encode_records(["a", "b"], now_ms=5), strange, encode_records(["c"], now_ms=5)):
+        batch = RecordBatch(body)
+        batch.stamp(IDENTITY, log.end_offset, 0)
+        log.append(batch)
+    found.clear()
+    with pytest.raises(LogCorrupt, match=r"offsets 2 to 3 is intact, and cannot be decoded \(values: .*\); go on at offset 4"):
+        found.extend(log.records())
+    assert [record.offset for record in found] == [0, 1]
+    assert [record.offset for record in log.records(4)] == [4]
