@@ -13,7 +13,7 @@ from replog.errors import UsageError
 from replog.messages import BROKER, CLIENT
 from replog.security.identity import ADMIN, identity_from
 from replog.security.kept import KeptSecrets
-from replog.security.keys import check_keys
+from replog.security.keys import check_keys, shown_key
 from replog.security.private import check_secret, read_secret, settings_from
 from replog.security.shown import is_place
 
@@ -69,10 +69,7 @@ def _read_secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
         raise UsageError("secret is a mapping of roles to secrets: {'broker': 'PATH', 'client': b'...'}")
     found: dict[str, tuple[bytes, ...]] = {}
     for name, value in given.items():
-        identity = identity_from(name) if isinstance(name, str) else None
-        if identity is None or (identity.is_broker and identity.name):
-            known = f"{BROKER}, {ADMIN}, {CLIENT}, {ADMIN}/NAME and {CLIENT}/NAME"
-            raise UsageError(f"secret: {_shown_name(name)} is nobody; there are {known}")
+        _check_owner(name)
         some = value if isinstance(value, list | tuple) else [value]
         if not some:
             raise UsageError(f"secret: {name} has none")
@@ -85,9 +82,13 @@ def _read_secrets(given: Any) -> dict[str, tuple[bytes, ...]]:
     return found
 
 
-def _shown_name(name: object) -> str:
-    """Not if it could be a secret that stands where a role belongs."""
-    return f"{name!r:.80}" if isinstance(name, str) and _ROLE_LIKE.match(name) else "a role (not shown: it may be the secret itself)"
+def _check_owner(name: object) -> None:
+    """UsageError if this is nobody who has secrets. What could be a secret that stands where a role belongs is not shown."""
+    identity = identity_from(name) if isinstance(name, str) else None
+    if identity is None or (identity.is_broker and identity.name):
+        may_show = isinstance(name, str) and _ROLE_LIKE.match(name)
+        who = f"{name!r:.80}" if may_show else "a role (not shown: it may be the secret itself)"
+        raise UsageError(f"secret: {who} is nobody; there are {BROKER}, {ADMIN}, {CLIENT}, {ADMIN}/NAME and {CLIENT}/NAME")
 
 
 def _secret(name: str, value: Any) -> bytes:
@@ -113,7 +114,7 @@ def _tls(given: Any) -> Tls | None:
     if given is None or isinstance(given, Tls):
         return given
     if not isinstance(given, Mapping) or not set(given) <= {"authority", "certificate", "key"} or "authority" not in given:
-        found = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+        found = ", ".join(sorted(shown_key(key) for key in given)) if isinstance(given, Mapping) else type(given).__name__
         raise UsageError(f"tls has authority, certificate and key, files each; given are {found}")
     return Tls(**given)
 
@@ -172,7 +173,7 @@ class Security:
 def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
     for table, value in found.items():
         if table not in _FILE_KEYS or not isinstance(value, Mapping):
-            raise UsageError(f"[{table}] is no part of it; there are [tls], [secret] and [authorizer]")
+            raise UsageError(f"{shown_key(table, 'a table', '[{}]')} is no part of it; there are [tls], [secret] and [authorizer]")
         known = _FILE_KEYS[table]
         if known is not None:
             check_keys(f"[{table}]", value, known)
@@ -184,6 +185,8 @@ def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
             raise UsageError("[authorizer] has no rules; name a file of them, or leave the table out: then every topic is for everybody")
         arguments["authorizer"] = _beside(folder, "authorizer: rules", found["authorizer"]["rules"])
     if "secret" in found:
+        for name in found["secret"]:
+            _check_owner(name)  # before anything is said of it
         arguments["secret"] = {name: _listed(folder, name, value) for name, value in found["secret"].items()}
     return arguments
 

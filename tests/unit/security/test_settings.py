@@ -71,7 +71,8 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         ({"tls": {"certificate": "a"}}, "tls has authority"),
         ({"tls": {"authority": "a", "certificate": "b"}}, "belong together"),
         ({"tls": {"authority": ""}}, "authority is ''"),
-        ({"tls": {"authority": "a", "sort": "b"}}, "sort"),
+        ({"tls": {"authority": "a", "sort": "b"}}, "given are 'authority', 'sort'"),
+        ({"tls": {"authority": "a", SECRET.decode(): "b"}}, "given are 'authority', a key .not shown"),
         ({"tls": "a"}, "given are str"),
         ({"secret": {"client": SECRET}, "authorizer": 7}, "authorizer is 7"),
     ],
@@ -138,6 +139,14 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         (b"[secret]\nclient='" + SECRET + b".x'", "client names no file; it is not shown"),
         (b"[authorizer]\n[secret]\nclient='c'", "authorizer. has no rules"),
         (b"[secret]\nclient=['" + SECRET + b"']", "client names no file; it is not shown"),
+        (b"[secret]\nking='c'", "secret: 'king' is nobody; there are broker"),
+        (b"[secret]\n'" + SECRET + b"'='client.secret'", "a role .not shown: it may be the secret itself. is nobody"),
+        (b"[secret]\n'" + SECRET + b"'=7", "a role .not shown: it may be the secret itself. is nobody"),
+        (b"[secret]\n" + SECRET.hex().encode() + b"=['client.secret']", "a role .not shown: it may be the secret itself. is nobody"),
+        (b"['" + SECRET + b"']", "a table .not shown: it may be a secret. is no part of it"),
+        (b"'" + SECRET + b"'=1", "a table .not shown: it may be a secret. is no part of it"),
+        (b"[tls]\n'" + SECRET + b"'='x'", "tls. has no such key .not shown: it may be a secret.; it has certificate"),
+        (b"[authorizer]\n" + SECRET.hex().encode() + b"='x'", "authorizer. has no such key .not shown"),
     ],
 )
 def test_a_file_of_settings_that_is_wrong_is_named(tmp_path: Path, text: bytes, words: str) -> None:
@@ -146,6 +155,7 @@ def test_a_file_of_settings_that_is_wrong_is_named(tmp_path: Path, text: bytes, 
         Security.from_file(path)
     assert str(path) in str(caught.value)
     assert SECRET[:8].decode() not in str(caught.value)
+    assert SECRET[:8].hex() not in str(caught.value)
 
 
 def test_settings_that_others_can_change_are_refused(tmp_path: Path) -> None:
