@@ -132,7 +132,7 @@ def make_parser() -> argparse.ArgumentParser:
     cert = command(commands, "cert", "certificates:cert", "make certificates, and an authority for them")
     cert.add_argument("folder", type=parse.filled, metavar="DIR", help="where the authority is, or is made")
     cert.add_argument("names", nargs="*", type=parse.filled, metavar="NAME", help="broker/3, client/billing, admin/anna")
-    cert.add_argument("--days", type=parse.count, default=365, metavar="N", help="how long they are good (default: %(default)s)")
+    cert.add_argument("--days", type=parse.count, metavar="N", help="how long they are good (default: 365, or as long as the authority)")
     shell = command(commands, "completion", "completion:completion", "a script that completes what is typed, for bash or zsh")
     shell.add_argument("shell", choices=SHELLS, metavar="bash|zsh")
     command(commands, "help", "overview:show", "the commands, on one screen")

@@ -1,6 +1,7 @@
 """A small authority of its own, for tests and first steps: certificates that name a role, made by the command `openssl`.
 
 Keys are made where they stay, readable for nobody else. Nothing is written over: what is there already and can be used is left as it is.
+An authority that nobody would accept, or that may be somebody else's, signs nothing.
 """
 
 from __future__ import annotations
@@ -10,20 +11,26 @@ import re
 import shutil
 import ssl
 import subprocess
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from replog.errors import UsageError
 from replog.security.certificates import URI
 from replog.security.identity import Identity, identity_from
+from replog.security.private import check_folder, check_secret_file, read_certificates
 
-__all__ = ["AUTHORITY", "DAYS_MAX", "Pair", "file_name", "make_authority", "make_certificate", "make_missing"]
+__all__ = ["AUTHORITY", "DAYS", "DAYS_MAX", "Pair", "file_name", "make_authority", "make_certificate", "make_missing"]
 
 AUTHORITY: Final = "authority"
 """What its files are called: authority.pem, authority.key."""
+DAYS: Final = 365
+"""How long what is made is good where nobody says so, or until the authority ends."""
 DAYS_MAX: Final = 3_650
+_DAY_S: Final = 86_400
 _SECONDS: Final = 60
 _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
@@ -46,15 +53,18 @@ class Pair(NamedTuple):
         return self.certificate.with_suffix(".key")
 
 
-def make_missing(folder: Path, names: Iterable[str], *, days: int) -> list[Pair]:
+def make_missing(folder: Path, names: Iterable[str], *, days: int | None = None) -> list[Pair]:
     """Make the authority, and a certificate for each of these names, where they are not there yet; the authority comes first.
 
-    What is there stays, if it is a pair that this authority has signed for this name. Raises UsageError if anything is in the way, or
-    cannot be made; then nothing is.
+    What is there stays, if it is a pair that this authority has signed for this name. Raises UsageError if anything is in the way, may be
+    somebody else's, or cannot be made, and if certificates would be good for `days` longer than the authority; then nothing is made.
     """
-    _check_days(days)
+    if days is not None:
+        _check_days(days)
     authority = folder / f"{AUTHORITY}.pem"
+    check_folder(str(folder), "the folder", is_own=True)
     is_there = _is_there(authority)
+    end_s = _end_of(authority) if is_there else None
     asked: dict[str, Pair] = {}
     for name in names:
         identity = _identity(name)
@@ -64,6 +74,9 @@ def make_missing(folder: Path, names: Iterable[str], *, days: int) -> list[Pair]
             if not is_there:
                 raise UsageError(f"{certificate} exists, and {authority}, which would have signed it, does not")
             _check_signed(certificate, identity, authority)
+    if end_s is not None and any(pair.is_new for pair in asked.values()):
+        days = _days_within(end_s, days, authority)
+    days = days or DAYS
     with ExitStack() as undo:
         if not is_there:
             make_authority(folder, days=days)
@@ -122,6 +135,8 @@ def _is_there(certificate: Path) -> bool:
     if missing:
         half = key if missing[0] == certificate else certificate
         raise UsageError(f"{half} exists, and is not written over, and {missing[0].name} is missing")
+    check_secret_file(str(key))
+    read_certificates(str(certificate), "the certificate")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
     except OSError as problem:  # ssl.SSLError is one
@@ -130,13 +145,37 @@ def _is_there(certificate: Path) -> bool:
     return True
 
 
+def _end_of(authority: Path) -> float:
+    """When it ends, by the wall clock. Raises UsageError unless it is one of its own, whose time has begun and is not over."""
+    done = _openssl("verify", "-CAfile", str(authority), "-no-CApath", str(authority))
+    if done.returncode:
+        raise UsageError(f"{authority} signs nothing: nobody would accept it ({_why_not(done)}); make another in a new folder")
+    words = _openssl("x509", "-in", str(authority), "-noout", "-enddate", "-ext", "basicConstraints,keyUsage").stdout
+    if "CA:TRUE" not in words or ("Key Usage" in words and "Certificate Sign" not in words):
+        raise UsageError(f"{authority} signs nothing: it is no certificate of an authority (CA:TRUE, which may sign certificates)")
+    return ssl.cert_time_to_seconds(words.partition("notAfter=")[2].partition("\n")[0])
+
+
+def _days_within(end_s: float, days: int | None, authority: Path) -> int:
+    """For how many days a certificate is made: as was asked for. UsageError if that ends a day or more after the authority."""
+    now_s = time.time()
+    left = int(-((now_s - end_s) // _DAY_S))
+    if days is not None and days > left:
+        wanted, end = (datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC") for at_s in (now_s + days * _DAY_S, end_s))
+        raise UsageError(f"days is {days}, until {wanted}, and {authority} ends on {end}; allowed are 1 to {left}")
+    return min(DAYS, left) if days is None else days
+
+
+def _why_not(done: subprocess.CompletedProcess[str]) -> str:
+    said = re.search(r"lookup: *(.+)", done.stderr)
+    return said[1] if said else "it cannot be read"
+
+
 def _check_signed(certificate: Path, identity: Identity, authority: Path) -> None:
     """Raise UsageError unless the authority has signed it, for this identity and for a time that is not over."""
     done = _openssl("verify", "-CAfile", str(authority), "-no-CApath", str(certificate))
     if done.returncode:
-        said = re.search(r"lookup: *(.+)", done.stderr)
-        why = said[1] if said else "it cannot be read"
-        raise UsageError(f"{certificate} exists, and is not accepted by {authority.name}: {why}")
+        raise UsageError(f"{certificate} exists, and is not accepted by {authority.name}: {_why_not(done)}")
     named = _openssl("x509", "-in", str(certificate), "-noout", "-ext", "subjectAltName").stdout
     if f"URI:{URI}{identity}" not in re.split(r"[\s,]+", named):
         raise UsageError(f"{certificate} exists, and is not of {identity}")

@@ -112,12 +112,12 @@ def check_own(path: str, what: str, these: str = "it") -> None:
     _check_mode(found, path, what, _OWN, these)
 
 
-def check_folder(path: str, what: str) -> None:
+def check_folder(path: str, what: str, *, is_own: bool = False) -> None:
     """UsageError if there is such a folder, and others could put something else in the place of what is in it.
 
-    The group may write to a folder of root that is used by somebody else: that is how root gives it to a process, as Kubernetes does
-    (`fsGroup`), and that process could not change it. An empty one of this user is closed to its group, for which `mkdir`
-    makes it under many a umask: nothing is in it that somebody else could have put there.
+    Where it need not be this user's or root's (`is_own`), the group may write to a folder of root that somebody else uses: that is how root
+    gives it to a process, as Kubernetes does (`fsGroup`), and that process could not change its mode. An empty one of this user is closed
+    to its group, for which `mkdir` makes it under many a umask: nothing is in it that somebody else could have put there.
     """
     try:
         found = os.stat(path)
@@ -126,7 +126,9 @@ def check_folder(path: str, what: str) -> None:
             found = os.stat(path)
     except OSError:  # whoever opens it says why
         return
-    _check_mode(found, path, what, _FOLDER_OF_ROOT if found.st_uid == 0 != os.geteuid() else _FOLDER)
+    if is_own:
+        _check_owner(found, path, what)
+    _check_mode(found, path, what, _FOLDER_OF_ROOT if found.st_uid == 0 != os.geteuid() and not is_own else _FOLDER)
 
 
 def _check_owner(found: os.stat_result, path: str, what: str) -> None:

@@ -17,6 +17,7 @@ from replog.errors import LogDamaged, LogFull, UsageError
 from replog.log.files import OS, Fs
 from replog.metadata import database
 from replog.runtime.folder import ClusterFolder, open_directory
+from replog.security.private import check_folder
 
 
 class Refusing(Fs):
@@ -158,3 +159,5 @@ def test_root_may_give_its_folder_to_a_group(
             open_directory(str(data), BrokerConfig())
     else:
         open_directory(str(data), BrokerConfig()).close(clean=True)
+    with pytest.raises(UsageError, match="others can change the folder"):
+        check_folder(str(data), "the folder", is_own=True)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+import shutil
 import ssl
 import stat
+import subprocess
+import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.authorities import expired
@@ -72,6 +79,7 @@ def test_what_is_in_the_way_is_named_before_anything_is_made(tmp_path: Path, the
     """The first name had its certificate by then, and with that each repetition failed."""
     for name in there:
         (tmp_path / name).write_text("precious")
+        (tmp_path / name).chmod(0o600)
     before = files(tmp_path)
     for names in (("broker/1", "broker/2"), ("broker/2", "broker/1")):
         status, lines, told = run(str(tmp_path), *names)
@@ -102,12 +110,12 @@ def test_a_pair_of_another_authority_or_of_another_name_is_in_the_way(tmp_path: 
     run(str(here), "broker/1")
     run(str(there), "broker/1", "broker/2")
     for end in ("pem", "key"):
-        (here / f"broker-2.{end}").write_bytes((there / f"broker-2.{end}").read_bytes())
+        shutil.copy(there / f"broker-2.{end}", here / f"broker-2.{end}")
     status, _, told = run(str(here), "broker/2", "broker/3")
     assert status == 2
     assert f"{here}/broker-2.pem exists, and is not accepted by authority.pem: " in told
     for end in ("pem", "key"):
-        (here / f"broker-2.{end}").write_bytes((here / f"broker-1.{end}").read_bytes())
+        shutil.copy(here / f"broker-1.{end}", here / f"broker-2.{end}")
     status, _, told = run(str(here), "broker/2", "broker/3")
     assert status == 2
     assert f"{here}/broker-2.pem exists, and is not of broker/2" in told
@@ -124,6 +132,123 @@ def test_what_has_expired_is_not_taken_for_made(tmp_path: Path) -> None:
     status, _, told = run(str(tmp_path), "broker/1")
     assert status == 2
     assert "broker-1.pem exists, and is not accepted by authority.pem: certificate has expired" in told
+
+
+def openssl(*words: str) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+
+
+def give(folder: Path, *, ends: float = 30 * 86_400, more: str = "basicConstraints=critical,CA:TRUE") -> None:
+    """Give the authority of this folder another certificate of its own, with that extension, which ends in so many seconds."""
+    (folder / "index").write_text("")
+    (folder / "ca.cnf").write_text(
+        f"[ca]\ndefault_ca=a\n[a]\ndatabase={folder}/index\nrand_serial=yes\nnew_certs_dir={folder}\ndefault_md=sha256\npolicy=p\n"
+        f"x509_extensions=x\n[p]\ncommonName=supplied\n[x]\n{more}\n"
+    )
+    openssl("req", "-new", "-key", f"{folder}/authority.key", "-subj", "/CN=replog authority", "-out", f"{folder}/asked")
+    end = datetime.fromtimestamp(time.time() + ends, UTC)
+    words = ["-keyfile", f"{folder}/authority.key", "-in", f"{folder}/asked", "-out", f"{folder}/made", "-notext"]
+    words += ["-startdate", "20200101000000Z", "-enddate", f"{end:%Y%m%d%H%M%SZ}"]
+    openssl("ca", "-batch", "-selfsign", "-config", f"{folder}/ca.cnf", *words)
+    for path in folder.iterdir():
+        if path.name == "made":
+            (folder / "authority.pem").write_bytes(path.read_bytes())
+        if not path.name.startswith("authority."):
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"ends": -60.0}, "signs nothing: nobody would accept it (certificate has expired)"),
+        ({"more": "basicConstraints=CA:FALSE"}, "signs nothing: it is no certificate of an authority"),
+        ({"more": "subjectKeyIdentifier=hash"}, "signs nothing: it is no certificate of an authority"),
+        ({"more": "basicConstraints=CA:TRUE\nkeyUsage=digitalSignature"}, "signs nothing: "),
+    ],
+)
+def test_an_authority_that_nobody_would_accept_signs_nothing(tmp_path: Path, given: dict[str, Any], why: str) -> None:
+    run(str(tmp_path))
+    give(tmp_path, **given)
+    before = files(tmp_path)
+    for names in (["broker/1"], []):
+        status, lines, told = run(str(tmp_path), *names)
+        assert (status, lines) == (2, [])
+        assert f"{tmp_path}/authority.pem {why}" in told
+        assert files(tmp_path) == before
+
+
+def test_a_certificate_of_somebody_signs_nothing(tmp_path: Path) -> None:
+    run(str(tmp_path), "client/x")
+    for end in ("pem", "key"):
+        (tmp_path / f"client-x.{end}").replace(tmp_path / f"authority.{end}")
+    before = files(tmp_path)
+    status, lines, told = run(str(tmp_path), "broker/1")
+    assert (status, lines) == (2, [])
+    assert f"{tmp_path}/authority.pem signs nothing: nobody would accept it (unable to get" in told
+    assert files(tmp_path) == before
+
+
+def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
+    run(str(tmp_path))
+    give(tmp_path, ends=2.5 * 86_400)
+    before = files(tmp_path)
+    status, lines, told = run(str(tmp_path), "broker/1", "--days", "4")
+    assert (status, lines) == (2, [])
+    day = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2} UTC"
+    assert re.search(f"days is 4, until {day}, and {tmp_path}/authority.pem ends on {day}; allowed are 1 to 3$", told, re.MULTILINE)
+    assert files(tmp_path) == before
+    assert run(str(tmp_path), "broker/1", "--days", "3")[0] == 0  # the last day has begun
+    assert run(str(tmp_path), "broker/2")[0] == 0  # nobody has said how long
+    for name in ("broker-1", "broker-2"):
+        openssl("x509", "-in", f"{tmp_path}/{name}.pem", "-noout", "-checkend", str(2 * 86_400))
+        with pytest.raises(subprocess.CalledProcessError):
+            openssl("x509", "-in", f"{tmp_path}/{name}.pem", "-noout", "-checkend", str(3 * 86_400 + 60))
+    assert run(str(tmp_path), "broker/1", "--days", "3650")[0] == 0  # which makes nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "why"),
+    [
+        ("authority.key", 0o644, "others can read the key '{}/authority.key' (mode 644); chmod 600 it"),
+        ("authority.pem", 0o666, "others can change the certificate '{}/authority.pem' (mode 666); chmod 644 it"),
+        ("broker-1.key", 0o640, "others can read the key '{}/broker-1.key' (mode 640); chmod 600 it"),
+        ("", 0o777, "others can change the folder '{}' (mode 777); chmod 700 it"),
+        ("", 0o1777, "others can change the folder '{}' (mode 1777); chmod 700 it"),
+    ],
+)
+def test_what_others_can_read_or_change_signs_nothing(tmp_path: Path, name: str, mode: int, why: str) -> None:
+    folder = tmp_path / "ca"
+    run(str(folder), "broker/1")
+    (folder / name).chmod(mode)
+    before = files(folder)
+    status, lines, told = run(str(folder), "broker/1", "broker/2")
+    assert (status, lines) == (2, [])
+    assert why.format(folder) in told
+    assert files(folder) == before
+
+
+def test_nothing_is_made_where_others_could_replace_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    status, _, told = run(str(tmp_path), "broker/1")
+    assert status == 2
+    assert f"others can change the folder '{tmp_path}'" in told
+    assert files(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["", "authority.key", "authority.pem"])
+def test_an_authority_that_somebody_else_has_put_there_signs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    run(str(tmp_path))
+    planted, stat, fstat, user = os.stat(tmp_path / name).st_ino, os.stat, os.fstat, os.geteuid()
+
+    def owned(found: os.stat_result) -> os.stat_result:
+        return os.stat_result([*found[:4], user + 1 if found.st_ino == planted else user, *found[5:]])
+
+    monkeypatch.setattr(os, "stat", lambda *where, **how: owned(stat(*where, **how)))
+    monkeypatch.setattr(os, "fstat", lambda fd: owned(fstat(fd)))
+    status, _, told = run(str(tmp_path), "broker/1")
+    assert status == 2
+    assert f"'{tmp_path / name}' belongs to user {user + 1}; allowed are this user and root" in told
+    assert sorted(files(tmp_path)) == ["authority.key", "authority.pem"]
 
 
 def test_if_one_cannot_be_made_none_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
