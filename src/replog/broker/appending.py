@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from replog.broker.publishing import Publishing
+from replog.broker.seldom import TELL_MS, Seldom
 from replog.broker.sessions import Sessions
 from replog.broker.upkeep import Upkeep
 from replog.broker.waiting import WaitingAppend, WaitingAppends, answer, published
@@ -48,12 +49,14 @@ class Appending:
         self._moved = moved
         self._failed = failed
         self._event = event
+        self._seldom = Seldom(event)
         self.publishing = Publishing(
             outbox, partitions, staging, config, unknown=unknown, appended=self.grown, acknowledge=self._published, failed=failed,
             too_far=self._too_far, full=self._full,
         )  # fmt: skip
         self._forgetting: dict[PartitionId, Partition] = {}
-        """Led here, and have forgotten writers of which `tell_forgotten` has yet to tell."""
+        """Led here, and have forgotten writers of which `tell_due` has yet to tell."""
+        self._forgetting_told_ms: dict[PartitionId, int] = {}
 
     def on_produce(self, sender: Address, message: Produce, now_ms: int) -> None:
         """Append each entry; answer what is decided, let the rest wait."""
@@ -85,7 +88,7 @@ class Appending:
         except BadBatch as problem:
             return ProducedEntry(entry.request, problem.code)
         except LogFull as problem:
-            self._event("log_full", partition=repr(partition), problem=str(problem))
+            self.tell_full(partition, problem, now_ms)
             return ProducedEntry(entry.request, Code.LOG_DIRECTORY_FULL)
         except (LogDamaged, LogCorrupt) as problem:
             self._failed(partition, str(problem))
@@ -105,9 +108,13 @@ class Appending:
             return None
         return answer(partition, entry.request, Code.NONE if counts else Code.REQUEST_TIMED_OUT, base)
 
-    def _full(self, partition: Partition, problem: str) -> None:
+    def tell_full(self, partition: Partition, problem: LogFull, now_ms: int) -> None:
+        """Something found no room in this log, whoever wanted it."""
+        self._seldom.tell("log_full", now_ms, partition, problem=str(problem))
+
+    def _full(self, partition: Partition, problem: LogFull, now_ms: int) -> None:
         """A group waits for room, and everything else in its partition for the group: retention need not wait as well."""
-        self._event("log_full", partition=repr(partition), problem=problem)
+        self.tell_full(partition, problem, now_ms)
         self._upkeep.retain_soon()
 
     def _too_far(self, partition: Partition, writer: str, made_ms: int, now_ms: int) -> bool:
@@ -116,16 +123,24 @@ class Appending:
         if not made_too_far(made_ms, wall_ms, self._config.writer_expiry_ms):
             return False
         if made_ms < wall_ms:
-            self._event("mark_too_old", partition=repr(partition), writer=writer, made_ms=made_ms, wall_ms=wall_ms)
+            self._seldom.tell("mark_too_old", now_ms, partition, writer=writer, made_ms=made_ms, wall_ms=wall_ms)
         return True
 
-    def tell_forgotten(self) -> None:
-        """Now and then: of which logs led here writers were forgotten since, because there were too many."""
-        for partition in self._forgetting.values():
-            table = partition.log.producers
-            self._event("writers_forgotten", partition=repr(partition), count=table.writers_forgotten, limit=self._config.producers_max)
-            table.writers_forgotten = 0
-        self._forgetting.clear()
+    def tell_due(self, now_ms: int) -> None:
+        """Now and then: what is told in sums, and of which logs led here writers were forgotten since, because there were too many."""
+        self._seldom.run(now_ms)
+        told_ms = self._forgetting_told_ms
+        if not self._forgetting:
+            return
+        for identity in [one for one, at_ms in told_ms.items() if now_ms >= at_ms + TELL_MS]:
+            del told_ms[identity]
+        for identity, partition in list(self._forgetting.items()):
+            if identity not in told_ms:
+                table = partition.log.producers
+                self._event("writers_forgotten", partition=repr(partition), count=table.writers_forgotten, limit=self._config.producers_max)
+                table.writers_forgotten = 0
+                told_ms[identity] = now_ms
+                del self._forgetting[identity]
 
     def grown(self, partition: Partition, before: int, now_ms: int) -> None:
         """A log that is led here has grown; its high watermark was at `before`."""

@@ -156,7 +156,7 @@ class Broker:
     def _timers(self, now_ms: int) -> None:
         self._waiting.expire(now_ms)
         self._publishing.expire(now_ms)
-        self._appending.tell_forgotten()
+        self._appending.tell_due(now_ms)
         if now_ms >= self._upkeep.lag_check_ms:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
@@ -226,7 +226,7 @@ class Broker:
         try:
             outcome = partition.take(entry)
         except LogFull as problem:
-            self._event("log_full", partition=repr(partition), problem=str(problem))
+            self._appending.tell_full(partition, problem, now_ms)
             outcome = Followed.RETRY
         except (LogDamaged, LogCorrupt) as problem:
             return self._fail(partition, str(problem))
@@ -261,7 +261,7 @@ class Broker:
         try:
             partition.flushed(token, now_ms)
         except LogFull as problem:
-            self._event("log_full", partition=repr(partition), problem=str(problem))
+            self._appending.tell_full(partition, problem, now_ms)
             self._upkeep.flush_later(partition, now_ms)
             return
         except LogDamaged as problem:
@@ -317,7 +317,7 @@ class Broker:
         try:
             error = partition.become(notice, now_ms)
         except LogFull as problem:  # it is to come again: nothing is lost, and others may lead meanwhile (R14)
-            self._event("log_full", partition=repr(partition), problem=str(problem))
+            self._appending.tell_full(partition, problem, now_ms)
             self._unserved(partition)
             self._publishing.look_again(identity, now_ms)
             return Code.LOG_DIRECTORY_FULL

@@ -72,7 +72,7 @@ class Publishing:
         acknowledge: Callable[[Partition, WaitingAppend], None],
         failed: Callable[[Partition, str], None],
         too_far: Callable[[Partition, str, int, int], bool],
-        full: Callable[[Partition, str], None],
+        full: Callable[[Partition, LogFull, int], None],
     ) -> None:
         self._outbox = outbox
         self._partitions = partitions
@@ -232,7 +232,7 @@ class Publishing:
             partition.publish(batches, now_ms)
         except LogFull as problem:
             publication.not_before_ms = now_ms + _FULL_RETRY_MS
-            self._full(partition, str(problem))
+            self._full(partition, problem, now_ms)
         except (LogDamaged, LogCorrupt, BadBatch) as problem:
             return self._give_up(partition, publication, problem)
         publication.group_offset += log.end_offset - end

@@ -269,7 +269,7 @@ def test_a_copy_that_is_elected_on_a_full_disk_leads_once_there_is_room() -> Non
     desk = Elected()
     assert desk.told(1, 2) == (FULL, "idle", 0)
     assert desk.told(1, 2, again=True) == (FULL, "idle", 0)
-    assert desk.events() == ["log_full", "log_full"]
+    assert desk.events() == ["log_full"]
     assert desk.broker.partitions[P].append(batch_of(1), ACKS_LEADER, 0).error == Code.NOT_LEADER_OR_FOLLOWER
     desk.disk.disarm()
     assert desk.told(1, 2, again=True) == ([], "leader", 1)
