@@ -213,11 +213,11 @@ def test_roles_and_rules_of_a_whole_cluster(tmp_path: Path, caplog: pytest.LogCa
     lines = [record.getMessage() for record in caplog.records if record.name == "replog.audit"]
     found = [re.sub(r" address=\S+", "", line) for line in lines]
     assert found == [
-        "principal=admin action=create_topic topic=orders outcome=ok",
-        "principal=admin action=create_topic topic=bills outcome=ok",
-        "principal=client/shop action=create_topic topic=mine outcome=ClusterAuthorizationFailed",
+        "principal=admin action=create_topic topic=orders total=1 replication_factor=3 outcome=ok",
+        "principal=admin action=create_topic topic=bills total=1 replication_factor=3 outcome=ok",
+        "principal=client/shop action=create_topic topic=mine total=1 outcome=ClusterAuthorizationFailed",
         "principal=admin action=delete_topic topic=orders outcome=TopicAuthorizationFailed",
-        "principal=admin action=alter_topic topic=bills outcome=ok",
+        'principal=admin action=alter_topic topic=bills config="min_isr=2" outcome=ok',
     ]
 
 

@@ -14,12 +14,13 @@ from replog import messages as m
 from replog.broker.followers import FOLLOWERS
 from replog.broker.offsets import EARLIEST, LATEST
 from replog.codec import MESSAGE_TYPES, CodecError, encode
-from replog.config import TopicConfig
+from replog.config import BATCH_BYTES_MAX, TopicConfig
 from replog.controller.admin import VERBS
 from replog.errors import Code
 from replog.model import PartitionId
 from replog.security.door import Door
 from replog.security.identity import Identity
+from replog.security.particulars import particulars_of
 from replog.security.roles import ACTIONS, WISHES, topics_of, wish
 from replog.security.settings import Security
 from replog.transport.tcp.admission import refusal
@@ -329,7 +330,40 @@ def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureF
         ("elect", {"partitions": None, "unclean": True}, 'topic="*" partitions="*" unclean=true'),
         ("add_partitions", {"name": "t", "total": 6}, "topic=t total=6"),
         ("remove_partitions", {"name": "t", "partitions": [4, 5]}, 'topic=t count=2 partitions="4,5"'),
+        (
+            "alter_topic",
+            {"name": "t", "config": {"retention_ms": 1, "unclean_leader_election": True, "flush": "ack", "retention_bytes": None}},
+            'topic=t config="retention_ms=1,unclean_leader_election=true,flush=ack,retention_bytes=default"',
+        ),
+        ("alter_topic", {"name": "t", "config": {"min_isr": 2}}, 'topic=t config="min_isr=2"'),
         ("alter_topic", {"name": "t", "config": {}}, "topic=t"),
+        ("alter_topic", {"name": "t", "config": [1]}, 'topic=t config="?"'),
+        (
+            "alter_topic",
+            {"name": "t", "config": {"a,min_isr=1": 2, 3: 4, "min_isr": [1], "flush": "os,min_isr=1", "segment_ms": 1.5, "x" * 41: 1}},
+            'topic=t config="?=2,?=4,min_isr=?,flush=?,segment_ms=?,?=1"',
+        ),
+        (
+            "create_topic",
+            {"name": "t", "partitions": 6, "replication_factor": 3, "assignment": None, "config": {"min_isr": 2}},
+            'topic=t total=6 replication_factor=3 config="min_isr=2"',
+        ),
+        ("create_topic", {"name": "t", "partitions": 1, "replication_factor": None, "config": {}}, "topic=t total=1"),
+        ("create_topic", {"name": "t", "partitions": 1, "validate_only": True}, "topic=t total=1 validate_only=true"),
+        (
+            "create_topic",
+            {"name": "t", "partitions": "x", "replication_factor": [1], "config": 7},
+            'topic=t total="?" replication_factor="?" config="?"',
+        ),
+        ("create_topic", {"name": "t"}, "topic=t"),
+        (
+            "create_topic",
+            {"name": "t", "partitions": 2, "replication_factor": None, "assignment": {0: [1, 2], 1: [2, 3]}, "config": {}},
+            'topic=t total=2 assignment="0>1/2,1>2/3"',
+        ),
+        ("add_partitions", {"name": "t", "total": 6, "assignment": {5: [1]}}, 'topic=t total=6 assignment="5>1"'),
+        ("add_partitions", {"name": "t", "total": 6, "assignment": {"5>1,6": [1], 6: 7}}, 'topic=t total=6 assignment="?>1,6>?"'),
+        ("add_partitions", {"name": "t", "total": 6, "assignment": "x"}, 'topic=t total=6 assignment="?"'),
         ("drain", {}, 'topic="*" broker="?"'),
         ("raise_feature_level", {"level": 2}, 'topic="*" level=2'),
         ("raise_feature_level", {}, 'topic="*" level="?"'),
@@ -361,6 +395,35 @@ def test_what_a_line_says_of_many_partitions_is_bounded(caplog: pytest.LogCaptur
     (line,) = audited(caplog)
     assert ' count=100000 partitions="t-0>1/2,t-1>1/2,' in line
     assert '..." outcome=' in line
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("alter_topic", {"config": {f"key_{number}": number for number in range(100_000)}}),
+        ("create_topic", {"assignment": {number: [1, 2] for number in range(100_000)}}),
+        ("reassign", {"partitions": [["t", 0, list(range(100_000))]]}),
+    ],
+)
+def test_what_a_line_says_of_anything_is_bounded(caplog: pytest.LogCaptureFixture, verb: str, arguments: dict[str, Any]) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, verb, {"name": "t", **arguments}), ADMIN)
+    ((*_, more),) = one._pending.values()
+    assert sum(map(len, more.values())) < 10_000
+    one.ended(PEER)
+    (line,) = audited(caplog)
+    assert '..." outcome=' in line
+    assert len(line) < 500
+
+
+def test_a_line_has_room_for_each_key_that_a_topic_has() -> None:
+    """Else the one that matters could stand behind the others, where the line is cut off."""
+    keys = {key.name for key in attrs.fields(TopicConfig)} - {"min_isr", "unclean_leader_election", "max_batch_bytes"}
+    longest = dict.fromkeys([*sorted(keys), "min_insync_replicas", "unclean_leader_election_enable", "max_message_bytes"], 2**63 - 1)
+    said = particulars_of("alter_topic", {"config": {**longest, "min_insync_replicas": 64, "max_message_bytes": BATCH_BYTES_MAX}})["config"]
+    assert len(said) < 300
+    assert "unclean_leader_election_enable=9223372036854775807" in said
 
 
 def test_nobody_writes_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
