@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,10 +33,17 @@ def load() -> ModuleType:
 JsonStore: Any = load().JsonStore
 
 
+def opened(folder: Path) -> MetadataStore:
+    store: MetadataStore = JsonStore(folder)
+    return store
+
+
 class TestJsonStore(MetadataStoreContract):
+    expires = False
+
     @pytest.fixture
     def open_session(self, tmp_path: Path) -> OpenSession:
-        return lambda: JsonStore(tmp_path / "meta")
+        return partial(opened, tmp_path / "meta")
 
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         for store in stores:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from replog.metadata.file import FileStore
+from replog.metadata.lease import SESSION_MS_MIN
 from replog.metadata.memory import MemoryStore
 from replog.metadata.paths import VALUE_BYTES_MAX
 from replog.ports import MetadataStore
@@ -16,6 +18,8 @@ from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
 class TestMemoryStore(MetadataStoreContract):
     large_bytes = VALUE_BYTES_MAX + 1
+    is_shared = False
+    expires = False
 
     @pytest.fixture
     def open_session(self) -> OpenSession:
@@ -28,6 +32,10 @@ class TestMemoryStore(MetadataStoreContract):
 
 class _FileContract(MetadataStoreContract):
     large_bytes = VALUE_BYTES_MAX + 1
+
+    @pytest.fixture
+    def open_short_session(self, tmp_path: Path) -> OpenSession:
+        return partial(FileStore, tmp_path / "store.db", session_ms=SESSION_MS_MIN)
 
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         for store in stores:
@@ -42,6 +50,8 @@ class _FileContract(MetadataStoreContract):
 class TestFileStore(_FileContract):
     """Sessions of one process on one open file."""
 
+    is_shared = False
+
     @pytest.fixture
     def open_session(self, tmp_path: Path) -> Iterator[OpenSession]:
         with FileStore(tmp_path / "store.db") as store:
@@ -53,10 +63,13 @@ class TestFileStoreApart(_FileContract):
 
     @pytest.fixture
     def open_session(self, tmp_path: Path) -> OpenSession:
-        return lambda: FileStore(tmp_path / "store.db")
+        return partial(FileStore, tmp_path / "store.db")
 
 
 class TestPrivateFileStore(_FileContract):
+    is_shared = False
+    expires = False
+
     @pytest.fixture
     def open_session(self, tmp_path: Path) -> Iterator[OpenSession]:
         with FileStore(tmp_path / "store.db", private=True) as store:

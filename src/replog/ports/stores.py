@@ -139,7 +139,8 @@ class MetadataStore(ABC):
     def watch(self, path: str, changed: Callable[[str], None]) -> None:
         """Call `changed(path)` once, some time after the node or its set of children changes. A hint: may be late or merged.
 
-        Arm first, then read. Watches end with the session.
+        Arm first, then read. Several callbacks on one path are all told; the same one armed twice may be told once. Watches end with the
+        session.
         """
 
     @abstractmethod
@@ -150,12 +151,14 @@ class MetadataStore(ABC):
 
         From the first call on the session lives by these calls: when they stop it ends by its time, so that an owner that hangs
         does not look alive because other threads of its process are. Whoever never calls keeps the session as its store says.
-        Never blocks, from any thread, and does nothing once the session has ended; nor where sessions do not end by time, the default.
+        Never blocks and never raises, from any thread, and does nothing once the session has ended or was closed; nor where sessions do
+        not end by time, the default.
         """
 
     @property
     @abstractmethod
-    def session_id(self) -> str: ...
+    def session_id(self) -> str:
+        """Names this session. No other session on the same store ever has the same, also after this one has ended."""
 
     @abstractmethod
     def close(self) -> None:

@@ -3,23 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
 
 from replog.ports import MetadataStore
 
-__all__ = ["ContractSessions", "OpenSession"]
+__all__ = ["ContractSessions", "OpenSession", "asked_if"]
 
 OpenSession = Callable[[], MetadataStore]
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def asked_if(trait: str) -> Callable[[Test], Test]:
+    """The test is asked only of stores whose class has `trait`."""
+
+    def mark(test: Test) -> Test:
+        test.asked_if = trait  # type: ignore[attr-defined]
+        return test
+
+    return mark
 
 
 class ContractSessions:
     """Sessions on one store, which is empty for each test."""
 
+    lasts = True
+    """Whether nodes and numbers outlive the last session. False for a store in memory that is gone with it."""
+    is_shared = True
+    """Whether other processes can open the same store. `open_session` is then something that can be handed to one, such as
+    `functools.partial(MyStore, folder)`. False for a store of one process."""
+    expires = True
+    """Whether a session ends by its time once its owner is silent. False where only `close` and the end of a process end one."""
+    patience_s = 30.0
+    """How long a test that waits for the store goes on before it fails."""
+
+    def __init_subclass__(cls) -> None:
+        """What a store does not do is not asked of it: pytest then finds no such test."""
+        super().__init_subclass__()
+        for name in dir(cls):
+            trait = getattr(getattr(cls, name), "asked_if", None)
+            if trait is not None and not getattr(cls, trait):
+                setattr(cls, name, None)
+
     @pytest.fixture
     def open_session(self) -> OpenSession:
         """A function that opens another session on one store, which is empty for each test."""
         raise NotImplementedError
+
+    @pytest.fixture
+    def open_short_session(self) -> OpenSession:
+        """The same with the shortest session time that the store takes: it is waited for. Not needed if `expires` is False."""
+        raise NotImplementedError("say how a session is opened that soon ends by its time, or set `expires = False`")
 
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         """Make the store deliver what is due, until `done`. A backend that delivers at once has nothing to do."""
@@ -31,17 +67,29 @@ class ContractSessions:
     @pytest.fixture
     def sessions(self, open_session: OpenSession) -> Iterator[OpenSession]:
         """`open_session`, whose sessions are closed when the test ends."""
-        opened: list[MetadataStore] = []
+        with _closed_later(open_session) as another:
+            yield another
 
-        def another() -> MetadataStore:
-            opened.append(open_session())
-            return opened[-1]
-
-        yield another
-        for store in opened:
-            store.close()
+    @pytest.fixture
+    def short_sessions(self, open_short_session: OpenSession) -> Iterator[OpenSession]:
+        """`open_short_session`, whose sessions are closed when the test ends."""
+        with _closed_later(open_short_session) as another:
+            yield another
 
     @pytest.fixture
     def store(self, sessions: OpenSession) -> MetadataStore:
         """The first session."""
         return sessions()
+
+
+@contextmanager
+def _closed_later(open_session: OpenSession) -> Iterator[OpenSession]:
+    opened: list[MetadataStore] = []
+
+    def another() -> MetadataStore:
+        opened.append(open_session())
+        return opened[-1]
+
+    yield another
+    for store in opened:
+        store.close()

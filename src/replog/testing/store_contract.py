@@ -6,18 +6,19 @@
         @pytest.fixture
         def open_session(self, tmp_path):
             ...
-            return lambda: MyStore(...)      # each call: another session on one store that was empty
+            return partial(MyStore, ...)     # each call: another session on one store that was empty
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from replog.errors import ReplogError, UsageError
-from replog.ports import Check, Conflict, Create, Delete, MetadataStore, Op, Put, SessionLost, Versioned
+from replog.ports import Check, Conflict, Create, Delete, MetadataStore, Op, Put, Versioned
 from replog.testing.contract_sessions import OpenSession
+from replog.testing.lasting_contract import LastingContract
+from replog.testing.race_contract import RaceContract
+from replog.testing.session_contract import SessionContract
 from replog.testing.watch_contract import WatchContract
 
 __all__ = ["MetadataStoreContract", "OpenSession"]
@@ -25,8 +26,11 @@ __all__ = ["MetadataStoreContract", "OpenSession"]
 MALFORMED_PATHS = ("", "/", "a", "a/b", "//", "//a", "/a//b", "/a/", "/..", "/a/../b", "/.", "/a/./b", "/a\0b", "/a\nb", "/" + "x" * 2_000)
 
 
-class MetadataStoreContract(WatchContract):
-    """The contract of `MetadataStore`. Override `settle` where watches come late, and `end` where sessions end otherwise."""
+class MetadataStoreContract(RaceContract, SessionContract, LastingContract, WatchContract):
+    """The contract of `MetadataStore`. Give it `open_session` and `end`, `settle` where watches come late, and `open_short_session`.
+
+    `lasts`, `is_shared` and `expires` (see `ContractSessions`) say what a store does not do, and what is then not asked of it.
+    """
 
     large_bytes = 2 * 1024 * 1024  # a value too large for one transaction: set it to one that is where a store takes more than this
 
@@ -263,77 +267,6 @@ class MetadataStoreContract(WatchContract):
             with pytest.raises(UsageError):
                 store.watch(path, print)
         assert store.read("/good") is None
-
-    # ---------------------------------------------------------------------------------------------------- sessions
-
-    def test_session_ids_differ(self, sessions: OpenSession) -> None:
-        assert len({sessions().session_id for _ in range(3)}) == 3
-
-    def test_ephemeral_nodes_go_when_their_session_closes(self, sessions: OpenSession) -> None:
-        one, two = sessions(), sessions()
-        one.commit([Create("/ids/1", b"", ephemeral=True), Create("/ids/x", b"")])
-        two.commit([Create("/ids/2", b"", ephemeral=True)])
-        two.commit([Put("/ids/1", b"by another")])
-        assert two.list("/ids") == ["1", "2", "x"]
-        one.close()
-        assert two.list("/ids") == ["2", "x"]
-
-    def test_an_ephemeral_node_has_no_children(self, store: MetadataStore) -> None:
-        store.commit([Create("/a", b"", ephemeral=True)])
-        with pytest.raises(Conflict):
-            store.commit([Create("/a/b", b"")])
-        assert store.list("/a") == []
-
-    def test_another_session_may_take_an_ephemeral_node_over(self, sessions: OpenSession) -> None:
-        one, two = sessions(), sessions()
-        (first,) = one.commit([Create("/ids/1", b"one", ephemeral=True)])
-        second = two.commit([Delete("/ids/1"), Create("/ids/1", b"two", ephemeral=True)])[1]
-        assert second > first
-        one.close()
-        assert two.read("/ids/1") == Versioned(b"two", 0, second)
-
-    def test_closing_is_idempotent_and_final(self, sessions: OpenSession) -> None:
-        one, two = sessions(), sessions()
-        one.commit([Create("/a", b"", ephemeral=True)])
-        one.close()
-        one.close()
-        calls: list[Callable[[], object]] = [
-            lambda: one.read("/a"),
-            lambda: one.list("/"),
-            lambda: one.commit([Create("/b", b"")]),
-            lambda: one.commit_each([[Create("/b", b"")]]),
-            lambda: one.watch("/a", print),
-        ]
-        for call in calls:
-            with pytest.raises(UsageError):
-                call()
-        assert two.read_each(["/a", "/b"]) == [None, None]
-
-    def test_a_session_that_was_ended_writes_no_more(self, sessions: OpenSession) -> None:
-        one, two = sessions(), sessions()
-        one.commit([Create("/a", b"", ephemeral=True), Create("/kept", b"")])
-        states: list[str] = []
-        one.on_session(states.append)
-        self.end(one, two)
-        assert two.read("/a") is None
-        for result in self._results_of(one, [[Create("/b", b"")], [Put("/kept", b"late")]]):
-            assert isinstance(result, SessionLost)
-        with pytest.raises(SessionLost):
-            one.commit([Create("/b", b"")])
-        assert _value(two, "/kept") == b""
-        assert two.read("/b") is None
-        self.settle(lambda: "lost" in states, one, two)
-        assert states[-1] == "lost"
-        assert states.count("lost") == 1
-        with pytest.raises(SessionLost):
-            one.read("/kept")
-
-    @staticmethod
-    def _results_of(store: MetadataStore, batches: list[list[Op]]) -> list[object]:
-        try:
-            return list(store.commit_each(batches))
-        except SessionLost as error:
-            return [error]
 
 
 def _value(store: MetadataStore, path: str) -> bytes | None:

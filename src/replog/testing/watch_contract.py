@@ -97,6 +97,34 @@ class WatchContract(ContractSessions):
         self.settle(lambda: len(heard) == 3, store)
         assert heard == ["/a", "committed", "/b"]
 
+    def test_the_transactions_of_commit_each_fire_watches(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        two.commit([Create("/a", b""), Create("/gone", b""), Create("/p", b"")])
+        fired: list[str] = []
+        for path in ("/a", "/gone", "/p", "/new", "/refused"):
+            one.watch(path, fired.append)
+        two.commit_each([
+            [Put("/a", b"1")],
+            [Create("/refused", b""), Put("/missing", b"")],
+            [Delete("/gone")],
+            [Create("/p/c", b"")],
+            [Create("/new", b"")],
+        ])
+        self.settle(lambda: len(fired) == 4, one, two)
+        assert sorted(fired) == ["/a", "/gone", "/new", "/p"]
+
+    def test_each_of_several_callbacks_on_a_path_is_told(self, sessions: OpenSession) -> None:
+        """Of one session, and of several."""
+        one, two = sessions(), sessions()
+        two.commit([Create("/p", b"")])
+        told: list[tuple[str, str]] = []
+        one.watch("/p", lambda path: told.append(("first", path)))
+        one.watch("/p", lambda path: told.append(("second", path)))
+        two.watch("/p", lambda path: told.append(("other", path)))
+        two.commit([Create("/p/c", b"")])
+        self.settle(lambda: len(told) == 3, one, two)
+        assert sorted(told) == [("first", "/p"), ("other", "/p"), ("second", "/p")]
+
     def test_the_end_of_a_session_fires_watches(self, sessions: OpenSession) -> None:
         one, two, three = sessions(), sessions(), sessions()
         one.commit([Create("/ids/1", b"", ephemeral=True)])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from replog.metadata.file import FileStore
+from replog.metadata.lease import SESSION_MS_MIN
 from replog.ports import MetadataStore
 from replog.testing.eventually import eventually
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
@@ -18,7 +20,15 @@ def kept(store: FileStore) -> FileStore:
     return store
 
 
+def kept_apart(path: Path, session_ms: int = 9_000) -> FileStore:
+    return kept(FileStore(path, session_ms=session_ms))
+
+
 class _Kept(MetadataStoreContract):
+    @pytest.fixture
+    def open_short_session(self, tmp_path: Path) -> OpenSession:
+        return partial(kept_apart, tmp_path / "store.db", SESSION_MS_MIN)
+
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         eventually(done)
 
@@ -32,11 +42,13 @@ class TestKeptApart(_Kept):
 
     @pytest.fixture
     def open_session(self, tmp_path: Path) -> OpenSession:
-        return lambda: kept(FileStore(tmp_path / "store.db"))
+        return partial(kept_apart, tmp_path / "store.db")
 
 
 class TestKeptTogether(_Kept):
     """Sessions that share an open file and its thread."""
+
+    is_shared = False
 
     @pytest.fixture
     def open_session(self, tmp_path: Path) -> Iterator[OpenSession]:

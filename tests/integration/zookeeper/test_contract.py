@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.integration.zookeeper.faults import delivered, expire
@@ -18,7 +19,11 @@ pytestmark = pytest.mark.zookeeper
 class TestZooKeeperStore(MetadataStoreContract):
     @pytest.fixture
     def open_session(self, address: str) -> OpenSession:
-        return lambda: ZooKeeperStore(address, session_ms=4_000)
+        return partial(ZooKeeperStore, address, session_ms=4_000)
+
+    @pytest.fixture
+    def open_short_session(self, address: str) -> OpenSession:
+        return partial(ZooKeeperStore, address, session_ms=1_500)
 
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         eventually(done)

@@ -1,0 +1,76 @@
+"""That the checks of a transaction hold when it commits, as races of threads: part of `MetadataStoreContract`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from replog.ports import Check, Conflict, Create, MetadataStore, Op, Put
+from replog.testing.contract_sessions import ContractSessions, OpenSession
+
+__all__ = ["RaceContract"]
+
+ROUNDS = 25
+THREADS_PER_SESSION = 2
+
+
+class RaceContract(ContractSessions):
+    """The part of the contract that is about commits at the same time: in each round one of several threads of two sessions wins."""
+
+    def test_of_threads_that_race_on_a_version_one_wins(self, sessions: OpenSession) -> None:
+        stores = sessions(), sessions()
+        stores[0].commit([Create("/seat", b"")])
+        won = [_race(stores, [[Put("/seat", b"", version)]] * 2) for version in range(ROUNDS)]
+        assert won == [[[version + 1]] for version in range(ROUNDS)]
+
+    def test_of_threads_that_race_to_create_one_wins(self, sessions: OpenSession) -> None:
+        stores = sessions(), sessions()
+        stores[0].commit([Create("/seat", b"")])
+        won = [_race(stores, [[Check("/seat", 0), Create(f"/won/{number}", b"")]] * 2) for number in range(ROUNDS)]
+        assert [len(results) for results in won] == [1] * ROUNDS
+        created = [results[0][1] for results in won]
+        assert created == sorted(set(created))
+        assert len(stores[1].list("/won")) == ROUNDS
+
+    def test_a_check_holds_until_its_transaction_is_applied(self, sessions: OpenSession) -> None:
+        """Each session checks what the other one writes: whichever is first, it makes the check of the other fail."""
+        stores = sessions(), sessions()
+        stores[0].commit([Create("/seat", b"")])
+        won = []
+        for number in range(ROUNDS):
+            seat = stores[0].read("/seat")
+            assert seat is not None
+            version, claim = seat.version, f"/claims/{number}"
+            won.append(_race(stores, [[Check("/seat", version), Create(claim, b"")], [Check(claim, -1), Put("/seat", b"", version)]]))
+        assert [len(results) for results in won] == [1] * ROUNDS
+
+
+def _race(stores: Sequence[MetadataStore], batches: Sequence[Sequence[Op]]) -> list[list[int]]:
+    """Commit the batch of each session in several threads at once; the results of those that were not refused."""
+    begin = threading.Barrier(len(stores) * THREADS_PER_SESSION)
+
+    def attempt(store: MetadataStore, ops: Sequence[Op]) -> list[int] | None:
+        begin.wait()
+        try:
+            return store.commit(ops)
+        except Conflict:
+            return None
+
+    with _threads_in_turns(), ThreadPoolExecutor(begin.parties) as pool:
+        attempts = [pool.submit(attempt, *one) for one in zip(stores, batches, strict=True) for _ in range(THREADS_PER_SESSION)]
+        results = [each.result() for each in attempts]
+    return [result for result in results if result is not None]
+
+
+@contextmanager
+def _threads_in_turns() -> Iterator[None]:
+    """A thread of this process gives way as often as it can, wherever it is: not only where it waits for something."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

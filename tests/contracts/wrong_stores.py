@@ -1,0 +1,190 @@
+"""Stores that break the contract, each in one way that a real one well might, and the test of the suite that notices.
+
+`test_suites_can_fail.py` runs them; pytest alone does not, because of the name of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from replog.errors import ReplogError
+from replog.metadata.file import FileStore
+from replog.metadata.lease import SESSION_MS_MIN
+from replog.metadata.memory import MemoryStore, _Tree
+from replog.metadata.tree import Transaction
+from replog.metadata.watches import Watches
+from replog.ports import Check, MetadataStore, Op
+from replog.testing.store_contract import MetadataStoreContract, OpenSession
+
+
+class InMemory(MemoryStore):
+    """`session` gives another one of the same kind."""
+
+    def session(self) -> MemoryStore:
+        return type(self)(_tree=self._tree)
+
+
+class ChecksThenWrites(InMemory):
+    """Decides on what it reads, and writes without another look."""
+
+    def commit(self, ops: Sequence[Op]) -> list[int]:
+        transaction = Transaction(self._tree, self._session_id)
+        numbers = transaction.apply(ops)
+        with self._tree._lock:
+            self._tree._store(transaction)
+        self._tree.watches.deliver()
+        return numbers
+
+
+class ChecksEarly(InMemory):
+    """Writes compare versions when they are applied; what is only checked was compared before."""
+
+    def commit(self, ops: Sequence[Op]) -> list[int]:
+        checks = [op for op in ops if isinstance(op, Check)]
+        super().commit(checks)
+        return [0] * len(checks) + super().commit([op for op in ops if not isinstance(op, Check)])
+
+
+class _ReusingTree(_Tree):
+    def join(self, store: MemoryStore) -> str:
+        with self._lock:
+            session = next(name for number in count(1) if (name := f"memory-{number}") not in self.sessions)
+            self.sessions[session] = store
+            return session
+
+
+class ReusesIds(InMemory):
+    """A session has the smallest number that no other session has now: who has ended writes on once the number is taken."""
+
+    def __init__(self, *, _tree: _Tree | None = None) -> None:
+        super().__init__(_tree=_tree or _ReusingTree())
+
+
+class SilentEach(InMemory):
+    """Several transactions at once fire no watch."""
+
+    def commit_each(self, batches: Sequence[Sequence[Op]]) -> list[list[int] | ReplogError]:
+        watches = self._tree.watches
+        if len(batches) > 1:
+            self._tree.watches = Watches()
+        try:
+            return super().commit_each(batches)
+        finally:
+            self._tree.watches = watches
+
+
+class OneWatchPerPath(InMemory):
+    """A second callback on a path takes the place of the first."""
+
+    def __init__(self, *, _tree: _Tree | None = None) -> None:
+        super().__init__(_tree=_tree)
+        self._callbacks: dict[str, Callable[[str], None]] = {}
+
+    def watch(self, path: str, changed: Callable[[str], None]) -> None:
+        self._callbacks[path] = changed
+        super().watch(path, self._changed)
+
+    def _changed(self, path: str) -> None:
+        self._callbacks.pop(path)(path)
+
+
+class KeepAliveRaises(InMemory):
+    """Tells its owner that the session has ended where he does not expect it."""
+
+    def keep_alive(self) -> None:
+        self._alive()
+
+
+class CountsInMemory(FileStore):
+    """Creation numbers are counted in each process."""
+
+    COUNTS: ClassVar[dict[str, Iterator[int]]] = {}
+
+    def __init__(self, path: Path, *, session_ms: int = 9_000) -> None:
+        super().__init__(path, session_ms=session_ms)
+        numbers = self.COUNTS.setdefault(str(path), count(1))
+        self._file._database.next_created = lambda: next(numbers)  # type: ignore[method-assign]
+
+
+class Forgets(FileStore):
+    """Everything goes with the last session."""
+
+    OPEN: ClassVar[list[str]] = []
+
+    def __init__(self, path: Path, *, session_ms: int = 9_000) -> None:
+        super().__init__(path, session_ms=session_ms)
+        self.OPEN.append(self.session_id)
+
+    def close(self) -> None:
+        super().close()
+        if self.session_id in self.OPEN:
+            self.OPEN.remove(self.session_id)
+            if not self.OPEN:
+                Path(self.path).unlink()
+
+
+class NeverExpires(FileStore):
+    """Nobody ends a session of which nothing is heard."""
+
+    def __init__(self, path: Path, *, session_ms: int = 9_000) -> None:
+        super().__init__(path, session_ms=session_ms)
+        self._file._may_end = lambda lease, now_ns: False  # type: ignore[method-assign]
+
+
+class AliveByItsThread(FileStore):
+    """A thread keeps the session, whether its owner hangs or not."""
+
+    @property
+    def alive_ns(self) -> int:  # type: ignore[override]
+        return self._file.clock_ns()
+
+    @alive_ns.setter
+    def alive_ns(self, value: int | None) -> None: ...
+
+
+CAUGHT_BY: dict[type[MetadataStore], str] = {
+    ChecksThenWrites: "test_of_threads_that_race_on_a_version_one_wins",
+    ChecksEarly: "test_a_check_holds_until_its_transaction_is_applied",
+    ReusesIds: "test_a_session_that_was_ended_stays_ended_whoever_comes_after_it",
+    SilentEach: "test_the_transactions_of_commit_each_fire_watches",
+    OneWatchPerPath: "test_each_of_several_callbacks_on_a_path_is_told",
+    KeepAliveRaises: "test_keep_alive_never_raises",
+    CountsInMemory: "test_another_process_sees_the_same_store_and_counts_on",
+    Forgets: "test_nodes_and_numbers_outlive_the_last_session",
+    NeverExpires: "test_a_session_whose_owner_falls_silent_ends_by_its_time",
+    AliveByItsThread: "test_a_session_whose_owner_falls_silent_ends_by_its_time",
+}
+"""The wrong stores, and a test of the suite that fails for each."""
+RIGHT: dict[type[MetadataStore], list[str]] = {
+    kind: sorted({test for wrong, test in CAUGHT_BY.items() if issubclass(wrong, kind)}) for kind in (InMemory, FileStore)
+}
+"""The stores that they are made of, and the same tests, which pass."""
+
+
+class TestStore(MetadataStoreContract):
+    @pytest.fixture(params=[*CAUGHT_BY, *RIGHT], ids=lambda kind: kind.__name__)
+    def kind(self, request: pytest.FixtureRequest) -> Any:
+        return request.param
+
+    @pytest.fixture
+    def open_session(self, kind: Any, tmp_path: Path) -> OpenSession:
+        return kind().session if issubclass(kind, MemoryStore) else partial(kind, tmp_path / "store.db")
+
+    @pytest.fixture
+    def open_short_session(self, kind: Any, tmp_path: Path) -> OpenSession:
+        if kind in CAUGHT_BY:
+            self.patience_s = 2.0
+        return partial(kind, tmp_path / "store.db", session_ms=SESSION_MS_MIN)
+
+    def end(self, store: MetadataStore, other: MetadataStore) -> None:
+        if isinstance(store, MemoryStore):
+            store.expire()
+        else:
+            assert isinstance(other, FileStore)
+            other.end_session(store.session_id)
