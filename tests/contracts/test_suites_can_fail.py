@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
-from tests.contracts import wrong_stores
+import pytest
+from tests.contracts import wrong_stores, wrong_transports
 
 HERE = Path(__file__).resolve().parent
 
 
-def outcomes(file: str, tests: list[str], folder: Path) -> dict[str, str]:
-    """Run these tests of a file that pytest alone passes over: what became of each."""
+def outcomes(tests: Sequence[str], folder: Path) -> dict[str, str]:
+    """Run tests of files that pytest alone passes over: what became of each."""
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--basetemp={folder / 'tests'}"]
-    command += [f"{HERE / file}::{test}" for test in tests]
-    run = subprocess.run(command, cwd=HERE.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = subprocess.run([*command, *tests], cwd=HERE.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert report.exists(), run.stdout
     found = {}
     for case in ElementTree.parse(report).iter("testcase"):
@@ -26,7 +28,17 @@ def outcomes(file: str, tests: list[str], folder: Path) -> dict[str, str]:
     return found
 
 
-def test_a_wrong_store_does_not_pass(tmp_path: Path) -> None:
-    expected = {f"{test}[{kind.__name__}]": "failure" for kind, test in wrong_stores.CAUGHT_BY.items()}
-    expected |= {f"{test}[{kind.__name__}]": "passed" for kind, tests in wrong_stores.RIGHT.items() for test in tests}
-    assert outcomes("wrong_stores.py", [f"TestStore::{test}" for test in expected], tmp_path) == expected
+@pytest.mark.parametrize(
+    ("suite", "caught_by", "right"),
+    [
+        ("wrong_stores.py::TestStore", wrong_stores.CAUGHT_BY, wrong_stores.RIGHT),
+        ("wrong_transports.py::TestTransport", wrong_transports.CAUGHT_BY, wrong_transports.RIGHT),
+    ],
+    ids=["stores", "transports"],
+)
+def test_who_breaks_a_rule_is_caught(
+    suite: str, caught_by: Mapping[type[Any], str], right: Mapping[type[Any], Sequence[str]], tmp_path: Path
+) -> None:
+    expected = {f"{test}[{kind.__name__}]": "failure" for kind, test in caught_by.items()}
+    expected |= {f"{test}[{kind.__name__}]": "passed" for kind, tests in right.items() for test in tests}
+    assert outcomes([f"{HERE}/{suite}::{test}" for test in expected], tmp_path) == expected

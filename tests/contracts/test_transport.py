@@ -137,6 +137,8 @@ def test_intercept_drops_repeats_and_reorders() -> None:
 
 
 class TestTcpTransport(TransportContract):
+    C = ("controller", TransportContract.A)  # a frame has no place for other tuples
+
     @pytest.fixture
     def ends(self) -> Iterator[tuple[Transport, Transport]]:
         endpoints: dict[int, str] = {}

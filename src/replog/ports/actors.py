@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Transport(ABC):
-    """Carries messages between actors. May drop, delay, repeat and reorder; delivers to one `receive` per listener."""
+    """Carries messages between actors. May drop, delay, repeat and reorder; delivers to one `receive` per listener, one at a time."""
 
     @abstractmethod
     def listen(self, address: Address, receive: Callable[[Address, Any], None]) -> None:
@@ -40,7 +40,10 @@ class Transport(ABC):
 
     @abstractmethod
     def send(self, sender: Address, to: Address, message: Any) -> None:
-        """Never blocks, never raises for an unknown or dead address: the message is dropped."""
+        """Never blocks, never raises for an unknown or dead address, nor because too much waits: the message is dropped.
+
+        Never calls a `receive` itself.
+        """
 
     @abstractmethod
     def close(self) -> None: ...

@@ -6,27 +6,58 @@ always: who receives, what, and what never raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from replog.errors import UsageError
-from replog.messages import Fetched
-from replog.model import Address
+from replog.messages import ControlledShutdown, ControlledShutdownAnswer, Fetched, FetchedEntry
+from replog.model import Address, PartitionId
 from replog.ports import Transport
+from replog.slices import MemorySlice
 
 __all__ = ["TransportContract"]
 
+LARGE_BYTES = 1 << 20
+MANY = 5_000
+STAY_S = 0.005
+"""How long a receiver stays where it is, to see whether another thread comes."""
+_inside = threading.local()
+
 
 class Inbox:
-    """What one address received."""
+    """What one address received, and which calls of it are forbidden: `faults`."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[Address, Any], None] | None = None, *, stays: bool = False) -> None:
         self.items: list[tuple[Address, Any]] = []
+        self.faults: list[str] = []
+        self._heard = heard
+        self._stays = stays
+        self._thread: int | None = None
+        self._lock = threading.Lock()
+        self._another_came = threading.Event()
 
     def __call__(self, sender: Address, message: Any) -> None:
-        self.items.append((sender, message))
+        if getattr(_inside, "send", False):
+            self.faults.append("receive was called inside send")
+        if not self._lock.acquire(blocking=False):
+            again = self._thread == threading.get_ident()
+            self.faults.append("receive was called inside receive" if again else "receive was called from two threads at once")
+            self._another_came.set()
+            return
+        try:
+            self._thread = threading.get_ident()
+            self.items.append((sender, message))
+            if self._stays:
+                self._another_came.wait(STAY_S)
+            if self._heard is not None:
+                self._heard(sender, message)
+        finally:
+            self._lock.release()
 
     @property
     def messages(self) -> list[Any]:
@@ -37,10 +68,14 @@ class Inbox:
 class TransportContract:
     """The contract of `Transport`. `here` and `there` may be one object. Override `pump` if delivery takes anything but time.
 
-    Addresses are plain: integers for brokers, as actors use them.
+    Addresses are plain, as actors use them: integers for brokers, and a tuple.
     """
 
     A, B = 1, 2
+    C: Address = ("client", "x")
+    """Another address that listens here. A transport that carries only what actors call themselves sets it to one of theirs."""
+    patience_s = 30.0
+    """After how long the suite takes a `send` for blocked."""
 
     @pytest.fixture
     def ends(self) -> tuple[Transport, Transport]:
@@ -107,6 +142,83 @@ class TransportContract:
         assert later.messages == [_message(3)]
         assert inboxes[1].items == []
 
+    def test_an_address_may_be_a_tuple(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
+        """It stays what it is, also as the sender: who a message is from decides whether it counts."""
+        third = Inbox()
+        ends[0].listen(self.C, third)
+        answer, question = ControlledShutdownAnswer(self.B, 3, 1, 0), ControlledShutdown(self.B, 3)
+        ends[0].send(self.C, self.B, answer)
+        self.pump(ends, lambda: bool(inboxes[1].items))
+        assert inboxes[1].items == [(self.C, answer)]
+        ends[1].send(self.B, self.C, question)
+        self.pump(ends, lambda: bool(third.items))
+        assert third.items == [(self.B, question)]
+        ends[0].send(self.A, self.B, _message(3))
+        self.pump(ends, lambda: len(inboxes[1].items) == 2)
+        assert inboxes[1].items[1] == (self.A, _message(3))
+        assert inboxes[0].items == []
+
+    def test_a_large_message_arrives_whole(self, ends: tuple[Transport, Transport]) -> None:
+        data = bytes(range(256)) * (LARGE_BYTES // 256)
+        came: list[bytes] = []
+        inbox = Inbox(lambda _, message: came.extend(bytes(part.view()) for part in message.entries[0].slices))
+        ends[0].listen(self.A, Inbox())
+        ends[1].listen(self.B, inbox)
+        entry = FetchedEntry(PartitionId(bytes(16), 0, 0), leader_epoch=1, offset=0, slices=[MemorySlice(0, 1, data)])
+        ends[0].send(self.A, self.B, Fetched(request=1, session=0, session_epoch=0, error=0, entries=[entry]))
+        self.pump(ends, lambda: bool(came))
+        assert came == [data]
+
+    def test_answers_are_sent_from_within_receive(self, ends: tuple[Transport, Transport]) -> None:
+        """The answer of the other end is the next call, and not a part of this one."""
+
+        def ask(sender: Address, message: Any) -> None:
+            if message.request < 40:
+                _send(ends[0], self.A, sender, _message(message.request + 1))
+
+        asks = Inbox(ask)
+        answers = Inbox(lambda sender, message: _send(ends[1], self.B, sender, _message(message.request + 1)))
+        ends[0].listen(self.A, asks)
+        ends[1].listen(self.B, answers)
+        _send(ends[0], self.A, self.B, _message(1))
+        self.pump(ends, lambda: len(asks.items) == 20)
+        assert asks.faults + answers.faults == []
+        assert [message.request for message in answers.messages] == list(range(1, 40, 2))
+        assert [message.request for message in asks.messages] == list(range(2, 41, 2))
+
+    def test_receive_is_not_called_inside_send(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
+        """Also where nothing else waits, so that it could be handed over at once."""
+        for number in range(20):
+            _send(ends[0], self.A, self.B, _message(number))
+            self.pump(ends, lambda number=number: len(inboxes[1].items) == number + 1)  # type: ignore[misc]
+        assert inboxes[1].faults == []
+        assert [message.request for message in inboxes[1].messages] == list(range(20))
+
+    def test_receive_is_called_by_one_thread_at_a_time(self, ends: tuple[Transport, Transport]) -> None:
+        inbox = Inbox(stays=True)
+        ends[0].listen(self.A, Inbox())
+        ends[1].listen(self.B, inbox)
+        for number in range(20):
+            ends[0].send(self.A, self.B, _message(number))
+        self.pump(ends, lambda: len(inbox.items) == 20)
+        assert inbox.faults == []
+        assert sorted(message.request for message in inbox.messages) == list(range(20))
+
+    def test_send_takes_whatever_waits_already(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
+        """Nobody takes anything meanwhile. What is too much may be dropped; what comes later gets through."""
+        with _within(self.patience_s, "send"):
+            for number in range(MANY):
+                _send(ends[0], self.A, self.B, _message(number))
+        self.pump(ends, lambda: len(inboxes[1].items) == MANY)
+        came = [message.request for message in inboxes[1].messages]
+        assert sorted(set(came)) == sorted(came)
+        assert set(came) <= set(range(MANY))
+        ends[0].send(self.A, self.B, _message(MANY))
+        self.pump(ends, lambda: len(inboxes[1].items) > len(came))
+        assert inboxes[1].messages[-1] == _message(MANY)
+        assert inboxes[0].items == []
+        assert inboxes[1].faults == []
+
     def test_a_closed_transport_drops(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
         for end in ends:
             end.close()
@@ -121,3 +233,28 @@ class TransportContract:
 def _message(number: int) -> Fetched:
     """What any broker may say to any other."""
     return Fetched(request=number, session=0, session_epoch=0, error=0, entries=[])
+
+
+def _send(end: Transport, sender: Address, to: Address, message: Any) -> None:
+    """A send that receivers know of which it calls."""
+    outer, _inside.send = getattr(_inside, "send", False), True
+    try:
+        end.send(sender, to, message)
+    finally:
+        _inside.send = outer
+
+
+@contextmanager
+def _within(seconds: float, what: str) -> Iterator[None]:
+    """Fail instead of waiting for ever. Only in the main thread, where tests run."""
+
+    def blocked(_signal: int, _frame: object) -> None:
+        raise AssertionError(f"{what} has blocked: it is not done after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, blocked)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
