@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from replog.config import BrokerConfig
+from replog.log.alone import LoneDirectory
 from replog.log.directory import FileLogDirectory
 from replog.log.files import Fs
 from replog.log.memory import MemoryLogDirectory
@@ -19,12 +20,14 @@ from replog.testing.log_contract import Ending, LogContract
 class DiskLives:
     """A `FileLogDirectory` on a simulated disk, where the power can be cut."""
 
+    kind = FileLogDirectory
+
     def __init__(self) -> None:
         self.fs = MemoryFs()
         self.now: FileLogDirectory | None = None
 
     def open(self, *, limits: BrokerConfig | None = None) -> LogDirectory:
-        self.now = FileLogDirectory("/data", fs=self.fs, limits=limits)
+        self.now = self.kind("/data", fs=self.fs, limits=limits)
         return self.now
 
     def end(self, how: Ending) -> None:
@@ -56,6 +59,18 @@ class TestFilesOnASimulatedDisk(LogContract):
     @pytest.fixture
     def lives(self) -> DiskLives:
         return DiskLives()
+
+
+class SharedLives(DiskLives):
+    """The same with logs that take turns."""
+
+    kind = LoneDirectory
+
+
+class TestFilesThatThreadsShare(LogContract):
+    @pytest.fixture
+    def lives(self) -> SharedLives:
+        return SharedLives()
 
 
 class TestMemory(LogContract):

@@ -9,19 +9,27 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import UsageError
 from replog.log.directory import FileLogDirectory
 from replog.log.files import Fs
-from replog.log.log import FileLog
+from replog.log.shared import SharedLog
 from replog.model import PartitionId
 from replog.ports import Location, LogStart
 
-__all__ = ["open_alone"]
+__all__ = ["LoneDirectory", "open_alone"]
 
 _TOPIC: Final = "(alone)"
 """No topic can have this name, so that a broker's directory is never taken for a log on its own, nor the other way round."""
 
 
-def open_alone(path: str | Location, config: TopicConfig | None, fs: Fs, limits: BrokerConfig | None) -> tuple[FileLog, Callable[[], None]]:
+class LoneDirectory(FileLogDirectory):
+    """Its log is used by the threads of an application, and not by one broker alone."""
+
+    _log_class = SharedLog
+
+
+def open_alone(
+    path: str | Location, config: TopicConfig | None, fs: Fs, limits: BrokerConfig | None
+) -> tuple[SharedLog, Callable[[], None]]:
     """The log under `path`, and what closes its directory. `config` None keeps the configuration it has."""
-    directory = FileLogDirectory(path, limits=limits, fs=fs)
+    directory = LoneDirectory(path, limits=limits, fs=fs)
     try:
         identities = directory.identities()
         if identities and (len(identities) > 1 or directory.topic_of(identities[0]) != _TOPIC):
@@ -29,9 +37,9 @@ def open_alone(path: str | Location, config: TopicConfig | None, fs: Fs, limits:
         identity = identities[0] if identities else PartitionId(fs.random_bytes(16), 0, 0)
         log = directory.get(identity)
         if log is None or (config is not None and log.config != config):
-            (made,) = directory.create([LogStart(identity, _TOPIC, config or TopicConfig())])
-            assert isinstance(made, FileLog)
-            log = made
+            directory.create([LogStart(identity, _TOPIC, config or TopicConfig())])
+            log = directory.get(identity)
+        assert isinstance(log, SharedLog)
         log.loss = directory.loss
         if log.loss.lossy:
             directory.registered(0)  # the caller has the report: it is told once

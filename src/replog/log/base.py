@@ -133,10 +133,15 @@ class StoredLog(Log):
         For a log used alone: the batch belongs to the newest leader epoch, 0 in a new log. Records without a timestamp
         get `now_ms`, by default the wall clock. Raises UsageError if the batch is larger than the topic allows.
         """
-        self._check_open()
+        if self._refusal is not None:
+            self._check_open()
         batch = RecordBatch(encode_records(records, now_ms=OS.wall_ms() if now_ms is None else now_ms, compression=compression))
         if batch.length > self.config.max_batch_bytes:
             raise UsageError(f"the records make a batch of {batch.length} bytes; max_batch_bytes is {self.config.max_batch_bytes}")
+        return self._append_next(batch)
+
+    def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
+        """Store a batch at the end of the log; returns (base offset, last offset)."""
         batch.stamp(self.identity, self.end_offset, max(self.last_epoch, 0))
         self.append(batch)
         return batch.base_offset, batch.end_offset - 1
@@ -148,25 +153,33 @@ class StoredLog(Log):
         Control batches are not shown.
         """
         offset = self.start_offset if start is None else max(start, self.start_offset)
-        while offset < (limit := self.end_offset if stop is None else min(stop, self.end_offset)):
-            slices = self.read(offset, self.end_offset, _READ_BYTES)
-            for part in slices:
-                batches: list[RecordBatch] = []
-                wrong: LogCorrupt | None = None
-                try:
-                    batches.extend(self._batches(part))
-                except LogCorrupt as problem:
-                    wrong = problem
-                finally:
-                    part.release()
-                for batch in batches:
-                    offset = batch.end_offset
-                    if not batch.is_control:
-                        yield from (r for r in self._unpacked(batch) if (start or 0) <= r.offset < limit)
-                if wrong is not None:
-                    raise wrong
-            if not slices:
+        while True:
+            limit, batches, damage = self._batches_from(offset, stop)
+            for batch in batches:
+                offset = batch.end_offset
+                if not batch.is_control:
+                    yield from (r for r in self._unpacked(batch) if (start or 0) <= r.offset < limit)
+            if damage is not None:
+                raise damage
+            if not batches:
                 return
+
+    def _batches_from(self, offset: int, stop: int | None) -> tuple[int, list[RecordBatch], LogCorrupt | None]:
+        """For `records`: the end of what is wanted now, the next batches in front of it, which are in memory and pin nothing, and what is
+        wrong behind them."""
+        limit = self.end_offset if stop is None else min(stop, self.end_offset)
+        batches: list[RecordBatch] = []
+        damage = None
+        slices = self.read(offset, self.end_offset, _READ_BYTES) if offset < limit else []
+        try:
+            for part in slices:
+                batches.extend(self._batches(part))
+        except LogCorrupt as error:
+            damage = error
+        finally:
+            for part in slices:
+                part.release()
+        return limit, batches, damage
 
     def _unpacked(self, batch: RecordBatch) -> list[Record]:
         """The records of an intact batch, however many. Raises LogCorrupt."""

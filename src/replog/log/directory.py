@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from attrs import evolve
 
@@ -72,6 +72,8 @@ class FileLogDirectory(LogDirectory):
     Raises UsageError, naming the path, if somebody has it open, if it is something else, or if a newer version of the
     library made it; LogCorrupt if what it says about itself is damaged (nothing is deleted then).
     """
+
+    _log_class: ClassVar[type[FileLog]] = FileLog
 
     def __init__(self, path: str | Location, *, limits: BrokerConfig | None = None, fs: Fs = OS) -> None:
         self.path = str(path).rstrip("/") or "/"
@@ -226,7 +228,7 @@ class FileLogDirectory(LogDirectory):
                     self.recovered[identity] = Recovered(0, state.corrupt)
             if state is not None:
                 states[identity] = state
-            self._logs[identity] = FileLog(identity, entry.config, self._storage, state)
+            self._logs[identity] = self._log_class(identity, entry.config, self._storage, state)
         if folders:
             raise LogCorrupt(f"{self._storage.folder}/{min(folders)} is in no catalogue entry: the catalogue is damaged")
         if clean is None and states:  # what a killed process made may not be on the disk: a log must not lose its folder unnoticed
@@ -294,7 +296,7 @@ class FileLogDirectory(LogDirectory):
         for identity, _, config in starts:
             log = self._logs.get(identity)
             if log is None:
-                log = self._logs[identity] = FileLog(identity, config, self._storage)
+                log = self._logs[identity] = self._log_class(identity, config, self._storage)
             log.config = config
             if config.flush == live[identity].config.flush:
                 self._unrecorded.pop(identity, None)

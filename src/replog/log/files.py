@@ -10,18 +10,28 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import time
 from typing import Final, Protocol
 from weakref import WeakSet
 
 from replog.errors import UsageError
 
-__all__ = ["BUFFERS_MAX", "OS", "DiesInChild", "Fs", "check_path", "kill_in_child"]
+__all__ = ["BUFFERS_MAX", "OS", "DiesInChild", "Fs", "Turns", "check_path", "kill_in_child"]
 
 BUFFERS_MAX: Final = 1024
 """IOV_MAX on Linux: most buffers that one `pwritev` takes."""
 
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Turns(Protocol):
+    """A lock for `with`, which the thread that holds it may take again."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *exc: object) -> object: ...
+    def _is_owned(self) -> bool:
+        """Whether this thread holds it."""
 
 
 class Fs:
@@ -92,6 +102,10 @@ class Fs:
     def wall_ms(self) -> int:
         """The wall clock: for the timestamps of records that are appended without one. Decides nothing."""
         return time.time_ns() // 1_000_000
+
+    def turns(self) -> Turns:
+        """For what several threads share."""
+        return threading.RLock()  # type: ignore[return-value]
 
 
 OS: Final = Fs()

@@ -161,8 +161,8 @@ class EpochTable(Protocol):
 class Log(ABC):
     """One copy of one partition: batches with dense offsets, an epoch table and a writer table that follow from them.
 
-    Single-threaded: its owner calls it, nobody else. Every error is one of LogFull (nothing stored, heals by itself),
-    LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed.
+    Single-threaded: its owner calls it, nobody else (one that was opened alone has its callers take turns). Every error is one of LogFull
+    (nothing stored, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed.
     """
 
     identity: PartitionId

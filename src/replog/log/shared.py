@@ -1,0 +1,90 @@
+"""A log that the threads of an application share: they take turns. The log of a broker has one owner, and pays for no lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+
+from replog.config import TopicConfig
+from replog.errors import UsageError
+from replog.log.log import FileLog
+from replog.log.recovery import LogState
+from replog.log.storage import Storage
+from replog.model import PartitionId
+from replog.records import RecordBatch
+
+__all__ = ["SharedLog"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _in_turn(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
+    """A method of FileLog, for one thread at a time."""
+
+    def taking_turns(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._turns:
+            return method(self, *args, **kwargs)
+
+    update_wrapper(taking_turns, method)
+    return taking_turns
+
+
+class SharedLog(FileLog):
+    """What `Log.open` gives: a FileLog whose calls may come from any thread.
+
+    Within one thread a call may break off another one: that of a signal handler. It may read, but not append or trim.
+    """
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None = None) -> None:
+        super().__init__(identity, config, storage, state)
+        self._turns = storage.fs.turns()
+
+    append = _in_turn(FileLog.append)
+    append_many = _in_turn(FileLog.append_many)
+    enter_epoch = _in_turn(FileLog.enter_epoch)
+    read = _in_turn(FileLog.read)
+    _batches_from = _in_turn(FileLog._batches_from)
+    group_floor = _in_turn(FileLog.group_floor)
+    offset_for_time = _in_turn(FileLog.offset_for_time)
+    truncate_to = _in_turn(FileLog.truncate_to)
+    reset_to = _in_turn(FileLog.reset_to)
+    retained_start = _in_turn(FileLog.retained_start)
+    retain = _in_turn(FileLog.retain)
+    flush = _in_turn(FileLog.flush)
+    flushed = _in_turn(FileLog.flushed)
+    forget_tail = _in_turn(FileLog.forget_tail)
+    close = _in_turn(FileLog.close)
+
+    def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
+        turns = self._turns
+        if turns._is_owned():
+            self._refuse_inside()
+        with turns:
+            base, epoch = self.end_offset, self.last_epoch
+            batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
+            FileLog.append(self, batch)
+        return base, base + batch.count - 1
+
+    def trim_to(self, offset: int) -> int:
+        if self._turns._is_owned():
+            self._refuse_inside()
+        with self._turns:
+            return super().trim_to(offset)
+
+    def _refuse_inside(self) -> NoReturn:
+        """A lock does not part the calls of one thread."""
+        raise UsageError(f"log {self.identity!r} is in the middle of another call of this thread: a signal handler came in between")
+
+    @property
+    def size_bytes(self) -> int:
+        with self._turns:
+            return super().size_bytes
+
+    def die_in_child(self) -> None:
+        """As that of a FileLog, whoever was in the middle of a call when the process forked."""
+        self._turns = self._storage.fs.turns()  # the other may be held by a thread that is not here
+        super().die_in_child()

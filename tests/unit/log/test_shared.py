@@ -1,0 +1,225 @@
+"""A log that an application opens by itself: its threads take turns, whatever they call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from replog.config import TopicConfig
+from replog.errors import LogClosed, UsageError
+from replog.log.log import FileLog
+from replog.ports import Log
+from replog.records import RecordBatch, encode_records
+from replog.testing.disk import MemoryFs
+
+THREADS = 4
+CALLS = 250
+RECORD = RecordBatch(encode_records(["recorded"], now_ms=30))
+
+
+@pytest.fixture(autouse=True)
+def _threads_that_change_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def together(works: Sequence[Callable[[], None]], *beside: Callable[[], None]) -> list[BaseException]:
+    """Run each on a thread of its own, those `beside` again and again until the others have ended; what they raised."""
+    raised: list[BaseException] = []
+    ended = threading.Event()
+
+    def run(work: Callable[[], None], *, again: bool) -> None:
+        try:
+            work()
+            while again and not ended.is_set():
+                work()
+        except BaseException as error:
+            raised.append(error)
+
+    others = [threading.Thread(target=run, args=(work,), kwargs={"again": True}) for work in beside]
+    threads = [threading.Thread(target=run, args=(work,), kwargs={"again": False}) for work in works]
+    for thread in (*others, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ended.set()
+    for thread in others:
+        thread.join()
+    return raised
+
+
+def stored(log: FileLog) -> dict[int, str]:
+    return {record.offset: record.text() for record in log.records()}
+
+
+def writers(log: FileLog, told: dict[int, str], when_half_done: Callable[[], None] = lambda: None) -> list[Callable[[], None]]:
+    """Each appends batches of two records, and writes down what it was told."""
+
+    def write(name: int) -> None:
+        for number in range(CALLS):
+            base, last = log.append_records([text := f"{name}.{number}", text])
+            told[base] = told[last] = text
+            if number == CALLS // 2:
+                when_half_done()
+
+    return [partial(write, name) for name in range(THREADS)]
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 2_000])
+def test_each_thread_keeps_what_it_was_told(tmp_path: Path, segment_bytes: int) -> None:
+    told: dict[int, str] = {}
+    with FileLog.open(tmp_path / "log", config=TopicConfig(segment_bytes=segment_bytes)) as log:
+        assert together(writers(log, told)) == []
+        assert len(told) == log.end_offset == 2 * THREADS * CALLS
+        assert stored(log) == told
+    with FileLog.open(tmp_path / "log") as log:
+        assert stored(log) == told
+
+
+def test_one_reads_and_flushes_what_others_append(tmp_path: Path) -> None:
+    told: dict[int, str] = {}
+    with FileLog.open(tmp_path / "log", config=TopicConfig(segment_bytes=20_000)) as log:
+
+        def read() -> None:
+            offsets = [record.offset for record in log.records()]
+            assert offsets == list(range(len(offsets)))
+
+        def flush() -> None:
+            token = log.flush()
+            if token is not None:
+                log.flushed(token.run())
+
+        assert together(writers(log, told), read, flush) == []
+        flush()
+        assert log.flushed_end == log.end_offset == 2 * THREADS * CALLS
+        assert stored(log) == told
+
+
+def test_one_closes_while_others_append(tmp_path: Path) -> None:
+    told: dict[int, str] = {}
+    log = FileLog.open(tmp_path / "log")
+    raised = together(writers(log, told, when_half_done=log.close))
+    assert raised
+    assert {type(error) for error in raised} == {LogClosed}
+    with FileLog.open(tmp_path / "log") as log:
+        assert CALLS <= len(told) == log.end_offset
+        assert stored(log) == told
+
+
+class Interrupting(MemoryFs):
+    """A disk during whose next write something else happens, as when a signal comes."""
+
+    during: Callable[[], object] | None = None
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:  # type: ignore[override]
+        during, self.during = self.during, None
+        written = super().pwritev(fd, buffers, position)
+        if during is not None:
+            during()
+        return written
+
+
+def batch_at(log: Log, offset: int) -> RecordBatch:
+    batch = RecordBatch(RECORD.body)
+    batch.stamp(log.identity, offset, 0)
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "start", "end"),
+    [
+        (lambda log: list(stored(log)), [0, 1], 0, 2),
+        (lambda log: [(part.base_offset, part.end_offset) for part in log.read(1, 9, 1 << 20)], [(1, 2)], 0, 2),
+        (lambda log: log.flush().end, 2, 0, 2),
+        (lambda log: log.trim_to(9), 2, 2, 2),
+        (lambda log: log.retained_start(1 << 50, 9), 2, 0, 2),
+        (lambda log: log.retain(1 << 50, 9), 2, 2, 2),
+        (lambda log: log.offset_for_time(20), (1, 20), 0, 2),
+        (lambda log: log.size_bytes, 2 * RECORD.length, 0, 2),
+        (lambda log: log.append(batch_at(log, 2)), None, 0, 3),
+        (lambda log: log.append_many([batch_at(log, 2), batch_at(log, 3)]), None, 0, 4),
+        (lambda log: (log.enter_epoch(4), log.epochs.latest), (None, (4, 2)), 0, 2),
+        (lambda log: log.truncate_to(1), None, 0, 1),
+        (lambda log: log.reset_to(1), None, 1, 1),
+        (lambda log: log.close(), None, 0, 2),
+    ],
+)
+def test_a_call_of_another_thread_waits_for_the_end_of_an_append(
+    call: Callable[[FileLog], object], expected: object, start: int, end: int
+) -> None:
+    fs, results = Interrupting(), []
+    with FileLog.open("/log", fs=fs, config=TopicConfig(retention_ms=1)) as log:
+        log.append_records(["recorded"], now_ms=10)
+        other = threading.Thread(target=lambda: results.append(call(log)))
+
+        def begin() -> None:
+            other.start()
+            other.join(timeout=0.1)  # without its turn it is done by then, and has seen half an append
+
+        fs.during = begin
+        assert log.append_records(["recorded"], now_ms=20) == (1, 1)
+        other.join()
+        assert results == [expected]
+        assert (log.start_offset, log.end_offset) == (start, end)
+
+
+@pytest.mark.parametrize("call", [lambda log: log.append_records(["handler"]), lambda log: log.trim_to(1)])
+def test_a_call_inside_a_call_of_the_same_thread_is_refused(call: Callable[[FileLog], object]) -> None:
+    fs, refused = Interrupting(), []
+    with FileLog.open("/log", fs=fs) as log:
+        log.append_records(["first"])
+
+        def handler() -> None:
+            with pytest.raises(UsageError, match="signal handler") as caught:
+                call(log)
+            refused.append(caught.value)
+
+        fs.during = handler
+        assert log.append_records(["second"]) == (1, 1)
+        assert len(refused) == 1
+        assert log.append_records(["third"]) == (2, 2)
+        assert stored(log) == {0: "first", 1: "second", 2: "third"}
+
+
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(tmp_path: Path) -> None:
+    held, done = threading.Event(), threading.Event()
+    with FileLog.open(tmp_path / "log") as log:
+
+        def hold() -> None:
+            with log._turns:
+                held.set()
+                done.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # ends a child that waits
+            try:
+                log.flush()
+            except LogClosed:
+                os._exit(7)
+            os._exit(8)
+        done.set()
+        holder.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert log.append_records(["x"]) == (0, 0)
+
+
+def test_the_logs_of_a_broker_pay_for_no_lock() -> None:
+    from tests.unit.log.lives import open_log
+
+    assert type(open_log(MemoryFs(), TopicConfig())[1]) is FileLog
+    with Log.open("/log", fs=MemoryFs()) as log:
+        assert type(log) is not FileLog
+        assert isinstance(log, FileLog)
