@@ -126,11 +126,11 @@ class Connection:
 
     def _replaced(self, client: Client, error: Unavailable) -> ClusterReplaced:
         where = ", ".join(self.bootstrap)
-        text = f"another cluster is at {where} (replog.bootstrap.servers) now than the one that this process knew, which was made anew or "
-        text += f"has moved: run it again, and it goes to the cluster that is there now (a stream: with a new checkpoint); {error}"
+        text = f"another cluster is at {where} (replog.bootstrap.servers) now than the one that this process knew"
         self._drop(client)
-        _log.warning("%s", text)
-        return ClusterReplaced(text)
+        _log.warning("%s; what is asked next is asked of the one that is there now", text)
+        text += ", which was made anew or has moved: run it again, and it goes to the cluster that is there now"
+        return ClusterReplaced(f"{text} (a stream: with a new checkpoint); {error}")
 
     def _drop(self, client: Client) -> None:
         key = (os.getpid(), self)

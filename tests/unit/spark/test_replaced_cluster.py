@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from pyspark.sql.types import StructType
 
 import replog
 from replog.client.core import ClientCore
 from replog.config import ClientConfig
-from replog.errors import Code
+from replog.errors import Code, UnknownStage
 from replog.model import BrokerInfo
 from replog.spark import PartitionWriter, ranges
 from replog.spark.batch_reading import BatchReading
@@ -141,6 +142,17 @@ def test_a_batch_is_written_to_the_cluster_that_is_there_now(again: Callable[...
     assert [record.text() for record in cluster.read("t")] == ["b"]
 
 
+def test_what_was_put_aside_in_another_cluster_is_not_committed(again: Callable[..., replog.Cluster]) -> None:
+    given = options(again(), topic="t", deliveryGuarantee="atomic")
+    del given["replog.fetch.timeout.ms"]
+    job = BatchWriting(WriteOptions.parse(given), StructType().add("value", "string"), False)
+    written = job.write(iter([pa.RecordBatch.from_arrays([pa.array(["a"])], names=["value"])]))
+    cluster = again()
+    with pytest.raises(UnknownStage):
+        job.commit([written])
+    assert list(cluster.read("t")) == []
+
+
 def test_partition_writers_write_to_the_cluster_that_is_there_now(again: Callable[..., replog.Cluster]) -> None:
     cluster = again()
     writer = PartitionWriter("t", bootstrap=cluster.endpoints)
@@ -183,6 +195,13 @@ OTHER = "tcp://h:2 refused with error 31: you have not proven who you are"
 def test_who_refuses(unreached: dict[str, str], all_do: bool, nobody: bool, some: bool) -> None:
     code, found = Code.INCONSISTENT_CLUSTER_ID, core(**unreached)
     assert (all_refuse(found, code), nobody_serves(found), refused_with(found, code)) == (all_do, nobody, some)
+
+
+def test_a_broker_that_was_fenced_is_not_waited_for() -> None:
+    found = core(h=REFUSED)
+    found.view.brokers[2] = evolve(found.view.brokers[2], fenced=True)
+    assert all_refuse(found, Code.INCONSISTENT_CLUSTER_ID)
+    assert nobody_serves(found)
 
 
 def test_a_cluster_with_fewer_brokers_is_another_one_too(again: Callable[..., replog.Cluster], caplog: pytest.LogCaptureFixture) -> None:
