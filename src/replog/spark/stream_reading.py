@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Refused", "StreamReading"]
 
 _GONE: Final = "the topic or the partition does not exist any more"
+_SHORT: Final = "the partition ended before the offset that was given, or was replaced or cut, found before the query was started again"
 _LEFT: Final = "the topic or the partition did not exist any more, or was left out, before the query was started again"
 _REPLACED: Final = "the topic was deleted and created again, or the partition removed and added again"
 
@@ -233,10 +234,12 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
             if place in self._noted:
                 if self._options.fail_on_data_loss:
                     self._losses.lost(place, *self._noted[place])
-            elif place in stop:
-                self._losses.went_back(place, offset, back)
-            else:
+            elif place not in stop:
                 self._losses.lost(place, offset, offset, _LEFT)
+            elif begin == self._initial:  # nothing was read yet, and the offset may never have been there
+                self._losses.lost(place, back, offset, _SHORT)
+            else:
+                self._losses.went_back(place, offset, back)
 
     def _begins_empty(self, begin: Positions) -> bool:
         """Whether the first micro-batch is to be empty.

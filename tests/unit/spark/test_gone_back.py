@@ -83,3 +83,11 @@ def test_the_empty_first_micro_batch_may_end_anywhere(world: FakeCluster, caplog
     assert latest.initialOffset() == BEGIN
     assert latest.partitions(BEGIN, BACK) == []
     assert caplog.messages == []
+
+
+def test_an_offset_that_was_given_and_is_not_there(world: FakeCluster) -> None:
+    again = query(fails=True, startingOffsets='{"t": {"0": 15}, "u": {"0": 1}}')
+    begin = again.initialOffset()
+    with pytest.raises(DataLost, match="t-0: offsets 10 to 14 cannot be read any more: the partition ended before the offset") as caught:
+        again.partitions(begin, {"t": {"0": 10}, "u": {"0": 1}})
+    assert (caught.value.first, caught.value.stop) == (10, 15)
