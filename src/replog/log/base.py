@@ -149,10 +149,11 @@ class StoredLog(Log):
     def records(self, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """The records from `start` (default: the first kept) to `stop` (exclusive; default: the end as of each read).
 
-        Raises LogCorrupt at the first batch that does not match its checksum, or cannot be decoded, behind the records in front of it.
-        Control batches are not shown.
+        What was removed (`trim_to`, `retain`) is left out, also while this goes on: it continues with the first record that is kept. Raises
+        LogCorrupt at the first batch that does not match its checksum, or cannot be decoded, behind the records in front of it. Control
+        batches are not shown.
         """
-        offset = self.start_offset if start is None else max(start, self.start_offset)
+        offset = self.start_offset if start is None else start
         while True:
             limit, batches, damage = self._batches_from(offset, stop)
             for batch in batches:
@@ -167,6 +168,7 @@ class StoredLog(Log):
     def _batches_from(self, offset: int, stop: int | None) -> tuple[int, list[RecordBatch], LogCorrupt | None]:
         """For `records`: the end of what is wanted now, the next batches in front of it, which are in memory and pin nothing, and what is
         wrong behind them."""
+        offset = max(offset, self.start_offset)  # what was there may have been removed meanwhile
         limit = self.end_offset if stop is None else min(stop, self.end_offset)
         batches: list[RecordBatch] = []
         damage = None

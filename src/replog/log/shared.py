@@ -12,6 +12,7 @@ from replog.log.log import FileLog
 from replog.log.recovery import LogState
 from replog.log.storage import Storage
 from replog.model import PartitionId
+from replog.ports import Slice
 from replog.records import RecordBatch
 
 __all__ = ["SharedLog"]
@@ -46,7 +47,6 @@ class SharedLog(FileLog):
     append = _in_turn(FileLog.append)
     append_many = _in_turn(FileLog.append_many)
     enter_epoch = _in_turn(FileLog.enter_epoch)
-    read = _in_turn(FileLog.read)
     _batches_from = _in_turn(FileLog._batches_from)
     group_floor = _in_turn(FileLog.group_floor)
     offset_for_time = _in_turn(FileLog.offset_for_time)
@@ -68,6 +68,12 @@ class SharedLog(FileLog):
             batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
             FileLog.append(self, batch)
         return base, base + batch.count - 1
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        with self._turns:
+            if offset < self.start_offset and offset < limit:
+                raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
+            return super().read(offset, limit, max_bytes)
 
     def trim_to(self, offset: int) -> int:
         if self._turns._is_owned():

@@ -285,6 +285,39 @@ def test_a_log_on_its_own(tmp_path: Path) -> None:
         assert log.config.flush == "ack"
 
 
+@pytest.mark.parametrize("segment_bytes", [50_000, 1 << 22])
+@pytest.mark.parametrize("kind", ["files", "memory"])
+def test_records_go_on_at_the_first_record_that_is_kept(tmp_path: Path, kind: str, segment_bytes: int) -> None:
+    """A reader's place may be trimmed, or retained, away under it."""
+    config = TopicConfig(segment_bytes=segment_bytes, retention_ms=1)
+    log = FileLog.open(tmp_path / "log", config=config) if kind == "files" else MemoryLog(IDENTITY, config)
+    for number in range(300):
+        log.append_records([f"{number:08}" * 1_000], now_ms=number)
+    log.forget_tail()
+    reader, early, retained = log.records(), log.records(start=5), log.records(stop=260)
+    assert [next(reader).offset, next(retained).offset] == [0, 0]
+    assert log.trim_to(250) == 250
+    rest = [record.offset for record in reader]
+    assert rest == [*range(1, rest.index(250) + 1), *range(250, 300)], "what it had read ahead, and then what is kept"
+    assert [record.offset for record in early] == list(range(250, 300))
+    assert [record.offset for record in retained][-10:] == list(range(250, 260))
+    last = log.records()
+    assert log.retain(1 << 50, 300) == 300
+    assert list(last) == []
+    log.close()
+
+
+def test_a_read_below_the_start_of_a_log_on_its_own_is_refused(tmp_path: Path) -> None:
+    with FileLog.open(tmp_path / "log") as log:
+        for _ in range(3):
+            log.append_records(["x"])
+        log.forget_tail()
+        log.trim_to(2)
+        with pytest.raises(UsageError, match="offset is 1; the log starts at 2"):
+            log.read(1, 3, 1_000)
+        assert log.read(2, 3, 1_000)[0].end_offset == 3
+
+
 def test_a_log_on_its_own_is_not_a_brokers(tmp_path: Path) -> None:
     directory = FileLogDirectory(str(tmp_path))
     directory.create([LogStart(IDENTITY, "orders", SMALL)])
