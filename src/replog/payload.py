@@ -22,7 +22,7 @@ the two bytes that it may weigh, so headers are counted before one is made.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from itertools import islice
 from struct import Struct
@@ -78,6 +78,19 @@ class BadBatch(ValueError):
 
 
 # ---------------------------------------------------------------------------------------------------------- a record
+
+
+def check_rows(name: str, rows: object, of: str) -> Iterable[Any]:
+    """Several values in an order. UsageError names what was given instead: one text, which would fall apart into characters, a mapping, of
+    which only the keys would be left, or a set, which has no order.
+    """
+    if type(rows) is list:
+        return rows
+    if isinstance(rows, str | bytes | bytearray | memoryview):
+        raise UsageError(f"{name} is a list of {of}, not one {type(rows).__name__}: put it into a list ({rows!r:.120} was given)")
+    if not isinstance(rows, Iterable) or isinstance(rows, Mapping | set | frozenset):
+        raise UsageError(f"{name} is a list of {of}, not {rows!r:.120}")
+    return rows
 
 
 def as_bytes(name: str, value: object) -> bytes | None:

@@ -12,7 +12,7 @@ from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.config import SCATTERED_KEYS_MAX, check_partition_number
 from replog.errors import Code, UsageError, rejection
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
-from replog.payload import as_bytes
+from replog.payload import as_bytes, check_rows
 from replog.records import Record
 
 __all__ = [
@@ -152,9 +152,7 @@ def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:
 
 def checked_records(records: Sequence[Record | bytes | str | None]) -> list[Record | bytes | None]:
     """What one batch is to hold, at least one record. Raises UsageError."""
-    if type(records) is not list and isinstance(records, str | bytes | bytearray | Record):
-        raise UsageError(f"records is a list of values or Records, not one {type(records).__name__}: put it into a list")
-    check_list("records", records, "values or Records")
+    check_rows("records", records, "values or Records")
     made = [record if type(record) is bytes or isinstance(record, Record) else as_bytes("value", record) for record in records]
     if not made:
         raise UsageError("records is empty; a batch has at least one record")

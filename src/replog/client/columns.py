@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from replog.client.arguments import check_list
-from replog.errors import UsageError
-from replog.payload import Headers, as_bytes, as_headers, as_timestamp, headers_size
+from replog.payload import Headers, as_bytes, as_headers, as_timestamp, check_rows, headers_size
 
 __all__ = ["ROW_BYTES", "as_cells", "as_extras", "sizes_of"]
 
@@ -32,7 +30,5 @@ def sizes_of(keys: list[bytes | None] | None, values: list[bytes | None]) -> lis
 
 def as_cells(name: str, cells: Sequence[bytes | str | None]) -> list[bytes | None]:
     """A column as bytes. Raises UsageError naming what is not allowed."""
-    if isinstance(cells, str | bytes | bytearray):
-        raise UsageError(f"{name}s is a list of {name}s, not one {type(cells).__name__}: put it into a list")
-    check_list(f"{name}s", cells, f"{name}s")
+    check_rows(f"{name}s", cells, f"{name}s")
     return [cell if type(cell) is bytes else as_bytes(name, cell) for cell in cells]

@@ -13,6 +13,7 @@ from replog.config import check_partition_number, check_topic_name
 from replog.errors import UsageError
 from replog.marks import PIECES_MAX, WriterMark, check_attempt, check_attempts, check_writer, framing
 from replog.messages import Published
+from replog.payload import check_rows
 from replog.records import Framing, Record, encode_records
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _attempts(given: object) -> list[tuple[str, int]]:
 
 
 def _checked(records: Records) -> list[Record | bytes | str | None]:
-    made = list(check_list("records", records, "records"))
+    made = list(check_rows("records", records, "values or Records"))
     if not made:
         raise UsageError("records is empty; there is nothing to append")
     return made

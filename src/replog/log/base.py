@@ -14,6 +14,7 @@ from replog.log.marked import stored_mark
 from replog.log.producers import ProducerTable
 from replog.log.tail import Tail
 from replog.model import PartitionId
+from replog.payload import check_rows
 from replog.ports import Log, Slice
 from replog.records import GROUP_OPEN_BIT, UNBOUNDED, BadBatch, BatchHeader, BatchReader, Record, RecordBatch, encode_records
 
@@ -131,10 +132,12 @@ class StoredLog(Log):
         """Append values or `Record`s as one batch, all or nothing; returns (base offset, last offset).
 
         For a log used alone: the batch belongs to the newest leader epoch, 0 in a new log. Records without a timestamp
-        get `now_ms`, by default the wall clock. Raises UsageError if the batch is larger than the topic allows.
+        get `now_ms`, by default the wall clock. Raises UsageError if the batch is larger than the topic allows, and
+        for what is no list: one text, a mapping, a set.
         """
         if self._refusal is not None:
             self._check_open()
+        check_rows("records", records, "values or Records")
         batch = RecordBatch(encode_records(records, now_ms=OS.wall_ms() if now_ms is None else now_ms, compression=compression))
         if batch.length > self.config.max_batch_bytes:
             raise UsageError(f"the records make a batch of {batch.length} bytes; max_batch_bytes is {self.config.max_batch_bytes}")

@@ -430,7 +430,7 @@ def test_a_topic_that_does_not_exist_is_said_with_those_that_do(name: str) -> No
         ({"topic": "a/b"}, "a/b"),
         ({"partition": -1}, "-1"),
         ({"records": []}, "records is empty; there is nothing to append"),
-        ({"records": "text"}, "records is a list of records, not 'text'"),
+        ({"records": "text"}, "records is a list of values or Records, not one str"),
         ({"records": [5]}, "a value is bytes, str or None, not int"),
         ({"attempt": ""}, "attempt '' has 0 bytes; allowed are 1 to 255"),
         ({"attempt": "x" * 256}, "has 256 bytes; allowed are 1 to 255"),
