@@ -101,17 +101,22 @@ class Connection:
 
     @contextmanager
     def explained(self) -> Iterator[Client]:
-        """The client; if nobody was ever reached, the error says so in a sentence that names the addresses. One whose cluster was replaced
-        is of no use any more: it is closed, ClusterReplaced says what happened, and the next one knows no cluster."""
+        """The client; if nobody was ever reached, or brokers refuse to know this process, the error says so in a sentence that names the
+        addresses. One that is refused, or whose cluster was replaced (ClusterReplaced), is of no use any more: it is closed, and the next
+        one reads the file of settings anew and knows no cluster."""
         client = self.client()
         try:
             yield client
         except Unavailable as error:
             if isinstance(error, ClusterReplaced) or _is_lost(client._core):
                 raise self._replaced(client, error) from None
-            if client._core.view.brokers:
+            where, core = ", ".join(self.bootstrap), client._core
+            if refused_with(core, Code.CLUSTER_AUTHORIZATION_FAILED) and (not core.view.brokers or nobody_serves(core)):
+                self._drop(client)
+                given = "not given" if self.security is None else self.security
+                raise type(error)(f"the brokers at {where} refuse these credentials (replog.security.file is {given}): {error}") from None
+            if core.view.brokers:
                 raise
-            where = ", ".join(self.bootstrap)
             raise type(error)(f"no broker was reached at {where} (replog.bootstrap.servers): {error}") from None
 
     def ask(self, question: Callable[[Client], T]) -> T:
