@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -30,12 +31,24 @@ class InMemory(MemoryStore):
         return type(self)(_tree=self._tree)
 
 
+_two = threading.Barrier(2)
+
+
+def on_the_way() -> None:
+    """Between a look and a write there is a network: another one gets there meanwhile, if there is another one."""
+    try:
+        _two.wait(0.05)
+    except threading.BrokenBarrierError:
+        _two.reset()
+
+
 class ChecksThenWrites(InMemory):
     """Decides on what it reads, and writes without another look."""
 
     def commit(self, ops: Sequence[Op]) -> list[int]:
         transaction = Transaction(self._tree, self._session_id)
         numbers = transaction.apply(ops)
+        on_the_way()
         with self._tree._lock:
             self._tree._store(transaction)
         self._tree.watches.deliver()
@@ -48,6 +61,7 @@ class ChecksEarly(InMemory):
     def commit(self, ops: Sequence[Op]) -> list[int]:
         checks = [op for op in ops if isinstance(op, Check)]
         super().commit(checks)
+        on_the_way()
         return [0] * len(checks) + super().commit([op for op in ops if not isinstance(op, Check)])
 
 
@@ -179,7 +193,7 @@ class TestStore(MetadataStoreContract):
     @pytest.fixture
     def open_short_session(self, kind: Any, tmp_path: Path) -> OpenSession:
         if kind in CAUGHT_BY:
-            self.patience_s = 2.0
+            self.patience_s = 1.0
         return partial(kind, tmp_path / "store.db", session_ms=SESSION_MS_MIN)
 
     def end(self, store: MetadataStore, other: MetadataStore) -> None:
