@@ -227,12 +227,23 @@ def test_what_others_can_read_or_change_signs_nothing(tmp_path: Path, name: str,
     assert files(folder) == before
 
 
-def test_nothing_is_made_where_others_could_replace_it(tmp_path: Path) -> None:
-    tmp_path.chmod(0o775)
+@pytest.mark.parametrize("mode", [0o777, 0o702])
+def test_nothing_is_made_where_others_could_replace_it(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
     status, _, told = run(str(tmp_path), "broker/1")
     assert status == 2
     assert f"others can change the folder '{tmp_path}'" in told
     assert files(tmp_path) == {}
+
+
+def test_an_empty_folder_is_closed_to_its_group_first(tmp_path: Path) -> None:
+    """As `mkdir` makes it under many a umask."""
+    tmp_path.chmod(0o775)
+    status, _, told = run(str(tmp_path), "broker/1")
+    assert (status, told) == (0, "")
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    tmp_path.chmod(0o775)  # no longer empty
+    assert run(str(tmp_path), "broker/1")[0] == 2
 
 
 @pytest.mark.parametrize("name", ["", "authority.key", "authority.pem"])
