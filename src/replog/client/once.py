@@ -88,7 +88,7 @@ class StageOp(_PublishedOp):
         self._no_room = ""
         if code == Code.QUOTA_EXCEEDED and answer.end_offset >= 0:
             leader = self.place.leader if self.place is not None else None
-            limit = f"stage_bytes_max of broker {leader} is {answer.end_offset}"
+            limit = f"stage_bytes_max of broker {leader} is {answer.end_offset} (one principal may have half of it)"
             self._no_room = f": {limit}, and what is put aside there leaves no room for {answer.base_offset} bytes more"
         return code
 

@@ -159,7 +159,8 @@ def test_a_stage_without_room_names_the_limit_and_what_it_asked_for() -> None:
     desk, _, client = leaders()
     desk.no_room = (700, 5_000)
     text = (
-        "the last answer was QuotaExceeded: stage_bytes_max of broker 1 is 5000, and what is put aside there leaves no room for 700 bytes"
+        "the last answer was QuotaExceeded: stage_bytes_max of broker 1 is 5000 (one principal may have half of it), and what is put aside "
+        "there leaves no room for 700 bytes"
     )
     with pytest.raises(TimedOut, match=re.escape(text)):
         stage(client, timeout_s=20)
