@@ -10,15 +10,20 @@ from typing import Any
 __all__ = ["interrupted_at"]
 
 
-def interrupted_at(line: int, where: Callable[[FrameType], bool], action: Callable[[], object]) -> bool:
-    """Run `action` with a KeyboardInterrupt at the n-th line that it executes there; whether it came to that."""
+def interrupted_at(
+    line: int, where: Callable[[FrameType], bool], action: Callable[[], object], events: tuple[str, ...] = ("line",)
+) -> bool:
+    """Run `action` with a KeyboardInterrupt at the n-th line that it executes there; whether it came to that.
+
+    Of `events` "return" is where a result is ready, and lost.
+    """
     seen = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal seen
         if not where(frame):
             return None
-        if event == "line":
+        if event in events:
             seen += 1
             if seen == line:
                 raise KeyboardInterrupt

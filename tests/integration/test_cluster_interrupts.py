@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from tests.integration.interrupts import Interrupt
 
 import replog
-from replog.errors import Unavailable, UnknownTopicOrPartition
+from replog.broker.broker import Broker
+from replog.config import BrokerConfig
+from replog.errors import Unavailable, UnknownTopicOrPartition, UsageError
+from replog.log import directory, lock
+from replog.log.directory import FileLogDirectory
+from replog.runtime import embedded_broker, embedded_brokers, folder, undoing
 
 
 class Session:
@@ -165,3 +173,131 @@ def test_an_interrupted_append_says_that_its_outcome_is_unknown() -> None:
             waiting.result(timeout_s=30)
         assert producer.send("t", "next").result(timeout_s=30).offset == 0
         producer.close()  # what failed was reported already
+
+
+def test_a_second_interrupt_while_a_broker_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it comes, the next call opens the broker: nothing has its folder but what the exception still had in hand."""
+    near = {
+        directory.__file__: {"__init__", "_take_lock", "close"},
+        lock.__file__: {"take", "release"},
+        folder.__file__: {"open_directory"},
+        embedded_brokers.__file__: {"_start", "_directory", "_session", "_open_again"},
+        embedded_broker.__file__: {"__init__", "take_seats", "stop", "_release"},
+        undoing.__file__: {"undo", "later", "finished"},
+    }
+    dying, tick = [False], Broker.tick
+
+    def dies(broker: Broker, now_ms: int, wall_ms: int) -> None:
+        if dying and dying.pop():
+            raise KeyboardInterrupt
+        tick(broker, now_ms, wall_ms)
+
+    monkeypatch.setattr(Broker, "tick", dies)
+    with replog.Cluster(tmp_path / "data") as cluster:
+        cluster.create_topic("t")
+        reopening, left, points = False, 1, 0
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal left, reopening
+            name = frame.f_code.co_name
+            reopening = reopening or name == "_open_again"
+            if not reopening or name not in near.get(frame.f_code.co_filename, ()):
+                return None
+            left -= event == "return"
+            if not left:
+                raise KeyboardInterrupt
+            return trace
+
+        while points == 0 or left <= 0:
+            reopening, left, points = False, points + 1, points + 1
+            dying[:] = [True]
+            sys.settrace(trace)
+            try:
+                with contextlib.suppress(KeyboardInterrupt):
+                    cluster.append("t", 0, ["a"])
+            finally:
+                sys.settrace(None)
+            assert cluster.brokers == [1, 2, 3]
+        assert points > 12
+        cluster.append("t", 0, ["b"])
+        cluster.wait_until_in_sync()
+
+
+def test_a_broker_whose_folder_is_in_use_for_a_while_is_opened_by_a_later_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts, tick = 0, Broker.tick
+
+    def refuses(self: folder.ClusterFolder, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise UsageError("log directory is in use")
+        return opens(self, broker_id, limits)
+
+    def dies(broker: Broker, now_ms: int, wall_ms: int) -> None:
+        monkeypatch.setattr(Broker, "tick", tick)
+        raise KeyboardInterrupt
+
+    opens = folder.ClusterFolder.open_directory
+    with replog.Cluster(tmp_path / "data") as cluster:
+        cluster.create_topic("t")
+        monkeypatch.setattr(folder.ClusterFolder, "open_directory", refuses)
+        monkeypatch.setattr(Broker, "tick", dies)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.append("t", 0, ["a"])
+        assert len(cluster._embedded.running) == 2
+        assert len(cluster.brokers) == 2
+        assert cluster.brokers == [1, 2, 3]
+        assert attempts == 3
+        cluster.wait_until_in_sync()
+        assert not cluster._embedded._reopening.due(cluster._embedded.stopped)
+    assert caplog.text.count("could not be opened again") == 1
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_a_start_has_left_half_done_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
+    """By the next start, or by the end of the cluster."""
+    left: list[embedded_broker.EmbeddedBroker] = []
+    takes = embedded_broker.EmbeddedBroker.take_seats
+
+    def interrupted(self: undoing.Undoing, number: int) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def refuses(self: embedded_broker.EmbeddedBroker, died: Callable[[BaseException], None]) -> None:
+        takes(self, died)
+        left.append(self)
+        monkeypatch.setattr(undoing.Undoing, "undo", interrupted)
+        raise UsageError("it takes its seats in vain")
+
+    data = tmp_path / "data"
+    with replog.Cluster(data) as cluster:
+        cluster.kill_broker(2)
+        monkeypatch.setattr(embedded_broker.EmbeddedBroker, "take_seats", refuses)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.start_broker(2)
+        if again:
+            cluster.start_broker(2)
+            assert cluster.brokers == [1, 2, 3]
+    assert [one._released for one in left] == [True]
+    with replog.Cluster(data) as cluster:
+        assert cluster.brokers == [1, 2, 3]
+
+
+def test_closing_unlocks_a_directory_that_an_interrupt_kept_from_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[FileLogDirectory] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> FileLogDirectory:
+        kept.append(FileLogDirectory(*arguments, **options))
+        raise KeyboardInterrupt
+
+    with replog.Cluster(tmp_path / "data") as cluster:
+        cluster.kill_broker(2)
+        with monkeypatch.context() as patched:
+            patched.setattr(folder, "FileLogDirectory", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                cluster.start_broker(2)
+    with replog.Cluster(tmp_path / "data") as cluster:
+        assert cluster.brokers == [1, 2, 3]
+    assert len(kept) == 1

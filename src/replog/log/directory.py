@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from weakref import ref
 
 from attrs import evolve
 
@@ -28,6 +29,7 @@ from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
 from replog.log.files import OS, Fs, kill_in_child
+from replog.log.lock import FolderLock
 from replog.log.log import FileLog
 from replog.log.loss import Life, gravest, judge
 from replog.log.recorded import is_flushed, recordable
@@ -75,7 +77,8 @@ class FileLogDirectory(LogDirectory):
 
     _log_class: ClassVar[type[FileLog]] = FileLog
 
-    def __init__(self, path: str | Location, *, limits: BrokerConfig | None = None, fs: Fs = OS) -> None:
+    def __init__(self, path: str | Location, *, limits: BrokerConfig | None = None, fs: Fs = OS, lock: FolderLock | None = None) -> None:
+        """`lock` is what it takes its lock with: whoever has that can let go although he never got the directory."""
         self.path = str(path).rstrip("/") or "/"
         self.fs = fs
         self.high_watermarks: dict[PartitionId, int] = {}
@@ -86,12 +89,20 @@ class FileLogDirectory(LogDirectory):
         self._closed = ""
         self._broker_epoch = -1
         self.staging = FileStaging(fs, f"{self.path}/{_STAGED}")
-        self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, self._fail)
+        mine = ref(self)  # no circle: a directory that nobody has any more lets go of its lock at once
+
+        def fail(reason: str) -> None:
+            found = mine()
+            if found is not None:
+                found._fail(reason)
+
+        self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, fail)
         self._logs: dict[PartitionId, FileLog] = {}
         self._checkpointed: frozenset[PartitionId] = frozenset()
         self._unrecorded: dict[PartitionId, int] = {}  # flushed before each answer, and not yet recorded so: their ends at that change
-        self._lock = self._take_lock()
+        self._lock = FolderLock(fs) if lock is None else lock
         try:
+            self._take_lock()
             self._open()
             self.staging.clear()
             kill_in_child(self)
@@ -99,12 +110,12 @@ class FileLogDirectory(LogDirectory):
             self._closed = f"log directory {self.path} could not be opened"  # nor closed once more in a forked child
             for log in self._logs.values():
                 log.close()
-            fs.close(self._lock)
+            self._lock.release()
             raise
 
     # -------------------------------------------------------------------------------------------------------- opening
 
-    def _take_lock(self) -> int:
+    def _take_lock(self) -> None:
         """The lock, before anything is read or written."""
         try:
             names = self.fs.listdir(self.path)
@@ -119,14 +130,8 @@ class FileLogDirectory(LogDirectory):
             raise LogCorrupt(f"{self.path} has lost its {_META!r} file; nothing was changed")
         if foreign and _META not in names:
             raise UsageError(f"{self.path} is not empty and no log directory: it has {foreign[0]!r} and no {_META!r}")
-        lock = self.fs.open(f"{self.path}/{_LOCK}", create=True)
-        try:
-            if not self.fs.lock(lock):
-                raise UsageError(f"log directory {self.path} is in use: another process, or another object in this one, has it open")
-        except BaseException:
-            self.fs.close(lock)
-            raise
-        return lock
+        if not self._lock.take(f"{self.path}/{_LOCK}"):
+            raise UsageError(f"log directory {self.path} is in use: another process, or another object in this one, has it open")
 
     def _open(self) -> None:
         self.directory_id = self._read_meta()
@@ -401,6 +406,7 @@ class FileLogDirectory(LogDirectory):
 
     def close(self, *, clean: bool) -> None:
         if self._closed:
+            self._lock.release()  # an interrupt may have kept the first call from it
             return
         try:
             if clean and not self._failed and not any(log.is_damaged for log in self._logs.values()):
@@ -411,7 +417,7 @@ class FileLogDirectory(LogDirectory):
                 for log in self._logs.values():
                     log.close()
             finally:  # an interrupt must not leave the folder locked for the rest of the process
-                self.fs.close(self._lock)
+                self._lock.release()
 
     def _leave_clean(self) -> None:
         """Flush everything, then say so."""
@@ -431,7 +437,7 @@ class FileLogDirectory(LogDirectory):
             self._closed = f"log directory {self.path} was opened before a fork and is dead in the child"
             for log in self._logs.values():
                 log.die_in_child()
-            self.fs.close(self._lock)
+            self._lock.release()
 
     def _fail(self, reason: str) -> None:
         """A flush failed: nothing here can be trusted to reach the disk any more, now and after the next open."""

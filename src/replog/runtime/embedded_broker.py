@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from replog.broker.broker import Broker
 from replog.broker.membership import Membership
@@ -94,6 +94,25 @@ class EmbeddedBroker:
         """The name of a topic, as far as this broker knows."""
         found = self.broker.routing.topics.get(topic_id)
         return None if found is None else found.topic
+
+    def knows_unfenced(self, lives: Mapping[int, int]) -> bool:
+        """Whether it has heard that these brokers are unfenced, each in the life of that epoch."""
+        known = {broker_id: self.broker.routing.brokers.get(broker_id) for broker_id in lives}
+        return all(found is not None and not found.fenced and 0 <= lives[b] == found.broker_epoch for b, found in known.items())
+
+    def copies_on(self, broker_id: int) -> list[str]:
+        """Partitions that a broker has copies of, as far as this one knows, for people."""
+        topics = self.broker.routing.topics.values()
+        return [f"{topic.topic}-{p.partition}" for topic in topics for p in topic.partitions if broker_id in p.replicas]
+
+    def out_of_sync(self) -> list[str]:
+        """Partitions without a leader or without their full ISR, as far as this broker knows, for people."""
+        return [
+            f"{topic.topic}-{p.partition} (leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)})"
+            for topic in self.broker.routing.topics.values()
+            for p in topic.partitions
+            if p.leader is None or set(p.isr) != set(p.replicas)
+        ]
 
     def endpoint_of(self, broker_id: int) -> str | None:
         """Where another broker listens, as far as the broker or the controller here knows."""

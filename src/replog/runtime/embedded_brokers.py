@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,9 @@ from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.folder import ClusterFolder
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import Pump, Seat
+from replog.runtime.reopening import Reopening
 from replog.runtime.store_sessions import StoreSessions
+from replog.runtime.undoing import Undoing
 
 if TYPE_CHECKING:
     from replog.runtime.outside import Outside
@@ -87,6 +90,8 @@ class EmbeddedBrokers:
         self.meters: dict[int, Meter] = {}
         """What each broker has counted, over all of its lives."""
         self._racks: dict[int, str | None] = {}
+        self._undoing = Undoing()
+        self._reopening = Reopening(self._start)
         self._kept: dict[int, MemoryLogDirectory] = {}
         """What brokers of a cluster in memory come back to: after a clean stop, or after an exception in their own process."""
         self._ids = RandomIds()
@@ -196,6 +201,8 @@ class EmbeddedBrokers:
     def ensure_started(self) -> None:
         """Open the folder and start every broker, unless that is done. Raises UsageError, Unavailable, LogCorrupt, StoreCorrupt."""
         if self._state == "started":
+            if self._reopening.barred and not self.lock._is_owned():
+                self._try_barred()
             self._pump.repair()
             return
         self.check_usable()
@@ -253,13 +260,16 @@ class EmbeddedBrokers:
     def _start(self, broker_id: int) -> None:
         """Start a broker that does not run; if that fails, nothing of it is left open."""
         assert broker_id not in self.running
-        directory: LogDirectory | None = None
-        session: MemoryStore | FileStore | StoreSessions | None = None
-        embedded: EmbeddedBroker | None = None
+        undoing = self._undoing
+        undoing.undo(broker_id)  # what an interrupt has left of the last attempt
         try:
             directory = self._directory(broker_id)
+            undoing.later(broker_id, lambda: directory.close(clean=False))
+            if self.outside is not None:
+                undoing.later(broker_id, partial(self.outside.stop_serving, broker_id))
             endpoints = () if self.outside is None else self.outside.serve(broker_id)
             session = self._session(broker_id)
+            undoing.later(broker_id, session.close)
             embedded = EmbeddedBroker(
                 broker_id,
                 self._pump,
@@ -271,19 +281,13 @@ class EmbeddedBrokers:
                 endpoints=endpoints,
                 meter=self.meters.setdefault(broker_id, Meter(broker_id)),
             )
-            started = embedded
-            embedded.take_seats(lambda problem: self._broker_died(started, problem))
+            undoing.later(broker_id, lambda: embedded.stop(clean=False))
+            embedded.take_seats(lambda problem: self._broker_died(embedded, problem))
             self.running[broker_id] = embedded
         except BaseException:
-            if embedded is not None:
-                embedded.stop(clean=False)
-            elif directory is not None:
-                directory.close(clean=False)
-                if session is not None:
-                    session.close()
-            if self.outside is not None:
-                self.outside.stop_serving(broker_id)
+            undoing.undo(broker_id)
             raise
+        undoing.finished(broker_id)
         self._kept.pop(broker_id, None)
         self.stopped.discard(broker_id)
 
@@ -296,13 +300,7 @@ class EmbeddedBrokers:
     def _are_unfenced(self, brokers: Sequence[int] | dict[int, EmbeddedBroker]) -> bool:
         """Whether every running broker has heard that all of `brokers` are unfenced, in their present life."""
         lives = {b: self.running[b].broker.broker_epoch for b in brokers if b in self.running}
-        for embedded in self.running.values():
-            known = embedded.broker.routing.brokers
-            for broker_id, epoch in lives.items():
-                entry = known.get(broker_id)
-                if entry is None or entry.fenced or epoch < 0 or entry.broker_epoch != epoch:
-                    return False
-        return True
+        return all(embedded.knows_unfenced(lives) for embedded in self.running.values())
 
     def close(self) -> None:
         """Stop all brokers at once, cleanly; no leader is moved. Idempotent."""
@@ -338,6 +336,7 @@ class EmbeddedBrokers:
     def _abandon(self) -> None:
         """Let go of everything, as a killed process would."""
         self._stop_all(clean=False)
+        self._undoing.undo_all()
         self._pump.unseat(_CLIENT)
         self._pump.clear()
         if self.outside is not None:
@@ -426,13 +425,7 @@ class EmbeddedBrokers:
             known = sorted([*self.running, *self.stopped])
             if broker_id != known[-1] or len(known) == 1:
                 raise UsageError(f"broker {broker_id!r} cannot be removed: brokers are {known}, and the last may go, if another stays")
-            held = [
-                f"{topic.topic}-{partition.partition}"
-                for embedded in list(self.running.values())[:1]
-                for topic in embedded.broker.routing.topics.values()
-                for partition in topic.partitions
-                if broker_id in partition.replicas
-            ]
+            held = [name for embedded in list(self.running.values())[:1] for name in embedded.copies_on(broker_id)]
             if held or not self.running:
                 raise UsageError(f"broker {broker_id} holds copies of {', '.join(held[:5]) or 'what is not known while no broker runs'}")
             if broker_id in self.running:
@@ -464,14 +457,7 @@ class EmbeddedBrokers:
     def out_of_sync(self) -> list[str]:
         """Partitions without a leader or without their full ISR, for people; empty if every replica is in sync."""
         embedded = next(iter(self.running.values()), None)
-        if embedded is None:
-            return ["all: no broker runs"]
-        return [
-            f"{topic.topic}-{p.partition} (leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)})"
-            for topic in embedded.broker.routing.topics.values()
-            for p in topic.partitions
-            if p.leader is None or set(p.isr) != set(p.replicas)
-        ]
+        return ["all: no broker runs"] if embedded is None else embedded.out_of_sync()
 
     # -------------------------------------------------------------------------------------------------------- failures
 
@@ -483,10 +469,16 @@ class EmbeddedBrokers:
         if broker_id in self.running or self._state == "closed" or (self._pump.is_last and isinstance(problem, Exception)):
             return
         _log.warning("broker %d is restarted after %s", broker_id, type(problem).__name__)
-        try:
-            self._start(broker_id)
-        except Exception as failure:  # it stays stopped; the others go on without it
-            _log.error("broker %d could not be opened again: %s", broker_id, failure)
+        self._open_again(broker_id)
+
+    def _open_again(self, broker_id: int) -> None:
+        if broker_id not in self.running:
+            self._reopening.attempt(broker_id)
+
+    def _try_barred(self) -> None:
+        with self.lock:
+            for broker_id in self._reopening.due(self.stopped):
+                self._pump.repair_first(partial(self._open_again, broker_id))
 
     def _interrupted(self, problem: BaseException) -> None:
         """The application's own thread was interrupted in a call of the client, under the lock: its core may be half changed."""

@@ -22,6 +22,7 @@ from replog.config import BrokerConfig
 from replog.errors import LogDamaged, LogFull, StoreCorrupt, UsageError
 from replog.log.directory import FileLogDirectory
 from replog.log.files import OS, Fs
+from replog.log.lock import FolderLock
 from replog.log.segmented import PASSING
 from replog.metadata.file import FileStore
 from replog.security.private import check_folder
@@ -37,14 +38,14 @@ _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """What says that this path is no place for a directory of this user: nothing in it is damaged, and nobody should wipe or repair it."""
 
 
-def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS) -> FileLogDirectory:
+def open_directory(path: str, limits: BrokerConfig, fs: Fs = OS, lock: FolderLock | None = None) -> FileLogDirectory:
     """A log directory, made if it is missing.
 
     Raises UsageError if it is in use, may not be written, or can be written by others; LogFull or LogDamaged if its disk is full or broken.
     """
     check_folder(path, "the data folder")
     try:
-        return FileLogDirectory(path, limits=limits, fs=fs)
+        return FileLogDirectory(path, limits=limits, fs=fs, lock=lock)
     except OSError as problem:
         kind = LogFull if problem.errno in PASSING else UsageError if problem.errno in _FORBIDDEN else LogDamaged
         raise kind(f"{path} cannot be opened: {_why(problem, path)}") from problem
@@ -60,6 +61,8 @@ class ClusterFolder:
         """
         self.path = path
         self._fs_of = fs_of or (lambda broker_id: OS)
+        self._locks: dict[int, FolderLock] = {}
+        """That of each broker's latest life."""
         check_folder(str(path), "the folder of the cluster")
         try:
             for folder in (*reversed(path.parents), path):  # whoever may change one above could put another in its place
@@ -110,18 +113,24 @@ class ClusterFolder:
         return FileStore(str(self.path / _STORE), private=True)
 
     def open_directory(self, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
-        """The log directory of a broker, made if it is missing. Raises what `open_directory` raises."""
-        return open_directory(str(self.path / f"broker-{broker_id}"), limits, self._fs_of(broker_id))
+        """The log directory of a broker that has none open, made if it is missing. Raises what `open_directory` raises."""
+        fs, before = self._fs_of(broker_id), self._locks.get(broker_id)
+        if before is not None:
+            before.release()  # an interrupt may have come before anybody had that directory, and what is held still holds it
+        lock = self._locks[broker_id] = FolderLock(fs)
+        return open_directory(str(self.path / f"broker-{broker_id}"), limits, fs, lock)
 
     def remove_directory(self, broker_id: int) -> None:
         """Delete the log directory of a broker that is stopped and holds no copy of anything."""
         shutil.rmtree(self.path / f"broker-{broker_id}", ignore_errors=True)
 
     def close(self) -> None:
-        """Let others have it. Idempotent."""
+        """Let others have it, when no broker runs any more. Idempotent."""
+        for lock in self._locks.values():
+            lock.release()
         if self._lock >= 0:
-            lock, self._lock = self._lock, -1
-            OS.close(lock)
+            own, self._lock = self._lock, -1
+            OS.close(own)
 
 
 def _why(problem: OSError, path: str) -> str:
