@@ -143,9 +143,13 @@ def _flag(_instance: object, attribute: Any, value: object) -> None:
 
 def _known(cls: type, values: Mapping[str, Any], aliases: Mapping[str, str] | None = None) -> dict[str, Any]:
     """`values` with aliases resolved; an unknown key is a UsageError that names the nearest known one."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"a configuration is a mapping of keys to values, not {values!r:.120}")
     names = [a.name for a in attrs.fields(cls)]
     known: dict[str, Any] = {}
     for key, value in values.items():
+        if not isinstance(key, str):
+            raise UsageError(f"a configuration key is a str, not {key!r:.120}")
         name = (aliases or {}).get(key, key)
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)

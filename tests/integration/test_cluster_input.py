@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -223,6 +224,37 @@ def test_what_is_no_path(path: Any) -> None:
         replog.Cluster(path)
     with pytest.raises(UsageError, match=r"path is .*; name a folder"):
         replog.Log.open(path)
+
+
+@pytest.mark.parametrize("config", ["x", [], "", 0, False, 5, [("a", 1)]])
+def test_what_is_no_configuration(config: Any) -> None:
+    """Also where it is empty, or false."""
+    said = re.escape(f"a configuration is a mapping of keys to values, not {config!r}")
+    for make in (
+        lambda: replog.Cluster(config=config),
+        lambda: replog.Cluster(client_config=config),
+        lambda: replog.connect("tcp://127.0.0.1:1", config=config),
+        lambda: replog.Broker(1, listen="tcp://127.0.0.1:0", data=None, store="memory://", config=config),
+        lambda: replog.BrokerProcess(1, data=None, store="file:///nowhere/s.db", config=config),
+        lambda: replog.TopicConfig.from_mapping(config),
+    ):
+        with pytest.raises(UsageError, match=said):
+            make()
+
+
+@pytest.mark.parametrize("path", [None, 1.5, b"x", [], "", "a\ud800"])
+def test_a_store_needs_a_path(path: Any) -> None:
+    with pytest.raises(UsageError, match=r"path is .*; (name a file|it cannot be written)"):
+        replog.FileStore(path)
+
+
+@pytest.mark.parametrize("broker", [[1], {}, "1", None])
+def test_what_is_no_broker(broker: Any) -> None:
+    with replog.Cluster(brokers=1) as cluster:
+        for call in (cluster.kill_broker, cluster.stop_broker, cluster.start_broker):
+            with pytest.raises(UsageError, match=r"broker_id is .*; a broker has a number"):
+                call(broker)
+        assert cluster.brokers == [1]
 
 
 def test_a_log_needs_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,7 +386,7 @@ class Client(Administration, Staging):
         """A consumer that follows topics from `start` on. There are no consumer groups: it reads every partition named."""
         if not topics:
             raise UsageError("a consumer needs at least one topic")
-        names = [check_topic_name(topic) for topic in dict.fromkeys(topics)]
+        names = list(dict.fromkeys([check_topic_name(topic) for topic in topics]))
         chosen = None if partitions is None else checked_partitions(partitions)
         parse_position(start, "start")
         self._check_open()

@@ -15,7 +15,7 @@ from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
 from replog.client.results import Fetch
 from replog.client.silence import Silence
-from replog.config import check_partition_number
+from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset
 from replog.model import PartitionId
@@ -416,6 +416,7 @@ class Consumer:
         return self._chosen
 
     def _find(self, topic: str, partition: int) -> _Partition:
+        check_topic_name(topic)
         check_partition_number(partition)
         self._assign()
         found = self._partitions.get((topic, partition))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from replog.client.arguments import check_timeout
 from replog.client.batches import Batch
 from replog.client.results import Receipt, RecordMetadata
-from replog.errors import TimedOut
+from replog.errors import TimedOut, UsageError
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -59,8 +59,10 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Call `callback(self)` once the outcome is known, outside every lock; at once if it is known already. What it raises is logged.
 
-        A failure that no callback asks for (`result`, `exception`) is still raised by `flush`.
+        A failure that no callback asks for (`result`, `exception`) is still raised by `flush`. UsageError for what cannot be called.
         """
+        if not callable(callback):
+            raise UsageError(f"a callback is called with the delivery; {callback!r:.120} cannot be called")
         with self._producer._lock:
             if not self._batch.done:
                 if self._batch.callbacks is None:

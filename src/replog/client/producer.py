@@ -121,11 +121,12 @@ class Producer:
         since_ms: int | None = None
         while True:
             with self._lock:
-                route = self._routes.get(topic)
-                held = writer.buffered + self._leaving.bytes
-                fits = held + size <= config.buffer_bytes and size - ROW_BYTES <= config.max_record_bytes
-                is_open = not self._closed and not self._driver.closed
-                if fits and is_open and route is not None and route.serial == self._core.view.serial:
+                try:
+                    route = self._routes.get(topic)
+                except TypeError:  # it has no hash
+                    route = self._routes.get(check_topic_name(topic))
+                fits = writer.buffered + self._leaving.bytes + size <= config.buffer_bytes and size - ROW_BYTES <= config.max_record_bytes
+                if fits and not self._closed and not self._driver.closed and route is not None and route.serial == self._core.view.serial:
                     queue = route.sticky
                     if partition is not None:
                         queue = self._queue_of(topic, partition)

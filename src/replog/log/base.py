@@ -153,9 +153,15 @@ class StoredLog(Log):
         """The records from `start` (default: the first kept) to `stop` (exclusive; default: the end as of each read).
 
         What was removed (`trim_to`, `retain`) is left out, also while this goes on: it continues with the first record that is kept. Raises
-        LogCorrupt at the first batch that does not match its checksum, or cannot be decoded, behind the records in front of it. Control
-        batches are not shown.
+        LogCorrupt at the first batch that does not match its checksum, or cannot be decoded, behind the records in front of it; UsageError
+        for what is no offset. Control batches are not shown.
         """
+        for name, offset in (("start", start), ("stop", stop)):
+            if offset is not None and (not isinstance(offset, int) or isinstance(offset, bool)):
+                raise UsageError(f"{name} is an offset (int), or None, not {offset!r:.120}")
+        return self._records(start, stop)
+
+    def _records(self, start: int | None, stop: int | None) -> Iterator[Record]:
         offset = self.start_offset if start is None else start
         while True:
             limit, batches, damage = self._batches_from(offset, stop)

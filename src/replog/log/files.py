@@ -113,10 +113,14 @@ OS: Final = Fs()
 
 
 def check_path(path: object, name: str = "path", hint: str = "name a folder") -> str:
-    """The path of a folder as a str. UsageError if it is no path, is empty, or has a NUL: no system takes that."""
+    """A path as a str. UsageError if it is no path, is empty, or has what no system takes: a NUL, half of a surrogate pair."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise UsageError(f"{name} is {path!r}; {hint}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} is {path!r}; it cannot be written in the encoding of file names") from None
     return text
 
 

@@ -52,8 +52,8 @@ class FileLog(SegmentedLog):
     ) -> Self:
         """A log of its own under the folder `path`, made if it is missing; closing it saves the next open a scan.
 
-        Raises UsageError if `path` is no path, if somebody has it open, or if a broker's directory is there; LogCorrupt if what is there
-        cannot be read.
+        Raises UsageError if no log can be at `path`, if somebody has it open, or if a broker's directory is there; LogCorrupt if what is
+        there cannot be read; LogFull or LogDamaged if its disk is full or broken.
         """
         from replog.log.alone import open_alone  # a directory makes logs, and this log makes itself a directory
 
@@ -157,8 +157,8 @@ class FileLog(SegmentedLog):
             if batch.attributes & GROUP_OPEN_BIT:
                 self.group_inside = batch.base_offset + batch.count
         segment.used = True
-        segment.size = position + batch.length
-        segment.end_offset = self.end_offset = batch.base_offset + batch.count
+        end = batch.base_offset + batch.count
+        segment.size, segment.end_offset, self.end_offset = position + batch.length, end, end  # at once: an interrupt finds all or nothing
 
     def _make_ready(self, batch: RecordBatch) -> Segment:
         """The segment for the next batch, with an open file: the last one, or a new one."""

@@ -76,6 +76,8 @@ class SharedLog(FileLog):
             return super().read(offset, limit, max_bytes)
 
     def trim_to(self, offset: int) -> int:
+        if not isinstance(offset, int) or isinstance(offset, bool):
+            raise UsageError(f"offset is an int, not {offset!r:.120}")
         if self._turns._is_owned():
             self._refuse_inside()
         with self._turns:

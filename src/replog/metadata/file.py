@@ -18,7 +18,7 @@ from typing import Final
 from attrs import define, field
 
 from replog.errors import ReplogError, StoreFull, UsageError
-from replog.log.files import OS
+from replog.log.files import OS, check_path
 from replog.metadata.database import Database, NodeCorrupt, StoreGone
 from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due, wants_write
 from replog.metadata.session import Names, Results, TreeSession, Values
@@ -401,7 +401,7 @@ class FileStore(TreeSession):
         boot_id: Callable[[], str] = OS.boot_id,
         _file: _SharedFile | None = None,
     ) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        self.path = os.path.abspath(check_path(path, hint="name a file"))
         self.session_ms = check_session_ms(session_ms)
         is_first = _file is None
         if _file is None:

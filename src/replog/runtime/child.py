@@ -67,7 +67,7 @@ class BrokerProcess:
         if not isinstance(store, str) or store.lower().startswith(_IN_MEMORY):
             given = shown(store) if isinstance(store, str) else repr(store)
             raise UsageError(f"store is {given}; another process can only open a URL, such as file:///PATH/TO/store.db")
-        BrokerConfig.from_mapping(config or {})
+        BrokerConfig.from_mapping({} if config is None else config)
         self.broker_id = broker_id
         place = _IN_MEMORY if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
         words = {"--id": str(broker_id), "--listen": listen, "--advertise": advertise, "--data": place, "--store": store, "--rack": rack}

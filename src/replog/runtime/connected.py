@@ -59,7 +59,7 @@ def connect(
     Calls raise Unavailable (TimedOut), naming who was not reached and why, when nobody was within their time. In a forked
     child the client goes on with connections, buffers and producer ids of its own.
     """
-    settings = config if isinstance(config, ClientConfig) else ClientConfig.from_mapping(config or {})
+    settings = config if isinstance(config, ClientConfig) else ClientConfig.from_mapping({} if config is None else config)
     protected = security_of(security)
     if protected is not None:
         protected.check_client()

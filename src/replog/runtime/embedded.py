@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from replog.client.arguments import check_timeout
+from replog.client.arguments import check_broker_id, check_timeout
 from replog.client.client import Client
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import TimedOut, UsageError
@@ -69,8 +69,8 @@ class Cluster(Client, Measured):
             brokers,
             listen=listen,
             store=store,
-            config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {}),
-            client_config=client_config if isinstance(client_config, ClientConfig) else ClientConfig.from_mapping(client_config or {}),
+            config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping({} if config is None else config),
+            client_config=_client_config(client_config),
             fs_of=_fs_of,
             security=_checked(security, listen),
             quotas=_limits(quotas, listen),
@@ -112,15 +112,15 @@ class Cluster(Client, Measured):
 
     def kill_broker(self, broker_id: int) -> None:
         """End a broker as SIGKILL would: nothing is flushed, its session ends at once, the controller elects new leaders."""
-        self._embedded.end(broker_id, clean=False)
+        self._embedded.end(check_broker_id(broker_id), clean=False)
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a broker cleanly: its logs are flushed and marked, then its session ends."""
-        self._embedded.end(broker_id, clean=True)
+        self._embedded.end(check_broker_id(broker_id), clean=True)
 
     def start_broker(self, broker_id: int, *, timeout_s: float | None = 30.0) -> None:
         """Start a stopped or killed broker; returns once the controller has unfenced it (it may still have to catch up)."""
-        self._embedded.start_again(broker_id, check_timeout(timeout_s))
+        self._embedded.start_again(check_broker_id(broker_id), check_timeout(timeout_s))
 
     def add_broker(self, rack: str | None = None, *, timeout_s: float | None = 30.0) -> int:
         """Start one more broker and return its id. It holds nothing until topics are created on it.
@@ -152,6 +152,10 @@ class Cluster(Client, Measured):
         if not self._embedded.wait(lambda: not self._embedded.out_of_sync(), check_timeout(timeout_s)):
             missing = self._embedded.out_of_sync()
             raise TimedOut(f"waited {timeout_s} s for every replica to be in sync; missing {len(missing)}: {', '.join(missing[:5])}")
+
+
+def _client_config(given: ClientConfig | Mapping[str, Any] | None) -> ClientConfig:
+    return given if isinstance(given, ClientConfig) else ClientConfig.from_mapping({} if given is None else given)
 
 
 def _checked(security: Security | str | os.PathLike[str] | None, listen: str | None) -> Security | None:

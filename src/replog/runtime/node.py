@@ -94,7 +94,7 @@ class Broker(Measured):
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
         self.broker_id = check_broker_id(broker_id)
-        self.config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping(config or {})
+        self.config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping({} if config is None else config)
         self._listen = listen
         self._advertise = None if advertise is None else str(parse_endpoint(advertise))
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")

@@ -77,6 +77,13 @@ def test_inf_is_taken_everywhere() -> None:
         (lambda c: c.create_topic("u", assignment={0: 1}), "the assignment of partition 0 is a list of broker ids, not 1"),
         (lambda c: c.create_topic("u", assignment={0: "12"}), "the assignment of partition 0 is a list of broker ids, not '12'"),
         (lambda c: c.create_topic("u", assignment=[1]), "assignment is a mapping"),
+        (lambda c: c.producer().send(["t"], "x"), r"a topic name is a str, not \['t'\]"),
+        (lambda c: c.producer().send({"t": 1}, "x", partition=0), "a topic name is a str, not {'t': 1}"),
+        (lambda c: c.consumer(["t"]), r"a topic name is a str, not \['t'\]"),
+        (lambda c: c.consumer("t").seek(["t"], 0, 0), r"a topic name is a str, not \['t'\]"),
+        (lambda c: c.consumer("t").position(["t"], 0), r"a topic name is a str, not \['t'\]"),
+        (lambda c: c.create_topic("u", config={1: 2}), "a configuration key is a str, not 1"),
+        (lambda c: c.alter_topic("t", config={1: 2}), "a configuration key is a str, not 1"),
         (lambda c: c.append("t", 0, None), "records is a list of values or Records, not None"),
         (lambda c: c.append("t", 0, 5), "records is a list of values or Records, not 5"),
         (lambda c: c.append("t", 0, {"k": "v"}), "records is a list of values or Records, not {'k': 'v'}"),
@@ -111,3 +118,16 @@ def test_the_end_of_time_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         time.tzset()
         assert parse_position(datetime.max) == (None, 253_402_300_800_000)
     time.tzset()
+
+
+def test_what_cannot_be_called_is_no_callback() -> None:
+    """Neither of a delivery that is under way nor of one that is done."""
+    _, _, client = make({"t": 1})
+    nothing: Any = None
+    with client.producer() as producer:
+        delivery = producer.send("t", "x")
+        with pytest.raises(UsageError, match="a callback is called with the delivery; None cannot be called"):
+            delivery.add_done_callback(nothing)
+        assert delivery.result().offset == 0
+        with pytest.raises(UsageError, match="None cannot be called"):
+            delivery.add_done_callback(nothing)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replog.errors import UsageError
+from replog.errors import LogDamaged, LogFull, ReplogError, UsageError
 from replog.log.log import FileLog
 from replog.log.memory import MemoryLog
 from replog.model import PartitionId
+from replog.ports import Log
 from replog.records import Record
 from replog.testing.disk import MemoryFs
 
@@ -30,3 +35,38 @@ def test_what_is_no_list_of_records(log: Any, records: Any) -> None:
     assert log.append_records(iter({"k": "v"}.keys())) == (0, 0)
     assert log.append_records({"k": "v"}.values()) == (1, 1)
     assert [record.text() for record in log.records()] == ["k", "v"]
+
+
+@pytest.mark.parametrize("offset", ["2", 1.5, [], True])
+def test_what_is_no_offset(log: Any, offset: Any) -> None:
+    log.append_records(["a"])
+    with pytest.raises(UsageError, match=re.escape(f"start is an offset (int), or None, not {offset!r}")):
+        log.records(offset)
+    with pytest.raises(UsageError, match=re.escape(f"stop is an offset (int), or None, not {offset!r}")):
+        log.records(0, offset)
+    if isinstance(log, FileLog):
+        with pytest.raises(UsageError, match=re.escape(f"offset is an int, not {offset!r}")):
+            log.trim_to(offset)
+    assert (log.start_offset, log.end_offset) == (0, 1)
+
+
+def test_a_place_where_no_log_can_be(tmp_path: Path) -> None:
+    """As with `Cluster`: the system's reason in a UsageError; a full disk, or a broken one, is told as such."""
+    for path in (Path("/proc/x"), tmp_path / ("n" * 300), Path("/dev/null/x")):
+        with pytest.raises(UsageError, match=re.escape(str(path))):
+            Log.open(path)
+    with pytest.raises(UsageError, match=r"path is .*; it cannot be written in the encoding of file names"):
+        Log.open(str(tmp_path / "\ud800"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EROFS, UsageError), (errno.EACCES, UsageError), (errno.ENOSPC, LogFull), (errno.EIO, LogDamaged)]
+)
+def test_a_folder_that_cannot_be_made(number: int, kind: type[ReplogError]) -> None:
+    class Refusing(MemoryFs):
+        def mkdir(self, path: str) -> None:
+            raise OSError(number, os.strerror(number), path)
+
+    with pytest.raises(kind, match=f"/log cannot be opened: {os.strerror(number)}"):
+        FileLog.open("/log", fs=Refusing())
