@@ -115,7 +115,16 @@ def a_consumer(client: replog.Client) -> None:
 
 def a_log(folder: Path) -> None:
     with replog.Log.open(str(folder)) as log:
-        log.append_records(["a", b"b", replog.Record("c")])
+        assert_type(log.append_records(["a", b"b", replog.Record("c")]), tuple[int, int])
+        token = log.flush()
+        if token is not None:
+            log.flushed(token.run())
+        records: Iterator[replog.Record] = log.records(0, stop=5)
+        numbers: list[int] = [log.trim_to(1), log.start_offset, log.end_offset, log.flushed_end, log.size_bytes]
+        for record in log.records():
+            assert_type(record, replog.Record)
+        print(records, numbers, log.loss)
+    replog.Log.open(folder, config=replog.TopicConfig(flush="ack"), limits=replog.BrokerConfig()).close()
 
 
 def errors(client: replog.Client) -> None:

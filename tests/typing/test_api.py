@@ -23,7 +23,10 @@ def test_api_is_typed() -> None:
 
 def test_misuse_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "misuse.py"
-    file.write_text("import replog\nrecord = replog.Record(3.5)\nreplog.Klaster()\nreplog.TopicPartition('orders', '0')\n")
+    file.write_text(
+        "import replog\nrecord = replog.Record(3.5)\nreplog.Klaster()\nreplog.TopicPartition('orders', '0')\n"
+        "log = replog.Log.open('x')\nlog.append_records([5])\nlog.nothing()\nreplog.Log.open('x', nonsense=1)\n"
+    )
     status, output = mypy(file)
     assert status == 1
-    assert {int(line.split(":")[1]) for line in output.splitlines() if ": error:" in line} == {2, 3, 4}
+    assert {int(line.split(":")[1]) for line in output.splitlines() if ": error:" in line} == {2, 3, 4, 6, 7, 8}

@@ -27,7 +27,7 @@ from replog.model import PartitionId
 from replog.ports import Location, LossReport, Slice
 from replog.records import GROUP_OPEN_BIT, BadBatch, BatchHeader, RecordBatch
 
-__all__ = ["FileLog"]
+__all__ = ["FileLog", "Fs"]
 
 _LOOK_BACK_BYTES: Final = 4 << 20
 """How far in front of a truncation the earlier batches of the producers it concerns are looked up."""
@@ -47,8 +47,8 @@ class FileLog(SegmentedLog):
         """Of a log opened alone: what opening it found out about its last life."""
 
     @classmethod
-    def open(  # type: ignore[override]  # the port takes any options; these are the ones of files
-        cls, path: str | Location, *, config: TopicConfig | None = None, fs: Fs = OS, limits: BrokerConfig | None = None
+    def open(
+        cls, path: str | Location, *, config: TopicConfig | None = None, fs: Fs | None = None, limits: BrokerConfig | None = None
     ) -> Self:
         """A log of its own under the folder `path`, made if it is missing; closing it saves the next open a scan.
 
@@ -57,7 +57,7 @@ class FileLog(SegmentedLog):
         """
         from replog.log.alone import open_alone  # a directory makes logs, and this log makes itself a directory
 
-        log, close = open_alone(check_path(path), config, fs, limits)
+        log, close = open_alone(check_path(path), config, fs or OS, limits)
         assert isinstance(log, cls)
         log._close_directory = close
         return log

@@ -5,14 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ENFILE
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from attrs import define, frozen
 
-from replog.config import TopicConfig
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import UsageError
 from replog.model import PartitionId
 from replog.records import RecordBatch
 from replog.slices import MemorySlice
+
+if TYPE_CHECKING:
+    from replog.log.log import FileLog, Fs
 
 __all__ = [
     "NO_DESCRIPTORS",
@@ -181,11 +185,18 @@ class Log(ABC):
     """May be replaced at any time; takes effect at the next append or `retain`."""
 
     @classmethod
-    def open(cls, path: str | Location, **options: Any) -> Any:
-        """A log of its own under the folder `path`, created if missing: a `FileLog` ready for `append_records` and `read`."""
+    def open(
+        cls, path: str | Location, *, config: TopicConfig | None = None, fs: Fs | None = None, limits: BrokerConfig | None = None
+    ) -> FileLog:
+        """A log of its own under the folder `path`, created if missing: a `FileLog` ready for `append_records` and `read`.
+
+        Raises what `FileLog.open` raises, and UsageError if it is asked of a kind of log that has no files. `fs`: the system's, by default.
+        """
         from replog.log.log import FileLog  # the port knows its default backend only when asked
 
-        return FileLog.open(path, **options)
+        if cls is not Log:
+            raise UsageError(f"{cls.__name__} has no files to open: Log.open makes a FileLog")
+        return FileLog.open(path, config=config, fs=fs, limits=limits)
 
     @abstractmethod
     def append(self, batch: RecordBatch) -> None:

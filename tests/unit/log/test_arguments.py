@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from replog.errors import LogDamaged, LogFull, ReplogError, UsageError
+from replog.log.files import OS
 from replog.log.log import FileLog
 from replog.log.memory import MemoryLog
 from replog.model import PartitionId
@@ -70,3 +71,12 @@ def test_a_folder_that_cannot_be_made(number: int, kind: type[ReplogError]) -> N
 
     with pytest.raises(kind, match=f"/log cannot be opened: {os.strerror(number)}"):
         FileLog.open("/log", fs=Refusing())
+
+
+def test_a_log_in_memory_has_no_place_to_open(tmp_path: Path) -> None:
+    """It quietly was one in files."""
+    with pytest.raises(UsageError, match=r"MemoryLog has no files to open: Log\.open"):
+        MemoryLog.open(tmp_path / "log")
+    assert list(tmp_path.iterdir()) == []
+    with Log.open(tmp_path / "log", fs=OS) as log:
+        assert isinstance(log, FileLog)
