@@ -8,9 +8,13 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from replog.broker.session import Session
+from replog.model import PartitionId
+from replog.partition.partition import Partition
 
 __all__ = ["Parked"]
 
+_VERIFYING: Final = 250
+"""Partitions of which telling takes as long as checking for one client the bytes that it is sent: four of these in a turn, as shipped."""
 _OVER_MAX: Final = 1_000
 """So many deadlines of fetches that have been answered are kept, besides as many as twice those that wait."""
 
@@ -22,9 +26,11 @@ class Parked:
     broker has to do, its own session above all, comes in between.
     """
 
-    def __init__(self, clients_max: int) -> None:
-        """`clients_max`: so many fetches of clients are answered in one turn."""
-        self._clients_max = clients_max
+    def __init__(self, partitions_max: int) -> None:
+        """`partitions_max`: clients are told of so many partitions in one turn, and one of them of all that it asked for."""
+        self._partitions_max = partitions_max
+        self.moved: dict[PartitionId, Partition] = {}
+        """Partitions in which clients may have something to read: looked at when the poll ends, once, however much was appended."""
         self._told: dict[Session, None] = {}
         """Sessions that may have something to hear at the end of the poll."""
         self._woken: deque[Session] = deque()
@@ -45,7 +51,7 @@ class Parked:
     @property
     def has_told(self) -> bool:
         """Whether anybody may have something to hear since the last turn."""
-        return bool(self._told)
+        return bool(self._told or self.moved)
 
     def wait(self, session: Session, waiting: int) -> None:
         """From now on its deadline is looked for. Nobody is searched for when a fetch is answered: what is over is left out later.
@@ -81,12 +87,12 @@ class Parked:
                 yield first[2]
             else:
                 self._wake(first[2])
-        room = self._clients_max
-        while woken and room:
+        room = self._partitions_max
+        while woken and room > 0:
             session = woken.popleft()
             session.woken = False
             if session.request is not None and (session.ready or session.deadline_ms <= now_ms):
-                room -= 1
+                room -= len(session.asked) + (_VERIFYING if session.verify else 0)
                 yield session
         self.is_behind = bool(woken)
         self.due_ms = now_ms if woken else heap[0][0] if heap else None

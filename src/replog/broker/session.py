@@ -17,6 +17,9 @@ _FEW: Final = 16
 """As many sessions of one partition are kept in a tuple."""
 
 
+_Known = tuple["Session", ...] | dict["Session", None]
+
+
 @define(eq=False)
 class Asked:
     """What a reader has asked of one partition."""
@@ -67,23 +70,33 @@ class Session:
 
 
 def join(partition: Partition, session: Session) -> None:
-    """From now on the session hears of the partition. Few are a tuple, which is small; of many none is searched for."""
-    known = partition.sessions
-    if session in known:
-        return
-    if isinstance(known, dict):
-        known[session] = None
-    elif len(known) < _FEW:
-        partition.sessions = (*known, session)
+    """From now on the session hears of the partition."""
+    if session.is_follower:
+        partition.sessions = _with(partition.sessions, session)
     else:
-        partition.sessions = dict.fromkeys((*known, session))
+        partition.readers = _with(partition.readers, session)
 
 
 def leave(partition: Partition, session: Session) -> None:
-    known = partition.sessions
+    """It does no longer."""
+    if session.is_follower:
+        partition.sessions = _without(partition.sessions, session)
+    else:
+        partition.readers = _without(partition.readers, session)
+
+
+def _with(known: _Known, session: Session) -> _Known:
+    """Few are a tuple, which is small; of many none is searched for."""
+    if session in known:
+        return known
+    if isinstance(known, dict):
+        known[session] = None
+        return known
+    return (*known, session) if len(known) < _FEW else dict.fromkeys((*known, session))
+
+
+def _without(known: _Known, session: Session) -> _Known:
     if not isinstance(known, dict):
-        partition.sessions = tuple(s for s in known if s is not session)
-        return
+        return tuple(s for s in known if s is not session)
     known.pop(session, None)
-    if len(known) < _FEW:
-        partition.sessions = tuple(known)
+    return tuple(known) if len(known) < _FEW else known

@@ -26,7 +26,7 @@ from replog.records import BadBatch
 
 __all__ = ["READER_PARTITIONS_MAX", "VERIFY_BYTES_MAX", "Session", "Sessions"]
 
-READER_PARTITIONS_MAX: Final = 16
+READER_PARTITIONS_MAX: Final = 4
 """So many a client's fetch may name: it is answered in one piece, and thousands may be woken by one append. Clients name one."""
 VERIFY_BYTES_MAX: Final = 1 << 20
 """So much is checked for a client in one fetch, a larger batch apart: small batches take long, and everything else waits meanwhile."""
@@ -70,9 +70,9 @@ class Sessions:
     def on_fetch(self, sender: Address, fetch: Fetch, now_ms: int) -> None:
         """Take a fetch: acknowledge, remember, and let it wait for the end of the poll, or for news.
 
-        A client's fetch of more than `READER_PARTITIONS_MAX` partitions is refused with INVALID_REQUEST.
+        A client's fetch of more than `READER_PARTITIONS_MAX` partitions, or one that takes some back, is refused with INVALID_REQUEST.
         """
-        if fetch.replica < 0 and len(fetch.entries) > READER_PARTITIONS_MAX:
+        if fetch.replica < 0 and (len(fetch.entries) > READER_PARTITIONS_MAX or fetch.forgotten):
             self._refuse(sender, fetch, Code.INVALID_REQUEST)
             return
         session = self._open(sender, fetch, now_ms) if fetch.session_epoch <= 0 else self._resume(sender, fetch)
@@ -100,7 +100,7 @@ class Sessions:
         if not waits:
             self._answer_now(session, fetch)
         elif session.ready or fetch.max_wait_ms <= 0:
-            self.parked.tell(session)
+            self._tell(session)
 
     def _open(self, sender: Address, fetch: Fetch, now_ms: int) -> Session | None:
         if fetch.replica < 0:
@@ -236,7 +236,7 @@ class Sessions:
         """The leader's log has grown: followers have something to fetch."""
         identity = partition.identity
         for session in partition.sessions:
-            if session.is_follower and not session.asked[identity].told:
+            if not session.asked[identity].told:
                 session.ready[identity] = None
                 if session.request is not None:
                     self.parked.tell(session)
@@ -245,11 +245,9 @@ class Sessions:
         """The high watermark has moved: clients have something to read, followers something to hear."""
         identity = partition.identity
         for session in partition.sessions:
-            if session.is_follower:
-                session.news[identity] = None
-            elif partition.high_watermark > session.asked[identity].offset:
-                session.ready[identity] = None
-                self.parked.tell(session)
+            session.news[identity] = None
+        if partition.readers:
+            self.parked.moved[identity] = partition
 
     def changed(self, partition: Partition) -> None:
         """Role or epoch have changed: whoever waits here for the old one is told at the end of the poll.
@@ -258,22 +256,43 @@ class Sessions:
         one, and the leader of the epoch that it has asked for may be here by now.
         """
         identity = partition.identity
-        for session in partition.sessions:
+        for session in (*partition.sessions, *partition.readers):
             asked = session.asked[identity]
             if not asked.told and (asked.leader_epoch not in (partition.leader_epoch, -1) or partition.failed):
                 session.ready[identity] = None
-                self.parked.tell(session)
+                self._tell(session)
+
+    def _look_at_readers(self) -> None:
+        """Clients that have something to read since the last turn."""
+        moved, self.parked.moved = self.parked.moved, {}
+        for identity, partition in moved.items():
+            for session in tuple(partition.readers):
+                if partition.high_watermark > session.asked[identity].offset:
+                    session.ready[identity] = None
+                    self._tell(session)
+
+    def _tell(self, session: Session) -> None:
+        """It has something to hear. A client is answered once, and needs no further news: whatever it asked for is looked up then."""
+        for identity in () if session.is_follower else session.asked:
+            partition = self._partitions.get(identity)
+            if partition is not None:
+                leave(partition, session)
+        self.parked.tell(session)
 
     # -------------------------------------------------------------------------------------------------------- answers
 
     def answer_waiting(self, now_ms: int) -> None:
         """End of a poll: answer the fetches that have something to hear, or have waited long enough; so many of clients in one turn."""
+        if self.parked.moved:
+            self._look_at_readers()
         for session in self.parked.in_turn(now_ms):
             self._answer(session)
 
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
         budget, room = session.max_bytes, ROOM_BYTES
+        if session.verify and not session.is_follower and budget > VERIFY_BYTES_MAX:
+            budget = VERIFY_BYTES_MAX
         # A follower hears what is new, from then on; a client asks once, and hears of everything that it asked for.
         for identity in list(session.ready if session.is_follower else session.asked):
             if budget <= 0 or room < ENTRY_BYTES or len(entries) >= self._config.slice_partitions_max:
@@ -328,8 +347,6 @@ class Sessions:
             return entry
         if budget > asked.max_bytes:
             budget = asked.max_bytes
-        if session.verify and not session.is_follower and budget > VERIFY_BYTES_MAX:
-            budget = VERIFY_BYTES_MAX
         try:
             if session.is_follower:
                 entry.slices = partition.read_as_leader(asked.offset, budget)
@@ -367,10 +384,10 @@ class Sessions:
 
     def dropped(self, partition: Partition) -> None:
         """The partition leaves this broker: readers that wait hear that it is unknown, others when they ask."""
-        for session in partition.sessions:
+        for session in (*partition.sessions, *partition.readers):
             if not session.asked[partition.identity].told:
                 session.ready[partition.identity] = None
-                self.parked.tell(session)
+                self._tell(session)
 
     def _end(self, session: Session) -> None:
         if session in self._clients:

@@ -42,6 +42,8 @@ class Piece:
 class _Attempt:
     stage: int
     pieces: dict[int, Piece] = field(factory=dict)
+    highest: int = -1
+    """Number of a piece: with as many pieces as that and one more, none is missing."""
     owed: dict[str, int] = field(factory=dict)
     """Principal -> how many bytes of it count for that one: who may write the same topic may add to what somebody else began."""
 
@@ -97,6 +99,7 @@ class Stages:
             self._touched_ms.setdefault(work, {})[version] = now_ms
             self._count(known, principal, self._attempt_bytes)
         self.touch(work, version, now_ms)
+        known.highest = max(known.highest, number)
         known.pieces[number] = Piece(stage, place, len(body), records)
         self._count(known, principal, len(body) + self._piece_bytes)
         return Code.NONE
@@ -126,9 +129,11 @@ class Stages:
         found: list[Piece] = []
         for one in wanted:
             known = attempts.get((version, one.attempt))
-            if known is None or len(known.pieces) != one.pieces or any(n not in known.pieces for n in range(one.pieces)):
-                return None
-            found += (known.pieces[n] for n in range(one.pieces))
+            if known is None or len(known.pieces) != one.pieces or known.highest != one.pieces - 1:
+                return None  # before any is collected: whoever asks for what is not there may ask again and again
+        for one in wanted:
+            pieces = attempts[version, one.attempt].pieces
+            found += (pieces[n] for n in range(one.pieces))
         return found
 
     def read(self, piece: Piece) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 
 from attrs import define, field
@@ -62,10 +63,10 @@ class WaitingAppends:
             self._partitions[partition.identity] = partition
         waiting = queue.committed if append.acks == ACKS_ALL else queue.flushed
         # In offset order: only a repetition, which waits for its original's end, has others behind that end before it.
-        place = len(waiting)
-        while place and waiting[place - 1].end_offset > append.end_offset:
-            place -= 1
-        waiting.insert(place, append)
+        if not waiting or waiting[-1].end_offset <= append.end_offset:
+            waiting.append(append)
+        else:
+            waiting.insert(bisect_right(waiting, append.end_offset, key=_end), append)
         self.count += 1
         return True
 
@@ -137,6 +138,10 @@ def published(partition: Partition, append: WaitingAppend, error: int = 0) -> Pu
     if error:
         return Published(append.request, partition.identity, error)
     return Published(append.request, partition.identity, 0, append.base_offset, append.end_offset)
+
+
+def _end(append: WaitingAppend) -> int:
+    return append.end_offset
 
 
 def _take(waiting: deque[WaitingAppend], end: int, done: list[tuple[WaitingAppend, int]]) -> None:

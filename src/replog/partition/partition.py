@@ -74,6 +74,7 @@ class Partition:
         "limits",
         "log",
         "partition_epoch",
+        "readers",
         "roomless",
         "sessions",
         "topic",
@@ -113,7 +114,9 @@ class Partition:
         self.roomless = False
         """A full disk keeps this copy from what it has to cut before it leads: idle until there is room, or until another copy leads."""
         self.sessions: Any = ()
-        """Fetch sessions that wait for news of this partition, in the order of coming; kept by the broker."""
+        """Fetch sessions of followers that wait for news of this partition, in the order of coming; kept by the broker."""
+        self.readers: Any = ()
+        """The same of clients, of whom there may be very many."""
         self.waiting: Any = None
         """Appends that wait for the high watermark; kept by the broker."""
 

@@ -1,7 +1,8 @@
 """The event loop of a process: sockets and actors in turns, on a thread of its own or on whoever calls (design, section 2).
 
 One turn: wait for sockets without the lock; under it, take in what arrived, run the actors to quiescence, send what they
-said. Whoever else runs the actors under the lock sends as well, because that belongs to every run.
+said. What clients ask is handed over in portions, as long as a turn may take: the rest is for the next. Whoever else runs the
+actors under the lock sends as well, because that belongs to every run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from replog.ports import FlushToken
 from replog.runtime.pump import Pump
 from replog.runtime.workers import Workers
 from replog.transport.tcp import TcpTransport
+from replog.transport.tcp.turns import DELIVER_MS_MAX
 
 __all__ = ["Loop"]
 
@@ -99,6 +101,9 @@ class Loop:
                 self._ticked()
             try:
                 self._pump.run_locked()
+                while self._transport.has_asked and self._pump.now_ms() - now_ms < DELIVER_MS_MAX:
+                    taken += self._transport.deliver()
+                    self._pump.run_locked()
             finally:
                 self._look_ahead(now_ms)
                 self.turns.observe(time.perf_counter() - began)

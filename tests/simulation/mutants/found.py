@@ -90,7 +90,7 @@ def serves_who_was_refused(patch: Patch) -> None:
     """A follower that was refused by who leads the epoch a moment later is sent records before its log was compared."""
 
     def changed(self: Sessions, partition: Partition) -> None:
-        for session in partition.sessions:
+        for session in (*partition.sessions, *partition.readers):
             if session.asked[partition.identity].leader_epoch not in (partition.leader_epoch, -1) or partition.failed:
                 session.ready[partition.identity] = None
                 self.parked.tell(session)

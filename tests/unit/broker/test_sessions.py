@@ -407,7 +407,7 @@ def test_whoever_waits_keeps_nobody_from_reading_what_is_there() -> None:
     assert told(leader.read(5, "three")) == [[(Code.OFFSET_OUT_OF_RANGE, 5, 2, -1)]]
     assert [answer.error for answer in leader.read(2, "three")] == [Code.QUOTA_EXCEEDED]
     assert leader.sessions.parked.due_ms == 500, "nothing more becomes due"
-    assert len(leader.partition.sessions) == 2
+    assert len(leader.partition.readers) == 2
 
 
 def test_one_reader_has_half_of_the_places_and_beyond_that_hears_at_once_what_there_is() -> None:
@@ -437,12 +437,12 @@ def test_each_of_many_that_wait_for_one_partition_is_told_once_and_in_order() ->
     first = leader.requests + 1
     for _ in range(900):
         assert leader.read(1) == []
-    assert len(leader.partition.sessions) == 901
-    assert len({*leader.partition.sessions} & {*leader.sessions._clients}) == 900
+    assert [*leader.partition.sessions] == [*leader.sessions._followers.values()]
+    assert [*leader.partition.readers] == [*leader.sessions._clients]
     leader.append("b")
     answers = leader.fetch((2, 5), session=number, epoch=1)
     assert [answer.request for answer in answers] == list(range(first, first + 900))
-    assert leader.partition.sessions == tuple(leader.sessions._followers.values())
+    assert leader.partition.readers == ()
     assert leader.sessions._of_reader == {}
 
 
@@ -479,15 +479,42 @@ def test_of_those_that_have_waited_so_many_are_answered_in_a_turn() -> None:
     assert not leader.sessions.parked.is_behind
 
 
-def test_a_client_names_sixteen_partitions_at_most() -> None:
+def test_a_client_names_four_partitions_at_most_and_takes_none_back() -> None:
     leader = Leader(leading(log_of(("a", 1)), (1,)))
-    others = [IDENTITY._replace(partition=number) for number in range(100, 116)]
-    for count, error in ((15, Code.NONE), (16, Code.INVALID_REQUEST)):
+    others = [IDENTITY._replace(partition=number) for number in range(100, 104)]
+    for count, forgotten, error in ((3, 0, Code.NONE), (4, 0, Code.INVALID_REQUEST), (0, 1, Code.INVALID_REQUEST)):
         entries = [FetchEntry(one, -1, 0, -1, 1_000) for one in (IDENTITY, *others[:count])]
-        leader.sessions.on_fetch("reader", Fetch(1, -1, -1, 0, -1, 0, 1, 1_000, entries), 0)
+        leader.sessions.on_fetch("reader", Fetch(1, -1, -1, 0, -1, 0, 1, 1_000, entries, others[:forgotten]), 0)
         (answer,) = leader.poll()
-        assert (answer.error, len(answer.entries)) == (error, 0 if error else 16)
+        assert (answer.error, len(answer.entries)) == (error, 0 if error else 4)
     assert leader.sessions._of_reader == {}
+
+
+def test_a_client_that_has_something_to_hear_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each append would look at all that wait for their turn."""
+    leader = Leader(leading(log_of(("a", 1)), (1,)), config=BrokerConfig(slice_partitions_max=1))
+    for n in range(3):
+        assert leader.read(1, f"reader {n}") == []
+    leader.append("b")
+    leader.sessions.committed(leader.partition)
+    assert len(leader.partition.readers) == 3, "only at the end of the poll, however much is appended"
+    assert len(leader.poll()) == 1
+    assert leader.partition.readers == ()
+    leader.append("c")
+    leader.sessions.committed(leader.partition)
+    assert not leader.sessions.parked.moved
+    assert [len(leader.poll()), len(leader.poll()), len(leader.poll())] == [1, 1, 0]
+
+
+def test_a_turn_answers_few_of_those_who_want_what_they_get_checked() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1,)))
+    for n in range(9):
+        entry = FetchEntry(IDENTITY, 5, 1, -1, 1 << 20)
+        leader.sessions.on_fetch(f"reader {n}", Fetch(n, -1, -1, 0, -1, 500, 1, 1 << 20, [entry], verify=True), 0)
+    assert leader.poll() == []
+    leader.append("b")
+    leader.sessions.committed(leader.partition)
+    assert [len(leader.poll()) for _ in range(4)] == [4, 4, 1, 0]
 
 
 @pytest.mark.parametrize(("replica", "checked"), [(-1, 2), (2, 5)], ids=["client", "follower"])
@@ -495,10 +522,14 @@ def test_a_client_has_so_much_checked_in_one_fetch(monkeypatch: pytest.MonkeyPat
     one = len(batch("x" * 200, 0, 0).to_bytes())
     monkeypatch.setattr(sessions_module, "VERIFY_BYTES_MAX", 2 * one)
     leader = Leader(leading(log_of(*[("x" * 200, 1)] * 5), (1,)))
+    other = IDENTITY._replace(partition=7)
+    leader.partitions[other] = leading(log_of(*[("x" * 200, 1)] * 5), (1,))
     for verify, count in ((False, 5), (True, checked)):
-        fetch = Fetch(1, replica, replica, 0, min(replica, 0), 0, 1, 1 << 20, [FetchEntry(IDENTITY, 5, 0, -1, 1 << 20)], verify=verify)
+        entries = [FetchEntry(IDENTITY, 5, 0, -1, 1 << 20), *([FetchEntry(other, 5, 0, -1, 1 << 20)] if verify and replica < 0 else [])]
+        fetch = Fetch(1, replica, replica, 0, min(replica, 0), 0, 1, 1 << 20, entries, verify=verify)
         leader.sessions.on_fetch("reader", attrs.evolve(fetch, request=1 + verify), 0)
-        assert told(leader.poll())[0][0][3] == count
+        (found,) = told(leader.poll())
+        assert [end for *_, end in found] == [count], "of all that it names together"
 
 
 def test_each_is_answered_when_it_has_waited_and_nothing_is_kept_of_those_that_were_answered_before() -> None:

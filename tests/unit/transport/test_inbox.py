@@ -7,50 +7,27 @@ from typing import Any
 import pytest
 
 from replog import messages as m
-from replog.model import Address, PartitionId
-from replog.testing.clock import ManualClock
+from replog.model import PartitionId
 from replog.transport.tcp.inbox import Inbox
-from replog.transport.tcp.turns import DELIVER_MS_MAX, may_take_long
+from replog.transport.tcp.turns import DELIVER_REQUESTS_MAX, may_take_long
 from replog.transport.tcp.whereabouts import Whereabouts, nobody
 
 PARTITION = PartitionId(bytes(16), 0, 0)
 
 
-class Slow:
-    """A receiver that takes its time over each message."""
-
-    def __init__(self, takes_ms: int) -> None:
-        self.clock = ManualClock()
-        self.inbox = Inbox(Whereabouts(nobody))
-        self.inbox.receivers[1] = self.receive
-        self.heard: list[Any] = []
-        self._takes_ms = takes_ms
-
-    def receive(self, sender: Address, message: Any) -> None:
-        self.heard.append(message)
-        self.clock.advance(self._takes_ms)
-
-    def turn(self) -> list[Any]:
-        before = len(self.heard)
-        assert self.inbox.deliver(self.clock.now_ms) == len(self.heard) - before
-        return self.heard[before:]
-
-
-def test_what_clients_ask_is_handed_over_until_it_has_taken_long_and_the_rest_in_order_later() -> None:
-    slow = Slow(DELIVER_MS_MAX // 2)
-    slow.inbox.clients.extend((1, ("peer", 1), number) for number in range(5))
-    for turn in ([0, 1], [2, 3], [4], []):
-        slow.inbox.brokers.append((1, 2, "of a broker"))
-        assert slow.turn() == ["of a broker", *turn]
-        assert bool(slow.inbox) is (4 not in slow.heard)
-
-
-def test_brokers_are_heard_however_long_that_takes() -> None:
-    slow = Slow(DELIVER_MS_MAX)
-    slow.inbox.brokers.extend((1, 2, number) for number in range(5))
-    slow.inbox.clients.extend((1, ("peer", 1), number) for number in (10, 11))
-    assert slow.turn() == [0, 1, 2, 3, 4, 10]
-    assert slow.turn() == [11]
+def test_of_what_clients_ask_so_much_is_delivered_at_a_time_and_in_order() -> None:
+    inbox, heard = Inbox(Whereabouts(nobody)), list[Any]()
+    inbox.receivers[1] = lambda sender, message: heard.append(message)
+    asked = [*range(2 * DELIVER_REQUESTS_MAX + 1)]
+    inbox.clients.extend((1, ("peer", 1), number) for number in asked)
+    inbox.brokers.extend((1, 2, "of a broker") for _ in range(100))
+    assert inbox.deliver() == 100 + DELIVER_REQUESTS_MAX
+    assert inbox.deliver() == DELIVER_REQUESTS_MAX
+    inbox.brokers.append((1, 2, "of a broker"))
+    assert (inbox.deliver(), bool(inbox)) == (2, False)
+    assert heard[:100] == ["of a broker"] * 100
+    assert heard[-2:] == ["of a broker", asked[-1]], "brokers come first"
+    assert [message for message in heard if message != "of a broker"] == asked
 
 
 def asks(partitions: int) -> list[Any]:

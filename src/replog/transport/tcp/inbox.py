@@ -8,7 +8,7 @@ from typing import Any
 
 from replog.model import Address
 from replog.transport.tcp.outgoing import drop
-from replog.transport.tcp.turns import DELIVER_MS_MAX
+from replog.transport.tcp.turns import DELIVER_REQUESTS_MAX
 from replog.transport.tcp.whereabouts import ROUTINE, Whereabouts
 
 __all__ = ["Inbox"]
@@ -37,31 +37,29 @@ class Inbox:
         queue = self.clients if type(about) is tuple and about[0] == "peer" else self.brokers
         queue.extend((listener, about, message) for listener in self.receivers)
 
-    def deliver(self, now_ms: Callable[[], int]) -> int:
-        """Deliver what is here now, and return how many messages that were; what receivers send meanwhile is for the next call.
+    def deliver(self) -> int:
+        """Deliver what is here now, of what clients ask `DELIVER_REQUESTS_MAX` at most, and return how many messages that were.
 
-        Of what clients ask the rest is left to the next call, too, once it has taken `DELIVER_MS_MAX`. What a receiver raises goes to the
-        caller: that message is gone, the rest is delivered by the next call.
+        What receivers send meanwhile is for the next call. What a receiver raises goes to the caller: that message is gone, the rest is
+        delivered by the next call.
         """
-        delivered = self._hand_over(self.brokers, None)
-        return delivered + self._hand_over(self.clients, now_ms) if self.clients else delivered
+        delivered = self._hand_over(self.brokers, len(self.brokers))
+        return delivered + self._hand_over(self.clients, min(len(self.clients), DELIVER_REQUESTS_MAX))
 
-    def _hand_over(self, queue: deque[Item], now_ms: Callable[[], int] | None) -> int:
-        delivered, until_ms = 0, None if now_ms is None else now_ms() + DELIVER_MS_MAX
-        for _ in range(len(queue)):
+    def _hand_over(self, queue: deque[Item], count: int) -> int:
+        delivered = 0
+        for _ in range(count):
             if not queue:  # a receiver has closed the transport, or stopped listening
                 break
             to, sender, message = queue.popleft()
             receive = self.receivers.get(to)
             if receive is None:
                 drop(message)
-                continue
-            delivered += 1
-            if type(message) not in ROUTINE:
-                self._whereabouts.doubtful = True
-            receive(sender, message)
-            if now_ms is not None and until_ms is not None and now_ms() >= until_ms:
-                break
+            else:
+                delivered += 1
+                if type(message) not in ROUTINE:
+                    self._whereabouts.doubtful = True
+                receive(sender, message)
         return delivered
 
     def forget(self, address: Address) -> None:

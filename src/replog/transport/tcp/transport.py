@@ -311,6 +311,7 @@ class TcpTransport(Transport):
             return 0
         connections, asked = self._connections, self._inbox.clients
         turn = self._in_turn(ready) if self._left or connections.unread else ready
+        most = 0 if asked else HANDLE_REQUESTS_MAX  # nothing is read of clients while requests are left of an earlier turn
         connections.bytes_read = self._long = 0
         self._whereabouts.turn(now_ms)
         for at, (fd, mask) in enumerate(turn):
@@ -319,7 +320,7 @@ class TcpTransport(Transport):
                 self._wakeup.heard()
             elif fd in self._listeners.by_fd:
                 self._listeners.ready(fd, now_ms, one=connections.is_crowded)
-            elif (self._long >= HANDLE_LONG_MAX or len(asked) >= HANDLE_REQUESTS_MAX) and connections.is_asked(fd):
+            elif (self._long >= HANDLE_LONG_MAX or len(asked) >= most) and connections.is_asked(fd):
                 self._left.append((fd, mask))  # brokers are heard all the same
             else:
                 connections.ready(fd, mask, now_ms)
@@ -339,7 +340,16 @@ class TcpTransport(Transport):
         if self._lost.waiting:
             for hint in self._lost.take():
                 self._inbox.tell(hint.address, hint)
-        return self._inbox.deliver(self._now_ms)
+        return self._inbox.deliver()
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether requests of clients have come that were not delivered yet."""
+        return bool(self._inbox.clients)
+
+    def deliver(self) -> int:
+        """Deliver some more of what has arrived, without reading anything; returns how many messages."""
+        return self._inbox.deliver()
 
     def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Each once: first those for whom the last turn was too short, last those who say so much that some of it was kept."""
