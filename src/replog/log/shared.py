@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import update_wrapper
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from replog.config import TopicConfig
-from replog.errors import UsageError
+from replog.errors import ReplogError, UsageError
 from replog.log.log import FileLog
 from replog.log.recovery import LogState
 from replog.log.storage import Storage
@@ -38,11 +39,12 @@ class SharedLog(FileLog):
     Within one thread a call may break off another one: that of a signal handler. It may read, but not append or trim.
     """
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_broken_off", "_turns")
 
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None = None) -> None:
         super().__init__(identity, config, storage, state)
         self._turns = storage.fs.turns()
+        self._broken_off = False
 
     append = _in_turn(FileLog.append)
     append_many = _in_turn(FileLog.append_many)
@@ -57,16 +59,25 @@ class SharedLog(FileLog):
     flush = _in_turn(FileLog.flush)
     flushed = _in_turn(FileLog.flushed)
     forget_tail = _in_turn(FileLog.forget_tail)
-    close = _in_turn(FileLog.close)
 
     def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
         turns = self._turns
         if turns._is_owned():
             self._refuse_inside()
         with turns:
+            if self._broken_off:
+                self._take_back()
             base, epoch = self.end_offset, self.last_epoch
             batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
-            FileLog.append(self, batch)
+            try:
+                FileLog.append(self, batch)
+            except ReplogError:
+                raise
+            except BaseException:
+                self._broken_off = True
+                with suppress(ReplogError):  # the next call tries again
+                    self._take_back()
+                raise
         return base, base + batch.count - 1
 
     def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
@@ -82,6 +93,32 @@ class SharedLog(FileLog):
             self._refuse_inside()
         with self._turns:
             return super().trim_to(offset)
+
+    def _take_back(self) -> None:
+        """After an append that was broken off (Ctrl-C): what of it does not count goes from the file, or the next life would find it.
+
+        Raises LogFull or LogDamaged.
+        """
+        self._tail.clear()  # it may lack what counts
+        segment, fs = self._active, self._storage.fs
+        if segment is not None:
+            try:
+                size = fs.size(segment.path)
+                if size is not None and size > segment.size:
+                    fs.ftruncate(self._storage.files.descriptor(segment), segment.size)
+                    self._sync(lambda: fs.fsync(segment.fd))
+            except OSError as error:
+                self._refuse("cannot take back an append that was broken off", error)
+        self._broken_off = False
+
+    def close(self) -> None:
+        """As that of a FileLog; once more takes back what an interrupted append has left, if that has failed before."""
+        with self._turns:
+            if self._broken_off:
+                self._broken_off = False
+                with suppress(ReplogError):
+                    self._take_back()
+            super().close()
 
     def _refuse_inside(self) -> NoReturn:
         """A lock does not part the calls of one thread."""

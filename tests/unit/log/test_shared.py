@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.interrupts import interrupted_at
 
 from replog.config import TopicConfig
 from replog.errors import LogClosed, UsageError
@@ -21,6 +22,7 @@ from replog.testing.disk import MemoryFs
 
 THREADS = 4
 CALLS = 250
+_FILES = ("/log/log.py", "/log/tail.py", "/log/epochs.py", "/log/segment.py", "/log/segmented.py")
 RECORD = RecordBatch(encode_records(["recorded"], now_ms=30))
 
 
@@ -223,3 +225,30 @@ def test_the_logs_of_a_broker_pay_for_no_lock() -> None:
     with Log.open("/log", fs=MemoryFs()) as log:
         assert type(log) is not FileLog
         assert isinstance(log, FileLog)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
+def test_an_append_that_is_interrupted_is_stored_or_not_and_stays_so(segment_bytes: int) -> None:
+    """At every line: what the log shows then is what is there when it is closed and opened again, and what comes next joins it."""
+    line, ends, interrupted = 0, set(), True
+    while interrupted:
+        line += 1
+        fs = MemoryFs()
+        for goes_on in (False, True):
+            path = f"/log-{goes_on}"
+            with FileLog.open(path, fs=fs, config=TopicConfig(segment_bytes=segment_bytes)) as log:
+                log.append_records(["first"])
+                action = partial(log._append_next, RecordBatch(encode_records(["interrupted" * 3], now_ms=1)))
+                interrupted = interrupted_at(line, lambda frame: frame.f_code.co_filename.endswith(_FILES), action)
+                if goes_on:
+                    log.append_records(["next"])
+                shown = stored(log)
+                assert list(shown) == list(range(log.end_offset))
+                ends.add(log.end_offset - goes_on)
+            with FileLog.open(path, fs=fs) as log:
+                assert stored(log) == shown
+                assert log.loss is not None
+                assert log.loss.kind == "none"
+                assert log.append_records(["last"])[0] == len(shown)
+    assert ends == {1, 2}
+    assert line > 15
