@@ -61,9 +61,6 @@ _SHORT_ARRAYS: Final = tuple(bytes((0x90 + count,)) for count in range(16))
 _LZ4_PAYS: Final = 0.9
 _LZ4_RATIO_MAX: Final = 255  # one byte of an lz4 block stands for at most this many
 _HEADER_BYTES_MIN: Final = 2  # an empty name and an empty value
-_BYTES_KINDS: Final = frozenset({0xC0, 0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB, *range(0xA0, 0xC0)})  # first bytes of nil, bin, str
-_TIME_KINDS: Final = frozenset({*range(0x80), *range(0xCC, 0xD4)})  # ... of integers
-_OTHERS: Final = (("keys", _BYTES_KINDS), ("timestamps", _TIME_KINDS), ("headers", _BYTES_KINDS))
 
 Headers = tuple[tuple[str, bytes], ...]
 Buffer = bytes | memoryview
@@ -335,39 +332,7 @@ def compress(parts: list[Buffer], size: int) -> list[Buffer] | None:
     return [_U32.pack(size), block] if len(block) < size * _LZ4_PAYS else None
 
 
-def check_possible(body: Buffer, at: int, count: int, *, is_compressed: bool) -> None:
-    """Raise BadBatch unless what begins at `at` of a body can be the payload of `count` records.
-
-    For brokers, so it costs the same for any number of records. Of a plain payload: whether the lengths of its columns are right, each
-    column is an array of `count` cells and has a byte for each, and the first cell is of a kind that may be there. Of a compressed one:
-    whether the size that it claims is allowed, can come out of the block, and has room for as many records.
-    """
-    header = _array_header(count)
-    least = len(header) + count
-    if is_compressed:
-        size = _claimed(memoryview(body)[at:], COMPRESSIBLE_BYTES_MAX)
-        if size < DIRECTORY.size + least:
-            raise BadBatch(f"a payload of {size} bytes, once it is decompressed, for {count} records", Code.INVALID_RECORD)
-        return
-    values, *others = _lengths(body, at)
-    at += DIRECTORY.size
-    _check_column(body, at, values, header, least, "values", _BYTES_KINDS)
-    at += values
-    for length, (what, kinds) in zip(others, _OTHERS, strict=True) if any(others) else ():
-        if length:
-            _check_column(body, at, length, header, least, what, kinds)
-            at += length
-
-
-def _check_column(body: Buffer, at: int, length: int, header: bytes, least: int, what: str, kinds: frozenset[int]) -> None:
-    begin = bytes(body[at : at + len(header) + 1])
-    if length < least or begin[:-1] != header:
-        raise BadBatch(f"{what}: a column of {length} bytes that is no array of {least - len(header)} cells", Code.INVALID_RECORD)
-    if begin[-1] not in kinds:
-        raise BadBatch(f"{what}: a first cell that begins with {begin[-1]:#04x}", Code.INVALID_RECORD)
-
-
-def _claimed(payload: memoryview, most: int) -> int:
+def claimed_size(payload: memoryview, most: int) -> int:
     """How large a compressed payload says that it was. Raises BadBatch if that cannot be, or is above the limit."""
     if len(payload) <= _U32.size:
         raise BadBatch(f"a compressed payload has at least {_U32.size + 1} bytes, this one {len(payload)}", Code.INVALID_RECORD)
@@ -381,7 +346,7 @@ def _claimed(payload: memoryview, most: int) -> int:
 
 def decompress(payload: memoryview, payload_bytes_max: int) -> memoryview:
     """The payload that `compress` was given. Raises BadBatch before it allocates more than the limit, or than can be true."""
-    size = _claimed(payload, payload_bytes_max)
+    size = claimed_size(payload, payload_bytes_max)
     try:
         plain = lz4.block.decompress(payload[_U32.size :], uncompressed_size=size)
     except (lz4.block.LZ4BlockError, ValueError, OverflowError) as error:
@@ -391,7 +356,7 @@ def decompress(payload: memoryview, payload_bytes_max: int) -> memoryview:
     return memoryview(plain)
 
 
-def _lengths(data: Buffer, at: int) -> tuple[int, ...]:
+def column_lengths(data: Buffer, at: int) -> tuple[int, ...]:
     """Those of the four columns. Raises BadBatch if they are not exactly the payload that begins at `at`."""
     size = len(data) - at
     if size < DIRECTORY.size:
@@ -404,7 +369,7 @@ def _lengths(data: Buffer, at: int) -> tuple[int, ...]:
 
 def split_columns(payload: memoryview) -> list[memoryview]:
     """The four columns: values, keys, timestamps, headers. Raises BadBatch if they are not exactly the payload."""
-    lengths = _lengths(payload, 0)
+    lengths = column_lengths(payload, 0)
     columns: list[memoryview] = []
     at = DIRECTORY.size
     for length in lengths:
@@ -413,7 +378,8 @@ def split_columns(payload: memoryview) -> list[memoryview]:
     return columns
 
 
-def _array_header(count: int) -> bytes:
+def array_header(count: int) -> bytes:
+    """How an array of so many cells begins, in the shortest form."""
     if count < 16:
         return _SHORT_ARRAYS[count]
     return b"\xdc" + _U16.pack(count) if count < 1 << 16 else b"\xdd" + _BIG_U32.pack(count)
@@ -421,7 +387,7 @@ def _array_header(count: int) -> bytes:
 
 def _cells(column: memoryview, count: int) -> Any:
     """An unpacker in front of the first cell of a column; it refuses every cell that is not a scalar."""
-    header = _array_header(count)
+    header = array_header(count)
     if column[: len(header)] != header or len(column) < len(header) + count:
         raise BadBatch(f"a column of {len(column)} bytes that is no array of {count} cells")
     unpacker = Unpacker(max_buffer_size=len(column), raw=True, max_array_len=0, max_map_len=0, max_ext_len=0)
@@ -437,7 +403,7 @@ def unpack_column(column: memoryview, count: int, kind: type, what: str) -> list
     except (UnpackException, ValueError) as error:
         raise BadBatch(f"{what}: {error}") from None
     types = list(map(type, cells))
-    if len(cells) != count or unpacker.tell() != len(column) - len(_array_header(count)):
+    if len(cells) != count or unpacker.tell() != len(column) - len(array_header(count)):
         raise BadBatch(f"{what}: {len(cells)} cells for {count} records, or bytes behind them")
     if types.count(kind) != count and types.count(kind) + types.count(type(None)) != count:
         raise BadBatch(f"{what}: a cell that is not {kind.__name__}")

@@ -40,6 +40,7 @@ from replog.config import BATCH_HEADERS_MAX, BATCH_RECORDS_MAX, RECORD_HEADERS_M
 from replog.errors import Code, UsageError
 from replog.model import PartitionId
 from replog.payload import BadBatch, Framing, Record, as_headers, record_size
+from replog.payload_check import check_possible
 
 __all__ = [
     "BODY_HEADER",
@@ -181,7 +182,7 @@ class RecordBatch:
 
     def check_body(self, *, length_max: int, records_max: int) -> None:
         """Raise BadBatch unless the body is well formed, within its limits, matches its checksum, has a header that readers take, and a
-        payload that can be what that says (`payload.check_possible`)."""
+        payload that can be what that says (`payload_check`)."""
         if self.length > length_max:
             raise BadBatch(f"batch of {self.length} bytes; the topic allows {length_max}", Code.MESSAGE_TOO_LARGE)
         if not 1 <= self.count <= records_max:
@@ -198,7 +199,7 @@ class RecordBatch:
             raise BadBatch("the batch does not match its payload checksum")
         # No reader could decode it once it is stored. Looked at last: bytes that changed on the way are none of the writer's.
         self.check_layout()
-        columns.check_possible(self.body, BODY_HEADER.size + self.extension_bytes, self.count, is_compressed=self.codec == CODEC_LZ4)
+        check_possible(self.body, BODY_HEADER.size + self.extension_bytes, self.count, is_compressed=self.codec == CODEC_LZ4)
         if not 0 <= self.base_timestamp_ms <= self.max_timestamp_ms:
             raise BadBatch(f"timestamps from {self.base_timestamp_ms} to {self.max_timestamp_ms}", Code.INVALID_TIMESTAMP)
 

@@ -14,8 +14,8 @@ _MODULES: Final = {
         codec.decoding codec.encoding codec.frames codec.quick codec.stepwise config messages.control messages.data messages.staging
         messages.transport model slices
     """,
-    "payload": "payload records",
-    "produced": "marks payload records",
+    "payload": "payload payload_check records",
+    "produced": "marks payload payload_check records",
     "segment": "log.scan log.segment log.verify marks model payload records",
     "followed": "model partition.following payload records",
     "index": """
@@ -25,9 +25,9 @@ _MODULES: Final = {
     "catalogue": "config log.catalogue log.checkpoint log.shapes model",
     "producers": "log.checkpoint log.producers log.shapes ports.logs",
     "directory": """
-        config log.base log.catalogue log.checkpoint log.directory log.epochs log.files log.log log.loss log.open_files log.producers
-        log.recovery log.rewriting log.scan log.segment log.segmented log.shapes log.staging log.storage log.tail log.verify marks
-        model payload ports.logs records
+        config log.base log.catalogue log.checkpoint log.directory log.epochs log.files log.lock log.log log.loss log.open_files
+        log.producers log.recovery log.rewriting log.scan log.segment log.segmented log.shapes log.staging log.storage log.tail log.verify
+        marks model payload ports.logs records
     """,
     "repair": """
         config log.catalogue log.checkpoint log.loss log.repair.facts log.repair.planning log.scan log.segment log.shapes log.storage

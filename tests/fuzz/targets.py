@@ -40,7 +40,7 @@ from replog.log.verify import Verifier
 from replog.marks import WriterMark, check_mark, framing, made_ms_of, mark_of, version_of
 from replog.model import PartitionId
 from replog.partition.following import parsed
-from replog.payload import check_possible
+from replog.payload_check import check_possible
 from replog.ports import LogStart
 from replog.records import BODY_HEADER, FRONT_BYTES, BadBatch, BatchReader, RecordBatch, decode_records, encode_records, encode_values
 from replog.testing.disk import MemoryFs

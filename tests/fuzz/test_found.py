@@ -41,6 +41,7 @@ def test_a_file_whose_damage_sqlite_cannot_tell_in_utf8_is_damaged(use: Callable
 def test_names_that_are_no_text_are_damage_to_a_broker(tmp_path: Path) -> None:
     file = tmp_path / "store"
     file.write_bytes(with_rows("UPDATE nodes SET name = x'ff' WHERE path = '/brokers'", tmp_path))
+    file.chmod(0o600)
     with closing(FileStore(file)) as store, pytest.raises(StoreCorrupt):
         store.list("/")
 

@@ -151,7 +151,7 @@ def _binary(column: memoryview, count: int, cells: Callable[[], list[bytes | Non
 
 def uniform(column: memoryview, count: int) -> tuple[int, int]:
     """(bytes from one cell to the next, how many of them are not the cell's own); (0, 0) if cells are not all equally long bytes."""
-    array_header = payload._array_header(count)
+    array_header = payload.array_header(count)
     cells = column[len(array_header) :]
     width = len(cells) // count
     if column[: len(array_header)] != array_header or len(cells) != count * width or not width:

@@ -15,6 +15,7 @@ class Quiet:
     """A transport on which nothing comes in. Says what had been done each time that it was to send."""
 
     closed = False
+    has_asked = False
 
     def __init__(self, done: list[int]) -> None:
         self._done = done

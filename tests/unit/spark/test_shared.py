@@ -83,7 +83,7 @@ def test_the_package_loads_neither_spark_nor_arrow() -> None:
 def test_what_spark_finds_by_itself_loads_little() -> None:
     modules = loaded("import pyspark_replog; assert pyspark_replog.DefaultSource.name() == 'replog'")
     assert {name for name in modules if name.startswith("replog")} <= {
-        "replog", "replog.errors", "replog.spark", "replog.spark.datasource", "replog.spark.sentences"
+        "replog", "replog.errors", "replog.errors.codes", "replog.spark", "replog.spark.datasource", "replog.spark.sentences"
     }
     assert "pyarrow" not in modules
 
