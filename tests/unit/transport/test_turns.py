@@ -18,6 +18,7 @@ from replog.security.quotas import Quotas
 from replog.testing.clock import ManualClock
 from replog.testing.eventually import eventually
 from replog.transport.tcp import TcpLimits
+from replog.transport.tcp import inbox as inbox_module
 from replog.transport.tcp import transport as transport_module
 from replog.transport.tcp.muting import MUTED_MS_MAX
 
@@ -303,6 +304,22 @@ def test_brokers_are_heard_when_clients_have_said_enough(
         turn(one)
         assert [message.request for sender, message in one.items[before:] if sender == 2] == [number]
         assert len(one.items) - before <= 31
+
+
+def test_nothing_more_is_read_of_clients_while_requests_are_left(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decoded is memory that no limit counts."""
+    monkeypatch.setattr(inbox_module, "DELIVER_REQUESTS_MAX", 5)
+    broker = party(1)
+    one, two = guest(broker, stranger), guest(broker, stranger)
+    fds = list(broker.transport._connections.open)
+    one.socket.sendall(questions(8))
+    eventually(lambda: arrived(fds[0]) == len(questions(8)))
+    assert (turn(broker), broker.transport.has_asked) == (5, True)
+    two.socket.sendall(questions(2, 8))
+    eventually(lambda: arrived(fds[1]) == len(questions(2, 8)))
+    assert (turn(broker), arrived(fds[1])) == (3, len(questions(2, 8)))
+    assert (turn(broker), broker.transport.has_asked) == (2, False)
+    assert asked(broker) == [*range(10)]
 
 
 def test_brokers_say_as_much_as_they_like(party: Make) -> None:
