@@ -44,6 +44,17 @@ def test_a_callback_comes_without_another_call(cluster: replog.Cluster) -> None:
     assert called.wait(10)
 
 
+def test_a_callback_asks_a_future_of_its_own_batch(cluster: replog.Cluster) -> None:
+    """Whoever asks is behind whom the future would be settled."""
+    told: list[int | None] = []
+    delivery = cluster.producer(linger_ms=LONG_MS).send("t", "a")
+    delivery.add_done_callback(lambda _: told.append(future.result(10).offset))
+    future = delivery.future()
+    assert delivery.result(10).offset == 0
+    eventually(lambda: told == [0])
+    assert future.done()
+
+
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_future_fails_when_its_time_is_up(cluster: replog.Cluster, asks: bool) -> None:
     for broker in cluster.brokers[1:]:

@@ -388,6 +388,8 @@ class Sessions:
             if not session.asked[partition.identity].told:
                 session.ready[partition.identity] = None
                 self._tell(session)
+        partition.readers = ()  # whoever ends looks for it among those that are here
+        self.parked.moved.pop(partition.identity, None)
 
     def _end(self, session: Session) -> None:
         if session in self._clients:

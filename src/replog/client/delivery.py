@@ -78,17 +78,8 @@ class Delivery:
         Nobody has to wait: the outcome comes also to whoever only awaits it (`asyncio.wrap_future`) or has a callback.
         A failure that nobody asks it for, nor hears of by a callback of it, is still raised by `flush`.
         """
-        future = _DeliveryFuture(self._producer, self._batch)
-
-        def settle(delivery: Delivery) -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            if delivery._batch.error is not None:
-                future.set_exception(delivery._batch.error)
-            else:
-                future.set_result(delivery._metadata())
-
-        self.add_done_callback(settle)
+        future = _DeliveryFuture(self)
+        self.add_done_callback(future.settle)
         return future
 
     def _metadata(self) -> RecordMetadata:
@@ -107,10 +98,23 @@ class Delivery:
 class _DeliveryFuture(Future[RecordMetadata]):
     """A failure that somebody has learned from it is reported, as if he had asked the delivery."""
 
-    def __init__(self, producer: Any, batch: Batch) -> None:
+    def __init__(self, delivery: Delivery) -> None:
         super().__init__()
-        self._producer = producer
-        self._batch = batch
+        self._delivery = delivery
+        self._producer = delivery._producer
+        self._batch = delivery._batch
+        self._settled = False
+
+    def settle(self, delivery: Delivery) -> None:
+        """The outcome is there: say it, once."""
+        with self._producer._lock:
+            settled, self._settled = self._settled, True
+        if settled or not self.set_running_or_notify_cancel():
+            return
+        if self._batch.error is not None:
+            self.set_exception(self._batch.error)
+        else:
+            self.set_result(delivery._metadata())
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is stored; sends its batch at once if it still lingers. TimedOut when `timeout` seconds have passed."""
@@ -146,6 +150,7 @@ class _DeliveryFuture(Future[RecordMetadata]):
             if limit_s is not None:
                 left_s = max(0.0, limit_s - (producer._driver.now_ms() - began_ms) / 1_000)
             if batch.done:
+                self.settle(self._delivery)  # whose turn that is may be waiting for whoever asks here
                 break
         return left_s
 

@@ -89,18 +89,12 @@ class FileLogDirectory(LogDirectory):
         self._closed = ""
         self._broker_epoch = -1
         self.staging = FileStaging(fs, f"{self.path}/{_STAGED}")
-        mine = ref(self)  # no circle: a directory that nobody has any more lets go of its lock at once
-
-        def fail(reason: str) -> None:
-            found = mine()
-            if found is not None:
-                found._fail(reason)
-
-        self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, fail)
+        self._lock = FolderLock(fs) if lock is None else lock
+        # No circle: when nobody has the directory any more, nor a log of it, its lock is let go at once.
+        self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, partial(_fail, ref(self), self._lock))
         self._logs: dict[PartitionId, FileLog] = {}
         self._checkpointed: frozenset[PartitionId] = frozenset()
         self._unrecorded: dict[PartitionId, int] = {}  # flushed before each answer, and not yet recorded so: their ends at that change
-        self._lock = FolderLock(fs) if lock is None else lock
         try:
             self._take_lock()
             self._open()
@@ -482,3 +476,10 @@ def _make_folders(fs: Fs, path: str) -> None:
     with suppress(FileExistsError):
         fs.mkdir(path)
     fs.fsync_dir(parent)
+
+
+def _fail(directory: ref[FileLogDirectory], lock: FolderLock, reason: str) -> None:
+    """A log of it has failed to flush. The log holds the lock by this: as long as it is used nobody else opens the directory."""
+    found = directory()
+    if found is not None:
+        found._fail(reason)

@@ -83,6 +83,8 @@ class Tail:
             if batch.base_offset <= offset:
                 break
         found.reverse()
+        if found[0].base_offset + found[0].count <= offset:
+            return None  # a signal handler asks for a batch that is stored, and about to be added here
         count = length = 0
         end = offset
         for batch in found:

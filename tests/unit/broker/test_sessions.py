@@ -506,6 +506,19 @@ def test_a_client_that_has_something_to_hear_is_not_looked_at_again(monkeypatch:
     assert [len(leader.poll()), len(leader.poll()), len(leader.poll())] == [1, 1, 0]
 
 
+def test_a_partition_that_leaves_in_the_poll_in_which_a_reader_of_news_goes() -> None:
+    leader = Leader(leading(log_of(("a", 1)), (1,)))
+    for reader in ("goes", "stays"):
+        assert leader.read(1, reader) == []
+    leader.append("b")
+    leader.sessions.committed(leader.partition)
+    del leader.partitions[IDENTITY]
+    leader.sessions.dropped(leader.partition)
+    leader.sessions.disconnected("goes")
+    assert [[entry.error for entry in answer.entries] for answer in leader.poll()] == [[Code.UNKNOWN_TOPIC_ID]]
+    assert (leader.sessions.parked.moved, leader.sessions._of_reader) == ({}, {})
+
+
 def test_a_turn_answers_few_of_those_who_want_what_they_get_checked() -> None:
     leader = Leader(leading(log_of(("a", 1)), (1,)))
     for n in range(9):

@@ -10,11 +10,14 @@ from types import FrameType
 import pytest
 from tests.interrupts import interrupted_at
 
+from replog.config import TopicConfig
 from replog.errors import UsageError
 from replog.log import directory as directory_module
 from replog.log import lock as lock_module
 from replog.log.directory import FileLogDirectory
+from replog.ports import LogStart
 from replog.testing.disk.memory import MemoryFs
+from replog.testing.log_contract import FIRST, append
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +35,21 @@ def test_a_directory_that_is_dropped_lets_go(tmp_path: Path) -> None:
         FileLogDirectory(path)
     del held
     FileLogDirectory(path).close(clean=True)
+
+
+def test_a_log_holds_the_lock_of_a_directory_that_is_dropped(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    (log,) = FileLogDirectory(path).create([LogStart(FIRST, "t", TopicConfig())])
+    with pytest.raises(UsageError, match="in use"):
+        FileLogDirectory(path)
+    append(log, 1)
+    log.close()
+    del log
+    found = FileLogDirectory(path)
+    again = found.get(FIRST)
+    assert again is not None
+    assert again.end_offset == 1
+    found.close(clean=True)
 
 
 def test_a_simulated_disk_hears_nothing_of_what_is_dropped() -> None:

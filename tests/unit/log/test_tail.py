@@ -45,6 +45,7 @@ def test_a_read_gets_whole_batches_from_the_one_that_holds_its_offset() -> None:
     assert found(tail, 10) == batches
     assert found(tail, 12) == found(tail, 14) == batches[1:]
     assert found(tail, 15) == batches[2:]
+    assert found(tail, 16) is None, "stored, and about to be added: a signal handler may ask"
 
 
 def test_it_ends_at_or_below_its_limit_and_below_its_size_but_one_batch_goes_through() -> None:
