@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -26,7 +28,7 @@ class Interrupt:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(LIBRARY):
             return
-        if code.co_name == "__del__" or code.co_flags & inspect.CO_GENERATOR:
+        if code.co_flags & inspect.CO_GENERATOR or "__del__" in [caller.f_code.co_name for caller, _ in islice(walk_stack(frame), 3)]:
             return  # what the interpreter calls to clean up: an exception in there leads nowhere
         self.calls += 1
         if self.calls == self.at:

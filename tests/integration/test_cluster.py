@@ -150,7 +150,7 @@ def test_add_broker(data: Path | None) -> None:
     ("call", "says"),
     [
         (lambda c: c.kill_broker(9), r"broker 9 does not run; running are \[1, 2, 3\]"),
-        (lambda c: c.stop_broker("1"), r"broker '1' does not run"),
+        (lambda c: c.stop_broker("1"), r"broker_id is '1'; a broker has a number"),
         (lambda c: c.start_broker(1), "broker 1 runs already"),
         (lambda c: c.start_broker(7), "there is no broker 7 to start; stopped are none"),
     ],

@@ -179,6 +179,7 @@ def test_bad_folder(filled: Path, tmp_path: Path, damage: Any, error: Any, says:
     for name, content in before.items():
         if damaged.get(name) != content:
             (data / name).write_bytes(content)
+            (data / name).chmod(0o600)
     with replog.Cluster(data) as cluster:
         assert [record.text() for record in cluster.read("orders")] == STORED
         cluster.wait_until_in_sync(timeout_s=30)
