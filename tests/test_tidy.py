@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("config",),
     ("features",),
-    ("records", "payload", "slices"),
+    ("records", "payload", "payload_check", "slices"),
     ("marks",),
     ("messages",),
     ("codec",),
