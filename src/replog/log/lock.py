@@ -17,7 +17,7 @@ class FolderLock:
 
     def __init__(self, fs: Fs) -> None:
         """Nothing is open yet."""
-        self._fs = fs
+        self._fs = fs  # before the other: `__del__` looks for that one first
         self._fd = -1
 
     def take(self, path: str) -> bool:
@@ -39,5 +39,6 @@ class FolderLock:
             self._fs.close(fd)  # no interrupt comes in between: the interpreter looks for signals after calls and jumps
 
     def __del__(self) -> None:
-        if self._fs is OS:  # what a simulated disk has open ends with its crash
+        # What a simulated disk has open ends with its crash; an interrupt may have come before there was anything.
+        if getattr(self, "_fd", -1) >= 0 and self._fs is OS:
             self.release()
