@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from typing import Any, Final, Protocol
+from contextlib import suppress
+from typing import Final, Protocol
 
-from replog.client.core import ClientCore
 from replog.client.delivery import run_callbacks
+from replog.client.driver import Driver
 
 __all__ = ["Finishable", "Finisher", "start_finisher"]
 
@@ -29,7 +29,7 @@ _END_S: Final = 2.0
 """So long the end is waited for: a callback may be waiting for whoever closes."""
 
 
-class Finishable(Protocol):
+class Finishable(Driver, Protocol):
     """A driver whose batches a thread can finish."""
 
     calls: int
@@ -37,20 +37,8 @@ class Finishable(Protocol):
     finisher: Finisher | None
     """Who sees to batches when nobody calls; it takes itself off under the lock."""
 
-    @property
-    def core(self) -> ClientCore:
-        """The core it runs."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Reentrant. Whoever calls the core holds it."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing may be sent any more."""
-
     def wait(self, done: Callable[[], bool], timeout_s: float | None, *, background: bool = False) -> bool:
-        """Run until `done()`; `background`: on behalf of nobody."""
+        """As that of any driver; `background`: on behalf of nobody."""
 
     def has_left(self) -> bool:
         """Whether there is something to finish. Called with the lock held."""
