@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["interrupted_at"]
+__all__ = ["called_at", "interrupted_at"]
+
+Result = TypeVar("Result")
 
 
 def interrupted_at(
@@ -17,6 +19,25 @@ def interrupted_at(
 
     Of `events` "return" is where a result is ready, and lost.
     """
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    try:
+        called_at(line, where, interrupt, action, events)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def called_at(
+    line: int,
+    where: Callable[[FrameType], bool],
+    handler: Callable[[], object],
+    action: Callable[[], Result],
+    events: tuple[str, ...] = ("line",),
+) -> Result:
+    """Run `action`, and `handler` before the n-th line that it executes there, as a signal handler; what `action` returns."""
     seen = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -26,15 +47,12 @@ def interrupted_at(
         if event in events:
             seen += 1
             if seen == line:
-                raise KeyboardInterrupt
+                handler()
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        action()
-    except KeyboardInterrupt:
-        return True
+        return action()
     finally:
         sys.settrace(before)
-    return False

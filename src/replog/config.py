@@ -249,8 +249,8 @@ class BrokerConfig:
     reconcile_ms: int = field(default=30_000, validator=_whole(10, _MAX64))
     """How often the controller scans the store for changes whose watch was lost."""
     slice_partitions_max: int = field(default=1_000, validator=_whole(1, 100_000))
-    """A decision or a publish handles at most this many partitions before the next event gets its turn; in one turn
-    so many fetches of clients that waited are answered."""
+    """A decision or a publish handles at most this many partitions before the next event gets its turn; fetches of clients that
+    waited are answered for so many at a time."""
     checkpoint_interval_ms: int = field(default=5_000, validator=_whole(1, _MAX64))
     retention_check_ms: int = field(default=300_000, validator=_whole(1, _MAX64))
     deletion_delay_ms: int = field(default=60_000, validator=_whole(0, _MAX64))

@@ -7,8 +7,11 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
+from types import FrameType
 
 import pytest
+from tests.interrupts import interrupted_at
 from tests.threads import in_thread
 
 import replog
@@ -109,6 +112,28 @@ def test_no_thread_is_left(ends: str) -> None:
     assert set(threading.enumerate()) == before
     assert told.is_set()
     assert (future.exception(0) is None) == (ends != "closed")
+
+
+def test_a_future_whose_settling_is_interrupted_anywhere() -> None:
+    """Whoever asks once more gets the outcome."""
+    line, interrupted = 0, True
+
+    def in_settling(frame: FrameType) -> bool:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        ours = name == "settle" and file.endswith("client/delivery.py")
+        return ours or (name.startswith("set_") and file.endswith("concurrent/futures/_base.py"))
+
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        producer = cluster.producer(linger_ms=LONG_MS)
+        while interrupted:
+            line += 1
+            delivery = producer.send("t", "a")
+            future = delivery.future()
+            interrupted = interrupted_at(line, in_settling, partial(future.result, 10))
+            assert delivery.result(10).offset == line - 1
+            assert future.result(10).offset == line - 1
+    assert line > 15
 
 
 def test_a_future_after_an_interrupt_of_another_call(cluster: replog.Cluster) -> None:

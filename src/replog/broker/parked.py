@@ -92,7 +92,7 @@ class Parked:
             session = woken.popleft()
             session.woken = False
             if session.request is not None and (session.ready or session.deadline_ms <= now_ms):
-                room -= len(session.asked) + (_VERIFYING if session.verify else 0)
+                room -= max(1, len(session.asked)) + (_VERIFYING if session.verify else 0)
                 yield session
         self.is_behind = bool(woken)
         self.due_ms = now_ms if woken else heap[0][0] if heap else None

@@ -107,14 +107,20 @@ class _DeliveryFuture(Future[RecordMetadata]):
 
     def settle(self, delivery: Delivery) -> None:
         """The outcome is there: say it, once."""
-        with self._producer._lock:
-            settled, self._settled = self._settled, True
-        if settled or not self.set_running_or_notify_cancel():
-            return
-        if self._batch.error is not None:
-            self.set_exception(self._batch.error)
-        else:
-            self.set_result(delivery._metadata())
+        is_first = False
+        try:
+            with self._producer._lock:
+                is_first, self._settled = not self._settled, True
+            if not is_first or self.done() or not (self.running() or self.set_running_or_notify_cancel()):
+                return
+            if self._batch.error is not None:
+                self.set_exception(self._batch.error)
+            else:
+                self.set_result(delivery._metadata())
+        except BaseException:
+            if is_first:
+                self._settled = False  # whoever asks next says it
+            raise
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is stored; sends its batch at once if it still lingers. TimedOut when `timeout` seconds have passed."""

@@ -64,9 +64,10 @@ class FileLog(SegmentedLog):
 
     def close(self) -> None:
         """Release files; a log opened alone is flushed and leaves everything the next open needs."""
-        close_directory, self._close_directory = self._close_directory, None
+        close_directory = self._close_directory
         if close_directory is not None:
             close_directory()
+            self._close_directory = None  # now: an interrupt must not leave it open
         super().close()
 
     # ------------------------------------------------------------------------------------------------------ appending
@@ -93,7 +94,7 @@ class FileLog(SegmentedLog):
 
     def append_many(self, batches: Sequence[RecordBatch]) -> None:
         if len(batches) == 1:
-            self.append(batches[0])
+            FileLog.append(self, batches[0])  # one call, also where a subclass takes turns
             self._tail.clear()
             return
         first = 0
@@ -237,7 +238,7 @@ class FileLog(SegmentedLog):
     def truncate_to(self, offset: int) -> None:
         self._check_open()
         if offset < self.start_offset:
-            self.reset_to(offset)
+            FileLog.reset_to(self, offset)  # likewise
             return
         if offset < self.end_offset:
             segment = self._segments[self._find(offset)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import update_wrapper
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from replog.config import TopicConfig
 from replog.errors import ReplogError, UsageError
@@ -23,76 +23,88 @@ R = TypeVar("R")
 
 
 def _in_turn(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
-    """A method of FileLog, for one thread at a time."""
+    """A method of a log, for one thread at a time."""
 
     def taking_turns(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._turns:
-            return method(self, *args, **kwargs)
+        try:
+            with self._turns:
+                return method(self, *args, **kwargs)
+        finally:
+            if self._to_close and not self._turns._is_owned():
+                self.close()
 
     update_wrapper(taking_turns, method)
     return taking_turns
 
 
+def _apart(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
+    """A method that changes a log: in turn, and not inside another call, where a signal handler is. A lock does not part those."""
+    in_turn = _in_turn(method)
+
+    def refused_inside(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._turns._is_owned():
+            raise UsageError(f"log {self.identity!r} is in the middle of another call of this thread: a signal handler came in between")
+        return in_turn(self, *args, **kwargs)
+
+    update_wrapper(refused_inside, method)
+    return refused_inside
+
+
 class SharedLog(FileLog):
     """What `Log.open` gives: a FileLog whose calls may come from any thread.
 
-    Within one thread a call may break off another one: that of a signal handler. It may read, but not append or trim.
+    Within one thread a call may break off another one: that of a signal handler. It may read and flush, but change nothing; when it
+    closes the log, that is done as soon as the call is over into which it came.
     """
 
-    __slots__ = ("_broken_off", "_turns")
+    __slots__ = ("_broken_off", "_closing", "_to_close", "_turns")
 
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None = None) -> None:
         super().__init__(identity, config, storage, state)
         self._turns = storage.fs.turns()
-        self._broken_off = False
+        self._broken_off = self._closing = self._to_close = False
 
-    append = _in_turn(FileLog.append)
-    append_many = _in_turn(FileLog.append_many)
-    enter_epoch = _in_turn(FileLog.enter_epoch)
+    append = _apart(FileLog.append)
+    append_many = _apart(FileLog.append_many)
+    enter_epoch = _apart(FileLog.enter_epoch)
+    truncate_to = _apart(FileLog.truncate_to)
+    reset_to = _apart(FileLog.reset_to)
+    retain = _apart(FileLog.retain)
     _batches_from = _in_turn(FileLog._batches_from)
     group_floor = _in_turn(FileLog.group_floor)
     offset_for_time = _in_turn(FileLog.offset_for_time)
-    truncate_to = _in_turn(FileLog.truncate_to)
-    reset_to = _in_turn(FileLog.reset_to)
     retained_start = _in_turn(FileLog.retained_start)
-    retain = _in_turn(FileLog.retain)
     flush = _in_turn(FileLog.flush)
     flushed = _in_turn(FileLog.flushed)
     forget_tail = _in_turn(FileLog.forget_tail)
 
+    @_apart
     def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
-        turns = self._turns
-        if turns._is_owned():
-            self._refuse_inside()
-        with turns:
-            if self._broken_off:
+        if self._broken_off:
+            self._take_back()
+        base, epoch = self.end_offset, self.last_epoch
+        batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
+        try:
+            FileLog.append(self, batch)
+        except BaseException:  # of any kind: a signal handler may have raised it
+            self._broken_off = True
+            with suppress(ReplogError):  # the next call tries again
                 self._take_back()
-            base, epoch = self.end_offset, self.last_epoch
-            batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
-            try:
-                FileLog.append(self, batch)
-            except ReplogError:
-                raise
-            except BaseException:
-                self._broken_off = True
-                with suppress(ReplogError):  # the next call tries again
-                    self._take_back()
-                raise
+            raise
         return base, base + batch.count - 1
 
+    @_in_turn
     def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
-        with self._turns:
-            if offset < self.start_offset and offset < limit:
-                raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
-            return super().read(offset, limit, max_bytes)
+        if offset < self.start_offset and offset < limit:
+            raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
+        return FileLog.read(self, offset, limit, max_bytes)
 
     def trim_to(self, offset: int) -> int:
         if not isinstance(offset, int) or isinstance(offset, bool):
             raise UsageError(f"offset is an int, not {offset!r:.120}")
-        if self._turns._is_owned():
-            self._refuse_inside()
-        with self._turns:
-            return super().trim_to(offset)
+        return self._trim_to(offset)
+
+    _trim_to = _apart(FileLog.trim_to)
 
     def _take_back(self) -> None:
         """After an append that was broken off (Ctrl-C): what of it does not count goes from the file, or the next life would find it.
@@ -112,17 +124,26 @@ class SharedLog(FileLog):
         self._broken_off = False
 
     def close(self) -> None:
-        """As that of a FileLog; once more takes back what an interrupted append has left, if that has failed before."""
-        with self._turns:
+        """As that of a FileLog; once more takes back what an interrupted append has left, if that has failed before.
+
+        In a signal handler that came into another call: when that is over. Else it would go on with files that may be somebody else's.
+        """
+        if self._turns._is_owned() and not self._closing:
+            self._to_close = True
+            return
+        self._close_in_turn()
+
+    @_in_turn
+    def _close_in_turn(self) -> None:
+        self._closing = True  # its directory closes it, too
+        try:
             if self._broken_off:
                 self._broken_off = False
                 with suppress(ReplogError):
                     self._take_back()
             super().close()
-
-    def _refuse_inside(self) -> NoReturn:
-        """A lock does not part the calls of one thread."""
-        raise UsageError(f"log {self.identity!r} is in the middle of another call of this thread: a signal handler came in between")
+        finally:
+            self._closing = self._to_close = False
 
     @property
     def size_bytes(self) -> int:

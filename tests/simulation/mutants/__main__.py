@@ -40,13 +40,13 @@ def shown(measured: Measured, evidence: list[str], cap: int) -> str:
 
 
 def work(jobs: int, what: Callable[[str], Result], names: list[str], tell: Callable[[Result], None]) -> None:
-    """Do something for each name, in so many processes at a low priority; results in order."""
+    """Do something for each name, in so many processes at a low priority; results as they come, so that none waits for a long search."""
     if jobs == 1:
         for name in names:
             tell(what(name))
         return
     with multiprocessing.get_context("spawn").Pool(jobs, os.nice, (10,)) as pool:
-        for result in pool.imap(what, names):
+        for result in pool.imap_unordered(what, names):
             tell(result)
 
 

@@ -479,6 +479,13 @@ def test_of_those_that_have_waited_so_many_are_answered_in_a_turn() -> None:
     assert not leader.sessions.parked.is_behind
 
 
+def test_a_fetch_of_nothing_takes_a_place_in_a_turn() -> None:
+    leader = Leader(config=BrokerConfig(slice_partitions_max=2))
+    for n in range(5):
+        assert leader.fetch(replica=-1, epoch=-1, reader=f"reader {n}") == []
+    assert [len(leader.poll(500)) for _ in range(4)] == [2, 2, 1, 0]
+
+
 def test_a_client_names_four_partitions_at_most_and_takes_none_back() -> None:
     leader = Leader(leading(log_of(("a", 1)), (1,)))
     others = [IDENTITY._replace(partition=number) for number in range(100, 104)]

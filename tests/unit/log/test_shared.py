@@ -7,14 +7,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.interrupts import interrupted_at
+from tests.interrupts import called_at, interrupted_at
 
 from replog.config import TopicConfig
 from replog.errors import LogClosed, UsageError
+from replog.log.files import Fs
 from replog.log.log import FileLog
 from replog.ports import Log
 from replog.records import RecordBatch, encode_records
@@ -149,6 +151,8 @@ def batch_at(log: Log, offset: int) -> RecordBatch:
         (lambda log: log.size_bytes, 2 * RECORD.length, 0, 2),
         (lambda log: log.append(batch_at(log, 2)), None, 0, 3),
         (lambda log: log.append_many([batch_at(log, 2), batch_at(log, 3)]), None, 0, 4),
+        (lambda log: log.append_many([batch_at(log, 2)]), None, 0, 3),
+        (lambda log: (log.trim_to(2), log.truncate_to(1)), (2, None), 1, 1),
         (lambda log: (log.enter_epoch(4), log.epochs.latest), (None, (4, 2)), 0, 2),
         (lambda log: log.truncate_to(1), None, 0, 1),
         (lambda log: log.reset_to(1), None, 1, 1),
@@ -174,11 +178,23 @@ def test_a_call_of_another_thread_waits_for_the_end_of_an_append(
         assert (log.start_offset, log.end_offset) == (start, end)
 
 
-@pytest.mark.parametrize("call", [lambda log: log.append_records(["handler"]), lambda log: log.trim_to(1)])
-def test_a_call_inside_a_call_of_the_same_thread_is_refused(call: Callable[[FileLog], object]) -> None:
+CHANGES = {
+    "append_records": lambda log: log.append_records(["handler"]),
+    "append": lambda log: log.append(batch_at(log, 1)),
+    "append_many": lambda log: log.append_many([batch_at(log, 1), batch_at(log, 2)]),
+    "enter_epoch": lambda log: log.enter_epoch(3),
+    "truncate_to": lambda log: log.truncate_to(0),
+    "reset_to": lambda log: log.reset_to(5),
+    "retain": lambda log: log.retain(1 << 50, 9),
+    "trim_to": lambda log: log.trim_to(1),
+}
+
+
+@pytest.mark.parametrize("call", CHANGES.values(), ids=CHANGES.keys())
+def test_a_change_inside_a_call_of_the_same_thread_is_refused(call: Callable[[FileLog], object]) -> None:
     fs, refused = Interrupting(), []
-    with FileLog.open("/log", fs=fs) as log:
-        log.append_records(["first"])
+    with FileLog.open("/log", fs=fs, config=TopicConfig(retention_ms=1)) as log:
+        log.append_records(["first"], now_ms=10)
 
         def handler() -> None:
             with pytest.raises(UsageError, match="signal handler") as caught:
@@ -186,10 +202,123 @@ def test_a_call_inside_a_call_of_the_same_thread_is_refused(call: Callable[[File
             refused.append(caught.value)
 
         fs.during = handler
-        assert log.append_records(["second"]) == (1, 1)
+        assert log.append_records(["second"], now_ms=20) == (1, 1)
         assert len(refused) == 1
-        assert log.append_records(["third"]) == (2, 2)
+        assert log.append_records(["third"], now_ms=30) == (2, 2)
         assert stored(log) == {0: "first", 1: "second", 2: "third"}
+    with FileLog.open("/log", fs=fs) as log:
+        assert stored(log) == {0: "first", 1: "second", 2: "third"}
+
+
+def test_what_a_signal_handler_raises_takes_the_append_back_into_which_it_came() -> None:
+    """Whatever it is: here the very refusal that it got."""
+    fs = Interrupting()
+    with FileLog.open("/log", fs=fs) as log:
+        log.append_records(["first"])
+        fs.during = lambda: log.append_records(["handler"])
+        with pytest.raises(UsageError, match="signal handler"):
+            log.append_records(["second"])
+        assert stored(log) == {0: "first"}
+    with FileLog.open("/log", fs=fs) as log:
+        assert stored(log) == {0: "first"}
+
+
+class _Leave(BaseException):
+    """As SystemExit, of a signal handler."""
+
+
+def _closed_by_a_handler(line: int, fs: MemoryFs, *, leaves: bool) -> tuple[bool, dict[int, str]]:
+    """Append, and have a handler close the log at a line of that, and append to it anew if it can; whether it came, and what was told."""
+    log, told = FileLog.open("/log", fs=fs, config=TopicConfig(segment_bytes=300)), {}
+    told[log.append_records(["first" * 9])[0]] = "first" * 9
+    came = False
+
+    def succeed() -> None:
+        with suppress(UsageError), FileLog.open("/log", fs=fs) as successor:
+            told[successor.append_records(["successor"])[0]] = "successor"
+
+    def handler() -> None:
+        nonlocal came
+        came = True
+        log.close()
+        succeed()
+        if leaves:
+            raise _Leave
+
+    with suppress(_Leave, LogClosed):
+        append = partial(log.append_records, ["second" * 9])
+        base, _ = called_at(line, lambda frame: frame.f_code.co_filename.endswith(_FILES), handler, append)
+        assert base not in told, "what is acknowledged is nobody else's"
+        told[base] = "second" * 9
+    if came:
+        succeed()  # it is closed by now
+        assert "successor" in told.values()
+    log.close()
+    return came, told
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["the handler returns", "the handler leaves"])
+def test_a_signal_handler_closes_the_log_when_the_call_is_over_into_which_it_came(leaves: bool) -> None:
+    """At every line of an append: whoever opens the log next has it alone, and what was acknowledged is there."""
+    line, came, ends = 0, True, set()
+    while came:
+        line += 1
+        fs = MemoryFs()
+        came, told = _closed_by_a_handler(line, fs, leaves=leaves)
+        with FileLog.open("/log", fs=fs) as log:
+            assert log.loss is not None
+            assert log.loss.kind == "none"
+            found = stored(log)
+            assert {offset: found.get(offset) for offset in told} == told
+            ends.add(log.end_offset)
+    assert line > 30
+    assert ends == {2, 3}
+
+
+def test_a_signal_handler_closes_a_log_that_is_being_closed() -> None:
+    line, came = 0, True
+    while came:
+        line, came, fs = line + 1, False, MemoryFs()
+        log = FileLog.open("/log", fs=fs)
+        log.append_records(["first"])
+
+        def handler(log: FileLog = log) -> None:
+            nonlocal came
+            came = True
+            log.close()
+            raise _Leave
+
+        with suppress(_Leave):
+            called_at(line, lambda frame: frame.f_code.co_filename.endswith(("/log/shared.py", "/log/log.py")), handler, log.close)
+        with FileLog.open("/log", fs=fs) as log:
+            assert stored(log) == {0: "first"}
+    assert line > 8
+
+
+def test_a_child_that_a_signal_handler_forks_takes_back_nothing(tmp_path: Path) -> None:
+    class Forking(Fs):
+        armed = False
+
+        def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:  # type: ignore[override]
+            written = os.pwritev(fd, buffers, position)
+            if self.armed:
+                self.armed = False
+                child = os.fork()
+                if not child:
+                    signal.alarm(20)
+                    raise _Leave
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            return written
+
+    with FileLog.open(tmp_path / "log", fs=(fs := Forking())) as log:
+        log.append_records(["first"])
+        fs.armed = True
+        try:
+            assert log.append_records(["second"]) == (1, 1)
+        except _Leave:
+            os._exit(7)
+    with FileLog.open(tmp_path / "log") as log:
+        assert stored(log) == {0: "first", 1: "second"}
 
 
 def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(tmp_path: Path) -> None:

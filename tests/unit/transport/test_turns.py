@@ -83,7 +83,7 @@ def test_what_comes_together_with_the_handshake_is_bounded_as_well(party: Make, 
     one = stranger(broker.endpoint)
     settle([broker], lambda: broker.open == 1)
     send(broker, one, HELLO + questions(25))
-    assert [turn(broker) for _ in range(3)] == [10, 10, 5]
+    assert [turn(broker) for _ in range(4)] == [0, 10, 10, 5], "what it asks begins with the next turn, as that of other clients"
     assert asked(broker) == list(range(25))
 
 
@@ -304,6 +304,20 @@ def test_brokers_are_heard_when_clients_have_said_enough(
         turn(one)
         assert [message.request for sender, message in one.items[before:] if sender == 2] == [number]
         assert len(one.items) - before <= 31
+
+
+def test_a_broker_connects_while_requests_of_clients_are_left(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it has said who it is, it may be one: it does not wait behind them, or it would be closed for being late."""
+    monkeypatch.setattr(inbox_module, "DELIVER_REQUESTS_MAX", 5)
+    one, two = party(1), party(2)
+    guest_ = guest(one, stranger)
+    send(one, guest_, questions(100))
+    two.say(1, fetched(7))
+    heard = 0
+    while turn(one) and one.transport.has_asked:
+        turn(two)
+        heard += sum(sender == 2 for sender, _ in one.items)
+    assert heard
 
 
 def test_nothing_more_is_read_of_clients_while_requests_are_left(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:

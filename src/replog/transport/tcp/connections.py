@@ -139,9 +139,9 @@ class Connections:
         return len(self._securing) >= SECURING_MAX
 
     def is_asked(self, fd: int) -> bool:
-        """Whether a client asks there."""
+        """Whether a client asks there. Who has not said yet who it is may be a broker."""
         connection = self.open.get(fd)
-        return connection is not None and connection.is_asked
+        return connection is not None and connection.is_asked and connection.state is _OPEN
 
     def expire(self, now_ms: int) -> None:
         """Close what has taken too long."""

@@ -157,6 +157,7 @@ class Opening:
         connection.incoming.frame_bytes_max = limits.frame_bytes_max
         if connection.is_asked:
             connection.incoming.bound(limits.client_turn_requests_max)
+            connection.incoming.pause()  # what it asks waits for its turn, as that of other clients does
         if connection.link is not None:
             self._dialer.opened(connection)
         self._connections.look(connection)
