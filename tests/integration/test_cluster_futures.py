@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 
 import pytest
-from tests.interrupts import interrupted_at
+from tests.interrupts import called_at, interrupted_at
 from tests.threads import in_thread
 
 import replog
@@ -114,15 +114,15 @@ def test_no_thread_is_left(ends: str) -> None:
     assert (future.exception(0) is None) == (ends != "closed")
 
 
+def in_settling(frame: FrameType) -> bool:
+    name, file = frame.f_code.co_name, frame.f_code.co_filename
+    ours = name == "settle" and file.endswith("client/delivery.py")
+    return ours or (name.startswith("set_") and file.endswith("concurrent/futures/_base.py"))
+
+
 def test_a_future_whose_settling_is_interrupted_anywhere() -> None:
     """Whoever asks once more gets the outcome."""
     line, interrupted = 0, True
-
-    def in_settling(frame: FrameType) -> bool:
-        name, file = frame.f_code.co_name, frame.f_code.co_filename
-        ours = name == "settle" and file.endswith("client/delivery.py")
-        return ours or (name.startswith("set_") and file.endswith("concurrent/futures/_base.py"))
-
     with replog.Cluster() as cluster:
         cluster.create_topic("t")
         producer = cluster.producer(linger_ms=LONG_MS)
@@ -134,6 +134,55 @@ def test_a_future_whose_settling_is_interrupted_anywhere() -> None:
             assert delivery.result(10).offset == line - 1
             assert future.result(10).offset == line - 1
     assert line > 15
+
+
+def test_who_only_has_a_callback_is_told_after_an_interrupt_of_the_settling() -> None:
+    def begun(frame: FrameType) -> bool:
+        return frame.f_code.co_name == "settle" and in_settling(frame)
+
+    line, interrupted = 2, True  # from the first one within its `try` on
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        producer = cluster.producer(linger_ms=LONG_MS)
+        while interrupted:
+            line += 1
+            calls: list[object] = []
+            future = producer.send("t", "a").future()
+            future.add_done_callback(calls.append)
+            interrupted = interrupted_at(line, begun, producer.flush)
+            producer.flush()
+            assert calls == [future]
+    assert line > 8
+
+
+def test_who_asks_while_a_settling_is_under_way_that_is_then_interrupted() -> None:
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        future = cluster.producer(linger_ms=LONG_MS).send("t", "a").future()
+        asked: list[tuple[threading.Thread, list[object]]] = []
+
+        def handler() -> None:
+            asked.append(in_thread(future.result))
+            with pytest.raises(replog.TimedOut):
+                future.result(0.01)  # whoever does not want to wait
+            eventually(lambda: future._waiters)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            called_at(1, lambda frame: frame.f_code.co_name == "set_running_or_notify_cancel", handler, partial(future.result, 10))
+        ((thread, outcome),) = asked
+        thread.join(10)
+        assert [getattr(one, "offset", one) for one in outcome] == [0]
+
+
+def test_who_waits_for_a_future_that_was_cancelled_hears_of_it() -> None:
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        delivery = cluster.producer(linger_ms=LONG_MS).send("t", "a")
+        future = delivery.future()
+        assert future.cancel()
+        assert delivery.result(10).offset == 0
+        assert concurrent.futures.wait([future], 10).done == {future}
 
 
 def test_a_future_after_an_interrupt_of_another_call(cluster: replog.Cluster) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.mutants.catalogue import EQUIVALENT, MUTANTS, PENDING, by_
 from tests.simulation.mutants.engines import breaks, fails_test, misfit, scenario_differs, search
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.measure import Measured, measure
-from tests.simulation.mutants.measured import COMMON, read_measured, write_measured, wrong_with
+from tests.simulation.mutants.measured import COMMON, MEASURED, read_measured, write_measured, wrong_with
 from tests.simulation.mutants.plans import find, path_of, replay, stored
 from tests.simulation.test_exploration import CASES
 
@@ -195,6 +195,11 @@ def test_a_measurement_is_judged(tmp_path: Path) -> None:
     del rows["M30"], rows["X12"]  # X12 is not searched for
     assert wrong_with(rows)[3] == "M30 was not measured"
     assert COMMON == ("M01", "M02", "M03", "M04", "M06", "M07", "M10", "M11", "M12", "M13")
+
+
+def test_random_search_catches_every_bug_soon_enough() -> None:
+    """As it was measured; what that asks of the machine is hours."""
+    assert wrong_with(read_measured(MEASURED)) == []
 
 
 def test_a_measurement_keeps_what_was_not_measured_again(tmp_path: Path) -> None:

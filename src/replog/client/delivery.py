@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -107,20 +107,32 @@ class _DeliveryFuture(Future[RecordMetadata]):
 
     def settle(self, delivery: Delivery) -> None:
         """The outcome is there: say it, once."""
-        is_first = False
+        is_first: bool | None = None
         try:
             with self._producer._lock:
                 is_first, self._settled = not self._settled, True
-            if not is_first or self.done() or not (self.running() or self.set_running_or_notify_cancel()):
+            is_over = self.done() and not self.cancelled()  # of a cancelled one those who wait are told here
+            if not is_first or is_over or not (self.running() or self.set_running_or_notify_cancel()):
                 return
             if self._batch.error is not None:
                 self.set_exception(self._batch.error)
             else:
                 self.set_result(delivery._metadata())
         except BaseException:
-            if is_first:
-                self._settled = False  # whoever asks next says it
+            if is_first is not False:
+                self._settled = self._settled and not is_first
+                self._settle_later(delivery)
             raise
+
+    def _settle_later(self, delivery: Delivery) -> None:
+        """An interrupt came: whoever asks, or calls the producer, next says it."""
+        batch, finished = self._batch, self._producer._core.finished
+        with self._producer._lock:
+            if batch.callbacks is None:
+                batch.callbacks = []
+            batch.callbacks.append(partial(self.settle, delivery))
+            if batch not in finished:
+                finished.append(batch)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is stored; sends its batch at once if it still lingers. TimedOut when `timeout` seconds have passed."""
@@ -157,7 +169,8 @@ class _DeliveryFuture(Future[RecordMetadata]):
                 left_s = max(0.0, limit_s - (producer._driver.now_ms() - began_ms) / 1_000)
             if batch.done:
                 self.settle(self._delivery)  # whose turn that is may be waiting for whoever asks here
-                break
+                if not self.done() and not wait((self,), _LOOK_S if left_s is None else min(_LOOK_S, left_s)).done and left_s == 0:
+                    raise timed_out(batch.queue.waiting_for(batch), limit_s)  # another thread is in the middle of that
         return left_s
 
     def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:

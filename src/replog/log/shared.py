@@ -31,7 +31,7 @@ def _in_turn(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[S
                 return method(self, *args, **kwargs)
         finally:
             if self._to_close and not self._turns._is_owned():
-                self.close()
+                self._close_late()
 
     update_wrapper(taking_turns, method)
     return taking_turns
@@ -50,6 +50,24 @@ def _apart(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Sha
     return refused_inside
 
 
+def _whole(append: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[SharedLog, P], None]:
+    """An append of which nothing stays that does not count, whatever breaks it off: Ctrl-C, or what a signal handler raises."""
+
+    def taken_back(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._broken_off:
+            self._take_back()
+        try:
+            append(self, *args, **kwargs)
+        except BaseException:
+            self._broken_off = True
+            with suppress(ReplogError):  # the next call tries again
+                self._take_back()
+            raise
+
+    update_wrapper(taken_back, append)
+    return taken_back
+
+
 class SharedLog(FileLog):
     """What `Log.open` gives: a FileLog whose calls may come from any thread.
 
@@ -57,15 +75,16 @@ class SharedLog(FileLog):
     closes the log, that is done as soon as the call is over into which it came.
     """
 
-    __slots__ = ("_broken_off", "_closing", "_to_close", "_turns")
+    __slots__ = ("_broken_off", "_to_close", "_turns", "_untold")
 
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None = None) -> None:
         super().__init__(identity, config, storage, state)
         self._turns = storage.fs.turns()
-        self._broken_off = self._closing = self._to_close = False
+        self._broken_off = self._to_close = False
+        self._untold: ReplogError | None = None  # why the log could not be closed well when a call was over
 
-    append = _apart(FileLog.append)
-    append_many = _apart(FileLog.append_many)
+    append = _apart(_whole(FileLog.append))
+    append_many = _apart(_whole(FileLog.append_many))
     enter_epoch = _apart(FileLog.enter_epoch)
     truncate_to = _apart(FileLog.truncate_to)
     reset_to = _apart(FileLog.reset_to)
@@ -77,20 +96,13 @@ class SharedLog(FileLog):
     flush = _in_turn(FileLog.flush)
     flushed = _in_turn(FileLog.flushed)
     forget_tail = _in_turn(FileLog.forget_tail)
+    _append_inside = _whole(FileLog.append)
 
     @_apart
     def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
-        if self._broken_off:
-            self._take_back()
         base, epoch = self.end_offset, self.last_epoch
         batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
-        try:
-            FileLog.append(self, batch)
-        except BaseException:  # of any kind: a signal handler may have raised it
-            self._broken_off = True
-            with suppress(ReplogError):  # the next call tries again
-                self._take_back()
-            raise
+        self._append_inside(batch)
         return base, base + batch.count - 1
 
     @_in_turn
@@ -106,11 +118,18 @@ class SharedLog(FileLog):
 
     _trim_to = _apart(FileLog.trim_to)
 
+    @property
+    @_in_turn
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
     def _take_back(self) -> None:
-        """After an append that was broken off (Ctrl-C): what of it does not count goes from the file, or the next life would find it.
+        """After an append that was broken off: what of it does not count goes from the file, or the next life would find it.
 
         Raises LogFull or LogDamaged.
         """
+        if self._is_closed():
+            return  # the file may be somebody else's
         self._tail.clear()  # it may lack what counts
         segment, fs = self._active, self._storage.fs
         if segment is not None:
@@ -127,28 +146,30 @@ class SharedLog(FileLog):
         """As that of a FileLog; once more takes back what an interrupted append has left, if that has failed before.
 
         In a signal handler that came into another call: when that is over. Else it would go on with files that may be somebody else's.
+        What is to be said of that closing, the next call of this raises.
         """
-        if self._turns._is_owned() and not self._closing:
+        if self._turns._is_owned():
             self._to_close = True
             return
         self._close_in_turn()
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            raise untold
 
     @_in_turn
     def _close_in_turn(self) -> None:
-        self._closing = True  # its directory closes it, too
-        try:
-            if self._broken_off:
-                self._broken_off = False
-                with suppress(ReplogError):
-                    self._take_back()
-            super().close()
-        finally:
-            self._closing = self._to_close = False
+        self._to_close = False
+        if self._broken_off:
+            with suppress(ReplogError):
+                self._take_back()
+        super().close()
 
-    @property
-    def size_bytes(self) -> int:
-        with self._turns:
-            return super().size_bytes
+    def _close_late(self) -> None:
+        """The call is over in which a signal handler wanted this: its result, or what it raised, is what its caller is to hear."""
+        try:
+            self._close_in_turn()
+        except ReplogError as problem:
+            self._untold = problem
 
     def die_in_child(self) -> None:
         """As that of a FileLog, whoever was in the middle of a call when the process forked."""

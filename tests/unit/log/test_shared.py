@@ -8,14 +8,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from errno import ENOSPC
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from tests.interrupts import called_at, interrupted_at
 
 from replog.config import TopicConfig
-from replog.errors import LogClosed, UsageError
+from replog.errors import LogClosed, LogFull, UsageError
 from replog.log.files import Fs
 from replog.log.log import FileLog
 from replog.ports import Log
@@ -223,76 +225,214 @@ def test_what_a_signal_handler_raises_takes_the_append_back_into_which_it_came()
         assert stored(log) == {0: "first"}
 
 
+class Full(MemoryFs):
+    """A disk on which no small file has room once it is full."""
+
+    is_full = False
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if self.is_full and create:
+            raise OSError(ENOSPC, "injected")
+        return super().open(path, create=create)
+
+
 class _Leave(BaseException):
     """As SystemExit, of a signal handler."""
 
 
-def _closed_by_a_handler(line: int, fs: MemoryFs, *, leaves: bool) -> tuple[bool, dict[int, str]]:
-    """Append, and have a handler close the log at a line of that, and append to it anew if it can; whether it came, and what was told."""
-    log, told = FileLog.open("/log", fs=fs, config=TopicConfig(segment_bytes=300)), {}
-    told[log.append_records(["first" * 9])[0]] = "first" * 9
-    came = False
+def in_log(frame: FrameType) -> bool:
+    """Not where turns are taken and the lock is let go: to the end of a `with`, and between two assignments, no signal handler comes."""
+    return "/replog/log/" in frame.f_code.co_filename and frame.f_code.co_name not in ("taking_turns", "release")
 
-    def succeed() -> None:
-        with suppress(UsageError), FileLog.open("/log", fs=fs) as successor:
-            told[successor.append_records(["successor"])[0]] = "successor"
 
-    def handler() -> None:
-        nonlocal came
-        came = True
-        log.close()
-        succeed()
-        if leaves:
+class Successor:
+    """Closes a log and opens it again as soon as it can, in a signal handler or afterwards, and appends to it; it stays open."""
+
+    def __init__(self, log: FileLog, fs: MemoryFs, *, leaves: bool) -> None:
+        self._log, self._fs, self._leaves = log, fs, leaves
+        self.came = False
+        self.opened: FileLog | None = None
+        self.told: dict[int, str] = {}
+
+    def handler(self) -> None:
+        self.came = True
+        self._log.close()
+        self.follow()
+        if self._leaves:
             raise _Leave
 
+    def follow(self) -> None:
+        with suppress(UsageError):
+            self.opened = self.opened or FileLog.open("/log", fs=self._fs)
+        if self.opened is not None and not self.told:
+            self.told[self.opened.append_records(["successor"])[0]] = "successor"
+
+
+def _closed_by_a_handler(
+    line: int, call: Callable[[FileLog], object], *, leaves: bool, kinds: tuple[str, ...] = ("none",)
+) -> tuple[bool, int]:
+    """Have a handler close the log at a line of `call`: who opens it next has it alone, and what was acknowledged is there.
+
+    Whether it came to that, and where the log ends.
+    """
+    fs = MemoryFs()
+    log = FileLog.open("/log", fs=fs, config=TopicConfig(segment_bytes=300))
+    told = {log.append_records(["first" * 9])[0]: "first" * 9}
+    successor = Successor(log, fs, leaves=leaves)
     with suppress(_Leave, LogClosed):
-        append = partial(log.append_records, ["second" * 9])
-        base, _ = called_at(line, lambda frame: frame.f_code.co_filename.endswith(_FILES), handler, append)
-        assert base not in told, "what is acknowledged is nobody else's"
-        told[base] = "second" * 9
-    if came:
-        succeed()  # it is closed by now
-        assert "successor" in told.values()
+        result = called_at(line, in_log, successor.handler, lambda: call(log))
+        if isinstance(result, tuple):
+            assert result[0] not in successor.told, "what is acknowledged is nobody else's"
+            told[result[0]] = "second" * 9
+    if successor.came:
+        successor.follow()  # it is closed by now
+        assert successor.told
     log.close()
-    return came, told
+    with successor.opened or FileLog.open("/log", fs=fs) as after:
+        told |= successor.told
+        found = stored(after)
+        assert {offset: found.get(offset) for offset in told} == told
+        assert fs.size("/log/clean") is None, "nothing says that it is closed"
+        assert after.loss is not None
+        assert after.loss.kind in kinds
+    with FileLog.open("/log", fs=fs) as after:
+        assert stored(after) == found
+        assert after.loss is not None
+        assert after.loss.kind == "none"
+        return successor.came, after.end_offset
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["the handler returns", "the handler leaves"])
 def test_a_signal_handler_closes_the_log_when_the_call_is_over_into_which_it_came(leaves: bool) -> None:
-    """At every line of an append: whoever opens the log next has it alone, and what was acknowledged is there."""
+    """At every line of an append."""
     line, came, ends = 0, True, set()
     while came:
         line += 1
-        fs = MemoryFs()
-        came, told = _closed_by_a_handler(line, fs, leaves=leaves)
-        with FileLog.open("/log", fs=fs) as log:
-            assert log.loss is not None
-            assert log.loss.kind == "none"
-            found = stored(log)
-            assert {offset: found.get(offset) for offset in told} == told
-            ends.add(log.end_offset)
-    assert line > 30
+        came, end = _closed_by_a_handler(line, lambda log: log.append_records(["second" * 9]), leaves=leaves)
+        ends.add(end)
+    assert line > 60
     assert ends == {2, 3}
 
 
-def test_a_signal_handler_closes_a_log_that_is_being_closed() -> None:
+@pytest.mark.parametrize("leaves", [False, True], ids=["the handler returns", "the handler leaves"])
+@pytest.mark.parametrize("name", ["close", "size_bytes"])
+def test_a_signal_handler_closes_a_log_in_the_middle_of(name: str, leaves: bool) -> None:
+    line, came = 0, True
+
+    def call(log: FileLog) -> None:
+        one = getattr(log, name)
+        if callable(one):
+            one()
+
+    while came:
+        line += 1
+        kinds = ("none", "process") if leaves and name == "close" else ("none",)  # what broke a close off left no mark of it
+        came, end = _closed_by_a_handler(line, call, leaves=leaves, kinds=kinds)
+        assert end == 1 + came
+    assert line > (200 if name == "close" else 3)
+
+
+def test_a_signal_handler_closes_a_log_in_the_middle_of_retention() -> None:
+    """It is made of other calls: the end of one of those is not yet the end."""
+
+    class Renaming(MemoryFs):
+        open_to_others = 0
+
+        def rename(self, source: str, target: str) -> None:
+            super().rename(source, target)
+            if target.endswith(".start"):
+                with suppress(UsageError):
+                    FileLog.open("/log", fs=self).close()
+                    self.open_to_others += 1
+
     line, came = 0, True
     while came:
-        line, came, fs = line + 1, False, MemoryFs()
-        log = FileLog.open("/log", fs=fs)
-        log.append_records(["first"])
+        line, fs = line + 1, Renaming()
+        log = FileLog.open("/log", fs=fs, config=TopicConfig(retention_ms=1))
+        log.append_records(["first"], now_ms=10)
+        successor = Successor(log, fs, leaves=False)
+        kept = {0: "first"}
+        with suppress(LogClosed):  # it came before the turn
+            called_at(line, in_log, successor.handler, partial(log.retain, 1 << 50, 9))
+            kept = {}
+        came = successor.came
+        assert log._is_closed() == came
+        log.close()
+        successor.follow()
+        assert successor.opened is not None
+        assert successor.opened.loss is not None
+        assert successor.opened.loss.kind == "none"
+        assert stored(successor.opened) == {**kept, 1: "successor"}
+        assert fs.size("/log/clean") is None
+        successor.opened.close()
+        assert not fs.open_to_others
+    assert line > 20
 
-        def handler(log: FileLog = log) -> None:
-            nonlocal came
-            came = True
-            log.close()
+
+def test_a_log_that_is_closed_while_records_are_packed_is_left_to_who_opens_it() -> None:
+    fs = MemoryFs()
+    log = FileLog.open("/log", fs=fs)
+    log.append_records(["first"])
+
+    def records() -> Iterator[str]:
+        log.close()
+        with FileLog.open("/log", fs=fs) as successor:
+            assert successor.append_records(["successor"]) == (1, 1)
+        yield "late"
+
+    with pytest.raises(LogClosed):
+        log.append_records(records())
+    with FileLog.open("/log", fs=fs) as log:
+        assert stored(log) == {0: "first", 1: "successor"}
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_a_close_has_to_say_that_comes_after_the_call_is_said_by_the_next(leaves: bool) -> None:
+    """The caller of an append is to hear what has become of that."""
+    fs = Full()
+    log = FileLog.open("/log", fs=fs)
+    log.append_records(["first"])
+    fs.is_full = True
+
+    def handler() -> None:
+        log.close()
+        if leaves:
             raise _Leave
 
-        with suppress(_Leave):
-            called_at(line, lambda frame: frame.f_code.co_filename.endswith(("/log/shared.py", "/log/log.py")), handler, log.close)
-        with FileLog.open("/log", fs=fs) as log:
-            assert stored(log) == {0: "first"}
-    assert line > 8
+    def append() -> tuple[int, int]:
+        return called_at(1, lambda frame: frame.f_code.co_name == "_count_in", handler, lambda: log.append_records(["second"]))
+
+    if leaves:
+        with pytest.raises(_Leave):
+            append()
+    else:
+        assert append() == (1, 1)
+    with pytest.raises(LogFull):
+        log.close()
+    log.close()
+    fs.is_full = False
+    with FileLog.open("/log", fs=fs) as log:
+        assert len(stored(log)) == 2 - leaves
+
+
+def test_an_append_that_could_not_be_taken_back_for_long_does_not_come_back() -> None:
+    """Ctrl-C in the append, in what takes it back, and in the close that does it once more."""
+    fs = Interrupting()
+    log = FileLog.open("/log", fs=fs)
+    log.append_records(["first"])
+
+    def interrupted(call: Callable[[], object]) -> None:
+        assert interrupted_at(2, lambda frame: frame.f_code.co_name == "_take_back", call)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    fs.during = interrupt
+    interrupted(lambda: log.append_records(["second"]))
+    interrupted(log.close)
+    log.close()
+    with FileLog.open("/log", fs=fs) as log:
+        assert stored(log) == {0: "first"}
 
 
 def test_a_child_that_a_signal_handler_forks_takes_back_nothing(tmp_path: Path) -> None:

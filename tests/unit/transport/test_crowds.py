@@ -47,7 +47,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[TlsSocket]:
     shake = TlsSocket.shake_hands
 
     def counted(one: TlsSocket) -> int:
-        if one._listener:
+        if one._tls.server_side:
             found.append(one)
         return shake(one)
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.authorities import CLIENT_SECRET, expired, server, tls_of, unreadable
 from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, question, settle, shown
 
 from replog import messages as m
+from replog.codec import encode
 from replog.errors import UsageError
 from replog.security.certificates import certified
 from replog.security.identity import Identity
@@ -36,6 +38,28 @@ def identities(party: Party) -> set[str]:
     return {str(connection.identity) for connection in party.transport._connections.open.values()}
 
 
+def last_words(broker: Party, folder: Path, data: bytes) -> tuple[socket.socket, bytes]:
+    """A client's socket, and what it has to send still: the end of its handshake with TLS, and what it says then."""
+    plain = socket.create_connection(("127.0.0.1", int(broker.endpoint.rpartition(":")[2])))
+    plain.setblocking(False)
+    fed, made = ssl.MemoryBIO(), ssl.MemoryBIO()
+    end = TlsFiles(shown(folder, "client/billing")).loaded(listens=False).context.wrap_bio(fed, made)
+
+    def done() -> bool:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            plain.sendall(made.read())
+            with suppress(BlockingIOError):
+                fed.write(plain.recv(1 << 20))
+            return False
+        return True
+
+    settle([broker], done)
+    end.write(data)
+    return plain, made.read()
+
+
 # ------------------------------------------------------------------------------------------------------------ who is let in
 
 
@@ -49,6 +73,18 @@ def test_certificates_of_both_ends(party: Make, folder: Path) -> None:
     assert identities(two) == {"broker/1"}
     one.say(one.items[0][0], m.ListedOffsets(1, []))
     settle([one, two, client], lambda: len(client.messages) == 1)
+
+
+def test_who_goes_as_soon_as_it_has_said_who_it_is_ends_nobodys_turn(party: Make, folder: Path) -> None:
+    """OpenSSL does not know its certificate any more by then."""
+    broker = party(1, security=shown(folder, "broker/1"))
+    hello = m.Handshake("", "client", -1, -1, 1, 1, 1)
+    plain, words = last_words(broker, folder, b"".join(encode(hello)))
+    plain.sendall(words)
+    plain.close()  # without a word of TLS, as a process that ends
+    settle([broker], lambda: broker.told("peer_disconnected") != [])
+    assert broker.told("peer_connected") != []
+    assert broker.open == 0
 
 
 def test_a_certificate_says_what_a_client_may(party: Make, folder: Path) -> None:

@@ -336,6 +336,30 @@ def test_nothing_more_is_read_of_clients_while_requests_are_left(party: Make, st
     assert asked(broker) == [*range(10)]
 
 
+def test_an_interrupt_while_one_is_heard_leaves_the_others(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was kept the selector tells nobody again."""
+    broker = party(1, limits=TEN)
+    one, two = guest(broker, stranger), guest(broker, stranger)
+    first, second = broker.transport._connections.open
+    one.socket.sendall(questions(25))
+    eventually(lambda: arrived(first) == len(questions(25)))
+    assert turn(broker) == 10
+    send(broker, two, questions(1, 25))
+    ready, interrupted = broker.transport._connections.ready, []
+
+    def interrupt(fd: int, mask: int, now_ms: int) -> None:
+        if fd == second and not interrupted:
+            interrupted.append(fd)
+            raise KeyboardInterrupt
+        ready(fd, mask, now_ms)
+
+    monkeypatch.setattr(broker.transport._connections, "ready", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        turn(broker)
+    assert [turn(broker), turn(broker)] == [11, 5]
+    assert sorted(asked(broker)) == [*range(26)]
+
+
 def test_brokers_say_as_much_as_they_like(party: Make) -> None:
     one, two = party(1, limits=TEN), party(2)
     two.say(1, fetched(0))

@@ -107,6 +107,8 @@ class Listeners:
 
     def resume(self, now_ms: int) -> None:
         """Let those accept again that were paused for long enough."""
+        if not self.paused:
+            return
         for fd, listener in self.by_fd.items():
             if listener.resume_ms is not None and listener.resume_ms <= now_ms:
                 listener.resume_ms = None

@@ -52,10 +52,12 @@ class Losses:
             controller = "controller", address
             self.waiting[controller] = only_reads and self.waiting.get(controller, True)
 
-    def take(self) -> list[Disconnected]:
-        """The hints, which are then forgotten."""
-        lost, self.waiting = self.waiting, {}
-        return [Disconnected(address, only_reads) for address, only_reads in lost.items()]
+    def tell(self, told: Callable[[Address, Disconnected], object]) -> None:
+        """Give each hint to `told`, and forget it."""
+        if self.waiting:
+            lost, self.waiting = self.waiting, {}
+            for address, only_reads in lost.items():
+                told(address, Disconnected(address, only_reads))
 
     def clear(self) -> None:
         """Nobody is to be told."""

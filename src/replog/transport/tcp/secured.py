@@ -40,8 +40,8 @@ class TlsSocket:
     """One end of a connection over a connected, non-blocking socket, which it takes over. Raises OSError, as sockets do."""
 
     __slots__ = (
-        "_failure", "_fed", "_is_shut", "_listener", "_made", "_may_decrypt", "_sealed", "_sealed_left", "_socket", "_tls", "_unsent",
-        "useless"
+        "_failure", "_fed", "_is_shut", "_made", "_may_decrypt", "_sealed", "_sealed_left", "_socket", "_tls", "_unsent",
+        "channel", "identity", "useless"
     )  # fmt: skip
 
     def __init__(self, plain: socket.socket, loaded: Loaded, *, listens: bool) -> None:
@@ -49,7 +49,6 @@ class TlsSocket:
             plain.getpeername()
         except OSError as problem:
             raise ConnectionResetError(errno.ECONNRESET, "it has reset the connection before TLS began") from problem
-        self._listener = loaded.fingerprint if listens else b""
         self._socket = plain
         self._fed, self._made = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = loaded.context.wrap_bio(self._fed, self._made, server_side=listens)
@@ -61,6 +60,10 @@ class TlsSocket:
         self._is_shut = False
         self.useless = 0
         """Bytes that were read and have brought no data, since the owner last set it to 0."""
+        self.identity: Identity | None = None
+        """After the handshake: whom the verified certificate of the other end names; None: nobody, or in what is no UTF-8."""
+        self.channel = loaded.fingerprint if listens else b""
+        """After it: what both ends know of this connection and nobody in between could bring about: the listener's certificate."""
 
     def shake_hands(self) -> int:
         """Go on with the handshake: 0 once it is done, else what the selector is to wait for. Raises OSError (ssl.SSLError) if it fails."""
@@ -70,6 +73,7 @@ class TlsSocket:
         try:
             self._tls.do_handshake()
             wanted = 0
+            self._look_at_the_other()
         except ssl.SSLWantReadError:
             wanted = select.EPOLLIN
         except OSError:
@@ -78,18 +82,11 @@ class TlsSocket:
         self._may_decrypt = self._fed.pending > 0
         return wanted if self._flush() else select.EPOLLOUT
 
-    @property
-    def identity(self) -> Identity | None:
-        """Whom the verified certificate of the other end names; None: nobody, as for one with a name that is no UTF-8."""
-        try:
-            return certified(self._tls.getpeercert())
-        except UnicodeDecodeError:
-            return None
-
-    @property
-    def channel(self) -> bytes:
-        """What both ends know of this connection and nobody in between could bring about: the listener's certificate."""
-        return self._listener or fingerprint(self._tls.getpeercert(binary_form=True) or b"")
+    def _look_at_the_other(self) -> None:
+        """Now: OpenSSL no longer says who it was once the connection has failed, and what came before that is still to be handled."""
+        with suppress(UnicodeDecodeError):
+            self.identity = certified(self._tls.getpeercert())
+        self.channel = self.channel or fingerprint(self._tls.getpeercert(binary_form=True) or b"")
 
     @property
     def has_decrypted(self) -> bool:

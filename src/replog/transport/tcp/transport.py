@@ -315,15 +315,19 @@ class TcpTransport(Transport):
         connections.bytes_read = self._long = 0
         self._whereabouts.turn(now_ms)
         for at, (fd, mask) in enumerate(turn):
-            if fd == self._wakeup.fd:
-                self._whereabouts.doubtful = True
-                self._wakeup.heard()
-            elif fd in self._listeners.by_fd:
-                self._listeners.ready(fd, now_ms, one=connections.is_crowded)
-            elif (self._long >= HANDLE_LONG_MAX or len(asked) >= most) and connections.is_asked(fd):
-                self._left.append((fd, mask))  # brokers are heard all the same
-            else:
-                connections.ready(fd, mask, now_ms)
+            try:
+                if fd == self._wakeup.fd:
+                    self._whereabouts.doubtful = True
+                    self._wakeup.heard()
+                elif fd in self._listeners.by_fd:
+                    self._listeners.ready(fd, now_ms, one=connections.is_crowded)
+                elif (self._long >= HANDLE_LONG_MAX or len(asked) >= most) and connections.is_asked(fd):
+                    self._left.append((fd, mask))  # brokers are heard all the same
+                else:
+                    connections.ready(fd, mask, now_ms)
+            except BaseException:
+                self._left += turn[at:]  # of some of these nobody else would ever tell again
+                raise
             read = connections.bytes_read
             if read >= HANDLE_BYTES_MAX or (read >= QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
                 self._left += turn[at + 1 :]  # these are first the next time
@@ -333,13 +337,10 @@ class TcpTransport(Transport):
             connections.expire(now_ms)
         if self._dialer.sought or self._dialer.resolver.found:
             self._dialer.look(now_ms)
-        if self._listeners.paused:
-            self._listeners.resume(now_ms)
+        self._listeners.resume(now_ms)
         if self._door is not None:
             self._door.refusals.tell(now_ms)
-        if self._lost.waiting:
-            for hint in self._lost.take():
-                self._inbox.tell(hint.address, hint)
+        self._lost.tell(self._inbox.tell)
         return self._inbox.deliver()
 
     @property
