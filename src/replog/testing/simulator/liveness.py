@@ -187,14 +187,18 @@ class MovesEnd(Promise):
 class WatermarksReachTheEnd(Promise):
     """Every copy has the same end, and all of it is committed, as each of them knows: within ten seconds.
 
-    RELIABILITY has no figure for that.
-    Appends that clients had begun before all was healed still come in meanwhile: they give up after `delivery_timeout_ms`.
+    RELIABILITY has no figure for that. They begin when clients have no appends under way any more, or must have given them up: a producer
+    that was put back to an image of it is refused until `delivery_timeout_ms` is over, and appends then what has waited behind that.
     """
 
     name = "L3"
     copies = True
     source = "RELIABILITY 6.5; KAFKA-9952"
     protocol = ("L7",)
+
+    def begin(self, world: World) -> None:
+        """Appends come to their end first."""
+        _end_appends(world)
 
     def limit_ms(self, shape: Shape) -> int:
         return ISR_MS
@@ -404,11 +408,16 @@ def keep_promises(world: World) -> None:
     """
     shape = world.plan.shape
     if shape.limits.waiting_appends_max or (shape.flush == "ack" and shape.flush_takes_ms + shape.flush_heard_ms):
-        given_up_ms = world.now_ms + shape.client_config().delivery_timeout_ms
-        world.run_until(given_up_ms, lambda: not any(client.core.has_batches for client in world.clients.values()))
+        _end_appends(world)
     for promise in PROMISES:
         promise().keep(world)
     world.note("recovered")
+
+
+def _end_appends(world: World) -> None:
+    """Let time pass until what clients have under way is stored, refused, or must be given up."""
+    given_up_ms = world.now_ms + world.plan.shape.client_config().delivery_timeout_ms
+    world.run_until(given_up_ms, lambda: not any(client.core.has_batches for client in world.clients.values()))
 
 
 def lives_are_known(world: World) -> bool:
