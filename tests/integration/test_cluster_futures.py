@@ -175,6 +175,29 @@ def test_who_asks_while_a_settling_is_under_way_that_is_then_interrupted() -> No
         assert [getattr(one, "offset", one) for one in outcome] == [0]
 
 
+def test_a_cancelled_future_of_which_is_known_already_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """As after an interrupt in the middle of telling."""
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        producer = cluster.producer(linger_ms=LONG_MS)
+        future = producer.send("t", "a").future()
+        assert future.cancel()
+        assert not future.set_running_or_notify_cancel()
+        producer.flush()
+        assert not caplog.records
+
+
+def test_a_mistake_in_the_settling_of_a_future_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+        producer = cluster.producer(linger_ms=LONG_MS)
+        future = producer.send("t", "a").future()
+        future._state = "UNHEARD OF"
+        producer.flush()
+        producer.flush()
+        assert [record.getMessage() for record in caplog.records if record.name == "replog.client"] == ["a delivery callback failed"]
+
+
 def test_who_waits_for_a_future_that_was_cancelled_hears_of_it() -> None:
     with replog.Cluster() as cluster:
         cluster.create_topic("t")

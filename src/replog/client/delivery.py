@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from concurrent.futures._base import CANCELLED
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -111,13 +112,15 @@ class _DeliveryFuture(Future[RecordMetadata]):
         try:
             with self._producer._lock:
                 is_first, self._settled = not self._settled, True
-            is_over = self.done() and not self.cancelled()  # of a cancelled one those who wait are told here
+            is_over = self.done() and self._state != CANCELLED  # of one that was cancelled those who wait are told here
             if not is_first or is_over or not (self.running() or self.set_running_or_notify_cancel()):
                 return
             if self._batch.error is not None:
                 self.set_exception(self._batch.error)
             else:
                 self.set_result(delivery._metadata())
+        except Exception:
+            raise  # a mistake, which would come again
         except BaseException:
             if is_first is not False:
                 self._settled = self._settled and not is_first
@@ -125,7 +128,8 @@ class _DeliveryFuture(Future[RecordMetadata]):
             raise
 
     def _settle_later(self, delivery: Delivery) -> None:
-        """An interrupt came: whoever asks, or calls the producer, next says it."""
+        """An interrupt came before it was said: whoever asks, or calls the producer, next says it. Callbacks that were broken off are not
+        called again."""
         batch, finished = self._batch, self._producer._core.finished
         with self._producer._lock:
             if batch.callbacks is None:

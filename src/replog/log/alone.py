@@ -31,8 +31,8 @@ class LoneDirectory(FileLogDirectory):
 
 def open_alone(
     path: str | Location, config: TopicConfig | None, fs: Fs, limits: BrokerConfig | None
-) -> tuple[SharedLog, Callable[[], None]]:
-    """The log under `path`, and what closes its directory. `config` None keeps the configuration it has."""
+) -> tuple[SharedLog, Callable[..., None]]:
+    """The log under `path`, and what closes its directory (`clean` or not). `config` None keeps the configuration it has."""
     try:
         directory = LoneDirectory(path, limits=limits, fs=fs)
     except OSError as error:
@@ -56,4 +56,4 @@ def open_alone(
     except BaseException:
         directory.close(clean=False)
         raise
-    return log, lambda: directory.close(clean=True)
+    return log, directory.close

@@ -34,7 +34,7 @@ from replog.log.log import FileLog
 from replog.log.loss import Life, gravest, judge
 from replog.log.recorded import is_flushed, recordable
 from replog.log.recovery import LogState, recover, restore
-from replog.log.segmented import PASSING
+from replog.log.segmented import PASSING, SegmentedLog
 from replog.log.staging import FileStaging
 from replog.log.storage import Storage, folder_name
 from replog.model import PartitionId
@@ -409,7 +409,7 @@ class FileLogDirectory(LogDirectory):
             self._closed = f"log directory {self.path} is closed"
             try:
                 for log in self._logs.values():
-                    log.close()
+                    SegmentedLog.close(log)  # one that is alone is closed with this directory, not the other way round
             finally:  # an interrupt must not leave the folder locked for the rest of the process
                 self._lock.release()
 

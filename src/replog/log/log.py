@@ -42,7 +42,7 @@ class FileLog(SegmentedLog):
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None = None) -> None:
         super().__init__(identity, config, storage, state)
         self._pwritev = storage.fs.pwritev
-        self._close_directory: Callable[[], None] | None = None
+        self._close_directory: Callable[..., None] | None = None
         self.loss: LossReport | None = None
         """Of a log opened alone: what opening it found out about its last life."""
 
@@ -66,7 +66,7 @@ class FileLog(SegmentedLog):
         """Release files; a log opened alone is flushed and leaves everything the next open needs."""
         close_directory = self._close_directory
         if close_directory is not None:
-            close_directory()
+            close_directory(clean=True)
             self._close_directory = None  # now: an interrupt must not leave it open
         super().close()
 

@@ -11,6 +11,7 @@ from replog.config import TopicConfig
 from replog.errors import ReplogError, UsageError
 from replog.log.log import FileLog
 from replog.log.recovery import LogState
+from replog.log.segmented import SegmentedLog
 from replog.log.storage import Storage
 from replog.model import PartitionId
 from replog.ports import Slice
@@ -68,6 +69,22 @@ def _whole(append: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[
     return taken_back
 
 
+def _all_or_damaged(cut: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[SharedLog, P], None]:
+    """A change of several files. Broken off it leaves what a crash would: the next open mends that, unless it is told that all is well."""
+
+    def cut_off(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            cut(self, *args, **kwargs)
+        except ReplogError:
+            raise
+        except BaseException as broken:
+            self.fail(f"log {self.identity!r}: {cut.__name__} was broken off by {type(broken).__name__}; open it again")
+            raise
+
+    update_wrapper(cut_off, cut)
+    return cut_off
+
+
 class SharedLog(FileLog):
     """What `Log.open` gives: a FileLog whose calls may come from any thread.
 
@@ -86,8 +103,8 @@ class SharedLog(FileLog):
     append = _apart(_whole(FileLog.append))
     append_many = _apart(_whole(FileLog.append_many))
     enter_epoch = _apart(FileLog.enter_epoch)
-    truncate_to = _apart(FileLog.truncate_to)
-    reset_to = _apart(FileLog.reset_to)
+    truncate_to = _apart(_all_or_damaged(FileLog.truncate_to))
+    reset_to = _apart(_all_or_damaged(FileLog.reset_to))
     retain = _apart(FileLog.retain)
     _batches_from = _in_turn(FileLog._batches_from)
     group_floor = _in_turn(FileLog.group_floor)
@@ -162,7 +179,14 @@ class SharedLog(FileLog):
         if self._broken_off:
             with suppress(ReplogError):
                 self._take_back()
-        super().close()
+        try:
+            super().close()
+        except BaseException:  # closed it is, before the turn ends, but nothing says that all is well
+            SegmentedLog.close(self)
+            close_directory, self._close_directory = self._close_directory, None
+            if close_directory is not None:
+                close_directory(clean=False)
+            raise
 
     def _close_late(self) -> None:
         """The call is over in which a signal handler wanted this: its result, or what it raised, is what its caller is to hear."""

@@ -15,6 +15,7 @@ from types import FrameType
 
 import pytest
 from tests.interrupts import called_at, interrupted_at
+from tests.threads import in_thread
 
 from replog.config import TopicConfig
 from replog.errors import LogClosed, LogFull, UsageError
@@ -367,6 +368,67 @@ def test_a_signal_handler_closes_a_log_in_the_middle_of_retention() -> None:
         successor.opened.close()
         assert not fs.open_to_others
     assert line > 20
+
+
+def test_a_close_that_fails_leaves_no_log_behind_that_works() -> None:
+    """Its folder may be somebody else's when the turn ends."""
+    fs = Full()
+    log = FileLog.open("/log", fs=fs)
+    log.append_records(["first"])
+    fs.is_full = True
+    late: list[tuple[threading.Thread, list[object]]] = []
+    leave = log._close_directory
+    assert leave is not None
+
+    def leave_while_somebody_waits(*, clean: bool) -> None:
+        if clean:
+            late.append(in_thread(partial(log.append_records, ["late"])))
+        leave(clean=clean)
+
+    log._close_directory = leave_while_somebody_waits
+    with pytest.raises(LogFull):
+        log.close()
+    ((thread, outcome),) = late
+    thread.join()
+    assert [type(one) for one in outcome] == [LogClosed]
+
+
+def test_an_interrupted_close_leaves_no_log_that_works_without_its_folder() -> None:
+    line, interrupted = 0, True
+    while interrupted:
+        line, fs = line + 1, MemoryFs()
+        log = FileLog.open("/log", fs=fs)
+        log.append_records(["first"])
+        interrupted = interrupted_at(line, in_log, log.close)
+        with suppress(UsageError):  # it is locked still
+            with FileLog.open("/log", fs=fs) as successor:
+                assert successor.append_records(["successor"]) == (1, 1)
+            with pytest.raises(LogClosed):
+                log.append_records(["late"])
+        log.close()
+        with FileLog.open("/log", fs=fs) as log:
+            assert log.end_offset in (1, 2)
+    assert line > 100
+
+
+@pytest.mark.parametrize("change", ["truncate_to", "reset_to"])
+def test_a_change_of_files_that_is_broken_off_is_mended_by_the_next_open(change: str) -> None:
+    """At every line: what is left is a log, and no file says that it was closed well."""
+    line, interrupted, ends = 0, True, set()
+    while interrupted:
+        line, fs = line + 1, MemoryFs()
+        with FileLog.open("/log", fs=fs, config=TopicConfig(segment_bytes=300)) as log:
+            for number in range(5):
+                log.append_records([f"{number}" * 50])
+            interrupted = interrupted_at(line, in_log, partial(getattr(log, change), 2))
+        with FileLog.open("/log", fs=fs) as log:
+            found = stored(log)
+            assert [*found] == [*range(log.start_offset, log.end_offset)]
+            assert all(text == f"{offset}" * 50 for offset, text in found.items())
+            ends.add(log.end_offset)
+            assert log.append_records(["next"]) == (log.end_offset - 1, log.end_offset - 1)
+    assert {2, 5} <= ends
+    assert line > 50
 
 
 def test_a_log_that_is_closed_while_records_are_packed_is_left_to_who_opens_it() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import attrs
 import pytest
+from tests.interrupts import interrupted_at
 from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, question, settle
 from tests.unit.transport.test_bounds import arrived, fetch
 
@@ -17,7 +21,7 @@ from replog.codec import encode
 from replog.security.quotas import Quotas
 from replog.testing.clock import ManualClock
 from replog.testing.eventually import eventually
-from replog.transport.tcp import TcpLimits
+from replog.transport.tcp import TcpLimits, sockets
 from replog.transport.tcp import inbox as inbox_module
 from replog.transport.tcp import transport as transport_module
 from replog.transport.tcp.muting import MUTED_MS_MAX
@@ -336,28 +340,56 @@ def test_nothing_more_is_read_of_clients_while_requests_are_left(party: Make, st
     assert asked(broker) == [*range(10)]
 
 
-def test_an_interrupt_while_one_is_heard_leaves_the_others(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what was kept the selector tells nobody again."""
-    broker = party(1, limits=TEN)
+def heard_in_spite_of_an_interrupt(line: int, broker: Party, stranger: Bare) -> bool:
+    """Two clients ask, one of them too much for a turn, and the next turn is broken off at a line of it; whether it was."""
     one, two = guest(broker, stranger), guest(broker, stranger)
-    first, second = broker.transport._connections.open
+    first = next(iter(broker.transport._connections.open))
     one.socket.sendall(questions(25))
     eventually(lambda: arrived(first) == len(questions(25)))
     assert turn(broker) == 10
     send(broker, two, questions(1, 25))
-    ready, interrupted = broker.transport._connections.ready, []
+    ready = broker.transport.wait(0)
+    interrupted = interrupted_at(line, in_turn, lambda: broker.transport.handle(ready, broker.transport._now_ms()))
+    while broker.transport.next_poll_ms() == broker.transport._now_ms():
+        turn(broker)
+    turn(broker)
+    assert sorted(asked(broker)) == [*range(26)]
+    return interrupted
 
-    def interrupt(fd: int, mask: int, now_ms: int) -> None:
-        if fd == second and not interrupted:
-            interrupted.append(fd)
+
+def test_an_interrupt_anywhere_in_a_turn_leaves_everybody_to_be_heard(party: Make, stranger: Bare) -> None:
+    """Of what was kept the selector tells nobody again."""
+    line = 1
+    while heard_in_spite_of_an_interrupt(line, party(line, limits=TEN), stranger):
+        line += 1
+    assert line > 20
+
+
+def in_turn(frame: FrameType) -> bool:
+    return frame.f_code.co_name in ("handle", "_in_turn") and frame.f_code.co_filename.endswith("tcp/transport.py")
+
+
+def test_a_listener_that_was_paused_when_a_turn_was_broken_off(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = party(1, limits=TEN)
+    one = guest(broker, stranger)
+    send(broker, one, questions(25))
+    assert turn(broker) == 10
+    stranger(broker.endpoint)
+    (listening,) = broker.transport._listeners.by_fd
+    eventually(lambda: (listening, select.EPOLLIN) in broker.transport.wait(0))
+
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, "injected")
+
+    def told(name: str, fields: dict[str, Any]) -> None:
+        if name == "accept_paused":
             raise KeyboardInterrupt
-        ready(fd, mask, now_ms)
 
-    monkeypatch.setattr(broker.transport._connections, "ready", interrupt)
+    monkeypatch.setattr(sockets, "accept", none_left)
+    monkeypatch.setattr(broker.transport._listeners, "_on_event", told)
     with pytest.raises(KeyboardInterrupt):
         turn(broker)
-    assert [turn(broker), turn(broker)] == [11, 5]
-    assert sorted(asked(broker)) == [*range(26)]
+    assert [turn(broker), turn(broker)] == [10, 5]
 
 
 def test_brokers_say_as_much_as_they_like(party: Make) -> None:

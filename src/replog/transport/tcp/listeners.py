@@ -88,6 +88,8 @@ class Listeners:
     def ready(self, fd: int, now_ms: int, *, one: bool = False) -> None:
         """Accept what waits, but not for ever; with `one` no more than that."""
         listener = self.by_fd[fd]
+        if listener.resume_ms is not None:
+            return  # paused in a turn that was broken off
         for _ in range(1 if one else ACCEPTED_AT_ONCE):
             try:
                 pair = sockets.accept(listener.socket, self._limits.stalled_timeout_ms)

@@ -314,24 +314,22 @@ class TcpTransport(Transport):
         most = 0 if asked else HANDLE_REQUESTS_MAX  # nothing is read of clients while requests are left of an earlier turn
         connections.bytes_read = self._long = 0
         self._whereabouts.turn(now_ms)
+        left: list[tuple[int, int]] = []
         for at, (fd, mask) in enumerate(turn):
-            try:
-                if fd == self._wakeup.fd:
-                    self._whereabouts.doubtful = True
-                    self._wakeup.heard()
-                elif fd in self._listeners.by_fd:
-                    self._listeners.ready(fd, now_ms, one=connections.is_crowded)
-                elif (self._long >= HANDLE_LONG_MAX or len(asked) >= most) and connections.is_asked(fd):
-                    self._left.append((fd, mask))  # brokers are heard all the same
-                else:
-                    connections.ready(fd, mask, now_ms)
-            except BaseException:
-                self._left += turn[at:]  # of some of these nobody else would ever tell again
-                raise
+            if fd == self._wakeup.fd:
+                self._whereabouts.doubtful = True
+                self._wakeup.heard()
+            elif fd in self._listeners.by_fd:
+                self._listeners.ready(fd, now_ms, one=connections.is_crowded)
+            elif (self._long >= HANDLE_LONG_MAX or len(asked) >= most) and connections.is_asked(fd):
+                left.append((fd, mask))  # brokers are heard all the same
+            else:
+                connections.ready(fd, mask, now_ms)
             read = connections.bytes_read
             if read >= HANDLE_BYTES_MAX or (read >= QUICK_BYTES and self._now_ms() - now_ms >= HANDLE_MS_MAX):
-                self._left += turn[at + 1 :]  # these are first the next time
+                left += turn[at + 1 :]  # these are first the next time
                 break
+        self._left = left
         connections.go_on_securing()
         if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
@@ -353,13 +351,14 @@ class TcpTransport(Transport):
         return self._inbox.deliver()
 
     def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Each once: first those for whom the last turn was too short, last those who say so much that some of it was kept."""
+        """Each once: first those for whom the last turn was too short, last those who say so much that some of it was kept. If an
+        interrupt breaks the turn off, all are heard in the next: of some of them the selector would not tell again."""
         masks = dict(self._left)
         for fd, mask in (*ready, *((fd, select.EPOLLIN) for fd in self._connections.unread)):
             masks[fd] = masks.get(fd, 0) | mask
-        self._left = []
+        self._left = list(masks.items())
         self._connections.unread.clear()
-        return list(masks.items())
+        return self._left
 
     def flush(self) -> None:
         """Dial whom `send` wants to reach, and write what it queued, as far as sockets take it."""
