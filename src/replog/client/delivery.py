@@ -25,6 +25,9 @@ _log = logging.getLogger("replog.client")
 _LOOK_S: Final = 0.1
 """So often whoever waits for a future looks whether another thread has cancelled it."""
 
+_TRIES_MAX: Final = 9
+"""So often the settling of a future is tried again: what breaks it off that often is a mistake."""
+
 
 class Delivery:
     """One record on its way. `result()` waits for it; nobody has to."""
@@ -105,6 +108,7 @@ class _DeliveryFuture(Future[RecordMetadata]):
         self._producer = delivery._producer
         self._batch = delivery._batch
         self._settled = False
+        self._broken_off = 0
 
     def settle(self, delivery: Delivery) -> None:
         """The outcome is there: say it, once."""
@@ -119,10 +123,9 @@ class _DeliveryFuture(Future[RecordMetadata]):
                 self.set_exception(self._batch.error)
             else:
                 self.set_result(delivery._metadata())
-        except Exception:
-            raise  # a mistake, which would come again
-        except BaseException:
-            if is_first is not False:
+        except BaseException:  # of any kind: a signal handler may have raised it
+            self._broken_off += 1
+            if is_first is not False and self._broken_off <= _TRIES_MAX:
                 self._settled = self._settled and not is_first
                 self._settle_later(delivery)
             raise

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from replog.config import TopicConfig
-from replog.errors import ReplogError, UsageError
+from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, ReplogError, UsageError
 from replog.log.log import FileLog
 from replog.log.recovery import LogState
 from replog.log.segmented import SegmentedLog
@@ -21,6 +21,8 @@ __all__ = ["SharedLog"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_OWN: Final = (LogClosed, LogCorrupt, LogDamaged, LogFull)
+"""What a log says of itself."""
 
 
 def _in_turn(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
@@ -69,20 +71,26 @@ def _whole(append: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[
     return taken_back
 
 
-def _all_or_damaged(cut: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[SharedLog, P], None]:
+def _all_or_damaged(change: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
     """A change of several files. Broken off it leaves what a crash would: the next open mends that, unless it is told that all is well."""
 
-    def cut_off(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def changed(self: SharedLog, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            cut(self, *args, **kwargs)
-        except ReplogError:
-            raise
+            return change(self, *args, **kwargs)
+        except _OWN:
+            raise  # the log refuses, and knows how far it is
         except BaseException as broken:
-            self.fail(f"log {self.identity!r}: {cut.__name__} was broken off by {type(broken).__name__}; open it again")
+            self.fail(f"log {self.identity!r}: {change.__name__} was broken off by {type(broken).__name__}; open it again")
             raise
 
-    update_wrapper(cut_off, cut)
-    return cut_off
+    update_wrapper(changed, change)
+    return changed
+
+
+def _checked(offset: int) -> int:
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise UsageError(f"offset is an int, not {offset!r:.120}")
+    return offset
 
 
 class SharedLog(FileLog):
@@ -103,9 +111,10 @@ class SharedLog(FileLog):
     append = _apart(_whole(FileLog.append))
     append_many = _apart(_whole(FileLog.append_many))
     enter_epoch = _apart(FileLog.enter_epoch)
-    truncate_to = _apart(_all_or_damaged(FileLog.truncate_to))
-    reset_to = _apart(_all_or_damaged(FileLog.reset_to))
-    retain = _apart(FileLog.retain)
+    retain = _apart(_all_or_damaged(FileLog.retain))
+    _truncate_to = _apart(_all_or_damaged(FileLog.truncate_to))
+    _reset_to = _apart(_all_or_damaged(FileLog.reset_to))
+    _trim_to = _apart(_all_or_damaged(FileLog.trim_to))
     _batches_from = _in_turn(FileLog._batches_from)
     group_floor = _in_turn(FileLog.group_floor)
     offset_for_time = _in_turn(FileLog.offset_for_time)
@@ -128,12 +137,14 @@ class SharedLog(FileLog):
             raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
         return FileLog.read(self, offset, limit, max_bytes)
 
-    def trim_to(self, offset: int) -> int:
-        if not isinstance(offset, int) or isinstance(offset, bool):
-            raise UsageError(f"offset is an int, not {offset!r:.120}")
-        return self._trim_to(offset)
+    def truncate_to(self, offset: int) -> None:
+        self._truncate_to(_checked(offset))
 
-    _trim_to = _apart(FileLog.trim_to)
+    def reset_to(self, offset: int) -> None:
+        self._reset_to(_checked(offset))
+
+    def trim_to(self, offset: int) -> int:
+        return self._trim_to(_checked(offset))
 
     @property
     @_in_turn
@@ -183,9 +194,9 @@ class SharedLog(FileLog):
             super().close()
         except BaseException:  # closed it is, before the turn ends, but nothing says that all is well
             SegmentedLog.close(self)
-            close_directory, self._close_directory = self._close_directory, None
-            if close_directory is not None:
-                close_directory(clean=False)
+            if self._close_directory is not None:
+                self._close_directory(clean=False)
+                self._close_directory = None
             raise
 
     def _close_late(self) -> None:

@@ -25,6 +25,7 @@ from replog.testing.simulator.liveness import (
     NothingIsLeftOver,
     ProbesAreConfirmed,
     Promise,
+    WatermarksMove,
     WatermarksReachTheEnd,
     recover,
 )
@@ -132,6 +133,7 @@ _MISSED = (
     (EveryPartitionIsLed, no_leader, "L1"),
     (IsrsAreFull, short_isr, "L2"),
     (IsrsAreFull, late_leader, "L2"),
+    (WatermarksMove, low_watermark, "L3"),
     (WatermarksReachTheEnd, low_watermark, "L3"),
     (ProbesAreConfirmed, silent_clients, "L4"),
     (CopiesAreEqual, other_bytes, "L5"),

@@ -18,7 +18,7 @@ from tests.interrupts import called_at, interrupted_at
 from tests.threads import in_thread
 
 from replog.config import TopicConfig
-from replog.errors import LogClosed, LogFull, UsageError
+from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
 from replog.log.files import Fs
 from replog.log.log import FileLog
 from replog.ports import Log
@@ -411,24 +411,82 @@ def test_an_interrupted_close_leaves_no_log_that_works_without_its_folder() -> N
     assert line > 100
 
 
-@pytest.mark.parametrize("change", ["truncate_to", "reset_to"])
-def test_a_change_of_files_that_is_broken_off_is_mended_by_the_next_open(change: str) -> None:
-    """At every line: what is left is a log, and no file says that it was closed well."""
-    line, interrupted, ends = 0, True, set()
-    while interrupted:
-        line, fs = line + 1, MemoryFs()
-        with FileLog.open("/log", fs=fs, config=TopicConfig(segment_bytes=300)) as log:
+BROKEN = {
+    "truncate_to": lambda log: log.truncate_to(2),
+    "reset_to": lambda log: log.reset_to(2),
+    "trim_to": lambda log: log.trim_to(2),
+    "trim_to the end": lambda log: log.trim_to(5),
+    "retain": lambda log: log.retain(1 << 50, 9),
+}
+
+
+@pytest.mark.parametrize("by", ["Ctrl-C", "a refusal"])
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN.keys())
+def test_a_change_of_files_that_is_broken_off_is_mended_by_the_next_open(change: Callable[[FileLog], object], by: str) -> None:
+    """At every line: what is left is a log, what is acknowledged afterwards is in it, and no file says that it was closed well."""
+    line, came, ends = 0, True, set()
+
+    def handler() -> None:
+        nonlocal came
+        came = True
+        if by == "Ctrl-C":
+            raise KeyboardInterrupt
+        log.append_records(["in a handler"])  # is refused, and the handler does not mind
+
+    while came:
+        line, came, fs, told = line + 1, False, MemoryFs(), {}
+        with FileLog.open("/log", fs=fs, config=TopicConfig(segment_bytes=300, retention_ms=1)) as log:
             for number in range(5):
-                log.append_records([f"{number}" * 50])
-            interrupted = interrupted_at(line, in_log, partial(getattr(log, change), 2))
+                log.append_records([f"{number}" * 50], now_ms=1)
+            with suppress(KeyboardInterrupt, UsageError):
+                called_at(line, in_a_change, handler, partial(change, log))
+            with suppress(LogDamaged):
+                told[log.append_records(["acknowledged"], now_ms=2)[0]] = "acknowledged"
         with FileLog.open("/log", fs=fs) as log:
             found = stored(log)
             assert [*found] == [*range(log.start_offset, log.end_offset)]
-            assert all(text == f"{offset}" * 50 for offset, text in found.items())
+            assert {offset: found[offset] for offset in told} == told
+            assert all(text == f"{offset}" * 50 for offset, text in found.items() if offset not in told)
             ends.add(log.end_offset)
             assert log.append_records(["next"]) == (log.end_offset - 1, log.end_offset - 1)
-    assert {2, 5} <= ends
-    assert line > 50
+    assert len(ends) > 1
+    assert line > 20
+
+
+def in_a_change(frame: FrameType) -> bool:
+    """Where it has its turn: before that a handler is not inside of it."""
+    return in_log(frame) and not frame.f_code.co_filename.endswith("/log/shared.py")
+
+
+@pytest.mark.parametrize("name", ["truncate_to", "reset_to", "trim_to"])
+@pytest.mark.parametrize("offset", ["1", None, 1.0, True])
+def test_what_is_no_offset_changes_nothing(name: str, offset: object) -> None:
+    with FileLog.open("/log", fs=MemoryFs()) as log:
+        log.append_records(["first"])
+        with pytest.raises(UsageError, match="offset is an int, not"):
+            getattr(log, name)(offset)
+        assert log.append_records(["second"]) == (1, 1)
+
+
+def test_a_close_that_is_interrupted_again_and_again_lets_go_in_the_end() -> None:
+    fs = MemoryFs()
+    log = FileLog.open("/log", fs=fs)
+    log.append_records(["first"])
+    leave, interrupts = log._close_directory, [KeyboardInterrupt, KeyboardInterrupt]
+    assert leave is not None
+
+    def interrupted(*, clean: bool) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        leave(clean=clean)
+
+    log._close_directory = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        log.close()
+    with suppress(LogClosed):
+        log.close()
+    with FileLog.open("/log", fs=fs) as log:
+        assert stored(log) == {0: "first"}
 
 
 def test_a_log_that_is_closed_while_records_are_packed_is_left_to_who_opens_it() -> None:

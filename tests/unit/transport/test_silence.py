@@ -231,6 +231,12 @@ def test_what_the_end_of_a_lane_is_told_as(lanes: list[int], reached: bool, told
         losses.add(7, lane)
     assert losses.waiting
     heard: list[Any] = []
+
+    def interrupted(address: Any, hint: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        losses.tell(interrupted)
     for _ in range(2):
         losses.tell(lambda address, hint: heard.append((address, hint.only_reads)))
     assert heard == told

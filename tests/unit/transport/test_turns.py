@@ -369,27 +369,61 @@ def in_turn(frame: FrameType) -> bool:
     return frame.f_code.co_name in ("handle", "_in_turn") and frame.f_code.co_filename.endswith("tcp/transport.py")
 
 
-def test_a_listener_that_was_paused_when_a_turn_was_broken_off(party: Make, stranger: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = party(1, limits=TEN)
+def paused_in_spite_of_an_interrupt(line: int, broker: Party, stranger: Bare, clock: ManualClock) -> bool:
+    """No descriptor is left for one more client, and the pause is broken off at a line of it; whether it was."""
     one = guest(broker, stranger)
     send(broker, one, questions(25))
     assert turn(broker) == 10
-    stranger(broker.endpoint)
+    late = stranger(broker.endpoint)
     (listening,) = broker.transport._listeners.by_fd
     eventually(lambda: (listening, select.EPOLLIN) in broker.transport.wait(0))
 
     def none_left(*_: object) -> None:
         raise OSError(errno.EMFILE, "injected")
 
-    def told(name: str, fields: dict[str, Any]) -> None:
-        if name == "accept_paused":
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sockets, "accept", none_left)
-    monkeypatch.setattr(broker.transport._listeners, "_on_event", told)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sockets, "accept", none_left)
+        interrupted = interrupted_at(line, lambda frame: frame.f_code.co_name == "_pause", lambda: turn(broker))
+        while len(broker.items) < 25:
+            turn(broker)
         turn(broker)
-    assert [turn(broker), turn(broker)] == [10, 5]
+        assert broker.transport.wait(0) == []
+    clock.advance(broker.transport.limits.accept_pause_ms)
+    late.hello()
+    settle([broker], lambda: len(broker.told("peer_connected")) == 2)
+    return interrupted
+
+
+def test_a_listener_whose_pause_is_broken_off_anywhere(party: Make, stranger: Bare, clock: ManualClock) -> None:
+    line = 1
+    while paused_in_spite_of_an_interrupt(line, party(line, limits=TEN), stranger, clock):
+        line += 1
+    assert line > 4
+
+
+def ended_by_an_interrupt(line: int, broker: Party, stranger: Bare) -> bool:
+    """A client asks, and the turn is broken off at a line of the taking in of that: it is heard whole, or it is cut off."""
+    one = guest(broker, stranger)
+    send(broker, one, questions(5))
+
+    def taking_in(frame: FrameType) -> bool:
+        return frame.f_code.co_filename.endswith("tcp/incoming.py")
+
+    interrupted = interrupted_at(line, taking_in, lambda: turn(broker))
+    turn(broker)
+    turn(broker)
+    is_whole, ended = asked(broker) == [*range(5)], bool(broker.told("peer_disconnected"))
+    assert is_whole or ended
+    assert interrupted or not ended
+    return interrupted
+
+
+def test_who_is_broken_off_in_the_middle_of_a_word_is_cut_off(party: Make, stranger: Bare) -> None:
+    """Some of what it said is lost, and it would wait for the answer for ever."""
+    line = 1
+    while ended_by_an_interrupt(line, party(line, limits=TEN), stranger):
+        line += 1
+    assert line > 20
 
 
 def test_brokers_say_as_much_as_they_like(party: Make) -> None:

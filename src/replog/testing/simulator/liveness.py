@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from replog.client.fetching import FetchOp
 from replog.controller.changes import HiddenSet
-from replog.errors import OffsetOutOfRange, ReplogError
+from replog.errors import OffsetOutOfRange
 from replog.metadata import layout
 from replog.model import PartitionId
 from replog.partition.isr import Committed
 from replog.partition.partition import Partition
-from replog.records import BadBatch, RecordBatch
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.ledger import Copy, Ledger, Violation
+from replog.testing.simulator.spoiled import bytes_of, is_spoiled
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
@@ -184,6 +184,30 @@ class MovesEnd(Promise):
                 yield from (f"there is a wish to move {topic}-{number}" for number in wishes)
 
 
+class WatermarksMove(Promise):
+    """What is committed when this begins every copy has, and knows to be committed, within ten seconds, whatever is appended meanwhile."""
+
+    name = "L3"
+    copies = True
+    source = "RELIABILITY 6.5; KAFKA-9952"
+    protocol = ("L7",)
+
+    def begin(self, world: World) -> None:
+        """Note where that ends."""
+        self._ends = {ledger.identity: ledger.end for ledger in _partitions(world)}
+
+    def limit_ms(self, shape: Shape) -> int:
+        return ISR_MS
+
+    def missing(self, world: World) -> Iterator[str]:
+        for ledger in _partitions(world):
+            end = self._ends.get(ledger.identity, 0)
+            for broker in () if _waits_rightly(world, ledger) else _living(world, ledger):
+                copy = _partition(world, broker, ledger.identity)
+                if end and (copy is None or copy.high_watermark < end):
+                    yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {end}"
+
+
 class WatermarksReachTheEnd(Promise):
     """Every copy has the same end, and all of it is committed, as each of them knows: within ten seconds.
 
@@ -288,9 +312,9 @@ class CopiesAreEqual(Promise):
                 continue
             copies = {broker: world.checks.copy(ledger.identity, broker) for broker in _living(world, ledger)}
             start = max((copy.log.start_offset for copy in copies.values() if copy.log is not None), default=0)
-            read = {broker: _bytes(copy, start, ledger.end) for broker, copy in copies.items()}
+            read = {broker: bytes_of(copy, start, ledger.end) for broker, copy in copies.items()}
             # What a disk has spoiled and nobody has read since is not the protocol's business; there must be an intact copy.
-            intact = {b: data for b, data in read.items() if data is not None and not (copies[b].suspect and _is_spoiled(data))}
+            intact = {b: data for b, data in read.items() if data is not None and not (copies[b].suspect and is_spoiled(data))}
             if len(set(intact.values())) != 1 or any(b not in intact and not copies[b].suspect for b in copies):
                 lengths = {b: None if data is None else len(data) for b, data in read.items()}
                 yield f"{_name(ledger)} from {start} to {ledger.end}: copies differ, lengths {lengths}"
@@ -367,6 +391,7 @@ PROMISES: tuple[type[Promise], ...] = (
     IsrsAreFull,
     MovesEnd,
     ProbesAreConfirmed,
+    WatermarksMove,
     WatermarksReachTheEnd,
     CopiesAreEqual,
     NothingIsLeftOver,
@@ -461,27 +486,6 @@ def _partition(world: World, broker: int, identity: PartitionId) -> Partition | 
     """As the process of a broker has it now."""
     running = world.nodes[broker].broker
     return None if running is None else running.partitions.get(identity)
-
-
-def _bytes(copy: Copy, start: int, end: int) -> bytes | None:
-    """A copy from one offset to another; None if it says that it cannot be read."""
-    if copy.log is None or copy.unreadable:
-        return None
-    try:
-        return b"".join(bytes(piece.view()) for piece in copy.log.read(start, end, 1 << 40))
-    except (ReplogError, OSError):
-        return None
-
-
-def _is_spoiled(data: bytes) -> bool:
-    """Whether some batch does not match its checksums."""
-    at = 0
-    try:
-        while at < len(data):
-            at += RecordBatch.parse(data, at).length
-    except BadBatch:
-        return True
-    return False
 
 
 def _name(ledger: Ledger) -> str:

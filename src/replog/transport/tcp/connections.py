@@ -184,6 +184,9 @@ class Connections:
             self.end(connection, f"misbehaved: {problem}")
         except OSError as problem:
             self.end(connection, words_of(problem))
+        except BaseException:  # some of what it said is lost
+            self.end(connection, "what it said was broken off here")
+            raise
         if not incoming.is_partial or connection.state is _CLOSED:
             connection.frame_began_ms = -1
         elif connection.frame_began_ms < 0 or incoming.frames != frames or incoming.filled - connection.frame_filled >= FRAME_STEP_BYTES:

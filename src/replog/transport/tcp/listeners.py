@@ -7,6 +7,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from attrs import define
@@ -88,8 +89,10 @@ class Listeners:
     def ready(self, fd: int, now_ms: int, *, one: bool = False) -> None:
         """Accept what waits, but not for ever; with `one` no more than that."""
         listener = self.by_fd[fd]
-        if listener.resume_ms is not None:
-            return  # paused in a turn that was broken off
+        if listener.resume_ms is not None:  # paused in a turn that was broken off, perhaps in the middle of that
+            with suppress(FileNotFoundError):
+                self._epoll.unregister(fd)
+            return
         for _ in range(1 if one else ACCEPTED_AT_ONCE):
             try:
                 pair = sockets.accept(listener.socket, self._limits.stalled_timeout_ms)
@@ -114,7 +117,8 @@ class Listeners:
         for fd, listener in self.by_fd.items():
             if listener.resume_ms is not None and listener.resume_ms <= now_ms:
                 listener.resume_ms = None
-                self._epoll.register(fd, select.EPOLLIN)
+                with suppress(FileExistsError):  # an interrupt kept it from being taken out
+                    self._epoll.register(fd, select.EPOLLIN)
         self.paused = any(one.resume_ms is not None for one in self.by_fd.values())
 
     def _pause(self, listener: Listener, problem: OSError, now_ms: int) -> None:

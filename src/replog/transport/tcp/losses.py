@@ -53,11 +53,11 @@ class Losses:
             self.waiting[controller] = only_reads and self.waiting.get(controller, True)
 
     def tell(self, told: Callable[[Address, Disconnected], object]) -> None:
-        """Give each hint to `told`, and forget it."""
-        if self.waiting:
-            lost, self.waiting = self.waiting, {}
-            for address, only_reads in lost.items():
-                told(address, Disconnected(address, only_reads))
+        """Give each hint to `told`, and forget it: after an interrupt it may be told twice."""
+        while self.waiting:
+            address, only_reads = next(iter(self.waiting.items()))
+            told(address, Disconnected(address, only_reads))
+            self.waiting.pop(address, None)
 
     def clear(self) -> None:
         """Nobody is to be told."""
