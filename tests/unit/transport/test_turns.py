@@ -401,6 +401,17 @@ def test_a_listener_whose_pause_is_broken_off_anywhere(party: Make, stranger: Ba
     assert line > 4
 
 
+def test_a_listener_whose_pause_was_broken_off_and_whose_client_has_gone(party: Make, stranger: Bare, clock: ManualClock) -> None:
+    """Nobody waits, so nothing tells that it was not taken out."""
+    broker = party(1, limits=TEN)
+    (listener,) = broker.transport._listeners.by_fd.values()
+    listener.resume_ms = clock.now_ms() + 1
+    broker.transport._listeners.paused = True
+    clock.advance(1)
+    turn(broker)
+    guest(broker, stranger)
+
+
 def ended_by_an_interrupt(line: int, broker: Party, stranger: Bare) -> bool:
     """A client asks, and the turn is broken off at a line of the taking in of that: it is heard whole, or it is cut off."""
     one = guest(broker, stranger)
