@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
-__all__ = ["called_at", "interrupted_at"]
+__all__ = ["at_every_line", "called_at", "interrupted_at"]
 
 Result = TypeVar("Result")
 
@@ -28,6 +28,14 @@ def interrupted_at(
     except KeyboardInterrupt:
         return True
     return False
+
+
+def at_every_line(once: Callable[[int], bool]) -> int:
+    """Do something with an interrupt at line 1, 2 and so on, as long as it says that it came to that; how many lines there are, and one."""
+    line = 1
+    while once(line):
+        line += 1
+    return line
 
 
 def called_at(

@@ -137,20 +137,33 @@ def test_a_future_whose_settling_is_interrupted_anywhere() -> None:
     assert line > 15
 
 
-def test_who_only_has_a_callback_is_told_after_an_interrupt_of_the_settling() -> None:
+class Alarm(Exception):
+    """Of a signal handler, for what takes too long."""
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, Alarm])
+def test_who_only_has_a_callback_is_told_after_a_signal_has_broken_the_settling_off(raised: type[BaseException]) -> None:
+    """With an Exception, too: callbacks of deliveries are guarded against those."""
+    line, came = 2, True  # from the first one within its `try` on
+
     def begun(frame: FrameType) -> bool:
         return frame.f_code.co_name == "settle" and in_settling(frame)
 
-    line, interrupted = 2, True  # from the first one within its `try` on
+    def handler() -> None:
+        nonlocal came
+        came = True
+        raise raised
+
     with replog.Cluster() as cluster:
         cluster.create_topic("t")
         producer = cluster.producer(linger_ms=LONG_MS)
-        while interrupted:
-            line += 1
+        while came:
+            line, came = line + 1, False
             calls: list[object] = []
             future = producer.send("t", "a").future()
             future.add_done_callback(calls.append)
-            interrupted = interrupted_at(line, begun, producer.flush)
+            with suppress(raised):
+                called_at(line, begun, handler, producer.flush)
             producer.flush()
             assert calls == [future]
     assert line > 8
@@ -199,34 +212,6 @@ def test_a_mistake_in_the_settling_of_a_future_is_not_told_for_ever(caplog: pyte
         told = [record.getMessage() for record in caplog.records if record.name == "replog.client"]
         assert set(told) == {"a delivery callback failed"}
         assert len(told) <= 10
-
-
-class Alarm(Exception):
-    """Of a signal handler, for what takes too long."""
-
-
-def test_a_future_whose_settling_a_signal_handler_breaks_off() -> None:
-    """With an Exception: callbacks of deliveries are guarded against those."""
-    line, came = 2, True
-
-    def handler() -> None:
-        nonlocal came
-        came = True
-        raise Alarm
-
-    with replog.Cluster() as cluster:
-        cluster.create_topic("t")
-        producer = cluster.producer(linger_ms=LONG_MS)
-        while came:
-            line, came = line + 1, False
-            calls: list[object] = []
-            future = producer.send("t", "a").future()
-            future.add_done_callback(calls.append)
-            with suppress(Alarm):
-                called_at(line, lambda frame: frame.f_code.co_name == "settle" and in_settling(frame), handler, producer.flush)
-            producer.flush()
-            assert calls == [future]
-    assert line > 8
 
 
 def test_who_waits_for_a_future_that_was_cancelled_hears_of_it() -> None:

@@ -108,7 +108,8 @@ class SharedLog(FileLog):
         self._broken_off = self._to_close = False
         self._untold: ReplogError | None = None  # why the log could not be closed well when a call was over
 
-    append = _apart(_whole(FileLog.append))
+    _append_inside = _whole(FileLog.append)
+    append = _apart(_append_inside)
     append_many = _apart(_whole(FileLog.append_many))
     enter_epoch = _apart(FileLog.enter_epoch)
     retain = _apart(_all_or_damaged(FileLog.retain))
@@ -122,7 +123,6 @@ class SharedLog(FileLog):
     flush = _in_turn(FileLog.flush)
     flushed = _in_turn(FileLog.flushed)
     forget_tail = _in_turn(FileLog.forget_tail)
-    _append_inside = _whole(FileLog.append)
 
     @_apart
     def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
@@ -149,7 +149,7 @@ class SharedLog(FileLog):
     @property
     @_in_turn
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return super().size_bytes
 
     def _take_back(self) -> None:
         """After an append that was broken off: what of it does not count goes from the file, or the next life would find it.

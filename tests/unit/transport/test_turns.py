@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 import pytest
-from tests.interrupts import interrupted_at
+from tests.interrupts import at_every_line, interrupted_at
 from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, question, settle
 from tests.unit.transport.test_bounds import arrived, fetch
 
@@ -359,10 +359,7 @@ def heard_in_spite_of_an_interrupt(line: int, broker: Party, stranger: Bare) -> 
 
 def test_an_interrupt_anywhere_in_a_turn_leaves_everybody_to_be_heard(party: Make, stranger: Bare) -> None:
     """Of what was kept the selector tells nobody again."""
-    line = 1
-    while heard_in_spite_of_an_interrupt(line, party(line, limits=TEN), stranger):
-        line += 1
-    assert line > 20
+    assert at_every_line(lambda line: heard_in_spite_of_an_interrupt(line, party(line, limits=TEN), stranger)) > 20
 
 
 def in_turn(frame: FrameType) -> bool:
@@ -395,10 +392,7 @@ def paused_in_spite_of_an_interrupt(line: int, broker: Party, stranger: Bare, cl
 
 
 def test_a_listener_whose_pause_is_broken_off_anywhere(party: Make, stranger: Bare, clock: ManualClock) -> None:
-    line = 1
-    while paused_in_spite_of_an_interrupt(line, party(line, limits=TEN), stranger, clock):
-        line += 1
-    assert line > 4
+    assert at_every_line(lambda line: paused_in_spite_of_an_interrupt(line, party(line, limits=TEN), stranger, clock)) > 4
 
 
 def test_a_listener_whose_pause_was_broken_off_and_whose_client_has_gone(party: Make, stranger: Bare, clock: ManualClock) -> None:
@@ -431,10 +425,7 @@ def ended_by_an_interrupt(line: int, broker: Party, stranger: Bare) -> bool:
 
 def test_who_is_broken_off_in_the_middle_of_a_word_is_cut_off(party: Make, stranger: Bare) -> None:
     """Some of what it said is lost, and it would wait for the answer for ever."""
-    line = 1
-    while ended_by_an_interrupt(line, party(line, limits=TEN), stranger):
-        line += 1
-    assert line > 20
+    assert at_every_line(lambda line: ended_by_an_interrupt(line, party(line, limits=TEN), stranger)) > 20
 
 
 def test_brokers_say_as_much_as_they_like(party: Make) -> None:

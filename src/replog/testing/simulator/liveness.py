@@ -200,12 +200,10 @@ class WatermarksMove(Promise):
         return ISR_MS
 
     def missing(self, world: World) -> Iterator[str]:
-        for ledger in _partitions(world):
+        for ledger, broker, copy in _living_copies(world):
             end = self._ends.get(ledger.identity, 0)
-            for broker in () if _waits_rightly(world, ledger) else _living(world, ledger):
-                copy = _partition(world, broker, ledger.identity)
-                if end and (copy is None or copy.high_watermark < end):
-                    yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {end}"
+            if end and (copy is None or copy.high_watermark < end):
+                yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {end}"
 
 
 class WatermarksReachTheEnd(Promise):
@@ -228,11 +226,9 @@ class WatermarksReachTheEnd(Promise):
         return ISR_MS
 
     def missing(self, world: World) -> Iterator[str]:
-        for ledger in _partitions(world):
-            for broker in () if _waits_rightly(world, ledger) else _living(world, ledger):
-                copy = _partition(world, broker, ledger.identity)
-                if copy is None or copy.log.end_offset != ledger.end or copy.high_watermark != ledger.end:
-                    yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {ledger.end}"
+        for ledger, broker, copy in _living_copies(world):
+            if copy is None or copy.log.end_offset != ledger.end or copy.high_watermark != ledger.end:
+                yield f"on broker {broker}: {copy!r} of {_name(ledger)}, committed {ledger.end}"
 
 
 class ProbesAreConfirmed(Promise):
@@ -480,6 +476,13 @@ def _waits_rightly(world: World, ledger: Ledger) -> bool:
         return False
     complete = (*state.isr, *state.elr)
     return world.absent.issuperset(complete) if complete else not world.absent.isdisjoint(state.last_known)
+
+
+def _living_copies(world: World) -> Iterator[tuple[Ledger, int, Partition | None]]:
+    """Every copy that is to be there, with its broker, but of those that rightly wait."""
+    for ledger in _partitions(world):
+        for broker in () if _waits_rightly(world, ledger) else _living(world, ledger):
+            yield ledger, broker, _partition(world, broker, ledger.identity)
 
 
 def _partition(world: World, broker: int, identity: PartitionId) -> Partition | None:
