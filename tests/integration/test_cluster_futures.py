@@ -229,7 +229,7 @@ def test_a_future_after_an_interrupt_of_another_call(cluster: replog.Cluster) ->
     future = cluster.producer(linger_ms=LONG_MS).send("t", "a").future()
     told = threading.Event()
     future.add_done_callback(lambda _: told.set())
-    with pytest.raises(KeyboardInterrupt), cluster._embedded.lock:
+    with pytest.raises(KeyboardInterrupt), cluster._embedded.lock, cluster._embedded.changing:
         raise KeyboardInterrupt
     assert told.wait(10)
     assert isinstance(future.exception(0), replog.ReplogError)

@@ -7,6 +7,7 @@ clock, so that each run is the same.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.integration.interrupts import Interrupt
+from tests.interrupts import at_every_line, interrupted_at
 
 import replog
 from replog.broker.broker import Broker
@@ -133,6 +135,27 @@ def test_interrupted_anywhere(data: Path | None, name: str) -> None:
             session.check(reopened)
             reopened.wait_until_in_sync(timeout_s=30)
             assert reopened.append("t", 0, ["goes on"]).base_offset is not None
+
+
+def test_no_call_that_is_interrupted_keeps_the_lock() -> None:
+    """Its thread would not notice, for it may take the lock again; every other one would wait for ever."""
+
+    def in_client(frame: FrameType) -> bool:
+        code = frame.f_code
+        if code.co_flags & inspect.CO_GENERATOR:
+            return False  # an exception in what cleans it up leads nowhere
+        return "replog/client/" in code.co_filename or code.co_filename.endswith(("runtime/changing.py", "runtime/pump.py"))
+
+    with replog.Cluster() as cluster:
+        cluster.create_topic("t")
+
+        def once(number: int) -> bool:
+            interrupted = interrupted_at(number, in_client, lambda: cluster.append("t", 0, ["a"]), ("call",))
+            assert not cluster._embedded.lock._is_owned(), number
+            return interrupted
+
+        assert at_every_line(once) > 50
+        assert cluster.append("t", 0, ["a"]).base_offset is not None
 
 
 @pytest.mark.parametrize("turn", range(25))

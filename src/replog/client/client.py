@@ -114,7 +114,7 @@ class Client(Administration, Staging):
                 before = b""
             elif not (op.uncertain and before and self._is_another(name, before, op, exists)):
                 raise rejection(exists.code, f"a topic named {name!r} exists; exist_ok=True accepts it", topic=name) from None
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             now_ms = self._driver.now_ms()
             self._core.absent.created(name, now_ms + 5 * self._core.config.retry_backoff_ms_max, now_ms)
         made = self._until_usable(name, before, deadline_ms)
@@ -157,7 +157,7 @@ class Client(Administration, Staging):
                 view = self._until_gone(name, topic_id, deadline_ms, f"news of topic {name!r}")
 
     def _delete(self, name: str, topic_id: bytes, deadline_ms: int) -> None:
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             self._core.absent.deleted(name)
         # The id says which one is meant: asked again after an answer was lost, it must not delete the next topic of that name.
         wish = {"name": name, "topic_id": topic_id.hex()}
@@ -247,7 +247,7 @@ class Client(Administration, Staging):
         driver, core = self._driver, self._core
         begun: Batch | None = None
         try:
-            with driver.lock:
+            with driver.lock, driver.changing:
                 now_ms = driver.now_ms()
                 queue = self._appender(number).queue(topic, partition)
                 wait_ms = FOREVER_MS - now_ms if timeout_s is None else int(timeout_s * 1000)
@@ -281,7 +281,7 @@ class Client(Administration, Staging):
     def _take_back(self, batch: Batch) -> None:
         """Its append has ended, in time or not: it is not tried again, and nobody else need be told."""
         driver, queue = self._driver, batch.queue
-        with driver.lock:
+        with driver.lock, driver.changing:
             is_late = not batch.done
             if is_late:
                 batch.deadline_ms = driver.now_ms()
@@ -431,14 +431,14 @@ class Client(Administration, Staging):
         driver, core = self._driver, self._core
         started = list(ops)
         try:
-            with driver.lock:
+            with driver.lock, driver.changing:
                 for op in started:
                     core.submit(op, driver.now_ms())
                 driver.run()
             latest = max((op.deadline_ms for op in started), default=0)
             self._wait(lambda: all(op.done for op in started), None if latest >= FOREVER_MS else (latest - driver.now_ms()) / 1000)
         finally:
-            with driver.lock:
+            with driver.lock, driver.changing:
                 for op in started:
                     core.expire(op, driver.now_ms())
 

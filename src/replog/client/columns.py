@@ -13,11 +13,11 @@ ROW_BYTES: Final = 20
 """What a record is counted for besides value, key and headers: at least its share of the batch's columns."""
 
 
-def as_extras(headers: Any, timestamp_ms: int | None) -> tuple[Headers | None, int]:
-    """Headers as they are kept, and their size; the timestamp is checked."""
+def as_extras(headers: Any, timestamp_ms: int | None, size: int) -> tuple[Headers | None, int]:
+    """Headers as they are kept, and the size of a record with them that has `size` without; the timestamp is checked."""
     as_timestamp(timestamp_ms)
     kept = as_headers(headers) if headers else None
-    return kept, headers_size(kept or ())
+    return kept, size + headers_size(kept or ())
 
 
 def sizes_of(keys: list[bytes | None] | None, values: list[bytes | None]) -> list[int]:

@@ -180,7 +180,7 @@ class Consumer:
         """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position. Raises what a
         partition failed with, unless that was just done and there are records to hand out."""
         client = self._client
-        with client._driver.lock:
+        with client._driver.lock, client._driver.changing:
             core, now_ms = client._core, client._driver.now_ms()
             for asked_before in range(_ROUNDS_MAX):
                 for partition in self._partitions.values():
@@ -349,7 +349,7 @@ class Consumer:
 
     def _drop(self, partition: _Partition) -> None:
         if partition.op is not None:
-            with self._client._driver.lock:
+            with self._client._driver.lock, self._client._driver.changing:
                 self._client._core.forget(partition.op)
             partition.op = None
 

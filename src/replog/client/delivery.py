@@ -67,7 +67,7 @@ class Delivery:
         """
         if not callable(callback):
             raise UsageError(f"a callback is called with the delivery; {callback!r:.120} cannot be called")
-        with self._producer._lock:
+        with self._producer._lock, self._producer._changing:
             if not self._batch.done:
                 if self._batch.callbacks is None:
                     self._batch.callbacks = []

@@ -28,6 +28,11 @@ class Driver(Protocol):
         """Reentrant. Whoever calls the core holds it."""
 
     @property
+    def changing(self) -> AbstractContextManager[Any]:
+        """Entered inside `lock` by whoever changes the core: an exception like KeyboardInterrupt that leaves it is as one that leaves
+        `core.receive`."""
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called, or the process was forked: nothing may be sent any more."""
 

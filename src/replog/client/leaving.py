@@ -83,7 +83,7 @@ class Leaving:
             left = ((last, self._sent.get(broker)) for broker, last in noted.items())
             return not any(sent is not None and sent.ends[0] <= last for last, sent in left)
 
-        with driver.lock:
+        with driver.lock, driver.changing:
             noted = {broker: sent.last for broker, sent in self._sent.items() if to is None or broker == to}
             if have_left():
                 return True

@@ -73,11 +73,11 @@ class Producer:
         self._client = client
         self._driver = driver = client._driver
         self._core = driver.core
-        self._lock = driver.lock
+        self._lock, self._changing = driver.lock, driver.changing
         self._config = config
         self._partitioner = partitioner
         self._linger_ms = config.linger_ms
-        with self._lock:
+        with self._lock, self._changing:
             self._writer = driver.core.open_writer(
                 acks=acks,
                 idempotent=idempotent and acks != ACKS_NONE,
@@ -115,38 +115,38 @@ class Producer:
             size += len(key)  # type: ignore[arg-type]
         kept: Headers | None = None
         if headers is not None or timestamp_ms is not None:
-            kept, more = as_extras(headers, timestamp_ms)
-            size += more
-        config, writer = self._config, self._writer
+            kept, size = as_extras(headers, timestamp_ms, size)
+        driver, writer = self._driver, self._writer
+        limit, longest = self._config.buffer_bytes, self._config.max_record_bytes + ROW_BYTES
         since_ms: int | None = None
         while True:
             with self._lock:
                 try:
-                    route = self._routes.get(topic)
-                except TypeError:  # it has no hash
-                    route = self._routes.get(check_topic_name(topic))
-                fits = writer.buffered + self._leaving.bytes + size <= config.buffer_bytes and size - ROW_BYTES <= config.max_record_bytes
-                if fits and not self._closed and not self._driver.closed and route is not None and route.serial == self._core.view.serial:
-                    queue = route.sticky
-                    if partition is not None:
-                        queue = self._queue_of(topic, partition)
-                    elif key is not None:
-                        queue = route.queues[self._partitioner(key, len(route.queues))]
-                    elif queue.open is None:
-                        queue = route.next_sticky()
-                    batch = queue.open
-                    if batch is None or batch.size + size > writer.batch_bytes:
-                        batch = self._begin(queue)
-                        queue = batch.queue
-                    index = batch.add(value, key, kept, timestamp_ms)
-                    batch.size += size
-                    writer.buffered += size
-                    if self._linger_ms:
-                        if self._driver.now_ms() >= batch.linger_at or batch.size >= writer.batch_bytes:
+                    route = self._routes.get(topic) if isinstance(topic, str) else None  # what is no name may have no hash
+                    fits = writer.buffered + self._leaving.bytes + size <= limit and size <= longest
+                    if route is not None and route.serial == self._core.view.serial and fits and not self._closed and not driver.closed:
+                        queue = route.sticky
+                        if partition is not None:
+                            queue = self._queue_of(topic, partition)
+                        elif key is not None:
+                            queue = route.queues[self._partitioner(key, len(route.queues))]
+                        elif queue.open is None:
+                            queue = route.next_sticky()
+                        batch = queue.open
+                        if batch is None or batch.size + size > writer.batch_bytes:
+                            batch, queue = self._begin(queue)
+                        index = batch.add(value, key, kept, timestamp_ms)
+                        batch.size += size
+                        writer.buffered += size
+                        if self._linger_ms:
+                            if driver.now_ms() >= batch.linger_at or batch.size >= writer.batch_bytes:
+                                self._go(queue)
+                        elif len(queue.batches) < self._in_flight_max:
                             self._go(queue)
-                    elif len(queue.batches) < self._in_flight_max:
-                        self._go(queue)
-                    break
+                        break
+                except BaseException as problem:
+                    self._changing.__exit__(type(problem), problem, None)  # as `with`, which costs every record a call
+                    raise
             since_ms = self._make_room(topic, size, since_ms)
             self._find_route(topic)
         if self._core.finished:
@@ -232,7 +232,7 @@ class Producer:
                     self._go_all(sealed)
                 since_ms = self._make_room(topic, sizes[at], since_ms)
                 route = self._find_route(topic)
-                with self._lock:
+                with self._lock, self._changing:
                     if self._closed or self._driver.closed or self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
                         continue  # another thread was quicker
                     queue = route.sticky if partition is None else self._queue_of(topic, partition)
@@ -240,8 +240,7 @@ class Producer:
                         queue = route.next_sticky()
                     batch = queue.open
                     if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
-                        batch = self._begin(queue)
-                        queue = batch.queue
+                        batch, queue = self._begin(queue)
                     room = min(self._writer.batch_bytes - batch.size, limit - self._writer.buffered - self._leaving.bytes)
                     stop = max(at + 1, bisect_right(ends, before + room, at))  # a record may be larger than a batch is to be
                     first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
@@ -258,8 +257,8 @@ class Producer:
             with suppress(UsageError):  # the client was closed meanwhile: what becomes of those that were taken their handles say
                 self._go_all(sealed)
 
-    def _begin(self, queue: PartitionQueue) -> Batch:
-        """A new open batch; a full one before it is sent. Of the queue that there is now: the log of the one given may be gone."""
+    def _begin(self, queue: PartitionQueue) -> tuple[Batch, PartitionQueue]:
+        """A new open batch, and its queue: that which there is now, for the log of the one given may be gone. A full one is sent first."""
         queue = self._writer.queue(queue.topic, queue.partition)
         if queue.open is not None:
             self._go(queue)  # before the new one is there: what this brings may refuse, and forget, the whole queue
@@ -271,12 +270,12 @@ class Producer:
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
         if self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
-        return batch
+        return batch, queue
 
     def _go_all(self, sealed: list[PartitionQueue]) -> None:
         """Send what was sealed, all at once; empties the list."""
         if sealed:
-            with self._lock:
+            with self._lock, self._changing:
                 for queue in dict.fromkeys(sealed):
                     self._core.kick(queue, self._driver.now_ms())
                 sealed.clear()
@@ -306,7 +305,7 @@ class Producer:
         core = self._core
         check_topic_name(topic)
         while True:
-            with self._lock:
+            with self._lock, self._changing:
                 old = self._routes.get(topic)
                 if old is not None and old.serial == core.view.serial:
                     return old
@@ -337,7 +336,7 @@ class Producer:
         """
         self._check_size(topic, size)
         config, writer = self._config, self._writer
-        with self._lock:
+        with self._lock, self._changing:
             if self._held() + size <= config.buffer_bytes:
                 return since_ms
         self._send_open()
@@ -376,7 +375,7 @@ class Producer:
 
     def _raise_failed(self, first: BaseException | None = None) -> None:
         """`first`, or the first failure that nobody was told of yet; it says how many others there are."""
-        with self._lock:
+        with self._lock, self._changing:
             failed, more = self._writer.take_failed()
         if first is None:
             first = failed
@@ -404,7 +403,7 @@ class Producer:
 
     def _raise_lost(self) -> None:
         """Nothing can be sent any more: Unavailable with the number of records whose outcome nobody has been told of."""
-        with self._lock:
+        with self._lock, self._changing:
             failed = self._writer.failed
             lost = [*self._writer.unsettled(), *(batch for batch in failed if isinstance(batch.error, Unavailable))]
             for batch in lost:
@@ -457,7 +456,7 @@ class Producer:
 
     def _send_open(self) -> list[Batch]:
         """Send what still lingers; returns every batch without an outcome."""
-        with self._lock:
+        with self._lock, self._changing:
             now_ms = self._driver.now_ms()
             batches = list(self._writer.unsettled())
             for queue in list(self._writer.queues.values()):  # one whose topic is found to be gone is forgotten on the way
@@ -473,7 +472,7 @@ class Producer:
     def _await_all(self, batches: Sequence[Batch], timeout_s: float | None, since_ms: int | None = None) -> None:
         """Wait for outcomes, sending what lingers. Raises TimedOut when `timeout_s` from now, or from `since_ms` on, have passed."""
         timeout_s, now_ms = check_timeout(timeout_s), self._driver.now_ms()
-        with self._lock:
+        with self._lock, self._changing:
             for batch in batches:
                 if batch is batch.queue.open:
                     self._go(batch.queue)
@@ -487,7 +486,7 @@ class Producer:
 
     def _reported(self, batch: Batch) -> None:
         if batch.error is not None:
-            with self._lock:
+            with self._lock, self._changing:
                 self._writer.told(batch)
 
 

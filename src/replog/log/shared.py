@@ -23,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _OWN: Final = (LogClosed, LogCorrupt, LogDamaged, LogFull)
 """What a log says of itself."""
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def _in_turn(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
@@ -87,9 +88,11 @@ def _all_or_damaged(change: Callable[Concatenate[Any, P], R]) -> Callable[Concat
     return changed
 
 
-def _checked(offset: int) -> int:
+def _checked(offset: int, name: str = "offset") -> int:
     if not isinstance(offset, int) or isinstance(offset, bool):
-        raise UsageError(f"offset is an int, not {offset!r:.120}")
+        raise UsageError(f"{name} is an int, not {offset!r:.120}")
+    if not 0 <= offset <= _OFFSET_MAX:
+        raise UsageError(f"{name} is 0 to {_OFFSET_MAX}, not {offset}")
     return offset
 
 
@@ -112,7 +115,7 @@ class SharedLog(FileLog):
     append = _apart(_append_inside)
     append_many = _apart(_whole(FileLog.append_many))
     enter_epoch = _apart(FileLog.enter_epoch)
-    retain = _apart(_all_or_damaged(FileLog.retain))
+    _retain = _apart(_all_or_damaged(FileLog.retain))
     _truncate_to = _apart(_all_or_damaged(FileLog.truncate_to))
     _reset_to = _apart(_all_or_damaged(FileLog.reset_to))
     _trim_to = _apart(_all_or_damaged(FileLog.trim_to))
@@ -145,6 +148,9 @@ class SharedLog(FileLog):
 
     def trim_to(self, offset: int) -> int:
         return self._trim_to(_checked(offset))
+
+    def retain(self, wall_ms: int, limit: int) -> int:
+        return self._retain(_checked(wall_ms, "wall_ms"), _checked(limit, "limit"))
 
     @property
     @_in_turn

@@ -26,9 +26,10 @@ from replog.errors import Unavailable, UsageError
 from replog.log.files import kill_in_child
 from replog.messages import Disconnected
 from replog.model import Address
+from replog.runtime.changing import Changing
 from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.ids import RandomIds
-from replog.runtime.pump import LOUD, InterruptLock
+from replog.runtime.pump import LOUD
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import parse_endpoint
@@ -91,7 +92,7 @@ class _Waiter:
 
     __slots__ = ("background", "condition", "done", "left", "resting_on", "thread", "until_ms", "woken")
 
-    def __init__(self, done: Callable[[], bool], lock: InterruptLock, *, background: bool) -> None:
+    def __init__(self, done: Callable[[], bool], lock: RLock, *, background: bool) -> None:
         self.done = done
         self.condition = threading.Condition(lock)
         self.background = background
@@ -116,9 +117,10 @@ class ConnectedDriver:
     """The `Driver` of one client over TCP. Any thread may call; what has to be open is opened at the first use."""
 
     def __init__(self, endpoints: Sequence[str], *, config: ClientConfig, security: Security | None = None) -> None:
-        self.lock = InterruptLock()
+        self.lock = RLock()
         """Reentrant. Whoever calls the core holds it."""
-        self.lock.interrupted = self._crashed
+        self.changing = Changing(self._crashed)
+        """... and enters this if the core is changed by that."""
         self.core = ClientCore(_CLIENT, config=config, ids=RandomIds(), bootstrap=endpoints)
         """The core it runs."""
         self.calls = 0
@@ -159,7 +161,7 @@ class ConnectedDriver:
 
         Unavailable if the process can open no connection.
         """
-        with self.lock:
+        with self.lock, self.changing:
             self._check_usable()
             self.calls += 1
             if self._is_polled():
@@ -197,13 +199,13 @@ class ConnectedDriver:
                 raise
 
     def _part(self, waiter: _Waiter) -> None:
-        with self.lock:
+        with self.lock, self.changing:
             self._leave(waiter)
             self._pass_on()
 
     def _look(self, waiter: _Waiter, ready: list[Any] | None, end_ms: int | None) -> TcpTransport | bool | None:
         """One turn under the lock. Returns what `wait` is to return, or the sockets to rest on, or None: callbacks are to be called."""
-        with self.lock:
+        with self.lock, self.changing:
             while True:
                 self._leave(waiter)
                 if self._closed:
@@ -247,7 +249,7 @@ class ConnectedDriver:
             self._say(transport)
             transport.flush()
         except BaseException as problem:
-            self.lock.handled = problem
+            self.changing.handled = problem
             self._crashed(problem)
             raise
         for waiter in self._waiters:
@@ -321,7 +323,7 @@ class ConnectedDriver:
         try:
             waiter.condition.wait(timeout_s)
         except BaseException as problem:
-            self.lock.handled = problem  # nobody was at work
+            self.changing.handled = problem  # nobody was at work
             raise
         finally:
             self._waiters.pop(waiter, None)
@@ -358,7 +360,7 @@ class ConnectedDriver:
 
     def close(self) -> None:
         """Let go of sockets. What has no outcome yet will have none: it fails. Idempotent."""
-        with self.lock:
+        with self.lock, self.changing:
             if self._closed:
                 return
             self._closed = True

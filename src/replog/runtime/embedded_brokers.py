@@ -26,6 +26,7 @@ from replog.metrics.reading import Subject, take
 from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore
+from replog.runtime.changing import Changing
 from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.folder import ClusterFolder
@@ -96,7 +97,7 @@ class EmbeddedBrokers:
         """What brokers of a cluster in memory come back to: after a clean stop, or after an exception in their own process."""
         self._ids = RandomIds()
         self._pump = Pump(messages_max=config.outstanding_messages_max)
-        self._pump.lock.interrupted = self._interrupted
+        self._pump.changing.interrupted = self._interrupted
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
@@ -134,6 +135,11 @@ class EmbeddedBrokers:
     def lock(self) -> Any:
         """Held while actors run."""
         return self._pump.lock
+
+    @property
+    def changing(self) -> Changing:
+        """Entered inside it by whoever changes the client's core."""
+        return self._pump.changing
 
     @property
     def closed(self) -> bool:
@@ -206,7 +212,7 @@ class EmbeddedBrokers:
             self._pump.repair()
             return
         self.check_usable()
-        with self.lock:
+        with self.lock, self.changing:
             self.check_usable()
             if self._state == "new":
                 self._state = "starting"
@@ -308,7 +314,7 @@ class EmbeddedBrokers:
             return
         if self.outside is not None:
             self.outside.stop()  # before the lock is taken: its thread may be waiting for it
-        with self.lock:
+        with self.lock, self.changing:
             if self.closed:
                 return
             problem = None
@@ -363,7 +369,7 @@ class EmbeddedBrokers:
 
     def end(self, broker_id: int, *, clean: bool) -> None:
         """End a running broker: as SIGKILL would, or cleanly."""
-        with self.lock:
+        with self.lock, self.changing:
             self.ensure_started()
             embedded = self.running.get(broker_id)
             if embedded is None:
@@ -398,7 +404,7 @@ class EmbeddedBrokers:
 
     def start_again(self, broker_id: int, timeout_s: float | None) -> None:
         """Start a stopped or killed broker, and wait until it is unfenced."""
-        with self.lock:
+        with self.lock, self.changing:
             self.ensure_started()
             if broker_id in self.running:
                 raise UsageError(f"broker {broker_id} runs already")
@@ -410,7 +416,7 @@ class EmbeddedBrokers:
     def add(self, rack: str | None, timeout_s: float | None) -> int:
         """Start one more broker; returns its id."""
         check_rack(rack)
-        with self.lock:
+        with self.lock, self.changing:
             self.ensure_started()
             broker_id = max([*self.running, *self.stopped]) + 1
             self._racks[broker_id] = rack
@@ -420,7 +426,7 @@ class EmbeddedBrokers:
 
     def remove(self, broker_id: int) -> None:
         """Take the newest broker out for good; only one that holds no copy may go."""
-        with self.lock:
+        with self.lock, self.changing:
             self.ensure_started()
             known = sorted([*self.running, *self.stopped])
             if broker_id != known[-1] or len(known) == 1:
@@ -476,7 +482,7 @@ class EmbeddedBrokers:
             self._reopening.attempt(broker_id)
 
     def _try_barred(self) -> None:
-        with self.lock:
+        with self.lock, self.changing:
             for broker_id in self._reopening.due(self.stopped):
                 self._pump.repair_first(partial(self._open_again, broker_id))
 

@@ -92,7 +92,7 @@ class Loop:
     def turn(self, timeout_s: float = 0.0) -> int:
         """One turn, after waiting at most `timeout_s` for it; returns how many messages came in."""
         ready = self._transport.wait(min(timeout_s, self.next_turn_s()) if timeout_s else 0.0)
-        with self._pump.lock:
+        with self._pump.lock, self._pump.changing:
             began = time.perf_counter()
             now_ms = self._pump.now_ms()
             taken = self._transport.handle(ready, now_ms)

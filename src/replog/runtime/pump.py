@@ -10,11 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 from attrs import define, field
@@ -24,8 +22,9 @@ from replog.messages import Disconnected
 from replog.metrics.watching import BrokerWatch
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
+from replog.runtime.changing import Changing
 
-__all__ = ["LOUD", "InterruptLock", "Pump", "Seat", "tell"]
+__all__ = ["LOUD", "Pump", "Seat", "tell"]
 
 _log = logging.getLogger("replog")
 
@@ -83,32 +82,13 @@ class Seat:
         self.tells = {} if self.watch is None else self.watch.tells
 
 
-class InterruptLock(RLock):  # type: ignore[misc]  # final only in the stubs; taking it stays as quick as the lock itself
-    """A lock that hears of interrupts: whoever was working under it may have left something half done.
-
-    `interrupted` is called, still under the lock, with an exception like KeyboardInterrupt that leaves it, unless `handled`
-    names that one.
-    """
-
-    def __init__(self) -> None:
-        self.interrupted: Callable[[BaseException], None] | None = None
-        self.handled: BaseException | None = None
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if problem is not None and not isinstance(problem, Exception) and problem is not self.handled and self.interrupted:
-                self.handled = problem
-                self.interrupted(problem)
-        finally:
-            self.release()
-
-
 class Pump:
     """Runs actors to quiescence. Any thread may call `run` or `wait`; one at a time gets to."""
 
     def __init__(self, *, messages_max: int, now_ms: Callable[[], int] | None = None, wall_ms: Callable[[], int] | None = None) -> None:
         """`messages_max` bounds the messages of one run: more means that actors keep each other busy for ever."""
-        self.lock = InterruptLock()
+        self.lock = threading.RLock()
+        self.changing = Changing()
         self._moved = threading.Condition(self.lock)
         self.now_ms = now_ms or _monotonic_ms
         self.wall_ms = wall_ms or _wall_ms
@@ -189,7 +169,7 @@ class Pump:
         """Do the repairs that wait, under the lock."""
         if not self._repairs:
             return
-        with self.lock:
+        with self.lock, self.changing:
             while self._repairs:
                 self._interrupted = True
                 self._repairs[0]()
@@ -248,7 +228,7 @@ class Pump:
                 self._run()
                 self._interrupted = False
             except BaseException as problem:
-                self.lock.handled = problem  # here: the actor is dead, the rest is whole
+                self.changing.handled = problem  # here: the actor is dead, the rest is whole
                 raise
             finally:
                 self._running = False
@@ -423,7 +403,7 @@ class Pump:
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Run until `done()`; False when `timeout_s` has passed first. The lock is released while nothing can be done."""
-        with self.lock:
+        with self.lock, self.changing:
             end_ms = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)
             while True:
                 self.run()
@@ -438,7 +418,7 @@ class Pump:
                 try:
                     self._moved.wait(max(until - now_ms, 1) / 1000)
                 except BaseException as problem:
-                    self.lock.handled = problem  # nobody was at work
+                    self.changing.handled = problem  # nobody was at work
                     raise
                 finally:
                     self._waiting -= 1

@@ -95,7 +95,7 @@ class Appender:
         self._kind = (acks, compression)
         self._worth = Worth()
         idle = _idle.setdefault(client, {}).setdefault(self._kind, [])
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             self._writer = (
                 idle.pop()
                 if idle
@@ -120,13 +120,13 @@ class Appender:
             held = writer.held(self._driver.unsent_to)
             return not held or held + size <= limit or bool(writer.failed)
 
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             must_wait = not is_room()
         if must_wait:
             self._driver.wait(is_room, None)
         self._raise_failed()
         self._client._check_open()
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             now_ms = self._driver.now_ms()
             queue = writer.queue(topic, partition)
             batch = ColumnBatch(queue, several, self._worth, now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
@@ -151,7 +151,7 @@ class Appender:
 
     def give_up(self) -> None:
         """Nobody wants to know what becomes of the rest: it is sent no more. What was sent may be stored."""
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             for queue in list(self._writer.queues.values()):
                 queue.refuse_all(Unavailable("the task that wrote this has failed"))
             self._writer.failed.clear()

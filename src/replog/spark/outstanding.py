@@ -31,7 +31,7 @@ class Outstanding:
         size += _OPERATION_BYTES
         self._settle(lambda: self.bytes + size > self._bytes_max)
         self._client._check_open()
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             self._client._core.submit(op, self._driver.now_ms())
             self._under_way.append((op, size, told))
             self.bytes += size
@@ -44,7 +44,7 @@ class Outstanding:
 
     def give_up(self) -> None:
         """Nobody wants to know what becomes of the rest: it is not sent again. What was sent may be carried out."""
-        with self._driver.lock:
+        with self._driver.lock, self._driver.changing:
             for op, _, _ in self._under_way:
                 self._client._core.forget(op)
         self._under_way.clear()

@@ -207,7 +207,7 @@ class Lookup:
     def _hint(self, identity: PartitionId | None, leader: int | None, leader_epoch: int) -> None:
         """So that this client asks the leader of now, whatever the next broker says that it asks who leads."""
         if identity is not None and leader is not None:
-            with self._options.connection.explained() as client, client._driver.lock:
+            with self._options.connection.explained() as client, client._driver.lock, client._driver.changing:
                 client._core.view.hint(identity, leader, leader_epoch)
 
     def resolved(self, bound: Bound, held: Mapping[TopicPartition, Held]) -> Positions:

@@ -94,7 +94,7 @@ class RangeReading:
         """Nobody waits for what is under way."""
         op, self._under_way = self._under_way, None
         if op is not None and not self._client._driver.closed:
-            with self._client._driver.lock:
+            with self._client._driver.lock, self._client._driver.changing:
                 self._client._core.forget(op)
 
     def _next(self) -> Fetch | None:
@@ -103,7 +103,7 @@ class RangeReading:
             op, self._under_way = self._under_way, None
             if op is not None:
                 driver = self._client._driver
-                with driver.lock:
+                with driver.lock, driver.changing:
                     op.attended(self._client._core, driver.now_ms(), driver.now_ms() + self._timeout_ms)
                 try:
                     return self._answer(op)
@@ -140,7 +140,7 @@ class RangeReading:
             known_epoch=self._known_epoch,
             rack=self._rack if self._waiting_since < 0 else None,
         )
-        with driver.lock:
+        with driver.lock, driver.changing:
             core.submit(op, now_ms)
         driver.run()
         return op
@@ -151,7 +151,7 @@ class RangeReading:
             if not op.done:
                 self._client._wait(lambda: op.done, (op.deadline_ms - driver.now_ms()) / 1000)
         finally:
-            with driver.lock:
+            with driver.lock, driver.changing:
                 core.expire(op, driver.now_ms())
         if op.error is not None:
             raise op.error

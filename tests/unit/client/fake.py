@@ -37,6 +37,7 @@ from replog.messages import (
 from replog.model import BrokerInfo, PartitionId
 from replog.ports import MemorySlice
 from replog.records import RecordBatch, decode_records
+from replog.runtime.changing import Changing
 from replog.testing.clock import ManualClock, SeededIds
 
 CLIENT = "client"
@@ -266,6 +267,7 @@ class FakeDriver:
         self.chaos = chaos
         self.core = ClientCore(CLIENT, config=ClientConfig(**config), ids=SeededIds(seed), bootstrap=bootstrap)
         self.lock = threading.RLock()
+        self.changing = Changing()
         self.closed = False
         self.flying: list[tuple[int, int, Any, Any, Any]] = []
         self.delivered = 0

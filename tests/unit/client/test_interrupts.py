@@ -16,7 +16,7 @@ from replog.client.client import Client
 from replog.client.delivery import Delivery
 from replog.errors import Code, ReplogError, TimedOut, Unavailable
 from replog.messages import Produce, Produced, ProducedEntry
-from replog.runtime.pump import InterruptLock
+from replog.runtime.changing import Changing
 
 CALLING = ("run_callbacks", "_call_back", "_call", "<lambda>")
 
@@ -32,8 +32,7 @@ def within(*files: str, names: tuple[str, ...] = ()) -> Callable[[FrameType], bo
 def world() -> tuple[FakeCluster, FakeDriver, Client]:
     """Whoever is interrupted under the lock leaves a core that is made anew, as the real drivers have it."""
     cluster, driver, client = make({"t": 1})
-    driver.lock = InterruptLock()
-    driver.lock.interrupted = driver.core.crash
+    driver.changing = Changing(driver.core.crash)
     client.topics()
     return cluster, driver, client
 

@@ -12,6 +12,7 @@ from errno import ENOSPC
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from tests.interrupts import called_at, interrupted_at
@@ -459,12 +460,33 @@ def in_a_change(frame: FrameType) -> bool:
 
 
 @pytest.mark.parametrize("name", ["truncate_to", "reset_to", "trim_to"])
-@pytest.mark.parametrize("offset", ["1", None, 1.0, True])
-def test_what_is_no_offset_changes_nothing(name: str, offset: object) -> None:
+@pytest.mark.parametrize(
+    ("offset", "why"),
+    [
+        *[(offset, "offset is an int, not") for offset in ("1", None, 1.0, True)],
+        *[(offset, f"offset is 0 to 9223372036854775807, not {offset}") for offset in (-1, 1 << 63)],
+    ],
+)
+def test_what_is_no_offset_changes_nothing(name: str, offset: object, why: str) -> None:
     with FileLog.open("/log", fs=MemoryFs()) as log:
         log.append_records(["first"])
-        with pytest.raises(UsageError, match="offset is an int, not"):
+        with pytest.raises(UsageError, match=why):
             getattr(log, name)(offset)
+        assert log.append_records(["second"]) == (1, 1)
+        assert len(list(log.records())) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [(("x", 1), "wall_ms is an int, not 'x'"), ((1, None), "limit is an int, not None"), ((1, -1), "limit is 0 to .*, not -1")],
+)
+def test_a_retention_that_cannot_be_meant_changes_nothing(arguments: tuple[Any, ...], why: str) -> None:
+    with FileLog.open("/log", fs=MemoryFs()) as log:
+        log.append_records(["first"])
+        with pytest.raises(UsageError, match=why):
+            log.retain(*arguments)
+        with pytest.raises(TypeError):
+            log.retain()  # type: ignore[call-arg]
         assert log.append_records(["second"]) == (1, 1)
 
 

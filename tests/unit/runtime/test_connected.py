@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import inspect
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
 import pytest
+from tests.interrupts import at_every_line, interrupted_at
 from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster
 
@@ -399,6 +401,24 @@ def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: rep
     assert len(FakeTransport.made) == 2
     assert FakeTransport.made[1].cluster_id == "fake"  # it still belongs to the same cluster
     assert driver_of(client).core.bootstrap == ["tcp://host:1", "tcp://host:2", "tcp://host:3", *(f"tcp://host{n}:1" for n in (1, 2, 3))]
+
+
+def test_no_call_that_is_interrupted_keeps_the_lock(client: replog.Client) -> None:
+    """Its thread would not notice, for it may take the lock again; every other one would wait for ever."""
+
+    def in_client(frame: FrameType) -> bool:
+        code = frame.f_code
+        if code.co_flags & inspect.CO_GENERATOR:
+            return False  # an exception in what cleans it up leads nowhere
+        return "replog/client/" in code.co_filename or "replog/runtime/" in code.co_filename
+
+    def once(number: int) -> bool:
+        interrupted = interrupted_at(number, in_client, lambda: client.append("t", 0, ["a"]), ("call",))
+        assert not driver_of(client).lock._is_owned(), number
+        return interrupted
+
+    assert at_every_line(once) > 50
+    assert client.append("t", 0, ["a"]).base_offset is not None
 
 
 def interrupt_again_and_again(driver: Any, transport: FakeTransport, times: int) -> threading.Event:

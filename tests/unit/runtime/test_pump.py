@@ -383,10 +383,10 @@ def test_a_repair_is_repeated_until_it_is_done() -> None:
 def test_work_under_the_lock_that_is_interrupted_is_reported() -> None:
     pump = make_pump()
     heard: list[BaseException] = []
-    pump.lock.interrupted = heard.append
+    pump.changing.interrupted = heard.append
 
     def work(problem: BaseException) -> None:
-        with pump.lock:
+        with pump.lock, pump.changing:
             raise problem
 
     with pytest.raises(ValueError, match="a bug"):
@@ -407,11 +407,11 @@ def test_an_actor_that_was_interrupted_is_not_reported_twice() -> None:
 
     pump = make_pump(a=Echo(fail))
     heard: list[BaseException] = []
-    pump.lock.interrupted = heard.append
+    pump.changing.interrupted = heard.append
     pump.post("a", "now")
 
     def call() -> None:
-        with pump.lock:
+        with pump.lock, pump.changing:
             pump.run()
 
     with pytest.raises(KeyboardInterrupt):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from replog.client.core import ClientCore
@@ -50,6 +50,11 @@ class VirtualDriver:
     def lock(self) -> AbstractContextManager[Any]:
         """Reentrant."""
         return self._lock
+
+    @property
+    def changing(self) -> AbstractContextManager[Any]:
+        """Nothing interrupts a strand."""
+        return nullcontext()
 
     @property
     def closed(self) -> bool:

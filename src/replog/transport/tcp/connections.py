@@ -185,7 +185,7 @@ class Connections:
         except OSError as problem:
             self.end(connection, words_of(problem))
         except BaseException:  # some of what it said is lost
-            self.end(connection, "what it said was broken off here")
+            self._broken_off(connection)
             raise
         if not incoming.is_partial or connection.state is _CLOSED:
             connection.frame_began_ms = -1
@@ -315,9 +315,13 @@ class Connections:
         """Queue a frame; `flush` sends it."""
         outgoing = connection.outgoing
         held = outgoing.held
-        outgoing.add(parts, size)
-        self.output_held += outgoing.held - held
-        self.dirty[connection] = None
+        try:
+            outgoing.add(parts, size)
+            self.output_held += outgoing.held - held
+            self.dirty[connection] = None
+        except BaseException:  # half a frame may wait
+            self._broken_off(connection)
+            raise
         if outgoing.size > self._output_bytes_max and connection.is_asked and not connection.paused:
             connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
             self.select(connection)
@@ -327,10 +331,13 @@ class Connections:
     def flush(self, now_ms: int) -> None:
         """Write what is queued, as far as sockets take it."""
         while self.dirty:
-            connection, _ = self.dirty.popitem()
-            if connection.state is not _CONNECTING and not connection.mask & _OUT:  # else the selector says when
-                connection.taken_ms = now_ms  # nothing has waited until now
-                self.write(connection, now_ms)
+            for connection in list(self.dirty):
+                if connection not in self.dirty:  # closed since
+                    continue
+                if connection.state is not _CONNECTING and not connection.mask & _OUT:  # else the selector says when
+                    connection.taken_ms = now_ms  # nothing has waited until now
+                    self.write(connection, now_ms)
+                self.dirty.pop(connection, None)  # only now: an interrupt leaves it to the next flush
 
     def write(self, connection: Connection, now_ms: int) -> None:
         """Write what waits for one peer."""
@@ -342,6 +349,9 @@ class Connections:
                 connection.taken_ms = now_ms
         except (StaleSlice, OSError) as problem:
             failure = problem
+        except BaseException:  # how much was taken is not known
+            self._broken_off(connection)
+            raise
         self.output_held -= held - outgoing.held
         if failure is not None:
             self._unwritable(connection, failure)
@@ -397,6 +407,11 @@ class Connections:
             self._ended(connection, reason)  # which may send what waits on another one
         finally:
             connection.outgoing.drop()
+
+    def _broken_off(self, connection: Connection) -> None:
+        """An interrupt came in the middle of a word that is said on it: what the other end takes for the next would be something else."""
+        self.end(connection, "a message was broken off here")
+        self.output_held = sum(each.outgoing.held for each in self.open.values())
 
     def let_go(self, connection: Connection, *, abort: bool = False) -> None:
         """Close the socket without telling anybody."""

@@ -116,9 +116,9 @@ class Listeners:
             return
         for fd, listener in self.by_fd.items():
             if listener.resume_ms is not None and listener.resume_ms <= now_ms:
-                listener.resume_ms = None
                 with suppress(FileExistsError):  # an interrupt kept it from being taken out
                     self._epoll.register(fd, select.EPOLLIN)
+                listener.resume_ms = None
         self.paused = any(one.resume_ms is not None for one in self.by_fd.values())
 
     def _pause(self, listener: Listener, problem: OSError, now_ms: int) -> None:
