@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Iterator
+
 import pytest
 
 from replog import errors
 from replog.errors import CODES, Code, NotLeaderOrFollower, Rejected, ReplogError, TimedOut, Unavailable, UsageError, error_name, rejection
+from replog.metadata.database import StoreGone
+from replog.model import TopicPartition
+from replog.spark.losses import DataLost
 
 # Numbers are format: a line here may be added, never changed. (code, name, retriable)
 TABLE = """
@@ -119,3 +126,40 @@ def test_a_refinement_keeps_the_code_and_a_second_leaf_may_not_take_it() -> None
     assert CODES[6] is NotLeaderOrFollower
     with pytest.raises(AssertionError, match="share code 6"):
         type("Other", (Rejected,), {}, code=6)
+
+
+OF_MORE: list[ReplogError] = [
+    errors.LogTruncated("orders", 1, 5, 3),
+    errors.InvariantViolated("I-3", "orders-1", "the end is before the begin"),
+    errors.StoreCorrupt("/brokers", "no JSON"),
+    errors.UndecodableBatch("orders", 1, 5, 7, "no columns"),
+    rejection(6, topic="orders", partition=3, broker=1, epoch=9),
+    StoreGone("cluster.db"),
+    DataLost("orders-1: gone", TopicPartition("orders", 1), 3, 5),
+]
+"""Errors that are made of more than a sentence."""
+
+
+def branch(kind: type[ReplogError]) -> Iterator[type[ReplogError]]:
+    yield kind
+    for leaf in kind.__subclasses__():
+        yield from branch(leaf)
+
+
+def specimen(kind: type[ReplogError]) -> ReplogError:
+    """Whatever it is made of."""
+    error = kind.__new__(kind)
+    error.args = ("why",)
+    vars(error).update(topic="orders", partition=3)
+    return error
+
+
+def test_every_error_can_go_to_another_process_and_be_copied() -> None:
+    """A process pool that gets a result which it cannot read ends, with everything that it has under way."""
+    kinds = [kind for kind in branch(ReplogError) if kind.__module__.startswith("replog.")]
+    assert {*CODES.values(), *map(type, OF_MORE)} < {*kinds}
+    for error in [*OF_MORE, *map(specimen, kinds)]:
+        error.add_note("twice")
+        packed = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+        for other in [copy.copy(error), *packed]:
+            assert (type(other), str(other), other.args, vars(other)) == (type(error), str(error), error.args, vars(error))

@@ -102,7 +102,11 @@ CODES: Final[dict[int, type[Rejected]]] = {}
 
 
 class ReplogError(Exception):
-    """The root of all errors of replog."""
+    """The root of all errors of replog. They can be pickled and copied: what one says goes along, but for traceback, cause and context."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without the constructor: of some it takes other arguments than the text that comes of them.
+        return type(self).__new__, (type(self),), {"args": self.args, **vars(self)}
 
 
 class UsageError(ReplogError):
@@ -244,9 +248,6 @@ class UndecodableBatch(CorruptMessage):
         self.base_offset = base_offset
         self.next_offset = next_offset
         self.why = why
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.topic, self.partition, self.base_offset, self.next_offset, self.why)
 
 
 class UnknownTopicOrPartition(Rejected, code=3, retriable=True):

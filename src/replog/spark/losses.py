@@ -22,9 +22,6 @@ class DataLost(ReplogError):
         self.first = first
         self.stop = stop
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), TopicPartition(self.topic, self.partition), self.first, self.stop)
-
 
 class Losses:
     """Decides about losses as the option `failOnDataLoss` has it."""
