@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, Literal
 
 from replog.client.view import Place, View
@@ -10,7 +11,7 @@ from replog.model import Address
 from replog.payload import Headers
 from replog.records import encode_values, with_producer
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "afresh"]
 
 Cell = bytes | str | None
 
@@ -89,6 +90,7 @@ class Batch:
         self.done = False
         self.base_offset: int | None = None
         self.error: BaseException | None = None
+        """Never raised itself: see `afresh`."""
         self.forgotten = -1
         """Among which of its writer's failures it was counted instead of kept; -1: among none."""
         self.callbacks: list[Callable[[], object]] | None = None
@@ -173,3 +175,12 @@ class Batch:
             )
             self.values, self.keys = [], None
         self.epoch, self.sequence = epoch, sequence
+
+
+def afresh(error: BaseException) -> BaseException:
+    """The same error once more, to be raised: the records of a batch share one, and the batches of a producer that is interrupted.
+
+    An exception gathers the frames that it passes, and with each what that holds. One that is raised again and again would keep
+    everything that anybody had in hand then, and whoever handles it would see where another thread has raised it meanwhile.
+    """
+    return deepcopy(error)

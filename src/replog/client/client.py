@@ -25,7 +25,7 @@ from replog.client.arguments import (
     parse_acks,
     parse_position,
 )
-from replog.client.batches import Batch
+from replog.client.batches import Batch, afresh
 from replog.client.consumer import Consumer
 from replog.client.delivery import run_callbacks, timed_out
 from replog.client.driver import Driver
@@ -274,7 +274,7 @@ class Client(Administration, Staging):
             if begun is not None and (not begun.done or begun.error is not None):
                 self._take_back(begun)
         if batch.error is not None:
-            raise batch.error
+            raise afresh(batch.error)
         base = batch.base_offset
         return Receipt(topic, partition, base, None if base is None else base + batch.count - 1)
 

@@ -134,12 +134,12 @@ class ClientCore:
     def crash(self, error: BaseException) -> None:
         """The core may be half-changed: whatever was under way has an unknown outcome. What it knows of the cluster is dropped too."""
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        unknown = Unavailable(f"the client was interrupted ({why}); whether this was carried out is unknown")
+        unknown = f"the client was interrupted ({why}); whether this was carried out is unknown"
         for op in self._ops:
-            op.fail(unknown)
+            op.fail(Unavailable(unknown))
         self._ops, self._requests, self._ready, self._stalled, self._timers, self._down = {}, {}, {}, {}, Timers(), {}
         for _, writer in sorted(self._writers.items()):
-            writer.crash(unknown)
+            writer.crash(Unavailable(unknown))
         self.outbox = Outbox()
         self.view, serial = View(), self.view.serial
         self.view.serial = serial + 1  # whoever remembers a route looks again

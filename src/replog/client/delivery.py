@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from replog.client.arguments import check_timeout
-from replog.client.batches import Batch
+from replog.client.batches import Batch, afresh
 from replog.client.results import Receipt, RecordMetadata
 from replog.errors import TimedOut, UsageError
 
@@ -51,11 +51,14 @@ class Delivery:
         self._producer._await(self._batch, timeout_s)
         if self._batch.error is not None:
             self._producer._reported(self._batch)
-            raise self._batch.error
+            raise afresh(self._batch.error)
         return self._metadata()
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """What the delivery failed with; None if it is stored (under acks=0: sent). Raises TimedOut while that is not known."""
+        """What the delivery failed with; None if it is stored (under acks=0: sent). Raises TimedOut while that is not known.
+
+        The records of a batch share it; `result` raises another one each time.
+        """
         self._producer._await(self._batch, timeout_s)
         self._producer._reported(self._batch)
         return self._batch.error
@@ -120,7 +123,7 @@ class _DeliveryFuture(Future[RecordMetadata]):
             if not is_first or is_over or not (self.running() or self.set_running_or_notify_cancel()):
                 return
             if self._batch.error is not None:
-                self.set_exception(self._batch.error)
+                self.set_exception(afresh(self._batch.error))
             else:
                 self.set_result(delivery._metadata())
         except BaseException:  # of any kind: a signal handler may have raised it
@@ -143,12 +146,10 @@ class _DeliveryFuture(Future[RecordMetadata]):
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is stored; sends its batch at once if it still lingers. TimedOut when `timeout` seconds have passed."""
-        try:
-            return super().result(self._drive(timeout))
-        except BaseException as error:
-            if error is self._batch.error:
-                self._producer._reported(self._batch)
-            raise
+        error = self.exception(timeout)
+        if error is not None:
+            raise afresh(error)
+        return super().result()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the delivery failed with. Sends and waits as `result` does."""
@@ -214,7 +215,7 @@ class Deliveries:
         for batch, first, count in self._parts:
             if batch.error is not None:
                 self._producer._reported(batch)
-                raise batch.error
+                raise afresh(batch.error)
             base = None if batch.base_offset is None else batch.base_offset + first
             receipts.append(Receipt(batch.queue.topic, batch.queue.partition, base, None if base is None else base + count - 1))
         return receipts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from replog.client.batches import Batch
+from replog.client.batches import Batch, afresh
 from replog.client.leaving import Leaving
 from replog.client.queues import PartitionQueue
 from replog.errors import Unavailable
@@ -110,16 +110,17 @@ class Writer:
 
     def take_failed(self) -> tuple[BaseException | None, int]:
         """What the first failed batch that nobody was told of has failed with, and how many more there are. Now they are told of."""
-        errors = [batch.error for batch in self.failed]
-        count = len(errors) + self._forgotten
-        if self._example is not None:
-            errors.append(self._example.error)
+        count = len(self.failed) + self._forgotten
+        first = next(iter(self.failed), self._example)
+        error: BaseException | None = None
+        if first is not None and first.error is not None:
+            error = afresh(first.error)
         elif self._forgotten:
-            errors.append(Unavailable("a batch of this producer failed, with what was not kept"))
+            error = Unavailable("a batch of this producer failed, with what was not kept")
         self.failed.clear()
         self._forgotten, self._example = 0, None
         self._taken += 1
-        return errors[0] if errors else None, count - 1
+        return error, count - 1
 
     def unsettled(self) -> Iterator[Batch]:
         """Every batch without an outcome, open ones included."""
