@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from replog.client.absent import TopicOp
 from replog.client.arguments import Position, check_count, check_timeout, parse_position
 from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
@@ -29,6 +30,8 @@ __all__ = ["Consumer"]
 _ROUNDS_MAX: Final = 4
 """Brokers in this process answer at once: with a position, with what is passed over there, with records. After so many rounds a call
 looks at its time limit."""
+_TOPICS_S: Final = 30
+"""A call without a time limit waits for so long to be told which partitions there are."""
 
 
 class _Partition:
@@ -110,10 +113,11 @@ class _Partition:
 class Consumer:
     """Follows topics: iterate it, or `poll`. Committed records only, in order within each partition.
 
-    It belongs to the thread that first uses it. Where "latest" and times are is asked at first use. After an unclean election that removed
-    what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId; at a batch that is intact and
-    cannot be decoded, UndecodableBatch, once what is in front of it was handed out. `seek` to go on: until then the position stays, and
-    the error is raised again, in turns with records of other partitions.
+    It belongs to the thread that first uses it. Which partitions there are is asked at first use, and then where "latest" and times are;
+    until somebody has answered, `poll` finds nothing (KIP-266), and calls without a time limit raise TimedOut after 30 s. After an unclean
+    election that removed what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId; at a
+    batch that is intact and cannot be decoded, UndecodableBatch, once what is in front of it was handed out. `seek` to go on: until then
+    the position stays, and the error is raised again, in turns with records of other partitions.
     Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
     whole topics are followed; the next call goes on with the others. So it does for a topic that is deleted, if others are followed: one
     that is made again under its name is read from its beginning; the same one, when it is seen again, from where this consumer was.
@@ -127,6 +131,8 @@ class Consumer:
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._gone: dict[tuple[str, int], _Partition] = {}
         """What is followed no longer because no broker knew it: with its position, should it be seen again (rules, a late broker)."""
+        self._sought: dict[str, TopicOp] = {}
+        """At first use, until all are answered: the question for each topic. It goes on between calls."""
         self._serial = -1
         self._turn = 0
         self._silence = Silence()
@@ -138,16 +144,18 @@ class Consumer:
     # ----------------------------------------------------------------------------------------------------------- reading
 
     def poll(self, max_records: int = 500, timeout_s: float | None = 0) -> list[Record]:
-        """Up to `max_records`, as soon as there are any; an empty list after `timeout_s` without one (None: wait for ever)."""
+        """Up to `max_records`, as soon as there are any; an empty list after `timeout_s` without one (None: wait for ever), whether or not
+        the cluster is there."""
         check_count("max_records", max_records, 1)
         timeout_s = check_timeout(timeout_s)
         self._enter()
         driver = self._client._driver
         deadline_ms = None if timeout_s is None else driver.now_ms() + int(timeout_s * 1000)
-        self._assign()
         while True:
-            self._step()
-            found = self._take(max_records)
+            found: list[Record] = []
+            if self._assign():
+                self._step()
+                found = self._take(max_records)
             if found:
                 self._has_raised = False
                 self._silence.broken()
@@ -169,6 +177,8 @@ class Consumer:
                     yield partition.take()
 
     def _progressed(self) -> bool:
+        if self._sought:
+            return all(op.done for op in self._sought.values())
         return any(p.op is not None and p.op.done for p in self._partitions.values())
 
     def _rest_s(self) -> float:
@@ -199,8 +209,7 @@ class Consumer:
             self._raise_failure(failed)
 
     def _ask(self, partition: _Partition, now_ms: int) -> PartitionOp:
-        config = self._client._core.config
-        deadline_ms = now_ms + config.fetch_wait_ms + 2 * config.request_timeout_ms
+        config, deadline_ms = self._client._core.config, self._given_up_ms(now_ms)
         if partition.wanted is not None:
             return OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
         return FetchOp(
@@ -214,6 +223,11 @@ class Consumer:
             epochs=partition.epochs,
             expected=partition.identity,
         )
+
+    def _given_up_ms(self, now_ms: int) -> int:
+        """When a question is given up on that is asked now; then it is asked anew."""
+        config = self._client._core.config
+        return int(now_ms + config.fetch_wait_ms + 2 * config.request_timeout_ms)
 
     def _collect(self, partition: _Partition) -> bool:
         """Take in the answer, if there is one and it is no failure. Returns whether the position is known now, or is another one."""
@@ -272,6 +286,8 @@ class Consumer:
     def _standing(self) -> Iterator[str]:
         """Of each partition that is followed: who would have to say something, and what is known. Those that nobody leads come first,
         and those whose leader did not answer."""
+        for op in self._sought.values():
+            yield f"{op.topic}: waits for {op.waiting_for(self._client._core)}{self._client._core.whom_not_reached()}"
         places = {one: self._client._core.view.place(*key) for key, one in self._partitions.items() if not one.paused}
         leaders = {one: None if place is None else place.leader for one, place in places.items()}
         for one in sorted(leaders, key=lambda one: leaders[one] is not None and not one.trouble):
@@ -287,7 +303,7 @@ class Consumer:
         """Go on at an offset, an end or a time in one partition."""
         self._enter()
         start = parse_position(position)
-        self._move(self._find(topic, partition), start)
+        self._move(self._find(topic, partition, self._client._deadline(_TOPICS_S)), start)
 
     def seek_to_beginning(self) -> None:
         """Go on at the first record kept, in every partition."""
@@ -300,24 +316,24 @@ class Consumer:
     def position(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int:
         """Offset of the next record that will be handed out. Asks the leader if "latest" or a time was not looked up yet."""
         self._enter()
-        found = self._find(topic, partition)
-        self._settle(found, timeout_s)
+        timeout_s = check_timeout(timeout_s)
+        deadline_ms = self._client._deadline(timeout_s)
+        found = self._find(topic, partition, deadline_ms)
+        self._settle(found, timeout_s, deadline_ms)
         assert found.offset is not None
         return found.offset
 
     def pause(self, topic: str, partition: int) -> None:
         """Hand out nothing of a partition until `resume`; its position stays."""
         self._enter()
-        self._find(topic, partition).paused = True
+        self._find(topic, partition, self._client._deadline(_TOPICS_S)).paused = True
 
     def resume(self, topic: str, partition: int) -> None:
         """Undo `pause`."""
         self._enter()
-        self._find(topic, partition).paused = False
+        self._find(topic, partition, self._client._deadline(_TOPICS_S)).paused = False
 
-    def _settle(self, partition: _Partition, timeout_s: float | None) -> None:
-        timeout_s = check_timeout(timeout_s)
-        deadline_ms = self._client._deadline(timeout_s)
+    def _settle(self, partition: _Partition, timeout_s: float | None, deadline_ms: int) -> None:
         while partition.wanted is not None:
             if not isinstance(partition.op, OffsetOp):
                 self._drop(partition)
@@ -326,15 +342,17 @@ class Consumer:
                 partition.located(op)
                 continue
             asked = partition.op
-            left_s = None if timeout_s is None else max(0.0, (deadline_ms - self._client._driver.now_ms()) / 1000)
-            if not self._client._driver.wait(lambda asked=asked: asked.done, left_s):  # type: ignore[misc]
+            if not self._client._driver.wait(lambda asked=asked: asked.done, self._left_s(deadline_ms)):  # type: ignore[misc]
                 raise TimedOut(f"waited {timeout_s:g} s for the position of {partition.topic}-{partition.number}")
             self._raise_failure(partition)
             self._collect(partition)
 
+    def _left_s(self, deadline_ms: int) -> float | None:
+        return check_timeout(max(0, deadline_ms - self._client._driver.now_ms()) / 1000)
+
     def _seek_all(self, wanted: int) -> None:
         self._enter()
-        self._assign()
+        self._await_partitions(self._client._deadline(_TOPICS_S))
         for partition in [*self._partitions.values(), *self._gone.values()]:
             self._move(partition, (None, wanted))
 
@@ -359,6 +377,7 @@ class Consumer:
         """Stop. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._drop_sought()
             for partition in self._partitions.values():
                 self._drop(partition)
 
@@ -378,22 +397,22 @@ class Consumer:
         elif self._owner != me:
             raise UsageError("a Consumer belongs to the thread that first used it; make one per thread")
 
-    def _assign(self) -> None:
-        """Find the partitions; those that were added later too, from their beginning."""
+    def _assign(self) -> bool:
+        """Find the partitions; those that were added later too, from their beginning. False: nobody has said yet which there are."""
         core = self._client._core
         if self._serial == core.view.serial and self._partitions:
-            return
+            return True
         serial, first = core.view.serial, not self._partitions
+        if first and not self._seek_topics():
+            return False
         found: dict[tuple[str, int], _Partition] = {}
         for topic in self._topics:
-            if first:
-                numbers = self._client.partitions_for(topic)
-            else:
-                known = core.view.topics.get(topic)
-                if known is None:
+            known = core.view.topics.get(topic)
+            if known is None:
+                if not first:
                     continue  # deleted: whoever follows it is told when it is asked for
-                numbers = known.numbers()
-            for number in self._wanted_numbers(topic, numbers):
+                known = self._sought[topic].result
+            for number in self._wanted_numbers(topic, known.numbers()):
                 seen = self._seen(topic, number)
                 if (topic, number) in self._partitions or not (first or seen):
                     continue
@@ -402,9 +421,45 @@ class Consumer:
                     partition = _Partition(topic, number, self._start if first else (None, AT_EARLIEST), seen)
                 found[topic, number] = partition
         self._partitions |= found  # all or none: a first call that was interrupted is the first again
+        self._sought = {}
         for key in found:
             self._gone.pop(key, None)
         self._serial = serial
+        return True
+
+    def _seek_topics(self) -> bool:
+        """Ask for each topic, without waiting, until somebody has answered. Returns whether all are known. Raises what is refused."""
+        driver, core = self._client._driver, self._client._core
+        with driver.lock, driver.changing:
+            now_ms = driver.now_ms()
+            for topic in self._topics:
+                asked = self._sought.get(topic)
+                if asked is None or isinstance(asked.error, Unavailable):
+                    self._sought[topic] = asked = TopicOp(topic, self._given_up_ms(now_ms))
+                    core.submit(asked, now_ms)
+            driver.run()
+        for asked in self._sought.values():
+            if asked.error is not None and not isinstance(asked.error, Unavailable):
+                self._drop_sought()  # the next call is the first again
+                raise asked.error
+        return all(asked.done and asked.error is None for asked in self._sought.values())
+
+    def _drop_sought(self) -> None:
+        sought, self._sought = self._sought, {}
+        with self._client._driver.lock, self._client._driver.changing:
+            for asked in sought.values():
+                self._client._core.forget(asked)
+
+    def _await_partitions(self, deadline_ms: int) -> None:
+        """Wait to be told which there are. Raises TimedOut, and what is refused."""
+        driver, core = self._client._driver, self._client._core
+        while not self._assign():
+            if not driver.wait(self._progressed, self._left_s(deadline_ms)):
+                late = next(asked for asked in self._sought.values() if not asked.done)
+                with driver.lock, driver.changing:
+                    core.expire(late, driver.now_ms())
+                assert late.error is not None
+                raise late.error
 
     def _wanted_numbers(self, topic: str, numbers: list[int]) -> list[int]:
         if self._chosen is None:
@@ -415,10 +470,10 @@ class Consumer:
                 raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=number)
         return self._chosen
 
-    def _find(self, topic: str, partition: int) -> _Partition:
+    def _find(self, topic: str, partition: int, deadline_ms: int) -> _Partition:
         check_topic_name(topic)
         check_partition_number(partition)
-        self._assign()
+        self._await_partitions(deadline_ms)
         found = self._partitions.get((topic, partition))
         if found is None:
             read = ", ".join(f"{name}-{number}" for name, number in self._partitions)

@@ -55,7 +55,7 @@ SEEKERS: dict[str, Callable[[Client], Any]] = {
     "offset": lambda client: client.offset("new", 0, "latest"),
     "fetch": lambda client: client.fetch("new", 0, 0),
     "read": lambda client: list(client.read("new")),
-    "consumer": lambda client: client.consumer("new", start="earliest").poll(timeout_s=0),
+    "consumer": lambda client: client.consumer("new", start=0).position("new", 0),
 }
 ASKERS: dict[str, Callable[[Client], Any]] = {
     "describe": lambda client: client.describe("new"),

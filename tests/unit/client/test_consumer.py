@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 import pytest
 from attrs import evolve
-from tests.unit.client.fake import make
+from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
+from replog.client.consumer import Consumer
 from replog.errors import Code, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition, UsageError
 from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffsets, ListOffsets, Metadata
 from replog.records import RecordBatch, encode_records
@@ -114,45 +116,151 @@ def test_added_partitions_are_read_from_their_beginning() -> None:
     assert [r.text() for r in consumer.poll(timeout_s=5)] == ["first"]
 
 
-@pytest.mark.parametrize("problem", [TimedOut("nobody answers"), KeyboardInterrupt()])
-def test_a_first_call_that_fails_half_way_leaves_the_start_as_it_is(problem: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, client = make({"t": 1, "u": 1})
+def hide(cluster: FakeCluster, topic: str) -> None:
+    """Whoever asks for this topic is told that it is being made, until `override` is taken away."""
+
+    def without(message: Any, broker: int) -> list[Any] | None:
+        if not isinstance(message, Metadata):
+            return None
+        view = cluster.view(message.request)
+        there = [one for one in view.topics if one.topic != topic]
+        return [evolve(view, topics=there, missing=[(topic, Code.LEADER_NOT_AVAILABLE, "being made")])]
+
+    cluster.override = without
+
+
+def interrupted(driver: FakeDriver, consumer: Consumer) -> None:
+    """A first call into which Ctrl-C comes with the first answer."""
+    come = iter([None, KeyboardInterrupt()])
+
+    def interrupt() -> None:
+        problem = next(come, None)
+        if problem is not None:
+            raise problem
+
+    driver.interrupt, driver.changing.interrupted = interrupt, driver.core.crash
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll()
+
+
+def timed_out(driver: FakeDriver, consumer: Consumer) -> None:
+    with pytest.raises(TimedOut, match="waited 3 s for an answer of any broker to the question for topic 'u'; the last answer was Leader"):
+        consumer.position("u", 0, timeout_s=3)
+
+
+def polled(driver: FakeDriver, consumer: Consumer) -> None:
+    since_ms = driver.now_ms()
+    assert consumer.poll() == []
+    assert consumer.poll(timeout_s=200) == []
+    assert driver.now_ms() - since_ms == 200_000
+
+
+@pytest.mark.parametrize("call", [polled, timed_out, interrupted])
+def test_a_first_call_that_ends_half_way_leaves_the_start_as_it_is(call: Callable[[FakeDriver, Consumer], None]) -> None:
+    cluster, driver, client = make({"t": 1, "u": 1})
     for topic in "tu":
         client.append(topic, 0, ["before"])
-    real, failures = client._sought, [problem]
-
-    def sought(topic: str, timeout_s: float | None) -> Any:
-        if topic == "u" and failures:
-            raise failures.pop()
-        return real(topic, timeout_s)
-
-    monkeypatch.setattr(client, "_sought", sought)
+    hide(cluster, "u")
+    client.topics()
     consumer = client.consumer("t", "u", start="latest")
-    with pytest.raises(type(problem)):
-        consumer.poll()
-    assert consumer.poll(timeout_s=1) == []
+    call(driver, consumer)
+    cluster.override = None
+    assert consumer.poll(timeout_s=5) == []
     for topic in "tu":
         client.append(topic, 0, [f"{topic} after"])
     assert sorted([*consumer.poll(timeout_s=1), *consumer.poll(timeout_s=1)], key=lambda r: r.topic) == [
         *client.fetch("t", 0, 1),
         *client.fetch("u", 0, 1),
     ]
+    consumer.close()
+    assert driver.core._ops == {}
 
 
-def test_a_partition_that_comes_while_the_first_call_looks_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, _, client = make({"t": 1, "u": 1})
-    real = client._sought
-
-    def sought(topic: str, timeout_s: float | None) -> Any:
-        if topic == "u":
-            cluster.add_partition("t", 1)
-        return real(topic, timeout_s)
-
-    monkeypatch.setattr(client, "_sought", sought)
+def test_a_partition_that_comes_while_the_first_call_looks_is_not_overlooked() -> None:
+    cluster, driver, client = make({"t": 1, "u": 1})
+    hide(cluster, "u")
+    client.topics()
     consumer = client.consumer("t", "u", start="latest")
-    assert consumer.poll() == []
+
+    def come() -> None:
+        cluster.add_partition("t", 1)
+        cluster.override = None
+
+    driver.events = [come]
+    assert consumer.poll(timeout_s=5) == []
     client.append("t", 1, ["first"])
     assert [r.text() for r in consumer.poll(timeout_s=5)] == ["first"]
+
+
+def test_a_topic_that_goes_while_the_first_call_looks_is_told() -> None:
+    cluster, driver, client = make({"t": 1, "u": 1})
+    hide(cluster, "u")
+    client.topics()
+    consumer = client.consumer("t", "u", start="latest")
+    assert consumer.poll() == []
+
+    def go() -> None:
+        cluster.delete("t")
+        cluster.override = None
+
+    driver.events = [go]
+    with pytest.raises(UnknownTopicOrPartition, match="unknown topic 't'"):
+        consumer.poll(timeout_s=5)
+
+
+def test_a_poll_without_a_broker_ends_in_time_and_goes_on_when_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "replog.client")
+    cluster, driver, client = make({"t": 1})
+    cluster.partition("t").append(RecordBatch(encode_records([b"a"], now_ms=1)))
+    cluster.down = {1, 2, 3}
+    consumer = client.consumer("t", start="earliest")
+    for timeout_s in (0, 0.1, 130):
+        since_ms = driver.now_ms()
+        assert consumer.poll(timeout_s=timeout_s) == []
+        assert driver.now_ms() - since_ms == timeout_s * 1_000
+    assert lines_of(caplog)[0].startswith("no record for 60 s: t: waits for an answer of ")
+    assert len(lines_of(caplog)) == 2
+    with pytest.raises(TimedOut, match="the question for topic 't'"):
+        consumer.position("t", 0, timeout_s=1)
+    for call in (consumer.seek_to_end, lambda: consumer.seek("t", 0, 0), lambda: consumer.pause("t", 0)):
+        since_ms = driver.now_ms()
+        with pytest.raises(TimedOut, match="the question for topic 't'"):
+            call()
+        assert driver.now_ms() - since_ms == 30_000
+    came: list[int] = []
+
+    def come() -> None:
+        cluster.down.clear()
+        came.append(driver.now_ms())
+
+    driver.events = [*[lambda: None] * 50, come]
+    assert [r.text() for r in consumer.poll(timeout_s=None)] == ["a"]
+    assert driver.now_ms() - came[0] <= 2 * client._core.config.retry_backoff_ms_max
+
+
+def test_what_a_first_call_has_asked_ends_with_the_consumer() -> None:
+    cluster, driver, client = make()
+    cluster.down = {1, 2, 3}
+    with client.consumer("t", "u") as consumer:
+        assert consumer.poll() == []
+    assert driver.core._ops == {}
+
+
+def test_a_topic_that_is_refused_ends_the_call_while_others_are_not_known_yet() -> None:
+    cluster, driver, client = make({"t": 1})
+    hide(cluster, "u")
+    consumer = client.consumer("t", "u", "v")
+    for _ in range(2):
+        with pytest.raises(UnknownTopicOrPartition, match="unknown topic 'v'"):
+            consumer.poll()
+    assert driver.core._ops == {}
+    cluster.create("v")
+    cluster.create("u")
+    cluster.override = None
+    client.append("t", 0, ["before"])
+    assert consumer.poll() == []
+    client.append("t", 0, ["after"])
+    assert [r.text() for r in consumer.poll(timeout_s=5)] == ["after"]
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest", 0])
