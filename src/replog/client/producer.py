@@ -343,7 +343,7 @@ class Producer:
         now_ms = self._driver.now_ms()
         left_ms = config.max_block_ms if since_ms is None else since_ms + config.max_block_ms - now_ms
         is_late = left_ms <= 0 and since_ms is not None
-        if is_late or not self._driver.wait(lambda: self._held() + size <= config.buffer_bytes, left_ms / 1000):
+        if is_late or not self._driver.wait(lambda: self._held() + size <= config.buffer_bytes, check_timeout(left_ms / 1000)):
             raise Unavailable(
                 f"waited {config.max_block_ms / 1000:g} s for room: {writer.buffered + self._leaving.bytes} bytes are buffered, "
                 f"buffer_bytes is {config.buffer_bytes}; the record was not sent"

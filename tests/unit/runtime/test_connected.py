@@ -828,6 +828,26 @@ def test_what_has_not_left_the_process_fills_the_buffer_without_acknowledgements
     assert len(cluster.partition("t").values()) == 8
 
 
+def test_who_waits_for_room_for_ever_waits_beside_another_that_rests_on_the_sockets(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Produce)
+    producer = client.producer(buffer_bytes=2_000, max_block_ms=2**63 - 1)
+    for _ in range(2):
+        producer.send("t", b"x" * 900)
+    driver = driver_of(client)
+    leave = threading.Event()
+    resting, _ = in_thread(lambda: driver.wait(leave.is_set, None))
+    eventually(lambda: driver._polling is not None and driver._polling.thread == resting.ident)
+    sending, sent = in_thread(lambda: producer.send("t", b"x" * 900))
+    eventually(lambda: driver._waiters or sent)
+    leave.set()
+    transport.release()
+    for thread in (sending, resting):
+        thread.join(30)
+    assert sent[0].result(timeout_s=30).offset == 2
+
+
 def test_while_a_callback_takes_its_time_another_rests_on_the_sockets(client: replog.Client) -> None:
     client.topics()
     (transport,) = FakeTransport.made
