@@ -1,16 +1,26 @@
-"""What callers hand to a producer, as it is kept, and what it is counted for."""
+"""What callers hand to a producer, as it is kept, what it is counted for, and up to what count it shares a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from replog.payload import Headers, as_bytes, as_headers, as_timestamp, check_rows, headers_size
+from replog.payload import DIRECTORY, Headers, as_bytes, as_headers, as_timestamp, check_rows, headers_size
+from replog.records import HEADER_BYTES
 
-__all__ = ["ROW_BYTES", "as_cells", "as_extras", "sizes_of"]
+__all__ = ["ROW_BYTES", "as_cells", "as_extras", "full_at", "sizes_of"]
 
 ROW_BYTES: Final = 20
 """What a record is counted for besides value, key and headers: at least its share of the batch's columns."""
+_FRAME_BYTES: Final = HEADER_BYTES + DIRECTORY.size + 4 * 5
+"""What a batch has besides what its records are counted for, at most: its header, and the lengths of four columns."""
+_RECORDS_MAX: Final = 1_000_000
+"""So many records a batch has at most: what brokers take unless they are told otherwise (`batch_records_max`)."""
+
+
+def full_at(batch_bytes: int, batch_limit: int) -> int:
+    """The count up to which records share a batch of a topic that takes batches of so many bytes. A single record may be above it."""
+    return min(batch_bytes, batch_limit - _FRAME_BYTES, _RECORDS_MAX * ROW_BYTES)
 
 
 def as_extras(headers: Any, timestamp_ms: int | None, size: int) -> tuple[Headers | None, int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from replog.client.arguments import check_timeout
 from replog.client.batches import Batch
-from replog.client.columns import ROW_BYTES, as_cells, as_extras, sizes_of
+from replog.client.columns import ROW_BYTES, as_cells, as_extras, full_at, sizes_of
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.queues import PartitionQueue
 from replog.config import ClientConfig, check_partition_number, check_topic_name
@@ -133,13 +133,13 @@ class Producer:
                         elif queue.open is None:
                             queue = route.next_sticky()
                         batch = queue.open
-                        if batch is None or batch.size + size > writer.batch_bytes:
+                        if batch is None or batch.size + size > queue.full_at:
                             batch, queue = self._begin(queue)
                         index = batch.add(value, key, kept, timestamp_ms)
                         batch.size += size
                         writer.buffered += size
                         if self._linger_ms:
-                            if driver.now_ms() >= batch.linger_at or batch.size >= writer.batch_bytes:
+                            if driver.now_ms() >= batch.linger_at or batch.size >= queue.full_at:
                                 self._go(queue)
                         elif len(queue.batches) < self._in_flight_max:
                             self._go(queue)
@@ -239,9 +239,9 @@ class Producer:
                     if partition is None and queue.open is None:
                         queue = route.next_sticky()
                     batch = queue.open
-                    if batch is None or batch.size + sizes[at] > self._writer.batch_bytes:
+                    if batch is None or batch.size + sizes[at] > queue.full_at:
                         batch, queue = self._begin(queue)
-                    room = min(self._writer.batch_bytes - batch.size, limit - self._writer.buffered - self._leaving.bytes)
+                    room = min(queue.full_at - batch.size, limit - self._writer.buffered - self._leaving.bytes)
                     stop = max(at + 1, bisect_right(ends, before + room, at))  # a record may be larger than a batch is to be
                     first = batch.add_many(values[at:stop], None if keys is None else keys[at:stop])
                     batch.size += ends[stop - 1] - before
@@ -312,6 +312,9 @@ class Producer:
                 known = core.view.topics.get(topic)
                 if known is not None and known.partitions:
                     queues = [self._writer.queue(topic, number) for number in known.numbers()]
+                    most = full_at(self._writer.batch_bytes, known.config.max_batch_bytes)
+                    for queue in queues:
+                        queue.full_at = most
                     turn = old.turn if old is not None else core.ids.number() % len(queues)
                     route = self._routes[topic] = _Route(core.view.serial, queues, turn)
                     return route

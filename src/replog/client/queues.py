@@ -21,6 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from replog.client.batches import Batch
+from replog.client.columns import full_at
 from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER, batch_too_large
 from replog.client.window import Window
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, error_name, rejection
@@ -49,6 +50,7 @@ class PartitionQueue:
         "epoch",
         "failures",
         "floor",
+        "full_at",
         "gap",
         "identity",
         "next_sequence",
@@ -83,6 +85,8 @@ class PartitionQueue:
         self.floor = -1
         """Number of the Metadata whose answer decides whether the partition exists; -1: it is not in doubt."""
         self.timer_ms: int | None = None
+        self.full_at = full_at(writer.batch_bytes, self.core.view.batch_limit(topic))
+        """The `size` up to which a producer fills the open batch; it says so anew when the view is another one."""
 
     @property
     def is_new(self) -> bool:
