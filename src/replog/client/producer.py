@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from replog.client.arguments import check_timeout
 from replog.client.batches import Batch
-from replog.client.columns import ROW_BYTES, as_cells, as_extras, full_at, sizes_of
+from replog.client.columns import ROW_BYTES, as_cells, as_extras, sizes_of
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.queues import PartitionQueue
+from replog.client.route import Route
 from replog.config import ClientConfig, check_partition_number, check_topic_name
 from replog.errors import Code, MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError, rejection
 from replog.model import ACKS_NONE
@@ -31,25 +32,6 @@ _Run = tuple[int | None, list[bytes | None] | None, list[bytes | None]]
 
 _FAILED_MAX: Final = 10_000
 """So many failed batches that nobody was told of are kept for `flush`; it says how many more there were."""
-
-
-class _Route:
-    """Where the records of one topic go, as of one state of the view."""
-
-    __slots__ = ("queues", "serial", "sticky", "turn")
-
-    def __init__(self, serial: int, queues: list[PartitionQueue], turn: int) -> None:
-        self.serial = serial
-        self.queues = queues
-        """By position in the sorted partition numbers."""
-        self.turn = turn
-        self.sticky = queues[turn % len(queues)]
-
-    def next_sticky(self) -> PartitionQueue:
-        """Records without a key: one partition until its batch has gone, then the next."""
-        self.turn += 1
-        self.sticky = self.queues[self.turn % len(self.queues)]
-        return self.sticky
 
 
 class Producer:
@@ -87,7 +69,7 @@ class Producer:
             )
         self._leaving = self._writer.leaving
         self._pid = os.getpid()
-        self._routes: dict[str, _Route] = self._writer.routes
+        self._routes: dict[str, Route] = self._writer.routes
         self._in_flight_max = self._writer.max_in_flight
 
     # ------------------------------------------------------------------------------------------------------------ sending
@@ -262,7 +244,9 @@ class Producer:
         queue = self._writer.queue(queue.topic, queue.partition)
         if queue.open is not None:
             self._go(queue)  # before the new one is there: what this brings may refuse, and forget, the whole queue
-            queue = self._writer.queue(queue.topic, queue.partition)
+        elif self._linger_ms:
+            self._send_overdue()
+        queue = self._writer.queue(queue.topic, queue.partition)
         self._driver.attend()  # this may fail, so it comes first: a batch that nothing is added to would never have an outcome
         self._held()
         self._writer.forget_failed(_FAILED_MAX)
@@ -271,6 +255,13 @@ class Producer:
         if self._linger_ms or len(queue.batches) >= self._in_flight_max:
             self._core.watch_queue(queue, now_ms)
         return batch, queue
+
+    def _send_overdue(self) -> None:
+        """Send what has lingered for long enough. Of whoever begins batches in one partition after the other no record joins one that is
+        overdue, and while he does so without a pause no thread sends it for him."""
+        due_ms = self._core.deadline_ms()
+        if due_ms is not None and due_ms <= self._driver.now_ms():
+            self._run()
 
     def _go_all(self, sealed: list[PartitionQueue]) -> None:
         """Send what was sealed, all at once; empties the list."""
@@ -300,7 +291,7 @@ class Producer:
             raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition)
         return self._writer.queue(topic, partition)
 
-    def _find_route(self, topic: str) -> _Route:
+    def _find_route(self, topic: str) -> Route:
         """The route of a topic under the newest view; asks for metadata when the view does not know the topic."""
         core = self._core
         check_topic_name(topic)
@@ -311,12 +302,7 @@ class Producer:
                     return old
                 known = core.view.topics.get(topic)
                 if known is not None and known.partitions:
-                    queues = [self._writer.queue(topic, number) for number in known.numbers()]
-                    most = full_at(self._writer.batch_bytes, known.config.max_batch_bytes)
-                    for queue in queues:
-                        queue.full_at = most
-                    turn = old.turn if old is not None else core.ids.number() % len(queues)
-                    route = self._routes[topic] = _Route(core.view.serial, queues, turn)
+                    route = self._routes[topic] = Route(self._writer, known, old)
                     return route
             self._client._sought(topic, self._config.max_block_ms / 1000)
 

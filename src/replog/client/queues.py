@@ -85,7 +85,7 @@ class PartitionQueue:
         self.floor = -1
         """Number of the Metadata whose answer decides whether the partition exists; -1: it is not in doubt."""
         self.timer_ms: int | None = None
-        self.full_at = full_at(writer.batch_bytes, self.core.view.batch_limit(topic))
+        self.full_at: int = full_at(writer.batch_bytes, self.core.view.batch_limit(topic))
         """The `size` up to which a producer fills the open batch; it says so anew when the view is another one."""
 
     @property

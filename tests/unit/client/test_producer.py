@@ -245,6 +245,34 @@ def test_linger_is_found_by_the_next_send_a_tick_a_result_or_a_flush() -> None:
     producer.close()
 
 
+@pytest.mark.parametrize("how", ["send", "send_many"])
+def test_nothing_lingers_longer_while_each_record_begins_a_batch(how: str) -> None:
+    """Nobody else drives the client while it is called without a pause, and no record finds its own batch overdue."""
+    cluster, driver, client = make({"t": 50})
+    producer = client.producer(linger_ms=10)
+    client.topics()
+    sent: list[Any] = []
+    for number in range(50):
+        sent.append(producer.send("t", "x", partition=number) if how == "send" else producer.send_many("t", ["x"], partition=number))
+        assert [n for n, one in enumerate(sent) if one.done()] == list(range(number - 9))
+        driver.clock.advance(1)
+    producer.close()
+    assert len(everything(cluster)) == 50
+
+
+def test_those_that_are_overdue_together_share_their_messages() -> None:
+    cluster, driver, client = make({"t": 9})
+    producer = client.producer(linger_ms=10)
+    client.topics()
+    sent = [producer.send("t", "x", partition=number) for number in range(8)]
+    driver.clock.advance(10)
+    last = producer.send("t", "x", partition=8)
+    assert [one.done() for one in sent] == [True] * 8
+    assert not last.done()
+    assert cluster.counts["Produce"] == 3  # one for each leader
+    producer.close()
+
+
 def test_a_full_batch_goes_without_waiting() -> None:
     cluster, _, client = make({"t": 1})
     with client.producer(linger_ms=60_000, batch_bytes=1_000) as producer:
