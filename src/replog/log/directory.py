@@ -28,7 +28,7 @@ from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
 from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
-from replog.log.files import OS, Fs, kill_in_child
+from replog.log.files import OS, Fs, check_path, kill_in_child
 from replog.log.lock import FolderLock
 from replog.log.log import FileLog
 from replog.log.loss import Life, gravest, judge
@@ -79,7 +79,7 @@ class FileLogDirectory(LogDirectory):
 
     def __init__(self, path: str | Location, *, limits: BrokerConfig | None = None, fs: Fs = OS, lock: FolderLock | None = None) -> None:
         """`lock` is what it takes its lock with: whoever has that can let go although he never got the directory."""
-        self.path = str(path).rstrip("/") or "/"
+        self.path = check_path(path).rstrip("/") or "/"
         self.fs = fs
         self.high_watermarks: dict[PartitionId, int] = {}
         self.recovered: dict[PartitionId, Recovered] = {}

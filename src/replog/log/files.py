@@ -113,15 +113,21 @@ OS: Final = Fs()
 
 
 def check_path(path: object, name: str = "path", hint: str = "name a folder") -> str:
-    """A path as a str. UsageError if it is no path, is empty, or has what no system takes: a NUL, half of a surrogate pair."""
+    """A path as a str, from the root of the file system: wherever the process goes (`os.chdir`), it stays the same place.
+
+    UsageError if it is no path, is empty, has what no system takes (a NUL, half of a surrogate pair), or is relative and the current folder
+    is gone.
+    """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise UsageError(f"{name} is {path!r}; {hint}")
     try:
         os.fsencode(text)
+        return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)  # no abspath: behind a symbolic link, ".." is elsewhere
     except UnicodeEncodeError:
         raise UsageError(f"{name} is {path!r}; it cannot be written in the encoding of file names") from None
-    return text
+    except FileNotFoundError:
+        raise UsageError(f"{name} is {path!r}, and the current folder is gone; name it from the root") from None
 
 
 class DiesInChild(Protocol):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from replog.config import TopicConfig
 from replog.errors import LogDamaged, LogFull, ReplogError, UsageError
 from replog.log.files import OS
 from replog.log.log import FileLog
@@ -80,3 +81,39 @@ def test_a_log_in_memory_has_no_place_to_open(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with Log.open(tmp_path / "log", fs=OS) as log:
         assert isinstance(log, FileLog)
+
+
+def test_a_log_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process went elsewhere: the log failed at its next segment, and its close wrote over the notes of a log of that name there."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    with Log.open("journal") as other:
+        other.reset_to(1_000)
+    monkeypatch.chdir(tmp_path / "here")
+    with Log.open("journal", config=TopicConfig(segment_bytes=1_024)) as log:
+        monkeypatch.chdir(tmp_path / "there")
+        for number in range(30):
+            assert log.append_records(["x" * 100]) == (number, number)
+    with Log.open("journal") as other:
+        assert (other.start_offset, other.end_offset) == (1_000, 1_000)
+    with Log.open(tmp_path / "here" / "journal") as log:
+        assert (log.end_offset, log.loss and log.loss.kind) == (30, "none")
+
+
+def test_a_path_through_a_symbolic_link_is_left_to_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is behind "link/.." is above the place that the link leads to."""
+    (tmp_path / "data" / "now").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("data/now")
+    monkeypatch.chdir(tmp_path)
+    Log.open("link/../log").close()
+    assert (tmp_path / "data" / "log").is_dir()
+
+
+def test_a_relative_path_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UsageError, match="path is 'log', and the current folder is gone; name it from the root"):
+        Log.open("log")
+    Log.open(tmp_path / "log").close()

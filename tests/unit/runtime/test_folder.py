@@ -161,3 +161,25 @@ def test_root_may_give_its_folder_to_a_group(
         open_directory(str(data), BrokerConfig()).close(clean=True)
     with pytest.raises(UsageError, match="others can change the folder"):
         check_folder(str(data), "the folder", is_own=True)
+
+
+def test_a_relative_folder_is_that_of_when_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of when it is opened, or written to."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    cluster = replog.Cluster("cluster", brokers=1)
+    broker = replog.Broker(1, listen="tcp://127.0.0.1:0", data="broker", store="memory://")
+    process = replog.BrokerProcess(2, data="process", store="file:///nowhere/s.db")
+    monkeypatch.chdir(tmp_path / "there")
+    with cluster:
+        cluster.create_topic("orders", replication_factor=1, min_isr=1)
+        monkeypatch.chdir("/")
+        with cluster.producer() as producer:
+            producer.send("orders", value="x")
+    with broker:
+        pass
+    assert f"--data={tmp_path}/here/process" in process._command
+    assert (os.listdir(tmp_path / "there"), sorted(os.listdir(tmp_path / "here"))) == ([], ["broker", "cluster"])
+    with replog.Cluster(tmp_path / "here" / "cluster", brokers=1) as cluster:
+        assert [record.text() for record in cluster.read("orders")] == ["x"]
