@@ -36,7 +36,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "BrokerConfig.retry_backoff_ms_max": "Longest pause between two tries.",
     "BrokerConfig.heartbeat_ms": "How often a broker tells the controller how far it has applied its notices.",
     "BrokerConfig.checkpoint_interval_ms": "How often high watermarks, starts and flushed ends are written to the data folder.",
-    "BrokerConfig.retention_check_ms": "How often a leader looks for segments that retention removes.",
+    "BrokerConfig.retention_check_ms": "How often a broker looks for what retention removes, and for producers and writers to forget.",
     "BrokerConfig.rejected_wish_ms": "How long a wish that could not be granted is kept below /admin/rejected.",
     "BrokerConfig.producer_expiry_ms": "A producer that was silent for so long is forgotten, at the latest after twice the time. "
     "It must be longer than the `delivery_timeout_ms` of clients: what is repeated later is stored twice.",

@@ -189,7 +189,7 @@ class Upkeep:
         work: list[Callable[[], None]] = []
         if now_ms >= self._retention_ms:
             self._retention_ms = now_ms + config.retention_check_ms
-            work += (partial(self._retain, partition, now_ms) for partition in self._partitions.values())
+            work += (partial(self._retain, one, now_ms) for one in self._partitions.values() if _has_limits(one) or len(one.log.producers))
         if now_ms >= self._record_ms:
             work.append(self._record_flushes)
         is_checkpoint = now_ms >= self._checkpoint_ms
@@ -254,22 +254,30 @@ class Upkeep:
         return [one for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
 
     def _retain(self, partition: Partition, now_ms: int) -> None:
-        topic = partition.config
-        if (topic.retention_ms is not None or topic.retention_bytes is not None) and not partition.failed:
-            log = partition.log
-            start, end = log.start_offset, log.end_offset
-            try:
-                if not partition.retain(self.wall_ms, now_ms):
-                    self._retention_ms = min(self._retention_ms or now_ms, now_ms + _AGAIN_MS)
-            except (LogDamaged, LogCorrupt) as problem:
-                self.damaged.append((partition, str(problem)))
-                return
-            finally:
-                if log.end_offset != end:
-                    self.repeated.append(partition)
-                if log.start_offset != start:
-                    self._moved[partition.identity] = partition
+        """Apply retention; where everything is kept, forget those who were silent for too long: they are forgotten everywhere."""
+        if partition.failed:
+            return
+        log = partition.log
+        start, end = log.start_offset, log.end_offset
+        try:
+            if not _has_limits(partition):
+                log.retained_start(self.wall_ms, partition.high_watermark)
+            elif not partition.retain(self.wall_ms, now_ms):
+                self._retention_ms = min(self._retention_ms or now_ms, now_ms + _AGAIN_MS)
+        except (LogDamaged, LogCorrupt) as problem:
+            self.damaged.append((partition, str(problem)))
+            return
+        finally:
+            if log.end_offset != end:
+                self.repeated.append(partition)
+            if log.start_offset != start:
+                self._moved[partition.identity] = partition
 
     def deadline_ms(self) -> int:
         """When a timer is due next."""
         return min(self.next_ms, *self._flush_due.values()) if self._flush_due else self.next_ms
+
+
+def _has_limits(partition: Partition) -> bool:
+    """Whether its topic keeps records for a time only, or so many bytes of them."""
+    return partition.config.retention_ms is not None or partition.config.retention_bytes is not None

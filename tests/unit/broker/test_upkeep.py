@@ -17,6 +17,7 @@ from replog.partition.partition import Partition
 from replog.ports import LogDirectory, LogStart
 from replog.testing.disk import SimulatedDisk
 from replog.testing.log_contract import append, flush
+from replog.testing.log_samples import append_group
 
 LIMITS = BrokerConfig(retention_check_ms=1_000, checkpoint_interval_ms=1_000, deletion_delay_ms=0)
 OLD = TopicConfig(segment_bytes=500, retention_ms=1_000)
@@ -235,3 +236,40 @@ def test_a_flush_that_holds_since_a_while_is_recorded_when_it_can_be(monkeypatch
     upkeep.run(1_000)
     directory.crash(power=True)
     assert directory.reopened().loss.lossy == ()
+
+
+def test_who_is_silent_is_forgotten_also_where_everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were for topics with retention alone. Copies that know nobody cost no look."""
+    limits = BrokerConfig(retention_check_ms=1_000, producer_expiry_ms=10_000, writer_expiry_ms=10_000)
+    directory = MemoryLogDirectory(limits=limits)
+    asked: list[PartitionId] = []
+    retained_start = MemoryLog.retained_start
+
+    def counted(log: MemoryLog, wall_ms: int, limit: int) -> int:
+        asked.append(log.identity)
+        return retained_start(log, wall_ms, limit)
+
+    monkeypatch.setattr(MemoryLog, "retained_start", counted)
+    partitions = {
+        log.identity: Partition(log.identity, "t", log, broker_id=1, limits=limits, brokers=lambda: {})
+        for log in directory.create([LogStart(identity, "t", TopicConfig()) for identity in (A, B, C)])
+    }
+    append(partitions[A].log, producer=(1, 0, 0), at_ms=0)
+    append_group(partitions[A].log, 1, made_ms=1_000_000)
+    append(partitions[B].log)  # of nobody whom it has to know
+    upkeep = Upkeep(directory, partitions, limits)
+    table = partitions[A].log.producers
+    known: list[tuple[int, int]] = []
+    for now_ms in range(0, 25_000, 1_000):
+        upkeep.told(now_ms, 1_000_000 + now_ms)
+        if now_ms == 5_000:
+            append(partitions[A].log, producer=(2, 0, 0), at_ms=0)
+        assert upkeep.run(now_ms) == []
+        if not known or known[-1][1] != len(table):
+            known.append((now_ms, len(table)))
+    # The first look is at 1,000; who came at 5,000 is looked for at 11,000, and was silent for long enough by then.
+    assert known == [(0, 2), (5_000, 3), (11_000, 1), (21_000, 0)]
+    assert table.forgetful
+    assert set(asked) == {A}
+    assert len(asked) == 21, "and none once nobody is left"
+    assert [partition.log.size_bytes > 0 for partition in partitions.values()] == [True, True, False]
