@@ -64,7 +64,10 @@ Flush = Literal["os", "interval", "ack"]
 
 
 def check_topic_name(name: object) -> str:
-    """The name if a topic may have it, else UsageError: 1 to 249 characters of [A-Za-z0-9._-], not "." or ".."."""
+    """The name if a topic may have it, else UsageError: 1 to 249 characters of [A-Za-z0-9._-], not "." or "..".
+
+    Of a subclass (a member of a StrEnum) it is what it is as a str: messages carry str and int alone.
+    """
     if not isinstance(name, str):
         raise UsageError(f"a topic name is a str, not {name!r}")
     if not 1 <= len(name) <= MAX_TOPIC_NAME:
@@ -75,16 +78,16 @@ def check_topic_name(name: object) -> str:
     if not _TOPIC_CHARACTERS.issuperset(name):
         bad = next(c for c in name if c not in _TOPIC_CHARACTERS)
         raise UsageError(f"topic name {name!r} has {bad!r}; allowed are letters, digits and . _ - (ASCII)")
-    return name
+    return str.__str__(name)
 
 
 def check_partition_number(partition: object) -> int:
-    """The number if a partition may have it, else UsageError."""
+    """The number if a partition may have it, as an int and no subclass of it, else UsageError."""
     if not isinstance(partition, int) or isinstance(partition, bool):
         raise UsageError(f"a partition is an int, not {partition!r}")
     if not 0 <= partition < 2**31:
         raise UsageError(f"partition {partition} is out of range; partitions are numbered from 0 to {2**31 - 1}")
-    return partition
+    return int.__int__(partition)
 
 
 def check_rack(rack: object) -> str | None:

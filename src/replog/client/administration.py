@@ -65,8 +65,8 @@ class Administration(Reassigning):
         was made anew meanwhile, or partitions were removed. Found when the request is repeated, that is Unavailable: it
         may have been done before, and is not done again.
         """
-        check_topic_name(name)
-        check_count("total", total, 1, 2**31 - 1)
+        name = check_topic_name(name)
+        total = check_count("total", total, 1, 2**31 - 1)
         placed = None if assignment is None else checked_assignment(assignment)
         deadline_ms = self._deadline(timeout_s)
         found = self._found(name, deadline_ms)
@@ -85,6 +85,7 @@ class Administration(Reassigning):
 
         A number that is added again later is another log. Raises UnknownTopicOrPartition, InvalidPartitions.
         """
+        name = check_topic_name(name)
         numbers = sorted({check_partition_number(number) for number in check_list("partitions", partitions, "partition numbers")})
         if not numbers:
             raise UsageError("partitions is empty; name those to remove")
@@ -110,7 +111,7 @@ class Administration(Reassigning):
         Returns all keys that differ from the defaults now. Leaders act on them as soon as they hear of them; another `min_isr`
         counts for a partition once that is stored with its state. Raises InvalidConfig.
         """
-        check_topic_name(name)
+        name = check_topic_name(name)
         keys = TopicConfig.named(merged_config(config, config_keys))
         if not keys:
             raise UsageError("there is nothing to change: name at least one configuration key")
@@ -147,7 +148,7 @@ class Administration(Reassigning):
         check_choice("unclean", unclean, (True, False))
         asked = None if partitions is None else [list(place) for place in _places(partitions)]
         if to is not None:
-            check_count("to", to, 0, 2**31 - 1)
+            to = check_count("to", to, 0, 2**31 - 1)
             if unclean or asked is None:
                 what = "unclean=True takes whoever is live" if unclean else "the partitions that it is to lead have to be named"
                 raise UsageError(f"to is {to}, and {what}")
@@ -188,8 +189,8 @@ class Administration(Reassigning):
 
         Prints as text, a sentence a line; `.to_dict()` for programs. Raises UnknownTopicOrPartition.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
         deadline_ms = self._deadline(timeout_s)
         said = self._do(AdminOp("explain", {"name": topic, "partition": partition}, deadline_ms))
         found = None
@@ -204,7 +205,7 @@ class Administration(Reassigning):
         What remains are partitions that nobody else can lead now. It serves again after a restart. Raises BrokerIdNotRegistered,
         and StaleBrokerEpoch if it has been restarted meanwhile.
         """
-        check_count("broker_id", broker_id, 0, 2**31 - 1)
+        broker_id = check_count("broker_id", broker_id, 0, 2**31 - 1)
         deadline_ms = self._deadline(timeout_s)
         known = self._do(MetadataOp(deadline_ms)).brokers.get(broker_id)
         arguments = {"broker": broker_id, "broker_epoch": None if known is None else known.broker_epoch}
@@ -225,7 +226,7 @@ class Administration(Reassigning):
         It is a level to reach: a cluster that has it already is fine. Raises FeatureUpdateFailed if a registered broker does not support
         it, which is named, or if the cluster has a higher one. Brokers that are away now and do not support it cannot come back.
         """
-        check_count("level", level, 1, 2**31 - 1)
+        level = check_count("level", level, 1, 2**31 - 1)
         self._do(AdminOp("raise_feature_level", {"level": level}, self._deadline(timeout_s)))
 
 

@@ -76,12 +76,12 @@ def parse_position(position: object, name: str = "position") -> tuple[int | None
 
 
 def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> int:
-    """An int (never a bool) within limits."""
+    """An int (never a bool) within limits, as an int and no subclass of it."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is an int, not {value!r}")
     if not low <= value <= high:
         raise UsageError(f"{name} is {shown(value)}; allowed are {low} to {high}")
-    return value
+    return int.__int__(value)
 
 
 def shown(number: int) -> str:
@@ -131,14 +131,21 @@ def merged_config(config: object, keys: Mapping[str, Any]) -> dict[str, Any]:
     """A topic's configuration from a mapping (or None) and keywords, which override it."""
     if config is not None and not isinstance(config, Mapping):
         raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
-    return {**(config or {}), **keys}
+    return {_plain(key): _plain(value) for key, value in {**(config or {}), **keys}.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A str or an int of a subclass (a member of an enumeration) as what it is without that: messages carry no others."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int.__int__(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def check_broker_id(broker_id: object) -> int:
     """The number of a broker. Raises UsageError."""
     if not isinstance(broker_id, int) or isinstance(broker_id, bool) or not 0 <= broker_id < 2**31:
         raise UsageError(f"broker_id is {broker_id!r}; a broker has a number from 0 to {2**31 - 1}")
-    return broker_id
+    return int.__int__(broker_id)
 
 
 def check_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:

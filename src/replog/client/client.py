@@ -82,10 +82,10 @@ class Client(Administration, Staging):
         further keywords (`min_isr=2`, `retention_ms=...`) are the topic's configuration and override `config`. With `exist_ok` an
         existing topic is left as it is. With `validate_only` everything is checked, nothing is created, and the id is empty.
         """
-        check_topic_name(name)
-        check_count("partitions", partitions, 1, 100_000)
+        name = check_topic_name(name)
+        partitions = check_count("partitions", partitions, 1, 100_000)
         if replication_factor is not None:
-            check_count("replication_factor", replication_factor, 1, 64)
+            replication_factor = check_count("replication_factor", replication_factor, 1, 64)
         placed = checked_assignment(assignment) if assignment is not None else None
         if placed is not None and partitions not in (1, len(placed)):
             raise UsageError(f"partitions is {partitions}, but the assignment names {len(placed)}")
@@ -144,7 +144,7 @@ class Client(Administration, Staging):
 
     def delete_topic(self, name: str, *, timeout_s: float | None = 30) -> None:
         """Delete a topic and everything in it. Raises UnknownTopicOrPartition if there is none."""
-        check_topic_name(name)
+        name = check_topic_name(name)
         deadline_ms = self._deadline(timeout_s)
         view = self._view(timeout_s)
         while True:
@@ -184,7 +184,7 @@ class Client(Administration, Staging):
 
     def leader(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int:
         """The broker that leads a partition now. Raises LeaderNotAvailable while none does (`describe` says why)."""
-        check_partition_number(partition)
+        partition = check_partition_number(partition)
         known = self._topic(topic, timeout_s)
         if partition not in known.partitions:
             text = self._core.view.unknown(topic, partition)
@@ -237,8 +237,8 @@ class Client(Administration, Staging):
         Repeated without duplicates when an answer is lost. TimedOut: it may or may not be stored. Whatever is raised, an interrupt too,
         it is not tried again after that.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
         number = parse_acks(acks)
         timeout_s = check_timeout(timeout_s)
         made = checked_records(records)
@@ -329,10 +329,10 @@ class Client(Administration, Staging):
         Waits up to `wait_s` for the first one (None: as long as it takes). Raises OffsetOutOfRange naming the offset and what the
         partition holds.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
-        check_count("offset", offset, 0)
-        check_count("max_bytes", max_bytes, 1, 2**31 - 1)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
+        offset = check_count("offset", offset, 0)
+        max_bytes = check_count("max_bytes", max_bytes, 1, 2**31 - 1)
         wait_s = check_timeout(wait_s, "wait_s")
         patience_ms = self._core.config.request_timeout_ms
         wait_ms = patience_ms if wait_s is None else int(wait_s * 1000)
@@ -359,7 +359,7 @@ class Client(Administration, Staging):
         "latest" is the leader's high watermark now: asked for once, before this call returns. `timeout_s` bounds each wait for a
         broker. Raises LogTruncated if an unclean election removed what was just read.
         """
-        check_topic_name(topic)
+        topic = check_topic_name(topic)
         begin, end = parse_position(start, "start"), parse_position(stop, "stop")
         chosen = None if partitions is None else checked_partitions(partitions)
         timeout_s = check_timeout(timeout_s)
@@ -374,8 +374,8 @@ class Client(Administration, Staging):
         Times are those of the records, which need not be in order. For a time, the batch with that record is read: raises CorruptMessage
         if it stays damaged, TopicAuthorizationFailed for who may not read.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
         offset, wanted = parse_position(at, "at")
         if wanted is None:
             raise UsageError(f'at is {offset}; allowed are "earliest", "latest" or a datetime')
@@ -453,7 +453,7 @@ class Client(Administration, Staging):
 
     def _topic(self, topic: str, timeout_s: float | None) -> Topic:
         """The topic, as some broker knows it now. Raises UnknownTopicOrPartition naming the topics that exist."""
-        check_topic_name(topic)
+        topic = check_topic_name(topic)
         view = self._view(timeout_s)
         if topic not in view.topics and topic in view.hidden:
             text = f"topic {topic!r} is there, and the controller cannot read it now"

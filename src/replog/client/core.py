@@ -21,7 +21,7 @@ from replog.client.unanswered import Unanswered
 from replog.client.view import NEWS, STALE, Place, View
 from replog.client.writer import Writer
 from replog.config import ClientConfig
-from replog.errors import Code, Unavailable, rejection
+from replog.errors import Code, ReplogError, Unavailable, rejection
 from replog.messages import (
     AdminAnswer,
     ClusterView,
@@ -179,7 +179,7 @@ class ClientCore:
         elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer | Published):
             self._on_answer(message, now_ms)
         elif isinstance(message, Unsent):
-            self._on_unsent(message)
+            self.unsent(message.message, rejection(Code.MESSAGE_TOO_LARGE, message.reason))
         self.dispatch(now_ms)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
@@ -309,10 +309,9 @@ class ClientCore:
         queue.on_produced(batch, entry, now_ms)
         self._ready[queue] = None
 
-    def _on_unsent(self, unsent: Unsent) -> None:
-        """It fits no frame, now or ever: it was not sent, and trying again would not help."""
-        error = rejection(Code.MESSAGE_TOO_LARGE, unsent.reason)
-        for request in numbers_of(unsent.message):
+    def unsent(self, message: Any, error: ReplogError) -> None:
+        """No frame carries it, now or ever: it was not sent, and trying again would not help."""
+        for request in numbers_of(message):
             item = self._requests.get(request)
             if isinstance(item, Batch):
                 item.queue.refuse(item, error)

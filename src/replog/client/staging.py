@@ -53,8 +53,8 @@ class Staging:
         clock here is far from the leader's, or Unavailable (TimedOut, or a refusal of what may have been stored before): asked again, with
         any client, it is stored once.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
         wall_ms = self._driver.wall_ms()
         mark: Framing = {**framing(WriterMark(writer, check_count("version", version, 0), made_ms=wall_ms)), "compression": "lz4"}
         body = encode_records(_checked(records), now_ms=wall_ms, **mark)
@@ -79,12 +79,12 @@ class Staging:
         Nobody reads them before they are published. They are kept for `stage_expiry_ms`, in one place only: if the leader changes they
         are gone, and `publish` raises UnknownStage. Raises MessageTooLarge if they do not fit into one batch: they take two pieces then.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
         check_writer(writer, check_count("version", version, 0))
         body = encode_records(_checked(records), now_ms=self._driver.wall_ms(), compression="lz4")
         check_attempt(attempt)
-        check_count("number", number, 0, PIECES_MAX - 1)
+        number = check_count("number", number, 0, PIECES_MAX - 1)
         deadline_ms = self._deadline(timeout_s)
         op = StageOp(topic, partition, deadline_ms, writer=writer, version=version, attempt=attempt, number=number, body=body)
         said: Published = self._do(op)
@@ -107,8 +107,8 @@ class Staging:
         gone. Raises UnknownStage if not all of it is with the leader: stage it again; or InvalidTimestamp and
         Unavailable like `append_once`.
         """
-        check_topic_name(topic)
-        check_partition_number(partition)
+        topic = check_topic_name(topic)
+        partition = check_partition_number(partition)
         check_writer(writer, check_count("version", version, 0))
         work: dict[str, Any] = {"writer": writer, "version": version, "made_ms": self._driver.wall_ms()}
         op = PublishOp(topic, partition, self._deadline(timeout_s), **work, attempts=_attempts(attempts))

@@ -21,6 +21,7 @@ from typing import Any, Final
 from replog.client.client import Client
 from replog.client.core import ClientCore
 from replog.client.delivery import may_call, run_callbacks
+from replog.codec import CodecError
 from replog.config import ClientConfig
 from replog.errors import Unavailable, UsageError
 from replog.log.files import kill_in_child
@@ -261,7 +262,10 @@ class ConnectedDriver:
         if outbox.messages:
             messages, outbox.messages = outbox.messages, []
             for to, message in messages:
-                transport.send(_CLIENT, to, message)
+                try:
+                    transport.send(_CLIENT, to, message)
+                except CodecError as problem:  # nothing of it was said, and nothing is wrong with the connection
+                    self.core.unsent(message, UsageError(f"the request was not sent: {problem}"))
 
     def _receive(self, sender: Address, message: Any) -> None:
         if isinstance(message, Disconnected):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
 from tests.unit.client.fake import make
 
-from replog.client.arguments import check_count, check_timeout, parse_position
-from replog.errors import TimedOut, UsageError
+from replog.client.arguments import check_broker_id, check_count, check_timeout, parse_position
+from replog.client.client import Client
+from replog.codec import encode
+from replog.config import check_partition_number, check_topic_name
+from replog.errors import Code, InvalidRequest, TimedOut, UsageError
+from replog.messages import Admin, AdminAnswer
 
 
 @pytest.mark.parametrize(("given", "kept"), [(None, None), (float("inf"), None), (1e300, None), (10**400, None), (0, 0.0), (1.5, 1.5)])
@@ -131,3 +137,61 @@ def test_what_cannot_be_called_is_no_callback() -> None:
         assert delivery.result().offset == 0
         with pytest.raises(UsageError, match="None cannot be called"):
             delivery.add_done_callback(nothing)
+
+
+class Name(StrEnum):
+    """Names as an application may keep them."""
+
+    NEW = "new"
+    THERE = "t"
+    FLUSH = "flush"
+    ACK = "ack"
+
+
+class Number(IntEnum):
+    """Numbers as well."""
+
+    ZERO = 0
+    ONE = 1
+    THREE = 3
+
+
+def test_what_is_checked_is_of_its_type_and_of_no_other() -> None:
+    assert (type(check_topic_name(Name.NEW)), check_topic_name(Name.NEW)) == (str, "new")
+    checked = check_partition_number(Number.ONE), check_count("count", Number.ONE, 0), check_broker_id(Number.ONE)
+    assert [(type(number), number) for number in checked] == [(int, 1)] * 3
+
+
+WISHES: list[tuple[str, Callable[[Client], object]]] = [
+    ("create_topic", lambda c: c.create_topic(Name.NEW, partitions=Number.THREE, replication_factor=Number.ONE, min_isr=Number.ONE)),
+    ("create_topic", lambda c: c.create_topic(Name.NEW, assignment={Number.ZERO: [Number.ONE]}, config={Name.FLUSH: Name.ACK})),
+    ("create_topic", lambda c: c.create_topic(Name.NEW, validate_only=True, unclean_leader_election=True)),
+    ("add_partitions", lambda c: c.add_partitions(Name.THERE, Number.THREE, assignment={Number.ONE: [Number.ONE]})),
+    ("remove_partitions", lambda c: c.remove_partitions(Name.THERE, [Number.ONE])),
+    ("alter_topic", lambda c: c.alter_topic(Name.THERE, config={Name.FLUSH: Name.ACK}, min_isr=Number.ONE)),
+    ("delete_topic", lambda c: c.delete_topic(Name.THERE)),
+    ("elect", lambda c: c.elect_leaders([(Name.THERE, Number.ZERO)], to=Number.ONE)),
+    ("explain", lambda c: c.explain(Name.THERE, Number.ZERO)),
+    ("drain", lambda c: c.drain_broker(Number.ONE)),
+    ("raise_feature_level", lambda c: c.raise_feature_level(Number.ONE)),
+    ("reassign", lambda c: c.reassign({(Name.THERE, Number.ZERO): [Number.ONE]})),
+]
+"""Every wish, of arguments that pass for texts and numbers."""
+
+
+@pytest.mark.parametrize(("verb", "call"), WISHES)
+def test_a_frame_carries_whatever_passes_for_a_text_or_a_number(verb: str, call: Callable[[Client], object]) -> None:
+    cluster, _, client = make({"t": 2})
+    wished: list[str] = []
+
+    def said(message: Any, broker: int) -> list[Any] | None:
+        assert encode(message)
+        if not isinstance(message, Admin) or message.verb == "find_topic":
+            return None
+        wished.append(message.verb)
+        return [AdminAnswer(message.request, Code.INVALID_REQUEST, "heard")]
+
+    cluster.override = said
+    with pytest.raises(InvalidRequest, match="heard"):
+        call(client)
+    assert wished == [verb]

@@ -21,6 +21,8 @@ from tests.unit.client.fake import FakeCluster
 
 import replog
 from replog.client.offsets import OffsetOp
+from replog.client.operations import AdminOp
+from replog.codec import encode
 from replog.config import ClientConfig
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log import files
@@ -66,6 +68,7 @@ class FakeTransport:
 
     def send(self, sender: Any, to: Any, message: Any) -> None:
         assert not self.ended
+        encode(message)
         broker = to if isinstance(to, int) else int(to.rpartition(":")[2])
         if broker in self.cluster.down:
             self.tell("dial_failed", {"endpoint": self.endpoint_of(to) if isinstance(to, int) else to, "reason": "ECONNREFUSED"})
@@ -401,6 +404,27 @@ def test_a_mistake_in_the_middle_ends_what_was_under_way_and_no_more(client: rep
     assert len(FakeTransport.made) == 2
     assert FakeTransport.made[1].cluster_id == "fake"  # it still belongs to the same cluster
     assert driver_of(client).core.bootstrap == ["tcp://host:1", "tcp://host:2", "tcp://host:3", *(f"tcp://host{n}:1" for n in (1, 2, 3))]
+
+
+def test_what_no_frame_can_carry_fails_alone(client: replog.Client, cluster: FakeCluster) -> None:
+    client.topics()
+    (transport,) = FakeTransport.made
+    transport.held = lambda message: isinstance(message, Fetch)
+    producer = client.producer(linger_ms=60_000)
+    lingering = producer.send("t", "a")
+    other, found = in_thread(lambda: client.fetch("t", 0, 0, wait_s=None))
+    eventually(lambda: driver_of(client)._polling is not None)
+    bad = AdminOp("elect", {"partitions": [object()]}, driver_of(client).now_ms() + 60_000)
+    with pytest.raises(UsageError, match=r"^the request was not sent: Admin.arguments holds a object; allowed are str, int, "):
+        client._do(bad)
+    assert (transport.ended, len(FakeTransport.made)) == ("", 1)
+    assert not lingering.done()
+    assert lingering.result().offset == 0
+    transport.release()
+    other.join(30)
+    assert [r.text() for r in found[0]] == ["a"]
+    assert not driver_of(client).core._requests
+    producer.close()
 
 
 def test_no_call_that_is_interrupted_keeps_the_lock(client: replog.Client) -> None:
