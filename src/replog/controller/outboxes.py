@@ -5,6 +5,9 @@ the partitions it was about, perhaps none of them any more. So a broker's count 
 
 It is sent again after an ack timeout in which the broker has acknowledged nothing before it: one that is slow, and works through
 what it was told earlier, would only have more to do. Of those before it each is acknowledged once, so its turn comes.
+
+While a broker owes answers to many notices no other is opened: what is new waits, and goes out in one, newest only, with the next
+acknowledgement. So what there is for a broker that cannot be reached follows from its partitions, not from how long that lasts.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from replog.messages import ControlledShutdownAnswer, LeaderAndIsr, PartitionNot
 from replog.model import Address, PartitionId
 
 __all__ = ["BrokerOutbox", "Outboxes"]
+
+_NOTICES_MAX = 100
+"""So many notices of states, the complete one among them, wait for an answer before no other is opened."""
 
 Look = Callable[[PartitionId], PartitionNotice | None]
 """The newest state of a partition; None if it has none."""
@@ -48,7 +54,8 @@ class BrokerOutbox:
 
     broker_epoch: int
     stops_max: int = 1_000
-    """So many stops are under way at once: each may cost the broker some work on its disk."""
+    """So many stops are under way at once, a notice that has none any more counting as one: each may cost the broker some work on its
+    disk."""
     beat_ms: int = 0
     """Between two heartbeats. Late ones come together, and all of them may be older than what was sent a moment ago."""
     pause_ms: int = 0
@@ -126,12 +133,14 @@ class BrokerOutbox:
         return self.complete_notice
 
     def take_news(self, now_ms: int) -> list[int]:
-        """Turn what is new into notices; returns their numbers."""
+        """Turn what is new into notices; returns their numbers. Asked again after each acknowledgement while something waits for one."""
         numbers = []
         if self._news:
+            if self._is_full():
+                return []  # nor is a stop opened: the next number is that of these news, see `let_go`
             numbers.append(self._open(_Notice(now_ms), self._news))
             self._news = {}
-        room = self.stops_max - sum(len(notice.stops) for notice in self._notices.values())
+        room = self.stops_max - sum(len(notice.stops) or 1 for notice in self._notices.values() if notice.is_stop)
         if self._stops and self.announced and room > 0:
             slice_ = dict(islice(self._stops.items(), room))
             for key in slice_:
@@ -139,10 +148,15 @@ class BrokerOutbox:
             numbers.append(self._open(_Notice(now_ms, stops=slice_, is_stop=True), ()))
         return numbers
 
+    def _is_full(self) -> bool:
+        """Whether the broker owes so many answers that news wait. What waits for room was answered, and may wait for days: it keeps nothing
+        else back. Nor does a stop that fails."""
+        return sum(not (notice.is_stop or notice.refusals) for notice in self._notices.values()) >= _NOTICES_MAX
+
     @property
-    def has_stops(self) -> bool:
-        """Whether stops wait for others to be answered."""
-        return bool(self._stops)
+    def is_waiting(self) -> bool:
+        """Whether news or stops wait for others to be answered."""
+        return bool(self._news or self._stops)
 
     def stopping(self) -> set[bytes]:
         """Ids of the topics of which a copy has yet to be stopped."""
@@ -235,7 +249,7 @@ class BrokerOutbox:
     def let_go(self) -> int:
         """The number that the broker has to reach before it leaves: the same one whenever it asks (KAFKA-14292)."""
         if self._leaves_after is None:
-            self._leaves_after = self._next - 1
+            self._leaves_after = self._next if self._news else self._next - 1  # news that wait may say who leads in its place
         return self._leaves_after
 
     def room_news(self) -> dict[PartitionId, bool]:
@@ -325,7 +339,7 @@ class Outboxes:
         self._left: dict[int, BrokerOutbox] = {}
         """Of brokers that are gone: a life that is seen again goes on from there."""
         self._changed: dict[int, None] = {}
-        """Notices sent again, for metrics."""
+        """Brokers that have something new to hear, or something that waits."""
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
         """A broker's life begins: what an earlier one was told counts no more."""
@@ -404,7 +418,7 @@ class Outboxes:
             box = self._brokers.get(broker_id)
             if box is not None:
                 yield from ((broker_id, self._message(box, number)) for number in box.take_news(now_ms))
-                if box.has_stops:
+                if box.is_waiting:
                     self._changed[broker_id] = None
 
     def heartbeat(self, broker_id: int, broker_epoch: int, applied: int, now_ms: int) -> Iterator[tuple[int, LeaderAndIsr | StopReplica]]:
