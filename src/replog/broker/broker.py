@@ -142,8 +142,7 @@ class Broker:
             self._sessions.answer_waiting(now_ms)
         if now_ms >= upkeep.next_ms:
             self._timers(now_ms)
-        if upkeep.unflushed:
-            self.outbox.flushes += upkeep.flushes(now_ms)
+        self.outbox.flushes += upkeep.flushes(now_ms)
         due = self._fetching.due_ms
         if due is not None and now_ms >= due:
             self._fetching.send_due(now_ms)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from replog.broker.due import Due
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.model import BrokerInfo, PartitionId
@@ -34,13 +35,13 @@ class Upkeep:
         self._config = config
         self.wall_ms = self._told_ms = 0
         self.unflushed: dict[PartitionId, Partition] = {}
-        """Appended to under flush "ack" or "interval" since their last flush was asked for."""
+        """Something about them may have to be flushed: looked at when the poll ends, once."""
         self._flushing: dict[PartitionId, Log] = {}
         """Logs with a flush under way; kept until it has run, whatever becomes of the copy."""
-        self._flush_due: dict[PartitionId, int] = {}
-        self._flush_later: dict[PartitionId, Partition] = {}
-        """Their flush was not done for want of descriptors: it is asked for again."""
-        self._flush_again_ms = 0
+        self._flush_next: dict[PartitionId, Partition] = {}
+        """Those of them about which there was news meanwhile."""
+        self._flush_due = Due()
+        """To be flushed by time: under flush "interval", or because a flush was not done for want of descriptors."""
         self._record_ms = 0
         """When flushes that logs have had since they were altered may be recorded next."""
         self._unequal: dict[PartitionId, Partition] = {}
@@ -110,8 +111,9 @@ class Upkeep:
 
     def forget(self, identity: PartitionId) -> None:
         """No longer served here."""
-        for kept in (self.unflushed, self._flush_due, self._flush_later, self._unequal, self._outsiders, self._unsaved, self._moved):
+        for kept in (self.unflushed, self._flush_next, self._unequal, self._outsiders, self._unsaved, self._moved):
             kept.pop(identity, None)
+        self._flush_due.drop(identity)
 
     def with_outsiders(self) -> list[Partition]:
         """Led here, with an assigned replica outside the ISR."""
@@ -124,34 +126,38 @@ class Upkeep:
     def flushes(self, now_ms: int) -> list[FlushToken]:
         """Tokens for what should become durable now: one flush serves every append that waited for it."""
         tokens: list[FlushToken] = []
-        for identity, partition in list(self.unflushed.items()):
+        news, self.unflushed = self.unflushed, {}
+        for identity, partition in news.items():
             if identity in self._flushing:
-                continue
-            if partition.config.flush == "interval":
-                latest = now_ms + partition.config.flush_interval_ms  # it may have been altered to a shorter one since
-                due = self._flush_due[identity] = min(self._flush_due.get(identity, latest), latest)
-                if now_ms < due:
-                    continue
-            self._flush_due.pop(identity, None)  # also if it was altered to another kind
-            del self.unflushed[identity]
-            try:
-                token = partition.log.flush()
-            except LogDamaged as problem:
-                self.damaged.append((partition, str(problem)))
-                continue
-            if token is not None:
-                self._flushing[identity] = partition.log
-                tokens.append(token)
+                self._flush_next[identity] = partition
+            elif partition.config.flush == "interval":
+                self._flush_due.put(partition, now_ms + partition.config.flush_interval_ms)
+            else:
+                self._flush(partition, tokens)
+        for partition in self._flush_due.take(now_ms):
+            self._flush(partition, tokens)
         return tokens
+
+    def _flush(self, partition: Partition, tokens: list[FlushToken]) -> None:
+        self._flush_due.drop(partition.identity)
+        try:
+            token = partition.log.flush()
+        except LogDamaged as problem:
+            self.damaged.append((partition, str(problem)))
+            return
+        if token is not None:
+            self._flushing[partition.identity] = partition.log
+            tokens.append(token)
 
     def flush_later(self, partition: Partition, now_ms: int) -> None:
         """A flush could not be done for now, and nothing was lost."""
-        if not self._flush_later:
-            self._flush_again_ms = now_ms + _AGAIN_MS
-        self._flush_later[partition.identity] = partition
+        self._flush_due.put(partition, now_ms + _AGAIN_MS)
 
     def flush_done(self, token: FlushToken) -> Log | None:
         """The flush has run: what was appended meanwhile may be flushed next. Returns the log that it was of."""
+        partition = self._flush_next.pop(token.identity, None)
+        if partition is not None:
+            self.unflushed[token.identity] = partition
         return self._flushing.pop(token.identity, None)
 
     # ---------------------------------------------------------------------------------------------------------- timers
@@ -179,10 +185,6 @@ class Upkeep:
         """
         config = self._config
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
-        if self._flush_later and now_ms >= self._flush_again_ms:
-            self.unflushed.update(self._flush_later)
-            self._flush_due.update({one: now_ms for one in self._flush_later if one not in self._flushing})  # what runs is waited for
-            self._flush_later.clear()
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             self._retention_ms = now_ms + config.retention_check_ms
@@ -275,7 +277,8 @@ class Upkeep:
 
     def deadline_ms(self) -> int:
         """When a timer is due next."""
-        return min(self.next_ms, *self._flush_due.values()) if self._flush_due else self.next_ms
+        due_ms = self._flush_due.next_ms
+        return self.next_ms if due_ms is None else min(self.next_ms, due_ms)
 
 
 def _has_limits(partition: Partition) -> bool:

@@ -189,11 +189,13 @@ def test_a_flush_that_was_due_by_interval_is_not_due_for_ever_once_it_is_flushed
     assert upkeep.flushes(0) == []
     assert upkeep.deadline_ms() <= 500
     with_flush(partitions[A], flush=flush)
-    (token,) = upkeep.flushes(100)
+    upkeep.appended(partitions[A])
+    (token,) = upkeep.flushes(500)
     partitions[A].log.flushed(token.run())
     upkeep.flush_done(token)
     upkeep.run(900)
     assert upkeep.deadline_ms() > 900
+    assert upkeep.flushes(900) == []
 
 
 def test_a_shorter_interval_counts_at_once() -> None:
@@ -204,9 +206,92 @@ def test_a_shorter_interval_counts_at_once() -> None:
     upkeep.appended(partitions[A])
     assert upkeep.flushes(0) == []
     with_flush(partitions[A], flush="interval", flush_interval_ms=100)
+    upkeep.recovered(partitions[A])  # as after each notice
     assert upkeep.flushes(1_000) == []
+    assert upkeep.deadline_ms() <= 1_100
     assert upkeep.flushes(1_099) == []
     assert len(upkeep.flushes(1_100)) == 1
+
+
+def visited(monkeypatch: pytest.MonkeyPatch) -> list[PartitionId]:
+    """Whose configuration is looked at from now on: nobody is judged without."""
+    slot = Partition.__dict__["config"]
+    visits: list[PartitionId] = []
+
+    def look(partition: Partition) -> Any:
+        visits.append(partition.identity)
+        return slot.__get__(partition)
+
+    monkeypatch.setattr(Partition, "config", property(look, slot.__set__))
+    return visits
+
+
+def many_led(directory: LogDirectory, **config: Any) -> list[Partition]:
+    """A hundred copies, each with a record that nobody has flushed."""
+    copies = []
+    for log in directory.create([LogStart(PartitionId(bytes(16), number, 0), "t", TopicConfig()) for number in range(100)]):
+        copies.append(Partition(log.identity, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {}))
+        with_flush(copies[-1], **config)
+    return copies
+
+
+def test_who_is_not_due_yet_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each append cost as much as there were partitions with something to flush."""
+    directory = MemoryLogDirectory(limits=LIMITS)
+    upkeep = upkeep_of(directory, {})
+    copies = many_led(directory, flush="interval", flush_interval_ms=1_000)
+    for now_ms, copy in enumerate(copies):
+        upkeep.appended(copy)
+        assert upkeep.flushes(now_ms) == []
+    visits = visited(monkeypatch)
+    for now_ms in range(100, 200):
+        upkeep.appended(copies[7])
+        assert upkeep.flushes(now_ms) == []
+        assert upkeep.deadline_ms() == 100
+    assert set(visits) == {copies[7].identity}
+    upkeep.next_ms = 10_000
+    assert upkeep.deadline_ms() == 1_000
+    assert [token.identity for token in upkeep.flushes(1_004)] == [copy.identity for copy in copies[:5]], "each in its time, once"
+    assert upkeep.deadline_ms() == 1_005
+    assert [token.identity for token in upkeep.flushes(2_000)] == [copy.identity for copy in copies[5:]]
+    assert upkeep.deadline_ms() == 10_000
+
+
+def test_who_waits_for_a_flush_is_not_looked_at_before_that_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = MemoryLogDirectory(limits=LIMITS)
+    upkeep = upkeep_of(directory, {})
+    copies = many_led(directory, flush="ack")
+    for copy in copies:
+        upkeep.appended(copy)
+    under_way = upkeep.flushes(0)
+    assert [token.identity for token in under_way] == [copy.identity for copy in copies]
+    for copy in copies:
+        append(copy.log, 1)
+        upkeep.appended(copy)
+    assert upkeep.flushes(1) == []
+    assert upkeep.unflushed == {}, "nobody is left to look at"
+    visits = visited(monkeypatch)
+    copies[7].log.flushed(under_way[7].run())
+    upkeep.flush_done(under_way[7])
+    assert [token.identity for token in upkeep.flushes(100)] == [copies[7].identity], "what came meanwhile is flushed next"
+    assert set(visits) == {copies[7].identity}
+
+
+def test_who_is_no_longer_served_is_not_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = MemoryLogDirectory(limits=LIMITS)
+    upkeep = upkeep_of(directory, {})
+    by_time, waits = many_led(directory, flush="interval", flush_interval_ms=50)[:2]
+    waits.config = TopicConfig(min_isr=1, flush="ack")
+    upkeep.appended(by_time)
+    upkeep.appended(waits)
+    (token,) = upkeep.flushes(0)
+    upkeep.appended(waits)
+    assert upkeep.flushes(1) == []
+    upkeep.forget(by_time.identity)
+    upkeep.forget(waits.identity)
+    upkeep.flush_done(token)
+    assert upkeep.deadline_ms() == 100
+    assert upkeep.flushes(1_000) == []
 
 
 def test_a_flush_that_holds_since_a_while_is_recorded_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:

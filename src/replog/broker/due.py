@@ -1,0 +1,58 @@
+"""Partitions that are due at some time: who is next is known without a look at the others."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from replog.model import PartitionId
+from replog.partition.partition import Partition
+
+__all__ = ["Due"]
+
+_OVER_MAX: Final = 1_000
+"""So many times that no longer count are kept, besides as many as there are partitions."""
+
+
+class Due:
+    """Each partition stands here once, with the earliest time that was named for it."""
+
+    def __init__(self) -> None:
+        self._at: dict[PartitionId, tuple[int, Partition]] = {}
+        self._heap: list[tuple[int, PartitionId]] = []
+        """Times (ms) of all of these, and some that no longer count: nobody is searched for when a partition is dropped."""
+
+    def put(self, partition: Partition, at_ms: int) -> None:
+        """Due at `at_ms`, unless it is due earlier."""
+        known = self._at.get(partition.identity)
+        if known is not None and known[0] <= at_ms:
+            return
+        self._at[partition.identity] = (at_ms, partition)
+        heappush(self._heap, (at_ms, partition.identity))
+        if len(self._heap) > 2 * len(self._at) + _OVER_MAX:
+            self._heap = [(at, identity) for identity, (at, _) in self._at.items()]
+            heapify(self._heap)
+
+    def drop(self, identity: PartitionId) -> None:
+        """Not due any more."""
+        self._at.pop(identity, None)
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next one is due; None: nobody is."""
+        heap = self._heap
+        while heap:
+            at_ms, identity = heap[0]
+            known = self._at.get(identity)
+            if known is not None and known[0] == at_ms:
+                return at_ms
+            heappop(heap)
+        return None
+
+    def take(self, now_ms: int) -> list[Partition]:
+        """Those that are due by now, the earliest first; they stand here no longer."""
+        taken: list[Partition] = []
+        while (at_ms := self.next_ms) is not None and at_ms <= now_ms:
+            _, identity = heappop(self._heap)
+            taken.append(self._at.pop(identity)[1])
+        return taken
