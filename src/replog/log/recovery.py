@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import define, field
 
-from replog.log.checkpoint import read_file, write_all
+from replog.log.checkpoint import write_all
 from replog.log.epochs import EpochTable
 from replog.log.producers import ProducerTable
 from replog.log.rewriting import write_again
@@ -33,6 +33,7 @@ from replog.records import BadBatch, BatchHeader
 __all__ = ["LogState", "recover", "restore", "to_plain"]
 
 _EVIDENCE = ".bad"
+_PIECE = 1 << 20
 
 
 @define
@@ -392,15 +393,39 @@ class _Recovery:
         self._sync(None)
 
     def _keep_evidence(self, segment: Segment | None, later: list[Segment], stop: Stop) -> None:
-        """What does not fit is copied aside before it is cut: it may be the last copy of something. As far as the disk allows."""
-        with suppress(OSError):
+        """Copy what does not fit aside, durably, before it is cut: it may be the last copy of something.
+
+        Raises OSError, and then nothing is cut. But a full disk keeps nobody from starting after a power cut: what that has left behind
+        a hole was never known to be on the disk, and goes also where it cannot be kept.
+        """
+        try:
             for part in [*([segment] if segment else []), *later]:
-                data = read_file(self.fs, part.path) or b""
-                fd = self.fs.open(part.path + _EVIDENCE, create=True)
-                try:
-                    write_all(self.fs, fd, data[stop.position :] if part is segment else data, 0)
-                finally:
-                    self.fs.close(fd)
+                self._copy_aside(part.path, stop.position if part is segment else 0)
+        except OSError:
+            if self.state.corrupt:
+                raise
+        self._sync(None)
+
+    def _copy_aside(self, path: str, start: int) -> None:
+        """Copy a segment from `start`, in pieces, as it may be larger than the memory; once whole it replaces earlier evidence."""
+        fs, begun = self.fs, f"{path}{_EVIDENCE}.new"
+        source, position = fs.open(path), start
+        try:
+            fd = fs.open(begun, create=True)
+            try:
+                while piece := fs.pread(source, _PIECE, position):
+                    write_all(fs, fd, piece, position - start)
+                    position += len(piece)
+                fs.fsync(fd)
+            finally:
+                fs.close(fd)
+            fs.rename(begun, path + _EVIDENCE)
+        except OSError:
+            with suppress(OSError):
+                fs.unlink(begun)  # it may have taken the last room
+            raise
+        finally:
+            fs.close(source)
 
     def _remove(self, segments: list[Segment], end: int) -> None:
         """Remove segments, newest first, so that a crash in between leaves no hole."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable
 
 import pytest
@@ -10,12 +11,14 @@ from tests.unit.log.lives import FOLDER, IDENTITY, SMALL, crash_everywhere, kill
 
 from replog.config import TopicConfig
 from replog.errors import LogFull
+from replog.log import checkpoint, recovery
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.log.segment import start_note
 from replog.ports import LogStart
 from replog.records import BODY_HEADER, FRONT_BYTES, HEADER_BYTES, encode_values, read_header, sealed, stamp
-from replog.testing.disk import FaultyFs, MemoryFs, keep_all, keep_none, some
+from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk, keep_all, keep_none, some
+from replog.testing.disk.faults import FaultKind
 from replog.testing.log_contract import append, entries_of, flush, shown
 
 BIG = TopicConfig()
@@ -535,3 +538,89 @@ def test_a_segment_that_is_read_again_leaves_no_file_open() -> None:
     assert directory.recovered[IDENTITY].corrupt
     directory.close(clean=False)
     assert len(fs._open) == 0
+
+
+# ----------------------------------------------------------------------------------------------------------------- evidence
+
+
+def damaged(fs: MemoryFs) -> tuple[str, list[int]]:
+    """A killed log whose third of five batches, all of which were flushed, is damaged; and each batch's end position."""
+    directory, log = open_log(fs, BIG)
+    ends = [0]
+    for number in range(5):
+        ends.append(ends[-1] + append(log, 2, at_ms=number).length)
+    flush(log)
+    directory.checkpoint()
+    kill(fs, directory)
+    (path,) = segments(fs)
+    fs.content(path)[ends[2] + HEADER_BYTES + 3] ^= 4
+    return path, ends
+
+
+def test_evidence_is_whole_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a segment above what a small file may have there was none, and it was cut. Earlier evidence does not show through."""
+    fs = MemoryFs()
+    path, ends = damaged(fs)
+    monkeypatch.setattr(checkpoint, "_BYTES_MAX", ends[3])
+    monkeypatch.setattr(recovery, "_PIECE", 100)
+    whole = bytes(fs.content(path))
+    fs.open(f"{path}.bad", create=True)
+    fs.content(f"{path}.bad")[:] = bytes(10_000)
+    assert reopened(fs)[1].end_offset == 4
+    assert bytes(fs.content(f"{path}.bad")) == whole[ends[2] :]
+    assert bytes(fs.content(path)) == whole[: ends[2]]
+
+
+def test_evidence_is_on_the_disk_before_anything_is_cut() -> None:
+    class Failing(MemoryFs):
+        """The power goes as soon as a segment is shorter."""
+
+        def ftruncate(self, fd: int, size: int) -> None:
+            super().ftruncate(fd, size)
+            if size and self.path_of(fd).endswith(".log"):
+                self.fsync(fd)
+                raise OSError(errno.EIO, "no power")
+
+    fs = Failing()
+    path, ends = damaged(fs)
+    whole = bytes(fs.content(path))
+    with pytest.raises(OSError, match="no power"):
+        open_directory(fs)
+    fs.cut_power(keep_none)
+    assert bytes(fs.content(path)) == whole[: ends[2]]
+    assert bytes(fs.content(f"{path}.bad")) == whole[ends[2] :]
+
+
+@pytest.mark.parametrize("fault", ["no_space", "write_error", "fsync_error"])
+def test_nothing_that_was_stored_is_cut_without_evidence(fault: FaultKind) -> None:
+    """Behind the damage there may be intact records, and nowhere else."""
+    disk = SimulatedDisk(random.Random(1))
+    path, ends = damaged(disk)
+    whole = bytes(disk.content(path))
+    disk.open(f"{path}.bad", create=True)
+    disk.content(f"{path}.bad")[:] = b"earlier"
+    disk.arm(fault, paths=".bad", space=100)
+    with pytest.raises(OSError, match=r"."):
+        open_directory(disk)
+    assert bytes(disk.content(path)) == whole
+    assert bytes(disk.content(f"{path}.bad")) == b"earlier"
+    assert not [name for name in disk.paths(FOLDER) if name.endswith(".new")], "it would take the last room"
+    disk.disarm()
+    directory, log = reopened(disk)
+    assert (log.end_offset, directory.loss.kind, directory.loss.lossy) == (4, "corrupt", (IDENTITY,))
+    assert bytes(disk.content(f"{path}.bad")) == whole[ends[2] :]
+
+
+def test_a_power_cut_on_a_full_disk_keeps_no_broker_from_starting() -> None:
+    """What lies behind a hole was never known to be on the disk."""
+    disk = SimulatedDisk(random.Random(1))
+    path, ends = damaged(disk)
+    for name in ("checkpoint", "clean"):
+        if disk.size(f"/d/{name}"):
+            disk.unlink(f"/d/{name}")
+    disk.cut_power(keep_all)
+    disk.arm("no_space", paths=".bad")
+    directory, log = reopened(disk)
+    assert disk.injected["no_space"] == 1
+    assert (log.end_offset, directory.loss.kind, directory.loss.lossy) == (4, "power", (IDENTITY,))
+    assert len(disk.content(path)) == ends[2]
