@@ -35,12 +35,14 @@ from replog.model import PartitionId, PartitionState
 from replog.ports import Event as Told
 from replog.ports import Versioned
 
-__all__ = ["REFUSED", "Reader", "Script"]
+__all__ = ["DECODED_MAX", "REFUSED", "Reader", "Script"]
 
 Script = Generator[tuple[Any, Any], Any, Any]
 """Yields (verb, argument) of a StoreCall; is sent its value."""
 REFUSED: Final = Versioned(b"", -1, -1)
 """In place of the value of a node that is there, and that the store refuses to give out."""
+DECODED_MAX: Final = 200
+"""Most topics, or states, that are decoded before the next are read: some 20 ms, and whoever else is on this broker has a turn."""
 
 
 def _below(level: str) -> str:
@@ -52,6 +54,14 @@ def _is_of_a_topic(name: str) -> bool:
     with suppress(StoreCorrupt):
         return layout.place_of(f"{layout.TOPICS}/{name}").topic == name
     return False
+
+
+def _attempted(decode: Callable[..., Any], *arguments: Any) -> Any:
+    """What `decode` makes of its arguments, or why they cannot be read."""
+    try:
+        return decode(*arguments)
+    except (StoreCorrupt, UsageError) as error:
+        return error
 
 
 class Reader:
@@ -144,13 +154,31 @@ class Reader:
 
     def read_each(self, paths: Sequence[str]) -> Script:
         """Values at many paths, a slice at a time."""
-        values: list[Versioned | None] = []
-        for at in range(0, len(paths), self._slice_max):
-            values += yield from self._read_slice(list(paths[at : at + self._slice_max]))
-        given = (path for path, value in zip(paths, values, strict=True) if value is not REFUSED) if self._refused else ()
+        return (yield from self._in_slices(paths, lambda _at, value: value, self._slice_max))
+
+    def _decode_each(self, paths: Sequence[str], decode: Callable[[int, Versioned], Any]) -> Script:
+        """(place, what `decode` makes of that and the value) of each path where there is one; None, told, where it cannot be read.
+
+        Each slice is decoded before the next is read: no turn is a long one. What is found out about paths is noted once all are read:
+        a reading that is broken off has found out nothing.
+        """
+        slice_max = min(self._slice_max, DECODED_MAX)
+        made = yield from self._in_slices(paths, lambda at, value: value and _attempted(decode, at, value), slice_max)
+        return [(at, self._taken(paths[at], one)) for at, one in enumerate(made) if one is not None]
+
+    def _in_slices(self, paths: Sequence[str], make: Callable[[int, Versioned | None], Any], slice_max: int) -> Script:
+        """What `make` makes of each place and the value at that path, a slice at a time."""
+        made: list[Any] = []
+        given: list[str] = []
+        for at in range(0, len(paths), slice_max):
+            part = list(paths[at : at + slice_max])
+            values = yield from self._read_slice(part)
+            if self._refused:
+                given += (path for path, value in zip(part, values, strict=True) if value is not REFUSED)
+            made += map(make, range(at, at + len(part)), values)
         for path in self._refused.intersection(given):
             self._note_given(path)
-        return values
+        return made
 
     def _read_slice(self, paths: list[str]) -> Script:
         """What the store has at these paths. If it refuses any of them, they are found by halves: the others are read without them."""
@@ -179,12 +207,14 @@ class Reader:
 
     def _decoded(self, path: str, decode: Callable[..., Any], *arguments: Any) -> Any:
         """What `decode` makes of its arguments; None, told as an event, where it cannot be read: one bad value stops nothing else."""
+        return None if path in self._refused else self._taken(path, _attempted(decode, *arguments))
+
+    def _taken(self, path: str, made: Any) -> Any:
+        """The same, once it is decided what was made of the value at a path: that, or why it cannot be read."""
         if path in self._refused:
             return None
-        try:
-            made = decode(*arguments)
-        except (StoreCorrupt, UsageError) as error:
-            self._say_unreadable(path, error)
+        if isinstance(made, ReplogError):
+            self._say_unreadable(path, made)
             return None
         self.unreadable.pop(path, None)
         return made
@@ -234,14 +264,16 @@ class Reader:
         return HiddenSet(frozenset(self._unknown), refused, _below(judgements.ADMITTED) in self._refused, garbled, removals)
 
     def topics(self, known: Cluster) -> Script:
-        """Topics that the cluster does not know, with the states of their partitions, and those that are gone."""
-        found = yield from self._children(layout.TOPICS)
+        """Topics that the cluster does not know, with the states of their partitions, and those that are gone.
+
+        Every node is read: one that was made anew under its name looks the same in a list.
+        """
+        yield from self.watch(layout.TOPICS)
+        found = yield from self._named(known, (yield from self.names(layout.TOPICS)))
         self._doubted.clear()
         topics: list[Topic] = []
         kept: set[bytes] = set()
-        for name, value in found:
-            path = f"{layout.TOPICS}/{name}"
-            topic = self._decoded(path, stored.topic_of, path, name, value)
+        for name, topic in found:
             if topic is None:
                 if name in known.names:
                     kept.add(known.names[name])  # unreadable is not gone
@@ -251,21 +283,36 @@ class Reader:
                 topics.append(topic)
         states = yield from self._states(topics)
         readable = tuple(topic for topic in topics if topic.topic_id in states)
-        self._unknown = {name for name, _ in found if name not in known.names and _is_of_a_topic(name)}
+        new = ((name, topic) for name, topic in found if name not in known.names)
+        self._unknown = {name for name, topic in new if topic is not None or _is_of_a_topic(name)}
         stated = tuple(state for topic in readable for state in states[topic.topic_id])
         return TopicsSeen(readable, stated, tuple(t for t in sorted(known.topics) if t not in kept))
+
+    def _named(self, known: Cluster, names: Sequence[str]) -> Script:
+        """(name, topic) of each of these that is there; None where it cannot be read. What is known at its version is not decoded again."""
+        paths = [f"{layout.TOPICS}/{name}" for name in names]
+
+        def decode(at: int, value: Versioned) -> Topic:
+            topic = known.topic_named(names[at])
+            if topic is None or (topic.version, topic.created) != (value.version, value.created) or paths[at] in self.unreadable:
+                return stored.topic_of(paths[at], names[at], value)
+            return topic
+
+        return [(names[at], topic) for at, topic in (yield from self._decode_each(paths, decode))]
 
     def _states(self, topics: Sequence[Topic]) -> Script:
         """Topic id -> its (partition, state); a topic of which a state cannot be read is left out as a whole."""
         partitions = [(topic, partition) for topic in topics for partition in topic.identities()]
         paths = [layout.partition_state_path(topic.topic, p.partition) for topic, p in partitions]
-        values = yield from self.read_each(paths)
+
+        def decode(at: int, value: Versioned) -> PartitionState:
+            topic, partition = partitions[at]
+            return stored.state_of(topic, partition.partition, paths[at], value)
+
         states: dict[bytes, list[tuple[PartitionId, PartitionState]]] = {topic.topic_id: [] for topic in topics}
         unreadable: set[bytes] = set()
-        for (topic, partition), path, value in zip(partitions, paths, values, strict=True):
-            if value is None:
-                continue
-            state = self._decoded(path, stored.state_of, topic, partition.partition, path, value)
+        for at, state in (yield from self._decode_each(paths, decode)):
+            topic, partition = partitions[at]
             if state is None:
                 unreadable.add(topic.topic_id)
             else:

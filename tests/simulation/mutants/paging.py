@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
@@ -16,14 +17,14 @@ __all__ = ["MUTANTS"]
 def reads_the_second_page_first(patch: Patch) -> None:
     """Of more values than one page holds, those of a later page stand where those of the first belong."""
 
-    read_each = Reader.read_each
+    in_slices = Reader._in_slices
 
-    def mutant(self: Reader, paths: Sequence[str]) -> Script:
-        values = yield from read_each(self, paths)
-        pages = [values[at : at + self._slice_max] for at in range(0, len(values), self._slice_max)]
-        return [value for page in reversed(pages) for value in page]
+    def mutant(self: Reader, paths: Sequence[str], make: Any, slice_max: int) -> Script:
+        made = yield from in_slices(self, paths, make, slice_max)
+        pages = [made[at : at + slice_max] for at in range(0, len(made), slice_max)]
+        return [one for page in reversed(pages) for one in page]
 
-    patch.setattr(Reader, "read_each", mutant)
+    patch.setattr(Reader, "_in_slices", mutant)
 
 
 MUTANTS = (
