@@ -194,7 +194,12 @@ class FileLog(SegmentedLog):
         try:
             while offset < limit:
                 segment = self._segments[self._find(offset)]
-                part = slice_from(self._storage, self.identity, segment, offset, limit, max_bytes, first=not slices)
+                try:
+                    part = slice_from(self._storage, self.identity, segment, offset, limit, max_bytes, first=not slices)
+                except LogCorrupt:
+                    if not slices:
+                        raise
+                    break  # what is in front of the damage is served; whoever goes on there meets it
                 if part is None:
                     break
                 slices.append(part)

@@ -85,7 +85,7 @@ class OpenFiles:
                 continue
             self.close(segment)
             if segment.sealed:
-                segment.index = None
+                segment.index = segment.front = None
                 segment.resume.clear()
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from replog.errors import LogCorrupt
@@ -11,7 +12,7 @@ from replog.log.scan import headers, steps
 from replog.log.segment import Segment, SparseIndex
 from replog.log.storage import Storage, read_summary
 from replog.model import PartitionId
-from replog.records import HEAD_BYTES, BadBatch, BatchHeader, read_header
+from replog.records import HEAD_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
 __all__ = ["batch_from_time", "batch_holding", "headers_from", "load_index", "slice_from"]
 
@@ -33,15 +34,34 @@ def load_index(storage: Storage, identity: PartitionId, segment: Segment) -> Spa
 
 
 def _build_index(storage: Storage, identity: PartitionId, segment: Segment) -> None:
-    index, due, newest = SparseIndex(), 0, -1
+    """Build it from the headers. If they break off at a damaged batch, what the index at hand says of those behind is kept; without one
+    there is an index of those in front (`Segment.front`), and BadBatch is raised."""
+    index, due, newest, end = SparseIndex(), 0, -1, 0
     fd = storage.files.descriptor(segment)
-    for position, header in headers(storage.fs, fd, 0, segment.size, segment.base_offset, identity):
-        if position >= due:
-            index.add(header.base_offset, position, newest)
-            due = position + storage.limits.index_interval_bytes
-        newest = max(newest, header.max_timestamp_ms)
-    segment.index, segment.index_due = index, due
     segment.resume.clear()
+    try:
+        for position, header in headers(storage.fs, fd, 0, segment.size, segment.base_offset, identity):
+            if position >= due:
+                index.add(header.base_offset, position, newest)
+                due = position + storage.limits.index_interval_bytes
+            newest = max(newest, header.max_timestamp_ms)
+            end = position + header.length
+    except BadBatch:
+        if segment.index is None:
+            segment.front = index
+            raise
+        index.go_on_with(segment.index, end)
+    segment.index, segment.index_due, segment.front = index, due, None
+
+
+def _index_to_read(storage: Storage, identity: PartitionId, segment: Segment) -> SparseIndex:
+    """The index, or, where a damaged batch is in the way, that of the batches in front of it. Raises OSError."""
+    if segment.index is None and segment.front is None:
+        with suppress(BadBatch):
+            load_index(storage, identity, segment)
+    found = segment.front if segment.index is None else segment.index
+    assert found is not None
+    return found
 
 
 def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: Callable[[int, SparseIndex], Found]) -> Found:
@@ -49,12 +69,11 @@ def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: C
     try:
         storage.files.descriptor(segment)
         try:
-            return find(segment.fd, load_index(storage, identity, segment))
+            return find(segment.fd, segment.index or _index_to_read(storage, identity, segment))
         except BadBatch:
-            segment.index = None
-            _build_index(storage, identity, segment)
-            assert segment.index is not None
-            return find(segment.fd, segment.index)
+            with suppress(BadBatch):
+                _build_index(storage, identity, segment)
+            return find(segment.fd, _index_to_read(storage, identity, segment))
     except (BadBatch, OSError) as error:
         raise LogCorrupt(f"log {identity!r}, {segment.path}: {error}") from error
 
@@ -94,7 +113,8 @@ def slice_from(
 ) -> FileSlice | None:
     """Whole batches of a segment from the one that holds `offset`, ending at or below `limit`, of `max_bytes` at most.
 
-    `first`: one batch goes through whatever its size. None if nothing fits. Raises LogCorrupt.
+    `first`: one batch goes through whatever its size. None if nothing fits. Raises LogCorrupt if that which holds `offset` is damaged; in
+    front of another damaged one the slice may end, or it holds the damage, for whoever checks the bytes.
     """
 
     def find(fd: int, index: SparseIndex) -> FileSlice | None:
@@ -107,17 +127,41 @@ def slice_from(
         if segment.end_offset <= limit and segment.size - start <= max_bytes:
             stop, end = segment.size, segment.end_offset
         else:
-            nearer = index.last_within(start + max_bytes, limit)
-            if nearer is not None and nearer[1] > stop:
-                end, stop = nearer
-            for position, _, after, length in steps(storage.fs, fd, stop, segment.size, end):
-                if after > limit or position + length - start > max_bytes:
-                    break
-                stop, end = position + length, after
+            try:
+                nearer = index.last_within(start + max_bytes, limit)
+                if nearer is not None and nearer[1] > stop:
+                    end, stop = nearer
+                for position, _, after, length in steps(storage.fs, fd, stop, segment.size, end):
+                    if after > limit or position + length - start > max_bytes:
+                        break
+                    stop, end = position + length, after
+            except BadBatch:
+                end, stop = _intact_end(storage, identity, segment, start, base, limit, max_bytes)
         segment.remember(end, stop)
         return FileSlice(storage.files, segment, base, end, start, stop - start)
 
     return _trusting(storage, identity, segment, find)
+
+
+def _intact_end(
+    storage: Storage, identity: PartitionId, segment: Segment, start: int, base: int, limit: int, max_bytes: int
+) -> tuple[int, int]:
+    """(end offset, position) where a slice from `start` ends if it is to hold intact batches only. Raises BadBatch if the first is damaged.
+
+    For where the way along the batches breaks off: the index may be wrong, or a batch there, or the one before it, whose length or count
+    led astray. So each is looked at in full, without the index.
+    """
+    end, stop = base, start
+    try:
+        for position, _, after, length in steps(storage.fs, segment.fd, start, segment.size, base):
+            if position > start and (after > limit or position + length - start > max_bytes):
+                break
+            RecordBatch.parse(storage.fs.pread(segment.fd, length, position), identity=identity)
+            end, stop = after, position + length
+    except BadBatch:
+        if stop == start:
+            raise
+    return end, stop
 
 
 def headers_from(storage: Storage, identity: PartitionId, segment: Segment, position: int, offset: int) -> Iterator[BatchHeader]:

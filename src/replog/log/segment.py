@@ -1,7 +1,7 @@
 """A segment: one file of stored batches, what is known of it, and a sparse index into it.
 
 The index is a memory of positions, never an authority: whoever follows it checks the header it leads to, and builds it
-anew from the batches if that is not the right one.
+anew from the batches if that is not the right one. Who only ends where it says does without it then.
 """
 
 from __future__ import annotations
@@ -86,6 +86,13 @@ class SparseIndex:
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:], self.positions[keep:], self.times[keep:]
 
+    def go_on_with(self, other: SparseIndex, position: int) -> None:
+        """Take over the entries of another index at and above `position`, where this one ends."""
+        begin = bisect_left(other.positions, position)
+        self.offsets += other.offsets[begin:]
+        self.positions += other.positions[begin:]
+        self.times += other.times[begin:]
+
     def to_list(self) -> list[bytes]:
         """As plain values, for `from_list`."""
         return [self.offsets.tobytes(), self.positions.tobytes(), self.times.tobytes()]
@@ -109,6 +116,7 @@ class Segment:
         "end_offset",
         "fd",
         "first_timestamp_ms",
+        "front",
         "index",
         "index_due",
         "max_timestamp_ms",
@@ -127,6 +135,8 @@ class Segment:
         self.first_timestamp_ms = self.max_timestamp_ms = -1
         self.index: SparseIndex | None = None
         """None until it is needed; see `index_due`."""
+        self.front: SparseIndex | None = None
+        """Where no index could be built because a batch is damaged: one of those in front of it. Enough to read, not to append."""
         self.index_due = 0
         """The first batch at or above this position gets an index entry."""
         self.sealed = False

@@ -218,7 +218,8 @@ class Log(ABC):
     def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
         """Whole batches from the one that holds `offset`, ending at or below `limit`, at most `max_bytes` (one batch always fits).
 
-        Empty when `offset >= limit`. Raises LogCorrupt rather than return bytes whose header does not belong here.
+        Empty when `offset >= limit`. Raises LogCorrupt rather than begin with bytes whose header does not belong here; in front of such it
+        may end early. What else is in the batches is for the reader to verify.
         """
 
     @abstractmethod

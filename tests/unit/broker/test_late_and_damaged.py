@@ -31,7 +31,7 @@ from replog.messages import (
 )
 from replog.model import ACKS_ALL, ACKS_LEADER, Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
-from replog.ports import LogStart, MemorySlice, Outbox
+from replog.ports import Log, LogStart, MemorySlice, Outbox
 from replog.records import Record, RecordBatch, encode_records
 from replog.testing.clock import SeededIds
 from replog.testing.disk import SimulatedDisk
@@ -41,9 +41,9 @@ from replog.testing.log_samples import append, append_group, batch_of, flush
 P, Q = PartitionId(bytes(16), 0, 0), PartitionId(bytes(16), 1, 0)
 
 
-def led(identity: PartitionId, *values: str, min_isr: int = 2) -> Partition:
+def led(identity: PartitionId, *values: str, min_isr: int = 2, log: Log | None = None) -> Partition:
     """A partition that broker 1 leads in epoch 5 with 2 and 3, holding these records of epoch 3."""
-    log = MemoryLog(identity)
+    log = log or MemoryLog(identity)
     for value in values:
         batch = RecordBatch(encode_records([Record(value)], now_ms=0))
         batch.stamp(identity, log.end_offset, 3)
@@ -179,6 +179,31 @@ def test_a_leader_that_is_asked_to_verify_notices_a_batch_in_another_place() -> 
     (answer,) = desk.answers(2)
     assert (answer.entries[0].error, answer.entries[0].slices) == (Code.STORAGE_ERROR, [])
     assert "a batch at offset 1 where 0 is expected" in desk.failed[0]
+
+
+@pytest.mark.parametrize("replica", [2, -1], ids=["follower", "client"])
+def test_what_is_in_front_of_damage_is_sent_before_the_copy_is_given_up(replica: int) -> None:
+    """Whoever asks for it gets it, whatever is asked for at once; whoever goes on there has the leader notice."""
+    fs = MemoryFs()
+    (log,) = FileLogDirectory("/d", fs=fs, limits=BrokerConfig()).create([LogStart(P, "t", TopicConfig())])
+    length = append(log, ["m"], epoch=3).length
+    for _ in range(5):
+        append(log, ["m"], epoch=3)
+    (path,) = [path for path in fs.paths() if path.endswith(".log")]
+    fs.content(f"/{path}")[4 * length] ^= 1
+    log.forget_tail()
+    partition = led(P, log=log)
+    partition.high_watermark = 6
+    desk = Desk(partition)
+    desk.ask(1, replica, FetchEntry(P, 5, 0, -1, 5 * length))
+    (served,) = desk.answers(replica)
+    assert [(piece.base_offset, piece.end_offset) for piece in served.entries[0].slices] == [(0, 4)]
+    assert not desk.failed
+    session = (served.session, 1) if replica >= 0 else (0, 0)
+    desk.ask(2, replica, FetchEntry(P, 5, 4, 3, 5 * length), session=session)
+    (refused,) = desk.answers(replica)
+    assert (refused.entries[0].error, refused.entries[0].slices) == (Code.STORAGE_ERROR, [])
+    assert "the batch at offset 4 is not at position" in desk.failed[0]
 
 
 def test_a_leader_that_finds_damage_where_it_would_append_gives_its_copy_up() -> None:

@@ -1,0 +1,156 @@
+"""A batch that goes bad is never taken for a good one; it hides none of those in front, nor, while the log is open, those behind."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.log.lives import IDENTITY, kill, open_log, reopened, segments
+
+from replog.config import BrokerConfig, TopicConfig
+from replog.errors import LogCorrupt
+from replog.log.directory import FileLogDirectory
+from replog.log.log import FileLog
+from replog.records import FRONT, Record, RecordBatch
+from replog.testing.disk import MemoryFs
+from replog.testing.log_contract import append, flush
+
+BATCHES = 12
+SIZES = (1, 3, 2)
+WHERE = {"magic": 0, "version": 2, "length": 4, "length, far": 6, "topic": 8, "base offset": 32, "epoch": 40, "count": FRONT.size + 4 + 8}
+READS = (1, 250, 400, 700, 1 << 20)
+
+
+def written(segment_bytes: int = 1 << 20, index_interval_bytes: int = 1) -> tuple[MemoryFs, FileLogDirectory, FileLog, list[RecordBatch]]:
+    """A log of batches of different lengths, which is read from its files."""
+    disk = MemoryFs()
+    directory, log = open_log(disk, TopicConfig(segment_bytes=segment_bytes), BrokerConfig(index_interval_bytes=index_interval_bytes))
+    batches = [append(log, SIZES[number % 3]) for number in range(BATCHES)]
+    flush(log)
+    log.forget_tail()
+    return disk, directory, log, batches
+
+
+def damage(disk: MemoryFs, batch: RecordBatch, at: int) -> None:
+    """A bit of a stored batch turns over."""
+    for path in segments(disk):
+        if (found := disk.content(path).find(batch.to_bytes())) >= 0:
+            disk.content(path)[found + at] ^= 2
+            return
+    raise AssertionError(batch)
+
+
+def followed(log: FileLog, max_bytes: int, offset: int = 0) -> int:
+    """Read on and on, each time from where the last read ended, as far as it goes: the offset of the first batch that is not intact.
+
+    Each read gets at least one, and what it gets ends where a batch does. What is damaged raises LogCorrupt, or is there to be seen.
+    """
+    while offset < log.end_offset:
+        try:
+            parts = log.read(offset, log.end_offset, max_bytes)
+        except LogCorrupt:
+            return offset
+        assert parts
+        for part in parts:
+            try:
+                for batch in log._batches(part):
+                    assert batch.base_offset == offset
+                    offset = batch.end_offset
+            except LogCorrupt:
+                return offset
+            assert part.end_offset == offset
+    return offset
+
+
+def offsets_of(log: FileLog, start: int = 0) -> list[int]:
+    """Those that are read before LogCorrupt says that something is wrong."""
+    found: list[Record] = []
+    with pytest.raises(LogCorrupt):
+        found.extend(log.records(start))
+    return [record.offset for record in found]
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 700], ids=["one segment", "segments"])
+@pytest.mark.parametrize("where", WHERE)
+def test_what_is_in_front_of_a_damaged_batch_is_served(where: str, segment_bytes: int) -> None:
+    """However much is asked for at once, whether there is an index or not, and however often somebody runs into it."""
+    for victim in range(BATCHES):
+        for max_bytes in READS:
+            disk, _, log, batches = written(segment_bytes)
+            damage(disk, batches[victim], WHERE[where])
+            base = batches[victim].base_offset
+            assert [followed(log, max_bytes) for _ in range(2)] == [base, base]
+            for segment in log._segments:
+                segment.index = None
+            assert [followed(log, max_bytes) for _ in range(2)] == [base, base]
+            assert offsets_of(log) == list(range(base))
+
+
+@pytest.mark.parametrize("where", ["magic", "length", "length, far", "base offset", "count"])
+def test_where_the_way_breaks_off_only_intact_batches_are_served(where: str) -> None:
+    """A batch whose length or count is damaged leads to a wrong place behind it: it is no more served than one at which the way ends."""
+    for victim in range(BATCHES - 2):
+        disk, _, log, batches = written(index_interval_bytes=1 << 20)
+        damage(disk, batches[victim], WHERE[where])
+        base, reach = batches[victim].base_offset, sum(batch.length for batch in batches[: victim + 2])
+        if victim:
+            assert [(part.base_offset, part.end_offset) for part in log.read(0, log.end_offset, reach)] == [(0, base)]
+        for max_bytes in (1, batches[victim].length + batches[victim + 1].length):
+            with pytest.raises(LogCorrupt):
+                log.read(base, log.end_offset, max_bytes)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_what_is_behind_a_damaged_batch_stays_within_reach(where: str) -> None:
+    """Whoever runs into it costs nobody the way to the others; appends go on, and a clean stop keeps all of that."""
+    for victim in range(BATCHES - 1):
+        disk, directory, log, batches = written()
+        damage(disk, batches[victim], WHERE[where])
+        base, behind = batches[victim].base_offset, batches[victim + 1].base_offset
+        for _ in range(2):
+            assert offsets_of(log) == list(range(base))
+            assert [record.offset for record in log.records(behind)] == list(range(behind, log.end_offset))
+            append(log, 2)
+            log.forget_tail()
+        directory.close(clean=True)
+        _, log = reopened(disk)
+        assert offsets_of(log) == list(range(base))
+        assert [record.offset for record in log.records(behind)] == list(range(behind, log.end_offset))
+
+
+def test_several_damaged_batches_hide_no_others() -> None:
+    """An index is built anew up to the first: what it says of places behind that can be wrong as well, and is no end of the others."""
+    for max_bytes in READS:
+        disk, _, log, batches = written()
+        for victim in (4, 5, 8):
+            damage(disk, batches[victim], WHERE["magic"])
+        for _ in range(2):
+            for begin, victim in ((0, 4), (6, 8)):
+                assert followed(log, max_bytes, batches[begin].base_offset) == batches[victim].base_offset
+            assert followed(log, max_bytes, batches[9].base_offset) == log.end_offset
+            for victim in (4, 5, 8):
+                with pytest.raises(LogCorrupt):
+                    log.read(batches[victim].base_offset, log.end_offset, max_bytes)
+
+
+def test_a_log_that_has_no_index_and_can_make_none_is_read_and_takes_no_appends() -> None:
+    """Nothing but the batches says where it ends; the way along them leads there again once it is cut in front of the damage."""
+    disk, _, log, batches = written()
+    damage(disk, batches[7], WHERE["magic"])
+    log._segments[0].index = None
+    for _ in range(2):
+        with pytest.raises(LogCorrupt):
+            append(log, 2)
+        assert offsets_of(log) == list(range(batches[7].base_offset))
+    log.truncate_to(batches[6].base_offset)
+    append(log, 2)
+    log.forget_tail()
+    assert followed(log, 1 << 20) == log.end_offset == batches[6].base_offset + 2
+
+
+def test_a_damaged_batch_that_was_run_into_is_found_by_the_next_start_after_a_kill() -> None:
+    disk, directory, log, batches = written()
+    damage(disk, batches[7], WHERE["magic"])
+    assert offsets_of(log) == list(range(batches[7].base_offset))
+    kill(disk, directory)
+    directory, log = reopened(disk)
+    assert log.end_offset == batches[7].base_offset
+    assert IDENTITY in directory.recovered
