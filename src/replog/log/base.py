@@ -181,7 +181,9 @@ class StoredLog(Log):
         limit = self.end_offset if stop is None else min(stop, self.end_offset)
         batches: list[RecordBatch] = []
         damage = None
-        slices = self.read(offset, self.end_offset, _READ_BYTES) if offset < limit else []
+        slices = self.read(offset, limit, _READ_BYTES) if offset < limit else []
+        if not slices and offset < limit:
+            slices = self.read(offset, self.end_offset, 1)  # `stop` is within this batch
         try:
             for part in slices:
                 batches.extend(self._batches(part))

@@ -9,8 +9,9 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogCorrupt
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
+from replog.log.memory import MemoryLog
 from replog.records import FRONT, Record, RecordBatch
-from replog.testing.disk import MemoryFs
+from replog.testing.disk import FaultyFs, MemoryFs
 from replog.testing.log_contract import append, flush
 
 BATCHES = 12
@@ -154,3 +155,54 @@ def test_a_damaged_batch_that_was_run_into_is_found_by_the_next_start_after_a_ki
     directory, log = reopened(disk)
     assert log.end_offset == batches[7].base_offset
     assert IDENTITY in directory.recovered
+
+
+def test_records_of_a_range_know_nothing_of_what_is_behind_it() -> None:
+    """Of the range there are those in front of the damage, whichever byte it is, and LogCorrupt only if it is in a batch of the range."""
+    victim = 5
+    for at in (*WHERE.values(), -1):
+        disk, _, log, batches = written()
+        damage(disk, batches[victim], at if at >= 0 else batches[victim].length - 1)
+        base, behind = batches[victim].base_offset, batches[victim].end_offset
+        for start in range(log.end_offset):
+            for stop in range(start + 1, log.end_offset + 1):
+                found: list[Record] = []
+                if start < behind and stop > base:
+                    with pytest.raises(LogCorrupt):
+                        found.extend(log.records(start, stop))
+                    assert [record.offset for record in found] == list(range(start, base))
+                else:
+                    assert [record.offset for record in log.records(start, stop)] == list(range(start, stop))
+
+
+@pytest.mark.parametrize("tail", [True, False], ids=["tail", "no tail"])
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_records_of_a_range_begin_and_end_within_batches(kind: str, tail: bool) -> None:
+    log = open_log(MemoryFs())[1] if kind == "file" else MemoryLog(IDENTITY)
+    for number in range(BATCHES):
+        append(log, SIZES[number % 3])
+    if not tail:
+        log.forget_tail()
+    for start in range(log.end_offset):
+        for stop in range(start, log.end_offset + 2):
+            assert [record.offset for record in log.records(start, stop)] == list(range(start, min(stop, log.end_offset)))
+
+
+def test_one_record_costs_no_reading_of_those_behind_it() -> None:
+    class Counted(FaultyFs):
+        bytes_read = 0
+
+        def pread(self, fd: int, count: int, position: int) -> bytes:
+            data = super().pread(fd, count, position)
+            self.bytes_read += len(data)
+            return data
+
+    disk = Counted(MemoryFs())
+    _, log = open_log(disk, TopicConfig())
+    for _ in range(1_000):
+        append(log, 3)
+    log.forget_tail()
+    for offset in (0, 1_501, 2_998):
+        before = disk.bytes_read
+        assert [record.offset for record in log.records(offset, offset + 1)] == [offset]
+        assert disk.bytes_read - before < 2_000
