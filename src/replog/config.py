@@ -275,7 +275,7 @@ class BrokerConfig:
     stage_expiry_ms: int = field(default=3_600_000, validator=_whole(1, _MAX64))
     """What was put aside is dropped when nothing of its version was staged, or asked to be published, for so long."""
     publish_slice_bytes: int = field(default=4 * MIB, validator=_whole(1, 2**31 - 1))
-    """Of a publication so much is appended before whatever else has come gets its turn; one batch always is."""
+    """Of publications, all of them together, so much is appended before whatever else has come gets its turn; one batch always is."""
     waiting_appends_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
     waiting_fetches_max: int = field(default=100_000, validator=_whole(1, 10_000_000))
     fetch_sessions_max: int = field(default=1_000, validator=_whole(1, 1_000_000))

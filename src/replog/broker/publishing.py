@@ -29,6 +29,8 @@ _LOOK_AGAIN_MS: Final = 100
 """Whether followers keep up is looked at whenever one has acknowledged, and after so long: a laggard holds a group for some time only."""
 _FULL_RETRY_MS: Final = 1_000
 """A group that a full disk has interrupted goes on so much later: it cannot be taken back."""
+_SLICE_COST_MIN: Final = 64 << 10
+"""A slice counts for so many bytes at least: it takes a few calls of the system, and a file perhaps, whatever its size."""
 _WAITING_MAX: Final = 1_000
 """So many requests wait for one group. One more is answered REQUEST_TIMED_OUT, as beyond `waiting_appends_max`: what it asks for may be
 done all the same, and when it asks again, it is told."""
@@ -86,6 +88,7 @@ class Publishing:
         self.stages = Stages(staging, config)
         self._under_way: dict[PartitionId, _Publication] = {}
         self._expire_ms = 0
+        self._left = 0  # bytes that this turn may yet publish
         self.due_ms: int | None = None
         """When the next slice is; None if nothing is being published."""
 
@@ -186,14 +189,19 @@ class Publishing:
     # ----------------------------------------------------------------------------------------------------------- turns
 
     def run(self, now_ms: int) -> None:
-        """One slice of each group that is under way."""
+        """A slice of each group that is under way, in turn, but of all together no more than one: what others ask is heard in between."""
+        self._left = self._config.publish_slice_bytes
         for identity, publication in list(self._under_way.items()):
+            if self._left <= 0:
+                break  # it is due at once
             partition = self._partitions.get(identity)
             if partition is None or partition.leading is None or partition.leader_epoch != publication.leader_epoch:
                 del self._under_way[identity]
                 self._refuse(identity, publication, Code.NOT_LEADER_OR_FOLLOWER)
             elif now_ms >= publication.not_before_ms:
                 self._go_on(partition, publication, now_ms)
+                if identity in self._under_way:  # next time the others come first
+                    self._under_way[identity] = self._under_way.pop(identity)
         self.due_ms = min((one.not_before_ms for one in self._under_way.values()), default=None)
 
     def expire(self, now_ms: int) -> None:
@@ -229,6 +237,7 @@ class Publishing:
             publication.base_offset = end
         try:
             batches = list(self._slice(publication))
+            self._left -= max(_SLICE_COST_MIN, sum(batch.length for batch in batches))
             partition.publish(batches, now_ms)
         except LogFull as problem:
             publication.not_before_ms = now_ms + _FULL_RETRY_MS

@@ -199,6 +199,28 @@ def pieces(count: int, attempt: str = "a") -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- in slices
 
 
+def test_groups_of_several_partitions_share_a_slice_a_turn() -> None:
+    """A job commits to hundreds at once: what others ask is not to wait until each has had its slice."""
+    desk = Desk()
+    identities = [desk.identity, *(PartitionId(TOPIC_ID, number, 0) for number in (1, 2))]
+    notice = desk.notice()
+    notice.entries[:] = [evolve(notice.entries[0], partition=identity) for identity in identities]
+    notice.notice = desk.commands = desk.commands + 1
+    desk.tell(notice, sender="controller")
+    for number, identity in enumerate(identities):
+        for piece_number in (0, 1):
+            desk.tell(Stage("w", 7, "a", piece_number, ProduceEntry(10 * number + piece_number, identity, piece(piece_number))))
+    desk.receive(*(Publish(number, one, "w", 7, 60_000, [StagedAttempt("a", 2)], 1) for number, one in enumerate(identities)))
+    ends: list[tuple[int, ...]] = []
+    said: list[Any] = []
+    while not ends or desk.broker._publishing.due_ms is not None:
+        said += desk.published(desk.tick())
+        ends.append(tuple(desk.broker.partitions[identity].log.end_offset for identity in identities))
+    assert ends == [(2, 0, 0), (2, 2, 0), (2, 2, 2), (4, 2, 2), (4, 4, 2), (4, 4, 4)]
+    assert results(said) == [(0, 0, 4)] * 3
+    desk.assert_idle()
+
+
 @pytest.mark.parametrize(("slice_bytes", "ticks"), [(1, 10), (300, 5), (600, 3), (1 << 20, 1)])
 def test_a_group_takes_as_many_turns_as_it_has_slices(slice_bytes: int, ticks: int) -> None:
     assert 200 > len(piece(0)) > 120
