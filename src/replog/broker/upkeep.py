@@ -5,8 +5,9 @@ Every set here holds only partitions with something to do, so that an idle one c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from replog.broker.due import Due
@@ -22,6 +23,9 @@ _SWEEP_MS: Final = 100
 """How often waiting fetches and appends are looked at for having waited long enough."""
 _AGAIN_MS: Final = 1_000
 """Retention that had to wait goes on so much later; so does a flush."""
+_RETAINED_MAX: Final = 4
+"""Of so many partitions segments are removed in one run: each waits for a disk. The next ones follow in the next turn, when others have
+been heard."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -59,6 +63,8 @@ class Upkeep:
         """The last broker epoch under which this life was let in."""
         self._is_unnoted = False
         """Whether the directory has not noted that, for want of room."""
+        self._retaining: dict[PartitionId, Partition] = {}
+        """What retention has yet to look at, or to go on with, since it was due last."""
         self._purging: list[PartitionId] = []
         """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
         self._is_stale = False
@@ -111,7 +117,7 @@ class Upkeep:
 
     def forget(self, identity: PartitionId) -> None:
         """No longer served here."""
-        for kept in (self.unflushed, self._flush_next, self._unequal, self._outsiders, self._unsaved, self._moved):
+        for kept in (self.unflushed, self._flush_next, self._unequal, self._outsiders, self._unsaved, self._moved, self._retaining):
             kept.pop(identity, None)
         self._flush_due.drop(identity)
 
@@ -188,10 +194,10 @@ class Upkeep:
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             self._retention_ms = now_ms + config.retention_check_ms
-        work: list[Callable[[], None]] = []
-        if now_ms >= self._retention_ms:
+        if now_ms >= self._retention_ms and not self._retaining:
             self._retention_ms = now_ms + config.retention_check_ms
-            work += (partial(self._retain, one, now_ms) for one in self._partitions.values() if _has_limits(one) or len(one.log.producers))
+            self._retaining = {identity: one for identity, one in self._partitions.items() if _is_retained(one)}
+        work: list[Callable[[], None]] = []
         if now_ms >= self._record_ms:
             work.append(self._record_flushes)
         is_checkpoint = now_ms >= self._checkpoint_ms
@@ -206,7 +212,7 @@ class Upkeep:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             work += (self._note_let_in, self.save)
         full: LogFull | None = None
-        for step in work:
+        for step in chain(self._retentions(now_ms), work):
             try:
                 step()
             except LogFull as problem:  # of one log, or of one file: the others go on
@@ -255,6 +261,20 @@ class Upkeep:
         due_ms = self.wall_ms - self._config.deletion_delay_ms
         return [one for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
 
+    def _retentions(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Retention of those that have yet to have it, until so many took time; with the rest `run` is due at once."""
+        left = _RETAINED_MAX
+        while self._retaining and left:
+            identity = next(iter(self._retaining))
+            partition = self._retaining.pop(identity)
+            log, start, goes_on = partition.log, partition.log.start_offset, partition.log.is_trimming
+            yield partial(self._retain, partition, now_ms)
+            left -= goes_on or log.start_offset != start
+            if log.is_trimming and not partition.failed:
+                self._retaining[identity] = partition
+        if self._retaining:
+            self.next_ms = now_ms
+
     def _retain(self, partition: Partition, now_ms: int) -> None:
         """Apply retention; where everything is kept, forget those who were silent for too long: they are forgotten everywhere."""
         if partition.failed:
@@ -264,6 +284,8 @@ class Upkeep:
         try:
             if not _has_limits(partition):
                 log.retained_start(self.wall_ms, partition.high_watermark)
+                if log.is_trimming:
+                    log.trim_to(start)
             elif not partition.retain(self.wall_ms, now_ms):
                 self._retention_ms = min(self._retention_ms or now_ms, now_ms + _AGAIN_MS)
         except (LogDamaged, LogCorrupt) as problem:
@@ -279,6 +301,11 @@ class Upkeep:
         """When a timer is due next."""
         due_ms = self._flush_due.next_ms
         return self.next_ms if due_ms is None else min(self.next_ms, due_ms)
+
+
+def _is_retained(partition: Partition) -> bool:
+    """Whether time may bring about something there."""
+    return _has_limits(partition) or bool(len(partition.log.producers)) or partition.log.is_trimming
 
 
 def _has_limits(partition: Partition) -> bool:

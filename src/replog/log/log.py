@@ -336,6 +336,5 @@ class FileLog(SegmentedLog):
         start = self.retained_start(wall_ms, limit)
         if start > self.start_offset:
             self._start_at(start)
-            self._remove_below(start)
-        self._remove_trimmed()  # what could not be removed before
+        self._remove_trimmed()  # also what could not be removed before
         return self.start_offset

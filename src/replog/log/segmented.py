@@ -33,6 +33,8 @@ __all__ = ["PASSING", "SegmentedLog"]
 
 PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG}) | NO_DESCRIPTORS
 """Conditions that pass: no space, or no descriptors, for now."""
+_REMOVALS_MAX: Final = 16
+"""So many segments go at once: each waits for a disk, some milliseconds, and whoever asks is a broker that serves others meanwhile."""
 
 
 class SegmentedLog(StoredLog):
@@ -50,6 +52,7 @@ class SegmentedLog(StoredLog):
         "_segments",
         "_storage",
         "_unlinked",
+        "is_trimming",
     )
 
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None) -> None:
@@ -63,6 +66,7 @@ class SegmentedLog(StoredLog):
         self._leftovers: tuple[str, ...] = ()  # files that `_roll` has made in vain, and could not remove
         self._marker: Marker | None = None
         self._marker_gone = False  # one was removed, and that may not be durable yet
+        self.is_trimming = False
         if state is not None:
             self._segments, self._marker = state.segments, state.marker
             self.start_offset, self.end_offset, self.flushed_end = state.start_offset, state.end_offset, state.flushed_end
@@ -213,17 +217,20 @@ class SegmentedLog(StoredLog):
         self.epochs.trim(offset)
 
     def _remove_below(self, offset: int) -> None:
-        """Remove the segments that begin below `offset`, which is where one begins, or the end of the log. Raises LogDamaged.
+        """Remove segments that begin below `offset`, which is where one begins, or the end of the log. Raises LogDamaged.
 
-        Needs no space. Should the system refuse for now all the same, they stay, and the next call tries again.
+        If they are very many, some of them: `is_trimming` says so. Needs no space. Should the system refuse for now all the same, they
+        stay. Either way the next call goes on.
         """
-        segments = self._segments
+        segments, self.is_trimming = self._segments, False
         if not segments or segments[0].base_offset >= offset:
             return
+        count = len(segments)
         try:
             self._note_start(offset)
-            while segments and segments[0].base_offset < offset:
+            while segments and segments[0].base_offset < offset and count - len(segments) < _REMOVALS_MAX:
                 self._remove_segment(segments[0])
+            self.is_trimming = bool(segments) and segments[0].base_offset < offset
         except OSError as error:
             if error.errno not in PASSING or self._refusal is not None:
                 self._damaged(str(error), error)

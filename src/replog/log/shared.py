@@ -147,10 +147,16 @@ class SharedLog(FileLog):
         self._reset_to(_checked(offset))
 
     def trim_to(self, offset: int) -> int:
-        return self._trim_to(_checked(offset))
+        start = self._trim_to(_checked(offset))
+        while self.is_trimming:
+            self._trim_to(start)
+        return start
 
     def retain(self, wall_ms: int, limit: int) -> int:
-        return self._retain(_checked(wall_ms, "wall_ms"), _checked(limit, "limit"))
+        start = self._retain(_checked(wall_ms, "wall_ms"), _checked(limit, "limit"))
+        while self.is_trimming:
+            self._trim_to(start)
+        return start
 
     @property
     @_in_turn

@@ -237,6 +237,10 @@ class Log(ABC):
     def trim_to(self, offset: int) -> int:
         """Move `start_offset` up to `offset` and remove whole segments below; returns the new start."""
 
+    is_trimming = False
+    """Whether what is below `start_offset` still takes space: one call of `trim_to` or `retain` removes only so much that whoever serves
+    others meanwhile is not held up; the next one goes on."""
+
     @abstractmethod
     def reset_to(self, offset: int) -> None:
         """Drop everything and start again, empty, at `offset`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 from replog.ports import LogDirectory, LogStart
-from replog.testing.disk import SimulatedDisk
+from replog.testing.disk import MemoryFs, SimulatedDisk
 from replog.testing.log_contract import append, flush
 from replog.testing.log_samples import append_group
 
@@ -358,3 +359,47 @@ def test_who_is_silent_is_forgotten_also_where_everything_is_kept(monkeypatch: p
     assert set(asked) == {A}
     assert len(asked) == 21, "and none once nobody is left"
     assert [partition.log.size_bytes > 0 for partition in partitions.values()] == [True, True, False]
+
+
+def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_others() -> None:
+    """A shorter retention may let go of any number of files; a broker that is busy with them for seconds loses what it leads."""
+    directory = FileLogDirectory("/d", fs=MemoryFs(), limits=LIMITS)
+    partitions: dict[PartitionId, Partition] = {}
+    for log in directory.create([LogStart(PartitionId(bytes(16), number, 0), "t", OLD) for number in range(6)]):
+        for _ in range(80):
+            append(log, 8)
+        partition = Partition(log.identity, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {}, high_watermark=log.end_offset)
+        partition.config = OLD
+        partitions[log.identity] = partition
+    upkeep = upkeep_of(directory, partitions)
+
+    def left() -> list[int]:
+        return [len(partition.log._segments) for partition in partitions.values()]  # type: ignore[attr-defined]
+
+    assert left() == [40] * 6
+    moved, counts = [], []
+    now_ms = 1_000
+    while not counts or upkeep.next_ms <= now_ms:
+        moved += [partition.identity for partition in upkeep.run(now_ms)]
+        counts.append(left())
+    removed = [sum(before) - sum(after) for before, after in pairwise([[40] * 6, *counts])]
+    assert max(removed) <= 4 * 16
+    assert removed[0] == 4 * 16
+    assert counts[-1] == [0] * 6
+    assert moved == list(partitions), "the start moves first, and is told once"
+    assert len(counts) == 5
+
+
+def test_what_a_follower_has_trimmed_and_not_removed_goes_with_the_next_look() -> None:
+    """Its topic may keep everything by now."""
+    directory = FileLogDirectory("/d", fs=MemoryFs(), limits=LIMITS)
+    (log,) = directory.create([LogStart(A, "t", TopicConfig(segment_bytes=500))])
+    for _ in range(80):
+        append(log, 8)
+    log.trim_to(log.end_offset)
+    assert log.is_trimming
+    partition = Partition(A, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {}, high_watermark=log.end_offset)
+    upkeep = upkeep_of(directory, {A: partition})
+    while upkeep.next_ms <= 1_000:
+        assert upkeep.run(1_000) == []
+    assert (log.is_trimming, log._segments) == (False, [])  # type: ignore[attr-defined]
