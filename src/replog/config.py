@@ -23,6 +23,7 @@ __all__ = [
     "FRAME_BYTES_MAX",
     "HEADER_COST",
     "MAX_TOPIC_NAME",
+    "MOVE_WISHES_MAX",
     "RECORD_HEADERS_MAX",
     "SCATTERED_KEYS_MAX",
     "WISH_ITEMS_MAX",
@@ -42,6 +43,8 @@ FRAME_BYTES_MAX: Final = 64 * MIB
 """Largest message between processes, all of its frame: a larger one is neither sent nor accepted."""
 WISH_ITEMS_MAX: Final = 250_000
 """Items of lists and dicts in one request of a client; each takes a broker a hundred times its bytes."""
+MOVE_WISHES_MAX: Final = 1_000
+"""Partitions that one request may wish to be moved, whatever a controller decides in one slice; clients send half of it at a time."""
 SCATTERED_KEYS_MAX: Final = 1_000
 """Whole numbers that are keys of one dict in a message, if they do not follow one another: Python looks them up by their value, so that
 some can be chosen that are all in each other's way."""

@@ -18,7 +18,7 @@ from replog.model import Address, PartitionId
 __all__ = ["Judged", "PlaceName", "Reassigning", "Reassignment", "Refused", "ReplicaProgress", "checked_wishes"]
 
 _SLICE = 500
-"""Wishes, or questions, in one request."""
+"""Wishes, or questions, in one request: fewer than MOVE_WISHES_MAX."""
 _PROGRESS_S = 5
 """How long a leader may take to say how far its followers are."""
 

@@ -5,8 +5,11 @@ What becomes of a wish is told by the list of those that are queued or under way
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from attrs import evolve
+
+from replog.config import MOVE_WISHES_MAX
 from replog.controller import moves
 from replog.controller.changes import Change, Due, MoveWished, Topic
 from replog.controller.cluster import Cluster
@@ -28,21 +31,33 @@ if TYPE_CHECKING:
 __all__ = ["list_reassignments", "reassign"]
 
 
+class _Progress(NamedTuple):
+    """How far a request is: the wishes in the slices that are stored."""
+
+    judged: int
+    errors: list[list[Any]]
+    named: set[PartitionId]
+    """The partitions of those that were granted."""
+    growth: Growth
+    """By them."""
+
+
 def reassign(controller: Controller, event: AdminAsked) -> Decision:
     """`partitions` is a list of [topic, partition, broker ids], or None in place of the ids to cancel; the answer names those refused.
 
-    Asked twice it writes once: a wish that is there already stays as it is.
+    Asked twice it writes once: a wish that is there already stays as it is. It goes on slice by slice.
     """
-    request, limit = event.request, controller.config.slice_partitions_max
+    request, config = event.request, controller.config
     wished = request.arguments.get("partitions")
-    if not isinstance(wished, list | tuple) or not 1 <= len(wished) <= limit:
+    if not isinstance(wished, list | tuple) or not 1 <= len(wished) <= MOVE_WISHES_MAX:
         count = f"{len(wished)} partitions" if isinstance(wished, list | tuple) else repr(wished)
-        raise Refusal(Code.INVALID_REQUEST, f"partitions is a list of 1 to {limit} [topic, partition, broker ids or None], not {count}")
+        text = f"partitions is a list of 1 to {MOVE_WISHES_MAX} [topic, partition, broker ids or None], not {count}"
+        raise Refusal(Code.INVALID_REQUEST, text)
+    start, earlier, known, growth = event.progress or _Progress(0, [], set(), Growth(config.topic_bytes_max))
+    end = start + config.slice_partitions_max
+    errors, named, growth = [*earlier], {*known}, growth.copy()
     pieces: list[Piece] = []
-    errors: list[list[Any]] = []
-    named: set[PartitionId] = set()
-    growth = Growth(controller.config.topic_bytes_max)
-    for one in wished:
+    for one in wished[start:end]:
         try:
             topic, number, target = _read(controller.cluster, one)
             target = judged(controller.cluster, topic, number, target)
@@ -57,8 +72,11 @@ def reassign(controller: Controller, event: AdminAsked) -> Decision:
         else:
             named.add(partition)
             pieces += _wish(controller.cluster, topic, partition, target)
+    steps = pack(controller.guard, pieces)
+    if end < len(wished):
+        return Decision(steps, after=(evolve(event, progress=_Progress(end, errors, named, growth)),))
     answer = AdminAnswer(request.request, Code.NONE, result={"errors": errors}, origin=request.origin)
-    return Decision(pack(controller.guard, pieces), answers=((event.sender, answer),), after=(MovesDue(),))
+    return Decision(steps, answers=((event.sender, answer),), after=(MovesDue(),))
 
 
 def _read(cluster: Cluster, one: object) -> tuple[Topic, int, object]:

@@ -15,13 +15,20 @@ __all__ = ["Growth"]
 
 
 class Growth:
-    """Of all topics, by one decision. Each node is measured once, then what it gains is counted: a node may be large, and moves many."""
+    """Of all topics, by one request or decision. Each node is measured once, then what it gains is counted: a node may be large, and moves
+    many."""
 
     def __init__(self, bytes_max: int) -> None:
         """`bytes_max`: the limit, `topic_bytes_max`."""
         self._bytes_max = bytes_max
         self._bytes: dict[bytes, int] = {}
         """Of topics by their id: with the moves that begin."""
+
+    def copy(self) -> Growth:
+        """To go on from: a decision that is not stored is taken again, from what was there before."""
+        other = Growth(self._bytes_max)
+        other._bytes = dict(self._bytes)
+        return other
 
     def take(self, topic: Topic, number: int, target: Sequence[int] | None) -> None:
         """A partition begins to move to `target` (None: back, which takes no room). Raises Refusal, with the size and the limit.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.controller.harness import World, pid
 
+from replog.client.reassigning import _SLICE
+from replog.config import MOVE_WISHES_MAX
 from replog.errors import Code
 from replog.messages import AlterIsrAnswer, LeaderAndIsr, StopReplica, StopReplicaAnswer
 from replog.metadata import layout
-from replog.ports import Put
+from replog.ports import Create, Put
 
 
 def test_ten_thousand_partitions_are_made_and_fail_over_in_slices():
@@ -137,3 +140,75 @@ def test_a_failover_overtakes_a_long_deletion():
     assert left[3] >= left[2] - 20
     assert left[3] > 0
     assert world.store.list(layout.TOPICS) == ["first"]
+
+
+def _moved(world: World) -> list[int]:
+    """Partitions that move, or are to."""
+    answer = world.admin("list_reassignments")
+    assert answer is not None
+    return [one["partition"] for one in answer.result["reassignments"]]
+
+
+def test_a_request_may_wish_more_moves_than_go_into_one_slice():
+    world = World(4, slice_partitions_max=100, reassignments_max=1)
+    world.create(assignment={n: [1, 2] for n in range(250)})
+    world.commits.clear()
+    answer = world.admin("reassign", partitions=[["t", n, [1, 3]] for n in range(250)])
+    assert (answer.error, answer.result) == (Code.NONE, {"errors": []})
+    wishes = [[op for op in ops if isinstance(op, Create) and op.path.startswith(layout.PARTITIONS_REASSIGNED)] for ops in world.commits]
+    assert [len(some) for some in wishes if some] == [100, 100, 50]
+    assert _moved(world) == list(range(250))
+
+
+@pytest.mark.parametrize("slice_", [1, 100_000])
+def test_how_much_one_request_may_wish_does_not_depend_on_the_slice(slice_: int):
+    world = World(3, slice_partitions_max=slice_)
+    world.create()
+    answer = world.admin("reassign", partitions=[["t", 0, None]] * (MOVE_WISHES_MAX + 1))
+    assert answer.error == Code.INVALID_REQUEST
+    assert f"a list of 1 to {MOVE_WISHES_MAX} [" in answer.message
+    assert f"not {MOVE_WISHES_MAX + 1} partitions" in answer.message
+    assert len(world.admin("reassign", partitions=[["t", 0, None]] * MOVE_WISHES_MAX).result["errors"]) == MOVE_WISHES_MAX
+    assert _SLICE <= MOVE_WISHES_MAX, "what clients send"
+
+
+_WISHED = [["t", 0, [3, 4]], ["x", 0, [1]], ["t", 1, [3, 4]], ["t", 0, [2, 3]], ["t", 2, None], ["t", 3, [3, 4]], ["t", 4, [4, 3]]]
+_ROOM = 500
+
+
+def _answered(slice_: int, *, at: int = -1, fault: str = "lost") -> tuple[list, list[int]]:
+    """What such a request is answered, and what moves then, if nobody hears of the commit `at`."""
+    world = World(4, slice_partitions_max=slice_, topic_bytes_max=_ROOM, reassignments_max=1)
+    world.create(assignment={n: [1, 2] for n in range(6)})
+    calls = []
+
+    def hurt(address, call):
+        if address[0] == "controller" and call.verb == "commit_each":
+            calls.append(call)
+            return fault if len(calls) == at + 1 else None
+        return None
+
+    world.before_store = hurt
+    answer = world.admin("reassign", partitions=_WISHED)
+    if answer is None:
+        world.advance(5_000)
+        answer = world.client[-1]
+    assert answer.error == Code.NONE, answer.message
+    assert len(calls) > at
+    return answer.result["errors"], _moved(world)
+
+
+def test_a_request_in_slices_is_answered_as_in_one():
+    """Also where a partition is named twice, and where the topic has no room for all of it."""
+    errors, moved = _answered(1_000)
+    codes = [Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_REQUEST, Code.NO_REASSIGNMENT_IN_PROGRESS, Code.INVALID_REPLICA_ASSIGNMENT]
+    assert [code for _, _, code, _ in errors] == codes
+    assert "topic_bytes_max" in errors[-1][-1]
+    assert moved == [0, 1, 3]
+    assert [_answered(slice_) for slice_ in (1, 2, 3)] == [(errors, moved)] * 3
+
+
+@pytest.mark.parametrize("fault", ["lost", "applied"])
+@pytest.mark.parametrize("at", range(3))
+def test_a_slice_of_wishes_that_is_decided_again_is_answered_once(at: int, fault: str):
+    assert _answered(2, at=at, fault=fault) == _answered(1_000)
