@@ -34,6 +34,8 @@ __all__ = ["Catalogue", "Entry"]
 _HEAD: Final = Struct("<II")
 _FILE: Final = "catalogue"
 _COMPACT_AT: Final = 1_000
+_LISTS: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
+"""What a list of msgpack begins with: it says of most places that no entry is there, before a checksum is computed."""
 
 # The first item of a change.
 _LIVE: Final = 0
@@ -214,12 +216,15 @@ def _entry_at(data: bytes, at: int) -> bytes | None:
     if len(data) - at < _HEAD.size:
         return None
     length, crc = _HEAD.unpack_from(data, at)
-    payload = data[at + _HEAD.size : at + _HEAD.size + length]
-    return payload if len(payload) == length > 0 and crc32c(payload) == crc else None
+    begin = at + _HEAD.size
+    if not 0 < length <= len(data) - begin:
+        return None  # before anything is copied: at most bytes that `_check_torn` looks at this is no length of an entry
+    payload = data[begin : begin + length]
+    return payload if crc32c(payload) == crc else None
 
 
 def _check_torn(data: bytes, at: int, path: str) -> None:
     """Raise LogCorrupt unless the bad entry at `at` is an unfinished last one."""
     for later in range(at + 1, len(data) - _HEAD.size):
-        if _entry_at(data, later) is not None:
+        if data[later + _HEAD.size] in _LISTS and _entry_at(data, later) is not None:
             raise LogCorrupt(f"{path}: the entry at byte {at} is damaged, and there are good ones behind it")

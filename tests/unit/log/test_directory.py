@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, SMALL, crash_everywhere, kill, open_directory, open_log, segments
 
 from replog.config import TopicConfig
 from replog.errors import LogCorrupt, LogFull, UsageError
-from replog.log.checkpoint import write_plain
+from replog.log import catalogue
+from replog.log.checkpoint import read_file, write_plain
 from replog.log.directory import FileLogDirectory
 from replog.log.log import FileLog
 from replog.model import PartitionId
@@ -147,6 +149,40 @@ def test_damage_inside_the_catalogue_is_reported() -> None:
             open_directory(fs)
         assert image(fs) == before
         fs.content("/d/catalogue")[byte] ^= 0x10
+
+
+@pytest.mark.parametrize("lost", [0, 3], ids=["damaged", "torn"])
+def test_where_a_large_entry_is_no_good_nothing_is_copied_at_every_byte(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what is behind that byte, nor what a number there, taken for a length, would have."""
+    fs = MemoryFs()
+    directory = open_directory(fs)
+    many = [PartitionId(topic_id, n, 0) for topic_id in (TOPIC_ID, b"\0\x10\0\0" * 4) for n in range(300)]
+    directory.create([LogStart(identity, "t", SMALL) for identity in many])
+    directory.create([LogStart(IDENTITY._replace(creation=n), "t", SMALL) for n in range(1, 21)])  # another kind of list than one of a few
+    kill(fs, directory)
+    content = fs.content("/d/catalogue")
+    size = len(content)
+    if lost:
+        small = int.from_bytes(content[:4], "little") + 8
+        del content[small - lost :]
+    else:
+        content[100] ^= 1
+    copied = 0
+
+    class Counted(bytes):
+        def __getitem__(self, key: Any) -> Any:
+            nonlocal copied
+            found = super().__getitem__(key)
+            copied += len(found) if isinstance(found, bytes) else 0
+            return found
+
+    monkeypatch.setattr(catalogue, "read_file", lambda fs, path: Counted(read_file(fs, path) or b""))
+    if lost:
+        assert open_directory(fs).identities() == []
+    else:
+        with pytest.raises(LogCorrupt, match="the entry at byte 0 is damaged, and there are good ones behind it"):
+            open_directory(fs)
+    assert copied < 3 * size
 
 
 def test_a_log_that_the_catalogue_lacks_is_reported() -> None:
