@@ -23,6 +23,7 @@ from replog.client.arguments import check_broker_id, check_timeout
 from replog.config import BrokerConfig, check_rack
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log.files import check_path, kill_in_child
+from replog.runtime.urls import lasting
 from replog.security.settings import VARIABLE
 from replog.security.shown import shown
 from replog.transport.tcp.endpoint import SCHEME, parse_endpoint
@@ -70,7 +71,8 @@ class BrokerProcess:
         BrokerConfig.from_mapping({} if config is None else config)
         self.broker_id = broker_id
         place = _IN_MEMORY if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
-        words = {"--id": str(broker_id), "--listen": listen, "--advertise": advertise, "--data": place, "--store": store, "--rack": rack}
+        words = {"--id": str(broker_id), "--listen": listen, "--advertise": advertise, "--data": place, "--rack": rack}
+        words["--store"] = lasting(store)
         self._command = [python, "-P", "-m", "replog", "broker", "--until-stdin-closes"]
         self._command += [f"{word}={value}" for word, value in words.items() if value is not None]
         self._command += [f"--config={key}={value}" for key, value in (config or {}).items()]

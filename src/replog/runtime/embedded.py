@@ -18,6 +18,7 @@ from replog.metrics.snapshot import Snapshot
 from replog.ports import MetadataStore
 from replog.runtime.embedded_brokers import EmbeddedBrokers
 from replog.runtime.measured import Measured
+from replog.runtime.urls import lasting
 
 if TYPE_CHECKING:
     from replog.security.quotas import Quotas
@@ -68,7 +69,7 @@ class Cluster(Client, Measured):
             None if data is None else Path(data),
             brokers,
             listen=listen,
-            store=store,
+            store=lasting(store),
             config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping({} if config is None else config),
             client_config=_client_config(client_config),
             fs_of=_fs_of,

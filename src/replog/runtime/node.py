@@ -34,7 +34,7 @@ from replog.runtime.owner import Owner
 from replog.runtime.patience import Patience, Standing
 from replog.runtime.pump import Pump, tell
 from replog.runtime.store_sessions import StoreSessions
-from replog.runtime.urls import open_store
+from replog.runtime.urls import lasting, open_store
 from replog.runtime.workers import Workers
 from replog.security.quotas import Quotas, quotas_of
 from replog.security.settings import Security, security_of
@@ -98,7 +98,7 @@ class Broker(Measured):
         self._listen = listen
         self._advertise = None if advertise is None else str(parse_endpoint(advertise))
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
-        self._store = store
+        self._store: str | MetadataStore = lasting(store)
         self._rack = check_rack(rack)
         self._security = security_of(security)
         if self._security is not None:

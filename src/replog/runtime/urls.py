@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from replog.errors import UsageError
+from replog.log.files import check_path
 from replog.ports import MetadataStore
 from replog.security.shown import is_place, shown
 
-__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "open_file", "open_memory", "open_store", "open_zookeeper", "zookeeper_arguments"]
+__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "lasting", "open_file", "open_memory", "open_store", "open_zookeeper", "zookeeper_arguments"]
 
 STORES: Final = "replog.stores"
 """The group of entry points."""
@@ -50,6 +51,16 @@ def open_store(url_or_store: object, *, session_ms: int) -> MetadataStore:
         raise UsageError(f"{shown(url_or_store)!r} is not the URL of a store: {_known()}")
     scheme = found.group(1).lower()
     return (_BUILT_IN.get(scheme) or _registered(scheme, url_or_store))(url_or_store, session_ms=session_ms)
+
+
+def lasting(url_or_store: Any) -> Any:
+    """What `open_store` takes, so that each session is one on the same store wherever the process goes (`os.chdir`): a relative
+    `file://PATH` becomes an absolute one. What is no such URL is left as it is."""
+    found = _SCHEME.match(url_or_store) if isinstance(url_or_store, str) else None
+    if found is None or found.group(1).lower() != "file" or unquote(url_or_store[found.end() :]).startswith("/"):
+        return url_or_store
+    folder = check_path(".", "store", "name a file")
+    return f"{found.group()}{quote(folder, errors='surrogateescape')}/{url_or_store[found.end() :]}"
 
 
 def open_memory(url: str, *, session_ms: int) -> MetadataStore:

@@ -17,6 +17,7 @@ from replog.errors import LogDamaged, LogFull, UsageError
 from replog.log.files import OS, Fs
 from replog.metadata import database
 from replog.runtime.folder import ClusterFolder, open_directory
+from replog.runtime.urls import open_store
 from replog.security.private import check_folder
 
 
@@ -165,21 +166,28 @@ def test_root_may_give_its_folder_to_a_group(
 
 def test_a_relative_folder_is_that_of_when_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of when it is opened, or written to."""
-    for folder in ("here", "there"):
+    for folder in ("here", "there", "elsewhere"):
         (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path / "here")
     cluster = replog.Cluster("cluster", brokers=1)
-    broker = replog.Broker(1, listen="tcp://127.0.0.1:0", data="broker", store="memory://")
-    process = replog.BrokerProcess(2, data="process", store="file:///nowhere/s.db")
+    broker = replog.Broker(1, listen="tcp://127.0.0.1:0", data="broker", store="file://broker.db")
+    process = replog.BrokerProcess(2, data="process", store="file://process.db?session_ms=700")
+    shared = replog.Cluster("shared", brokers=1, store="file://shared.db")
     monkeypatch.chdir(tmp_path / "there")
     with cluster:
         cluster.create_topic("orders", replication_factor=1, min_isr=1)
-        monkeypatch.chdir("/")
+        monkeypatch.chdir(tmp_path / "elsewhere")
         with cluster.producer() as producer:
             producer.send("orders", value="x")
-    with broker:
-        pass
+    for one in (broker, shared):
+        with one:
+            pass
     assert f"--data={tmp_path}/here/process" in process._command
-    assert (os.listdir(tmp_path / "there"), sorted(os.listdir(tmp_path / "here"))) == ([], ["broker", "cluster"])
+    (store,) = (word.removeprefix("--store=") for word in process._command if word.startswith("--store="))
+    with open_store(store, session_ms=5_000) as opened:
+        assert isinstance(opened, replog.FileStore)
+        assert (opened.path, opened.session_ms) == (f"{tmp_path}/here/process.db", 700)
+    assert os.listdir(tmp_path / "there") == os.listdir(tmp_path / "elsewhere") == []
+    assert {"broker", "broker.db", "cluster", "process.db", "shared", "shared.db"} <= set(os.listdir(tmp_path / "here"))
     with replog.Cluster(tmp_path / "here" / "cluster", brokers=1) as cluster:
         assert [record.text() for record in cluster.read("orders")] == ["x"]

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -263,3 +264,35 @@ def test_credentials_that_others_can_read_are_refused(tmp_path: Path) -> None:
     path.chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
         open_store(f"zookeeper://localhost:1?auth={path}", session_ms=9_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "lasts_as"),
+    [
+        ("file://store.db", "file://{0}/store.db"),
+        ("FILE://./a%20b.db?session_ms=700", "FILE://{0}/./a%20b.db?session_ms=700"),
+        ("file:///x/store.db", None),
+        ("file://%2Fx/store.db", None),
+        ("zookeeper://a:1/x", None),
+        ("memory://", None),
+        ("store.db", None),
+        (7, None),
+    ],
+)
+def test_a_store_that_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Any, lasts_as: str | None) -> None:
+    """A broker opens its store again when it has lost its session, wherever its process has gone meanwhile."""
+    folder = tmp_path / "100%?"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert urls.lasting(given) == (given if lasts_as is None else lasts_as.format(f"{tmp_path}/100%25%3F/."))
+
+
+def test_a_store_that_lasts_is_the_same_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "100%? \u00e4"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    url = urls.lasting("file://a%20b.db?session_ms=700")
+    monkeypatch.chdir("/")
+    with open_store(url, session_ms=5_000) as store:
+        assert isinstance(store, FileStore)
+        assert (store.path, store.session_ms) == (f"{folder}/a b.db", 700)
