@@ -89,7 +89,7 @@ class Broker:
         self.leaving = Leaving(broker_id, self.outbox, self._commands)
         self._reports = Reports(broker_id, self.outbox, self._commands, self.partitions)
         self._metadata_asked = False
-        self._flush_reports = FlushReports(broker_id, self.outbox)
+        self._flush_reports = FlushReports(broker_id, self.outbox, config)
         self._handlers: dict[type, Any] = {
             Produce: self._appending.on_produce,
             Stage: self._publishing.on_stage,
@@ -146,6 +146,7 @@ class Broker:
         due = self._fetching.due_ms
         if due is not None and now_ms >= due:
             self._fetching.send_due(now_ms)
+        self._flush_reports.send(now_ms, self.broker_epoch)
         due = self._proposals.due_ms
         if due is not None and now_ms >= due:
             self._proposals.send_due(now_ms)
@@ -185,7 +186,8 @@ class Broker:
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
         due = self._upkeep.deadline_ms()
-        for at in (self._sessions.parked.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
+        parked, reports = self._sessions.parked, self._flush_reports
+        for at in (parked.due_ms, self._fetching.due_ms, reports.due_ms, self._proposals.due_ms, self._publishing.due_ms):
             if at is not None and at < due:
                 due = at
         return due
@@ -217,7 +219,6 @@ class Broker:
                 self._take(partition, entry, now_ms)
             for piece in entry.slices:
                 piece.release()
-        self._flush_reports.send(fetcher.leader, fetching.broker_epoch)
         fetching.send_due(now_ms)
 
     def _take(self, partition: Partition, entry: FetchedEntry, now_ms: int) -> None:
@@ -270,7 +271,6 @@ class Broker:
         self._moved(partition, before, now_ms)
         self._waiting.wake(partition)
         self._flush_reports.owe(partition)
-        self._flush_reports.send(partition.leader, self.broker_epoch)
 
     # --------------------------------------------------------------------------------------------------------- offsets
 

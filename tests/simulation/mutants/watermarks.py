@@ -8,15 +8,17 @@ from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 from tests.simulation.reading import ReadToEnd
 
+from replog.broker import durability
 from replog.broker.appending import Appending
 from replog.broker.broker import Broker
-from replog.broker.durability import FlushReports
+from replog.broker.due import Due
 from replog.broker.upkeep import Upkeep
 from replog.client.client import Client
 from replog.client.fetching import FetchOp
 from replog.client.reading import Reading
 from replog.messages import FetchEntry
 from replog.model import PartitionId
+from replog.partition.following import Following
 from replog.partition.leading import Leading
 from replog.partition.partition import Partition
 from replog.partition.replica import Contact
@@ -94,15 +96,22 @@ def leaves_tails_unflushed(patch: Patch) -> None:
 
 def reports_flushes_once(patch: Patch) -> None:
     """A follower tells how far it is flushed only while that is above the high watermark."""
-    send = FlushReports.send
+    is_heard = durability.is_heard
 
-    def mutant(self: FlushReports, leader: int | None, broker_epoch: int) -> None:
-        for identity, partition in list(self._owed.items()):
-            if partition.log.flushed_end <= partition.high_watermark:
-                del self._owed[identity]
-        send(self, leader, broker_epoch)
+    def mutant(partition: Partition, following: Following) -> bool:
+        return is_heard(partition, following) or partition.log.flushed_end <= partition.high_watermark
 
-    patch.setattr(FlushReports, "send", mutant)
+    patch.setattr(durability, "is_heard", mutant)
+
+
+def reports_flushes_without_repeating(patch: Patch) -> None:
+    """How far a follower is flushed is not said again when the report was lost."""
+
+    class Never(Due):
+        def put(self, partition: Partition, at_ms: int) -> None:
+            pass
+
+    patch.setattr(durability, "Due", Never)
 
 
 def tells_every_watermark(patch: Patch) -> None:
@@ -188,6 +197,10 @@ MUTANTS = (
         ("S12",), {"poll_ms": 10, "workloads": ("append", "burst"), "clients": 3},
     ),
     Mutant("X02", "a flush is reported once", "own", reports_flushes_once, ("L2", "L3", "L4"), ACK),
+    Mutant(
+        "X120", "a report of a flush that is lost is not said again", "own", reports_flushes_without_repeating,
+        tests=("tests/unit/broker/test_flush_reports.py::test_what_is_lost_is_said_again_until_the_leader_confirms_it",),
+    ),
     Mutant(
         "X03", "a new leader's high watermark is taken for the end", "KAFKA-725", tells_every_watermark,
         ("offsets",), {"only": ("churn", "expire", "kill"), "workloads": ("append", "offsets"), **LEADERS}, scenarios=("P-48",),
