@@ -213,3 +213,16 @@ def test_nothing_is_said_of_what_is_no_longer_followed() -> None:
     one.tick(1_010)
     assert one.heard() == []
     assert one.broker._flush_reports.due_ms is None
+
+
+def test_a_copy_that_comes_back_is_another_one() -> None:
+    """Whatever was said of the earlier one, its leader hears of it at once, and again."""
+    one = flushed_follower(1)
+    one.heard()
+    one.tell("controller", StopReplica(4, 1, 1, one.notices, [StopEntry(P, 0, False)]), 20)
+    one.notices += 1
+    one.follow(2, 0, 30)
+    one.fetched(40, high_watermark=0)
+    assert one.heard() == [(2, [(0, 1)])]
+    one.tick(540)
+    assert one.heard() == [(2, [(0, 1)])]
