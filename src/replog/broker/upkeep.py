@@ -23,7 +23,7 @@ _SWEEP_MS: Final = 100
 """How often waiting fetches and appends are looked at for having waited long enough."""
 _AGAIN_MS: Final = 1_000
 """Retention that had to wait goes on so much later; so does a flush."""
-_RETAINED_MAX: Final = 4
+_RETAINED_MAX: Final = 2
 """Of so many partitions segments are removed in one run: each waits for a disk. The next ones follow in the next turn, when others have
 been heard."""
 _PURGES_MAX: Final = 100

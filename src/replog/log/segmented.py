@@ -33,7 +33,7 @@ __all__ = ["PASSING", "SegmentedLog"]
 
 PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG}) | NO_DESCRIPTORS
 """Conditions that pass: no space, or no descriptors, for now."""
-_REMOVALS_MAX: Final = 16
+_REMOVALS_MAX: Final = 8
 """So many segments go at once: each waits for a disk, some milliseconds, and whoever asks is a broker that serves others meanwhile."""
 
 

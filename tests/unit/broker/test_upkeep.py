@@ -383,11 +383,11 @@ def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_
         moved += [partition.identity for partition in upkeep.run(now_ms)]
         counts.append(left())
     removed = [sum(before) - sum(after) for before, after in pairwise([[40] * 6, *counts])]
-    assert max(removed) <= 4 * 16
-    assert removed[0] == 4 * 16
+    assert max(removed) <= 2 * 8
+    assert removed[0] == 2 * 8
     assert counts[-1] == [0] * 6
     assert moved == list(partitions), "the start moves first, and is told once"
-    assert len(counts) == 5
+    assert len(counts) == 15
 
 
 def test_what_a_follower_has_trimmed_and_not_removed_goes_with_the_next_look() -> None:
