@@ -29,7 +29,6 @@ __all__ = ["Consumer"]
 _ROUNDS_MAX: Final = 4
 """Brokers in this process answer at once: with a position, with what is passed over there, with records. After so many rounds a call
 looks at its time limit."""
-_AT_ONCE_S: Final = 0.001
 _TOPICS_S: Final = 30
 """A call without a time limit waits for so long to be told which partitions there are."""
 
@@ -107,12 +106,9 @@ class Consumer:
         return any(p.op is not None and p.op.done for p in self._partitions.values())
 
     def _rest_s(self) -> float:
-        """How long to wait for answers at most: who was answered at once that there is nothing is asked again after a pause, and who was
-        left out when there is room: those make it that were asked."""
-        config, partitions = self._client._core.config, self._partitions.values()
-        if self._room.is_full:
-            return config.retry_backoff_ms_max / 1000 if any(p.op is not None for p in partitions) else _AT_ONCE_S
-        return config.retry_backoff_ms / 1000 if any(p.lacks_question for p in partitions) else float("inf")
+        """How long to wait for answers at most: who was answered at once that there is nothing, or was left out, is asked after a pause."""
+        is_unasked = any(p.lacks_question for p in self._partitions.values())
+        return self._client._core.config.retry_backoff_ms / 1000 if is_unasked else float("inf")
 
     def _step(self) -> None:
         """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position. Raises what a

@@ -26,8 +26,6 @@ class Room:
         self._core = core
         self._answer_bytes = max(core.config.fetch_bytes, core.config.fetch_total_bytes // _FIRST_SHARE)
         self._asked = 0
-        self.is_full = False
-        """Whether somebody was left out when partitions were last chosen."""
 
     def choose(self, lacking: Collection[Followed], followed: Collection[Followed], now_ms: int) -> tuple[list[Followed], list[Followed]]:
         """Who of `lacking` is asked now, those first that were not asked for longest, and who has to wait for room.
@@ -37,7 +35,6 @@ class Room:
         if those like him take more than that.
         """
         if not lacking:
-            self.is_full = False
             return [], []
         config = self._core.config
         taken, silent = self._taken(followed, now_ms - config.fetch_wait_ms - config.unanswered_ms)
@@ -60,7 +57,6 @@ class Room:
             chosen.append(one)
         for one in chosen:
             one.wait_ms = config.fetch_wait_ms if one.is_at_end or 2 * taken <= config.fetch_total_bytes else 0
-        self.is_full = bool(left_out)
         return chosen, left_out
 
     def answered(self, result: Fetch) -> None:
