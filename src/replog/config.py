@@ -341,10 +341,6 @@ class ClientConfig:
     buffer_bytes: int = field(default=32 * MIB, validator=_whole(1 * KIB, 2**40))
     max_block_ms: int = field(default=60_000, validator=_whole(0, _MAX64))
     fetch_bytes: int = field(default=1 * MIB, validator=_whole(1 * KIB, BATCH_BYTES_MAX))
-    fetch_total_bytes: int = field(default=64 * MIB, validator=_whole(1 * KIB, 2**40))
-    """What one consumer has in memory, about: records that it has not handed out, of all its partitions, and those that it has asked for.
-    They count as they are in memory, decompressed. Above that it asks no further partition; all get their turn. A batch is fetched whole,
-    however large, and what is paused does not count (Kafka's `fetch.max.bytes`, over all brokers)."""
     fetch_wait_ms: int = field(default=500, validator=_whole(0, 60_000))
     max_record_bytes: int = field(default=8 * MIB - 64 * KIB, validator=_whole(1, BATCH_BYTES_MAX))
     """Largest record (key, value and headers together, and 64 bytes for each header)."""

@@ -412,7 +412,7 @@ class BatchReader:
     The bytes were written by somebody else: everything here raises BadBatch, and nothing else, if they are not what they claim.
     """
 
-    __slots__ = ("_headers", "_headers_max", "_keys", "_times", "_values", "batch", "header_count", "plain_bytes")
+    __slots__ = ("_headers", "_headers_max", "_keys", "_times", "_values", "batch", "header_count")
 
     def __init__(
         self,
@@ -435,8 +435,6 @@ class BatchReader:
         if not 1 <= batch.count <= records_max:
             raise BadBatch(f"a batch of {batch.count} records; allowed are 1 to {records_max}")
         payload = columns.decompress(batch.payload, payload_bytes_max) if batch.codec == CODEC_LZ4 else batch.payload
-        self.plain_bytes = len(payload)
-        """Of its records, not compressed."""
         self._values, self._keys, self._times, self._headers = columns.split_columns(payload)
         if batch.count > len(self._values):
             raise BadBatch(f"{batch.count} records in a column of {len(self._values)} bytes")

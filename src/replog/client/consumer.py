@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -11,13 +12,13 @@ from replog.client.absent import TopicOp
 from replog.client.arguments import Position, check_count, check_timeout, parse_position
 from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
-from replog.client.followed import Followed
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
-from replog.client.room import Room
+from replog.client.results import Fetch
 from replog.client.silence import Silence
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
+from replog.messages import ListedOffset
 from replog.model import PartitionId
 from replog.records import Record
 
@@ -31,6 +32,82 @@ _ROUNDS_MAX: Final = 4
 looks at its time limit."""
 _TOPICS_S: Final = 30
 """A call without a time limit waits for so long to be told which partitions there are."""
+
+
+class _Partition:
+    """How far one partition has been read, what is buffered, and what is being asked."""
+
+    __slots__ = (
+        "buffer", "epochs", "fetch_offset", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
+        "trouble", "wanted", "watermark",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, number: int, start: tuple[int | None, int | None], seen: PartitionId | None) -> None:
+        self.topic = topic
+        self.number = number
+        self.seen = seen
+        """The log that had this name when the position was given; None if none was known."""
+        self.op: PartitionOp | None = None
+        self.buffer: deque[Record] = deque()
+        self.paused = False
+        self.watermark: int | None = None
+        """The last high watermark that a leader has told."""
+        self.trouble = ""
+        """Why the last question had no answer; "" if it had one."""
+        self.seek(*start)
+
+    def seek(self, offset: int | None, wanted: int | None) -> None:
+        """Begin again elsewhere: at an offset, or wherever the leader says."""
+        self.offset = offset
+        """Of the next record to hand out; None until the leader has said where `wanted` is."""
+        self.wanted = wanted
+        self.fetch_offset = offset or 0
+        self.known_epoch = -1
+        self.epochs: Sequence[tuple[int, int]] = ()
+        """Where each leader epoch of what was read began."""
+        self.identity: PartitionId | None = None
+        """The log that the position belongs to; None until a leader has answered."""
+        self.buffer.clear()
+        self.op = None
+
+    @property
+    def log(self) -> PartitionId | None:
+        """The log that the position is meant for."""
+        return self.seen if self.identity is None else self.identity
+
+    def located(self, asked: OffsetOp) -> None:
+        """The leader has said where `wanted` is. Where no record is as young, that is "latest" of the moment in which it looked: asked
+        for later, what was committed in between would be passed over."""
+        listed: ListedOffset = asked.result
+        self.offset = self.fetch_offset = listed.offset if listed.offset >= 0 else asked.latest
+        self.wanted = None
+        self.identity = listed.partition
+        self.known_epoch = listed.leader_epoch  # who led before may not know of what is there (KIP-320)
+
+    def fetched(self, result: Fetch) -> None:
+        """Records have come, or only control batches to be passed over."""
+        self.buffer.extend(result.records)
+        self.fetch_offset = result.next_offset
+        self.watermark = result.high_watermark
+        self.epochs, self.known_epoch = result.epochs, result.known_epoch
+        if not self.buffer:
+            self.offset = self.fetch_offset
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why its question has failed for good; None: it has not. One that nobody has answered is asked again."""
+        return self.op.error if self.op is not None and self.op.done and not isinstance(self.op.error, Unavailable) else None
+
+    @property
+    def lacks_question(self) -> bool:
+        """Whether it is to be asked for records, or where they are."""
+        return self.op is None and not self.paused and not self.buffer
+
+    def take(self) -> Record:
+        """Hand out the next record."""
+        record = self.buffer.popleft()
+        self.offset = record.offset + 1 if self.buffer else self.fetch_offset
+        return record
 
 
 class Consumer:
@@ -51,15 +128,14 @@ class Consumer:
         self._topics = topics
         self._chosen = partitions
         self._start = parse_position(start, "start")
-        self._partitions: dict[tuple[str, int], Followed] = {}
-        self._gone: dict[tuple[str, int], Followed] = {}
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._gone: dict[tuple[str, int], _Partition] = {}
         """What is followed no longer because no broker knew it: with its position, should it be seen again (rules, a late broker)."""
         self._sought: dict[str, TopicOp] = {}
         """At first use, until all are answered: the question for each topic. It goes on between calls."""
         self._serial = -1
         self._turn = 0
         self._silence = Silence()
-        self._room = Room(client._core)
         self._has_raised = False
         """The last thing that was handed out was what a partition has failed with: now it is the turn of records, if others have some."""
         self._owner: int | None = None
@@ -106,7 +182,7 @@ class Consumer:
         return any(p.op is not None and p.op.done for p in self._partitions.values())
 
     def _rest_s(self) -> float:
-        """How long to wait for answers at most: who was answered at once that there is nothing, or was left out, is asked after a pause."""
+        """How long to wait for answers at most: whoever was answered at once that there is nothing is asked again after a pause."""
         is_unasked = any(p.lacks_question for p in self._partitions.values())
         return self._client._core.config.retry_backoff_ms / 1000 if is_unasked else float("inf")
 
@@ -116,16 +192,12 @@ class Consumer:
         client = self._client
         with client._driver.lock, client._driver.changing:
             core, now_ms = client._core, client._driver.now_ms()
-            left_out: Iterable[Followed] = self._partitions.values()
-            rounds = 0
-            while rounds < _ROUNDS_MAX:
-                moved = [partition for partition in self._partitions.values() if self._collect(partition)]
-                lacking = [one for one in dict.fromkeys((*left_out, *moved)) if one.lacks_question]
-                chosen, left_out = self._room.choose(lacking, self._partitions.values(), now_ms)
-                rounds += not left_out  # whoever has its turn later in this call is asked once, as the others are
-                for partition in chosen:
-                    partition.op = self._ask(partition, now_ms)
-                    core.submit(partition.op, now_ms)
+            for asked_before in range(_ROUNDS_MAX):
+                for partition in self._partitions.values():
+                    moved = self._collect(partition)
+                    if partition.lacks_question and (moved or not asked_before):
+                        partition.op = self._ask(partition, now_ms)
+                        core.submit(partition.op, now_ms)
                 client._driver.run()
                 if not self._progressed():
                     break
@@ -136,16 +208,16 @@ class Consumer:
             self._has_raised = True
             self._raise_failure(failed)
 
-    def _ask(self, partition: Followed, now_ms: int) -> PartitionOp:
-        deadline_ms = self._given_up_ms(now_ms)
+    def _ask(self, partition: _Partition, now_ms: int) -> PartitionOp:
+        config, deadline_ms = self._client._core.config, self._given_up_ms(now_ms)
         if partition.wanted is not None:
             return OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
         return FetchOp(
             partition.topic,
             partition.number,
             partition.fetch_offset,
-            max_bytes=partition.max_bytes,
-            wait_ms=partition.wait_ms,
+            max_bytes=config.fetch_bytes,
+            wait_ms=config.fetch_wait_ms,
             deadline_ms=deadline_ms,
             known_epoch=partition.known_epoch,
             epochs=partition.epochs,
@@ -157,7 +229,7 @@ class Consumer:
         config = self._client._core.config
         return int(now_ms + config.fetch_wait_ms + 2 * config.request_timeout_ms)
 
-    def _collect(self, partition: Followed) -> bool:
+    def _collect(self, partition: _Partition) -> bool:
         """Take in the answer, if there is one and it is no failure. Returns whether the position is known now, or is another one."""
         op = partition.op
         if op is None or not op.done or partition.failure is not None:
@@ -173,10 +245,9 @@ class Consumer:
             partition.identity = op.place.identity
         before = partition.fetch_offset
         partition.fetched(op.result)
-        self._room.answered(op.result)
         return partition.fetch_offset != before
 
-    def _raise_failure(self, partition: Followed) -> None:
+    def _raise_failure(self, partition: _Partition) -> None:
         """Raise what a partition has failed with. It is asked again at the next step, from where it is."""
         error = partition.failure
         if error is None:
@@ -186,10 +257,10 @@ class Consumer:
             self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
         raise error
 
-    def _leave_out_what_is_gone(self, partition: Followed) -> None:
+    def _leave_out_what_is_gone(self, partition: _Partition) -> None:
         """Follow a partition no longer that was removed, or a topic that was deleted, unless nothing else is followed."""
         topic = self._client._core.view.topics.get(partition.topic)
-        gone: list[Followed] = []
+        gone: list[_Partition] = []
         if topic is None:
             if any(name != partition.topic for name, _ in self._partitions):
                 gone = [p for p in self._partitions.values() if p.topic == partition.topic and not p.buffer]
@@ -262,7 +333,7 @@ class Consumer:
         self._enter()
         self._find(topic, partition, self._client._deadline(_TOPICS_S)).paused = False
 
-    def _settle(self, partition: Followed, timeout_s: float | None, deadline_ms: int) -> None:
+    def _settle(self, partition: _Partition, timeout_s: float | None, deadline_ms: int) -> None:
         while partition.wanted is not None:
             if not isinstance(partition.op, OffsetOp):
                 self._drop(partition)
@@ -285,7 +356,7 @@ class Consumer:
         for partition in [*self._partitions.values(), *self._gone.values()]:
             self._move(partition, (None, wanted))
 
-    def _move(self, partition: Followed, start: tuple[int | None, int | None]) -> None:
+    def _move(self, partition: _Partition, start: tuple[int | None, int | None]) -> None:
         self._drop(partition)
         partition.seen = self._seen(partition.topic, partition.number) or partition.log
         partition.seek(*start)
@@ -294,7 +365,7 @@ class Consumer:
         place = self._client._core.view.place(topic, number)
         return None if place is None else place.identity
 
-    def _drop(self, partition: Followed) -> None:
+    def _drop(self, partition: _Partition) -> None:
         if partition.op is not None:
             with self._client._driver.lock, self._client._driver.changing:
                 self._client._core.forget(partition.op)
@@ -334,7 +405,7 @@ class Consumer:
         serial, first = core.view.serial, not self._partitions
         if first and not self._seek_topics():
             return False
-        found: dict[tuple[str, int], Followed] = {}
+        found: dict[tuple[str, int], _Partition] = {}
         for topic in self._topics:
             known = core.view.topics.get(topic)
             if known is None:
@@ -347,7 +418,7 @@ class Consumer:
                     continue
                 partition = self._gone.get((topic, number))
                 if partition is None or partition.log != seen:
-                    partition = Followed(topic, number, self._start if first else (None, AT_EARLIEST), seen)
+                    partition = _Partition(topic, number, self._start if first else (None, AT_EARLIEST), seen)
                 found[topic, number] = partition
         self._partitions |= found  # all or none: a first call that was interrupted is the first again
         self._sought = {}
@@ -384,22 +455,24 @@ class Consumer:
         driver, core = self._client._driver, self._client._core
         while not self._assign():
             if not driver.wait(self._progressed, self._left_s(deadline_ms)):
-                late = next(asked for asked in self._sought.values() if not asked.done)
-                with driver.lock, driver.changing:
-                    core.expire(late, driver.now_ms())
-                assert late.error is not None
-                raise late.error
+                late = next((asked for asked in self._sought.values() if not asked.done), None)
+                if late is not None:  # else another thread has brought the answer at last
+                    with driver.lock, driver.changing:
+                        core.expire(late, driver.now_ms())
+                    assert late.error is not None
+                    raise late.error
 
     def _wanted_numbers(self, topic: str, numbers: list[int]) -> list[int]:
         if self._chosen is None:
             return numbers
         for number in self._chosen:
             if number not in numbers and (topic, number) not in self._partitions:
+                self._drop_sought()  # the next call asks anew
                 text = self._client._core.view.unknown(topic, number)
                 raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=number)
         return self._chosen
 
-    def _find(self, topic: str, partition: int, deadline_ms: int) -> Followed:
+    def _find(self, topic: str, partition: int, deadline_ms: int) -> _Partition:
         check_topic_name(topic)
         check_partition_number(partition)
         self._await_partitions(deadline_ms)

@@ -22,11 +22,6 @@ __all__ = ["FetchOp", "committed_batches"]
 SLICE_MS_MAX: Final = 60_000
 """A broker is asked to hold a fetch for so long at most: a connection on which nothing moves for minutes is closed."""
 
-_RECORD_BYTES: Final = 180
-"""What a record takes in memory beside its payload, about: the object, its offset, and what Python keeps for its value."""
-_HEADER_BYTES: Final = 180
-"""... and a header beside its text: a pair, its name, its value."""
-
 
 class FetchOp(PartitionOp):
     """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
@@ -231,31 +226,29 @@ class FetchOp(PartitionOp):
         assert self.place is not None
         records: list[Record] = []
         epochs = list(self.epochs)
-        headers = size = 0
+        headers = 0
         position, last_epoch = self.offset, epochs[-1][0] if epochs else -1
         try:
             for batch in committed_batches(entry, self.place.identity):
                 if records and (len(records) + batch.count > BATCH_RECORDS_MAX or headers >= BATCH_HEADERS_MAX):
                     break
                 if not batch.is_control:
-                    found, more, each = self._unpacked(batch)
+                    found, more = self._unpacked(batch)
                     headers += more
                     records += found if batch.base_offset >= position else found[position - batch.base_offset :]
-                    size += each * (batch.end_offset - position)
                 if batch.leader_epoch != last_epoch:
                     epochs.append((batch.leader_epoch, position))
                 position, last_epoch = batch.end_offset, batch.leader_epoch
         except (BadBatch, UndecodableBatch):
             if not records:
                 raise
-        return FetchResult(records, position, leader_epoch, entry.high_watermark, epochs, size)
+        return FetchResult(records, position, leader_epoch, entry.high_watermark, epochs)
 
-    def _unpacked(self, batch: RecordBatch) -> tuple[list[Record], int, int]:
-        """The records of a batch, how many headers they have, and what one of them takes in memory, on average. Raises UndecodableBatch."""
+    def _unpacked(self, batch: RecordBatch) -> tuple[list[Record], int]:
+        """The records of a batch, and how many headers they have. Raises UndecodableBatch."""
         try:
             reader = BatchReader(batch)
-            records = reader.records(self.topic, self.partition)
-            return records, reader.header_count, _RECORD_BYTES + (reader.plain_bytes + _HEADER_BYTES * reader.header_count) // batch.count
+            return reader.records(self.topic, self.partition), reader.header_count
         except BadBatch as bad:
             raise UndecodableBatch(self.topic, self.partition, batch.base_offset, batch.end_offset, str(bad)) from None
 

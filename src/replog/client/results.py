@@ -169,8 +169,6 @@ class Fetch(NamedTuple):
     high_watermark: int
     epochs: Sequence[tuple[int, int]]
     """Each leader epoch of what was read before `next_offset`, and where it began: what the fetch was given, and what it has brought."""
-    size: int = 0
-    """What `records` take in memory, about; 0: nobody has counted."""
 
 
 def _plain(_instance: object, _attribute: object, value: Any) -> Any:

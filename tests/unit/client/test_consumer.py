@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
+from replog.client.client import Client
 from replog.client.consumer import Consumer
 from replog.errors import Code, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition, UsageError
 from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffsets, ListOffsets, Metadata
@@ -56,6 +57,18 @@ def test_every_partition_of_every_topic_or_those_chosen() -> None:
         client.consumer("t", partitions=[7]).poll()
     with pytest.raises(UnknownTopicOrPartition, match="unknown topic 'v'"):
         client.consumer("v").poll()
+
+
+def test_who_names_a_partition_that_is_not_there_yet_finds_it_once_it_is() -> None:
+    cluster, _, client = make({"t": 1})
+    consumer = client.consumer("t", partitions=[1], start="earliest")
+    for _ in range(2):
+        with pytest.raises(UnknownTopicOrPartition):
+            consumer.poll()
+    cluster.add_partition("t", 1)
+    Client(FakeDriver(cluster)).append("t", 1, ["here"])
+    assert [record.text() for record in consumer.poll(timeout_s=1)] == ["here"]
+
 
 
 def test_seek_pause_and_resume() -> None:
