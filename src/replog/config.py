@@ -190,8 +190,7 @@ class TopicConfig:
     segment_ms: int = field(default=7 * 24 * 3_600_000, validator=_whole(1, _MAX64))
     """A segment whose first batch is older than this is rolled at the next append."""
     retention_ms: int | None = field(default=None, validator=v.optional(_whole(1, _MAX64)))
-    """Segments whose newest record is older than this are removed; None keeps everything. A segment whose newest record lies more than an
-    hour ahead of the clock is as old as the one behind it."""
+    """Segments whose newest record is older than this are removed; None keeps everything."""
     retention_bytes: int | None = field(default=None, validator=v.optional(_whole(1, _MAX64)))
     """Oldest segments are removed while the log is larger than this; None keeps everything."""
     max_batch_bytes: int = field(default=8 * MIB, validator=_whole(256, BATCH_BYTES_MAX))

@@ -23,9 +23,13 @@ _SWEEP_MS: Final = 100
 """How often waiting fetches and appends are looked at for having waited long enough."""
 _AGAIN_MS: Final = 1_000
 """Retention that had to wait goes on so much later; so does a flush."""
-_RETAINED_MAX: Final = 2
+_RETAINED_MIN: Final = 2
 """Of so many partitions segments are removed in one run: each waits for a disk. The next ones follow in the next turn, when others have
 been heard."""
+_RETAINED_MAX: Final = 20
+"""Of so many where nobody has called for a while: a broker that is embedded without a thread has its turns when it is called, ..."""
+_RETAIN_MS: Final = 50
+"""... so it may have one for each time that has passed since."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -65,6 +69,8 @@ class Upkeep:
         """Whether the directory has not noted that, for want of room."""
         self._retaining: dict[PartitionId, Partition] = {}
         """What retention has yet to look at, or to go on with, since it was due last."""
+        self._ran_ms = 0
+        """When `run` was called last."""
         self._purging: list[PartitionId] = []
         """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
         self._is_stale = False
@@ -189,7 +195,7 @@ class Upkeep:
         Raises LogFull when everything that can be done is done (the rest is tried again in the next interval; the next call
         returns what has moved), or LogDamaged (the directory is broken).
         """
-        config = self._config
+        config, goes_on = self._config, bool(self._retaining)
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
@@ -203,7 +209,7 @@ class Upkeep:
         is_checkpoint = now_ms >= self._checkpoint_ms
         if is_checkpoint and not self._purging:
             self._purging = self._purgeable()
-        if self._purging:
+        if self._purging and not goes_on:
             still = set(self._purgeable())  # one may have come back, and been put away again, since the checkpoint
             work.append(partial(self._directory.purge_each, [one for one in self._purging[:_PURGES_MAX] if one in still]))
             self._is_stale = True
@@ -263,7 +269,8 @@ class Upkeep:
 
     def _retentions(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Retention of those that have yet to have it, until so many took time; with the rest `run` is due at once."""
-        left = _RETAINED_MAX
+        left = min(max((now_ms - self._ran_ms) // _RETAIN_MS, _RETAINED_MIN), _RETAINED_MAX)
+        self._ran_ms = now_ms
         while self._retaining and left:
             identity = next(iter(self._retaining))
             partition = self._retaining.pop(identity)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from replog.config import TopicConfig
-from replog.marks import MADE_AHEAD_MS_MAX
 
 __all__ = ["Kept", "expired", "is_full"]
 
@@ -38,8 +37,8 @@ def expired(segments: Sequence[Kept], config: TopicConfig, wall_ms: int, limit: 
     """
     total = sum(segment.size for segment in segments)
     count = 0
-    for segment, newest_ms in zip(segments, _newest_ms(segments, wall_ms), strict=True):
-        too_old = config.retention_ms is not None and 0 <= newest_ms < wall_ms - config.retention_ms
+    for segment in segments:
+        too_old = config.retention_ms is not None and 0 <= segment.max_timestamp_ms < wall_ms - config.retention_ms
         too_much = (
             config.retention_bytes is not None and total - segment.size >= config.retention_bytes and segment is not segments[-1]
         )
@@ -48,16 +47,3 @@ def expired(segments: Sequence[Kept], config: TopicConfig, wall_ms: int, limit: 
         total -= segment.size
         count += 1
     return count
-
-
-def _newest_ms(segments: Sequence[Kept], wall_ms: int) -> list[int]:
-    """For each segment, the time that tells its age: that of its newest record.
-
-    One that lies too far ahead of the clock is wrong, and one wrong record must not keep all that comes behind it: such a segment is as old
-    as the one behind it, for its records were written before those. Nothing is behind the last one.
-    """
-    found: list[int] = []
-    for segment in reversed(segments):
-        is_wrong = bool(found) and segment.max_timestamp_ms > wall_ms + MADE_AHEAD_MS_MAX
-        found.append(found[-1] if is_wrong else segment.max_timestamp_ms)
-    return found[::-1]

@@ -93,14 +93,6 @@ def test_s23_retention_removes_what_is_old_by_the_clock_of_the_broker(ages: tupl
     assert book.removed == (0 if fires else start)
 
 
-@pytest.mark.parametrize(("ahead_ms", "fires"), [(3_600_000, True), (3_600_001, False)])
-def test_s23_a_time_far_ahead_takes_what_is_in_its_segment_with_it(ahead_ms: int, fires: bool) -> None:
-    """Which batches these are nobody sees."""
-    rule, book, copy = aged(10, -ahead_ms, 5_000, start=2)
-    rule.asked(Asked(book, -1, encode_records([Record(b"x")], now_ms=NOW + ahead_ms)))
-    (violates if fires else holds)(*(("S23",) if fires else ()), rule.changed, book, copy, partition())
-
-
 @pytest.mark.parametrize(("limit", "fires"), [(2, False), (3, True)])
 def test_s23_by_size_and_then_by_age(limit: int, fires: bool) -> None:
     """The first segment is young, and too much; the second one is old; three stay."""

@@ -361,7 +361,8 @@ def test_who_is_silent_is_forgotten_also_where_everything_is_kept(monkeypatch: p
     assert [partition.log.size_bytes > 0 for partition in partitions.values()] == [True, True, False]
 
 
-def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_others() -> None:
+@pytest.mark.parametrize(("before_ms", "first", "turns"), [(950, 2, 15), (600, 8, 12)], ids=["busy", "seldom called"])
+def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_others(before_ms: int, first: int, turns: int) -> None:
     """A shorter retention may let go of any number of files; a broker that is busy with them for seconds loses what it leads."""
     directory = FileLogDirectory("/d", fs=MemoryFs(), limits=LIMITS)
     partitions: dict[PartitionId, Partition] = {}
@@ -377,17 +378,18 @@ def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_
         return [len(partition.log._segments) for partition in partitions.values()]  # type: ignore[attr-defined]
 
     assert left() == [40] * 6
+    assert upkeep.run(before_ms) == []
     moved, counts = [], []
     now_ms = 1_000
     while not counts or upkeep.next_ms <= now_ms:
         moved += [partition.identity for partition in upkeep.run(now_ms)]
         counts.append(left())
     removed = [sum(before) - sum(after) for before, after in pairwise([[40] * 6, *counts])]
-    assert max(removed) <= 2 * 8
-    assert removed[0] == 2 * 8
+    assert removed[0] == first * 8
+    assert max(removed[1:]) == 2 * 8
     assert counts[-1] == [0] * 6
     assert moved == list(partitions), "the start moves first, and is told once"
-    assert len(counts) == 15
+    assert len(counts) == turns
 
 
 def test_what_a_follower_has_trimmed_and_not_removed_goes_with_the_next_look() -> None:

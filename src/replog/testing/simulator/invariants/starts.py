@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from replog.marks import MADE_AHEAD_MS_MAX
 from replog.partition.partition import Partition
 from replog.records import BatchHeader
 from replog.testing.simulator.invariants.base import Asked, Invariant
@@ -29,14 +28,11 @@ class _Seen:
         """By the checksum of the header, which stands for the whole batch."""
         self.oldest_ms: int | None = None
         """Of the batches that were asked for: none that was stored unseen is older."""
-        self.newest_ms = 0
-        """Nor younger."""
         self.record_bytes = 0
         """Nor has it more bytes for each of its records."""
 
     def asked(self, asked: Asked) -> None:
         self.oldest_ms = asked.newest_ms if self.oldest_ms is None else min(self.oldest_ms, asked.newest_ms)
-        self.newest_ms = max(self.newest_ms, asked.newest_ms)
         self.record_bytes = max(self.record_bytes, -(-asked.length // asked.count))
 
     def below(self, offset: int, ledger: Ledger, copy: Copy) -> _Batch:
@@ -64,8 +60,6 @@ class StartsAreEarned(Invariant):
     Every copy takes retention by itself, leaders and followers. Segments go from the oldest on: each because that many bytes are
     left without it, or because its newest record is too old by the clock of the broker. Or a copy follows a leader that
     has done so. What else moves a start hides committed records from everybody who compares logs from there on.
-
-    A segment with a time far ahead is as old as the one behind it, with all that is in it: where such a time was sent, ages say nothing.
     """
 
     name = "S23"
@@ -95,10 +89,9 @@ class StartsAreEarned(Invariant):
         if limit is None and age_ms is None:
             self.fail(ledger, f"{here}, and nothing was ever to be removed")
         kept = seen.kept(at, copy)
-        is_misled = seen.newest_ms > copy.wall_ms + MADE_AHEAD_MS_MAX
         while at > ledger.removed and (limit is None or kept < limit):
             batch = seen.below(at, ledger, copy)
-            if age_ms is None or (batch.newest_ms >= copy.wall_ms - age_ms and not is_misled):
+            if age_ms is None or batch.newest_ms >= copy.wall_ms - age_ms:
                 removed = f"the batch at {batch.base_offset}, of {batch.newest_ms}"
                 rules = f"{limit} bytes and {age_ms} ms are to be kept, nothing below {ledger.removed}"
                 self.fail(ledger, f"{here} at {copy.wall_ms}, without {removed}, and {kept} bytes behind it; {rules}")
