@@ -268,7 +268,7 @@ class Upkeep:
         return [one for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
 
     def _retentions(self, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Retention of those that have yet to have it, until so many took time; with the rest `run` is due at once."""
+        """Retention of those that have yet to have it, until so many took time; with the rest `run` is due a moment later."""
         left = min(max((now_ms - self._ran_ms) // _RETAIN_MS, _RETAINED_MIN), _RETAINED_MAX)
         self._ran_ms = now_ms
         while self._retaining and left:
@@ -280,7 +280,7 @@ class Upkeep:
             if log.is_trimming and not partition.failed:
                 self._retaining[identity] = partition
         if self._retaining:
-            self.next_ms = now_ms
+            self.next_ms = now_ms + 1
 
     def _retain(self, partition: Partition, now_ms: int) -> None:
         """Apply retention; where everything is kept, forget those who were silent for too long: they are forgotten everywhere."""

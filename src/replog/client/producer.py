@@ -15,7 +15,6 @@ from replog.client.arguments import check_timeout
 from replog.client.batches import Batch
 from replog.client.columns import ROW_BYTES, as_cells, as_extras, sizes_of
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
-from replog.client.losing import dropped_text, records_in, unsent_text
 from replog.client.queues import PartitionQueue
 from replog.client.route import Route
 from replog.config import ClientConfig, check_partition_number, check_topic_name
@@ -39,8 +38,7 @@ class Producer:
     """Sends records in batches, in order per partition. Any thread may call.
 
     With `linger_ms=0` a record goes at once while fewer than five batches of its partition are under way, otherwise it joins the next
-    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future. One that is dropped
-    without that warns of what would have been (ResourceWarning), also if its client was closed before.
+    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future.
     """
 
     def __init__(
@@ -400,7 +398,10 @@ class Producer:
             for batch in lost:
                 failed.pop(batch, None)
         if lost:
-            self._raise_failed(Unavailable(f"the client was closed before this Producer: {unsent_text(lost)}"))
+            unsent, unknown = _records(b for b in lost if b.sent_ms < 0), _records(b for b in lost if b.sent_ms >= 0)
+            parts = [f"{unsent} records were not sent"] if unsent else []
+            parts += [f"{unknown} records were sent, but whether they were stored is unknown"] if unknown else []
+            self._raise_failed(Unavailable(f"the client was closed before this Producer: {', '.join(parts)}"))
 
     def __enter__(self) -> Self:
         return self
@@ -430,15 +431,17 @@ class Producer:
         left = [batch for batch in self._send_open() if not batch.done]
         run_callbacks(self._core)
         if left:
-            raise Unavailable(f"{records_in(left)} records had no outcome yet and were not waited for")
+            raise Unavailable(f"{_records(left)} records had no outcome yet and were not waited for")
         self._raise_failed()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or (self._driver.closed and os.getpid() != self._pid):  # a parent's are not lost by its child
+        if getattr(self, "_closed", True) or self._driver.closed:
             return
-        text = dropped_text(self._writer)
-        if text:
-            warnings.warn(f"a Producer was dropped with {text}; use `with` or call flush()", ResourceWarning, source=self, stacklevel=2)
+        batches = list(self._writer.unsettled())
+        if batches:
+            count = _records(batches)
+            text = f"a Producer was dropped with {count} records ({len(batches)} batches) not flushed; use `with` or call flush()"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
     def _send_open(self) -> list[Batch]:
         """Send what still lingers; returns every batch without an outcome."""
@@ -474,3 +477,8 @@ class Producer:
         if batch.error is not None:
             with self._lock, self._changing:
                 self._writer.told(batch)
+
+
+def _records(batches: Iterable[Batch]) -> int:
+    """How many records they have, sealed or open."""
+    return sum(batch.count or len(batch.values) for batch in batches)

@@ -108,10 +108,6 @@ class Writer:
             if self._example is batch:
                 self._example = None
 
-    def untold(self) -> tuple[list[Batch], int]:
-        """The failed batches that nobody has been told of, as far as they were kept, and how many more there are."""
-        return list(self.failed), self._forgotten
-
     def take_failed(self) -> tuple[BaseException | None, int]:
         """What the first failed batch that nobody was told of has failed with, and how many more there are. Now they are told of."""
         count = len(self.failed) + self._forgotten

@@ -890,91 +890,6 @@ def test_a_dropped_producer_with_records_warns() -> None:
     assert driver.core is not None
 
 
-def dropped(producer: list[Producer]) -> list[str]:
-    """What is said when the only one who has it lets go of it."""
-    gc.collect()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        producer.clear()
-        gc.collect()
-    return [str(one.message) for one in said if one.category is ResourceWarning]
-
-
-@pytest.mark.parametrize("linger_ms", [0, 60_000])
-def test_one_whose_client_was_closed_first_warns_of_what_was_lost_by_that(linger_ms: int) -> None:
-    _, driver, client = make({"t": 1})
-    client.topics()
-    driver.filter = lambda to, message: isinstance(message, Produce)
-    one = [client.producer(linger_ms=linger_ms)]
-    for _ in range(3):
-        one[0].send("t", "a")
-    close_driver(driver)
-    batches = 1 if linger_ms else 3
-    lost = f"3 records ({batches} batches) whose failure nobody was told of"
-    assert dropped(one) == [f"a Producer was dropped with {lost}; use `with` or call flush()"]
-
-
-def test_it_warns_of_no_failure_that_somebody_was_told_of() -> None:
-    cluster, driver, client = make({"t": 1})
-    one = [client.producer()]
-    refuse_everything(cluster)
-    sent = [one[0].send("t", "a") for _ in range(len(ASKED) + 2)]
-    close_driver(driver)
-    for ask in ASKED.values():
-        ask(sent.pop())
-    sent.clear()
-    (text,) = dropped(one)
-    assert "with 2 records (2 batches) whose failure nobody was told of;" in text
-
-
-@pytest.mark.parametrize("how", ["flush", "close"])
-def test_nor_when_all_were_raised(how: str) -> None:
-    cluster, driver, client = make({"t": 1})
-    one = [client.producer()]
-    refuse_everything(cluster)
-    for _ in range(3):
-        one[0].send("t", "a")
-    close_driver(driver)
-    with pytest.raises(InvalidRecord):
-        getattr(one[0], how)()
-    assert dropped(one) == []
-
-
-def test_failures_of_before_are_said_with_what_is_not_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producing, "_FAILED_MAX", 2)
-    cluster, driver, client = make({"t": 1})
-    one = [client.producer()]
-    refuse_everything(cluster)
-    for _ in range(5):
-        one[0].send("t", "a")
-    driver.filter = lambda to, message: isinstance(message, Produce)
-    one[0].send_many("t", ["b"] * 7)
-    failed = "at least 5 records (5 batches) whose failure nobody was told of"
-    assert dropped(one) == [f"a Producer was dropped with 7 records (1 batches) not flushed and {failed}; use `with` or call flush()"]
-
-
-def test_nor_are_those_left_out_that_were_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producing, "_FAILED_MAX", 2)
-    cluster, _, client = make({"t": 1})
-    one = [client.producer()]
-    refuse_everything(cluster)
-    sent = [one[0].send("t", "a") for _ in range(5)]
-    told = [delivery.exception() for delivery in sent if delivery._batch in one[0]._writer.failed]
-    sent.clear()
-    left = 5 - len(told)
-    assert 0 < left < 5
-    assert [f"with at least {left} records ({left} batches) whose failure" in text for text in dropped(one)] == [True]
-
-
-def test_a_child_does_not_warn_of_what_its_parent_may_have_sent() -> None:
-    _, driver, client = make({"t": 1})
-    one = [client.producer(linger_ms=60_000)]
-    one[0].send("t", "a")
-    one[0]._pid += 1
-    close_driver(driver)
-    assert dropped(one) == []
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_an_interrupt_between_messages_loses_no_accounting(seed: int) -> None:
     cluster, driver, client = make({"t": 2}, seed=seed, chaos=0.1, delivery_timeout_ms=1_000_000)
@@ -1296,7 +1211,7 @@ def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
     writer.queues["t", 1].seal()
     writer.forget(writer.queues["t", 0])
     assert len(list(seen)) == 1
-    producer.close()
+    client.close()
 
 
 def test_what_is_unsettled_counts_once_while_it_is_sealed_and_no_more_while_it_leaves() -> None:
