@@ -557,15 +557,16 @@ def damaged(fs: MemoryFs) -> tuple[str, list[int]]:
     return path, ends
 
 
-def test_evidence_is_whole_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a segment above what a small file may have there was none, and it was cut. Earlier evidence does not show through."""
+@pytest.mark.parametrize("earlier", [".bad", ".bad.new"])
+def test_evidence_is_whole_however_large_it_is(monkeypatch: pytest.MonkeyPatch, earlier: str) -> None:
+    """Of a segment above what a small file may have there was none, and it was cut. Nothing of before shows through, nor of a crash."""
     fs = MemoryFs()
     path, ends = damaged(fs)
     monkeypatch.setattr(checkpoint, "_BYTES_MAX", ends[3])
     monkeypatch.setattr(recovery, "_PIECE", 100)
     whole = bytes(fs.content(path))
-    fs.open(f"{path}.bad", create=True)
-    fs.content(f"{path}.bad")[:] = bytes(10_000)
+    fs.open(f"{path}{earlier}", create=True)
+    fs.content(f"{path}{earlier}")[:] = bytes(10_000)
     assert reopened(fs)[1].end_offset == 4
     assert bytes(fs.content(f"{path}.bad")) == whole[ends[2] :]
     assert bytes(fs.content(path)) == whole[: ends[2]]
