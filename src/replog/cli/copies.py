@@ -24,7 +24,7 @@ from replog.log.directory import FORMAT
 from replog.log.files import Fs
 from replog.log.loss import Life
 from replog.log.repair.facts import CHECKPOINT, CLEAN, LIFE, claims_of, value_of
-from replog.log.repair.planning import is_unfinished
+from replog.log.repair.planning import count_of_begun, is_unfinished
 from replog.log.scan import valid_batch_follows
 from replog.log.segment import Segment, segment_base, segment_name, start_note
 from replog.log.storage import Marker, folder_name
@@ -385,6 +385,8 @@ class _Reading:
         starts = [note.start for name in names if (note := start_note(name)) is not None]
         if marker is not None and marker.resetting:
             bases = []
+        begun = count_of_begun(bases, lambda base: FS.size(f"{copy.folder}/{segment_name(base)}") or 0, power=copy.power)
+        bases = bases[: begun if copy.start >= 0 else max(begun, 1)]  # nothing else may say where the log begins
         known = max([marker.start if marker is not None else 0, *starts, 0])
         report.start_offset = report.end_offset = max(known, bases[0] if bases else 0)
         if bases and copy.start >= 0 and max(copy.start, known) < bases[0]:

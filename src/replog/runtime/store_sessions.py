@@ -15,7 +15,18 @@ from typing import Any
 
 from replog.errors import ReplogError, UsageError
 from replog.model import Address
-from replog.ports import Ids, MetadataStore, SessionChanged, SessionLost, SessionState, StoreCall, StoreResult, UnknownOutcome, WatchFired
+from replog.ports import (
+    NO_DESCRIPTORS,
+    Ids,
+    MetadataStore,
+    SessionChanged,
+    SessionLost,
+    SessionState,
+    StoreCall,
+    StoreResult,
+    UnknownOutcome,
+    WatchFired,
+)
 from replog.runtime.workers import Workers
 
 __all__ = ["StoreSessions"]
@@ -49,13 +60,16 @@ class StoreSessions:
         self._ids = ids
         self._store: MetadataStore | None = None
         self._failures = 0
+        self._was_right = False
+        """Whether a store was tried at all: what was configured was right then, and what is said against it now may pass, such as a file of
+        credentials that is being replaced."""
         self._closing = threading.Event()
         self._lock = threading.Lock()
         """Around who has the session: listeners, callers and whoever closes come from different threads."""
         self.last_error: ReplogError | None = None
         """Why there is no session at the moment, if there is a reason."""
         self.refused: UsageError | None = None
-        """Why there will never be one: whoever configured it is wrong."""
+        """Why there will never be one: whoever configured it is wrong, as the first try has shown."""
 
     def start(self) -> None:
         """Open the first session, on a worker; members hear of it."""
@@ -108,11 +122,12 @@ class StoreSessions:
                 if not self._take(store):
                     return
                 store.on_session(partial(self._changed, store))
-            except UsageError as problem:
-                self.last_error = self.refused = problem
-                _log.error("no session at the metadata store, ever: %s", problem)
-                return
             except Exception as problem:
+                if isinstance(problem, UsageError) and not self._was_right and not _may_pass(problem):
+                    self.last_error = self.refused = problem
+                    _log.error("no session at the metadata store, ever: %s", problem)
+                    return
+                self._was_right |= not isinstance(problem, UsageError)
                 if store is not None:  # lost before anybody could hear of it
                     self._drop(store)
                 self.last_error = _known(problem)
@@ -121,7 +136,7 @@ class StoreSessions:
                 _log.warning("no session at the metadata store: %s; trying again in %d ms", self.last_error, pause_ms)
                 self._closing.wait(pause_ms * (0.5 + self._ids.jitter() / 2) / 1_000)
             else:
-                self._failures = 0
+                self._failures, self._was_right = 0, True
                 with self._lock:
                     if self._store is store:  # else it is lost already, and that was told
                         self.last_error = None
@@ -194,6 +209,14 @@ def _known(problem: Exception) -> ReplogError:
         return problem
     _log.warning("the metadata store failed in a way of its own", exc_info=problem)
     return UnknownOutcome(f"the metadata store failed: {type(problem).__name__}: {problem}")
+
+
+def _may_pass(problem: BaseException) -> bool:
+    """Whether it was raised because there were no descriptors, at that moment."""
+    inner: BaseException | None = problem
+    while inner is not None and getattr(inner, "errno", None) not in NO_DESCRIPTORS:
+        inner = inner.__context__
+    return inner is not None
 
 
 def _why(problem: ReplogError | None) -> str:

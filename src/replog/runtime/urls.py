@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
 from replog.errors import UsageError
 from replog.log.files import check_path
@@ -55,12 +55,29 @@ def open_store(url_or_store: object, *, session_ms: int) -> MetadataStore:
 
 def lasting(url_or_store: Any) -> Any:
     """What `open_store` takes, so that each session is one on the same store wherever the process goes (`os.chdir`): a relative
-    `file://PATH` becomes an absolute one. What is no such URL is left as it is."""
+    `file://PATH` becomes an absolute one, and so do the files that a `zookeeper://` URL names. What is no such URL is left as it is."""
     found = _SCHEME.match(url_or_store) if isinstance(url_or_store, str) else None
-    if found is None or found.group(1).lower() != "file" or unquote(url_or_store[found.end() :]).startswith("/"):
+    if found is None:
         return url_or_store
-    folder = check_path(".", "store", "name a file")
-    return f"{found.group()}{quote(folder, errors='surrogateescape')}/{url_or_store[found.end() :]}"
+    match found.group(1).lower():
+        case "file" if not unquote(url_or_store[found.end() :]).startswith("/"):
+            return f"{found.group()}{_here()}{url_or_store[found.end() :]}"
+        case "zookeeper":
+            rest, mark, query = url_or_store.partition("?")
+            return rest + mark + "&".join(map(_lasting_option, query.split("&")))
+    return url_or_store
+
+
+def _lasting_option(option: str) -> str:
+    name, equals, value = option.partition("=")
+    path = unquote_plus(value, errors="surrogateescape")
+    is_relative = name in ZOOKEEPER_FILES and is_place(path) and not path.startswith("/")
+    return f"{name}{equals}{_here()}{value}" if is_relative else option
+
+
+def _here() -> str:
+    """The present folder, with a slash at its end, as part of a URL."""
+    return quote(check_path(".", "store", "name a file"), errors="surrogateescape") + "/"
 
 
 def open_memory(url: str, *, session_ms: int) -> MetadataStore:
@@ -112,7 +129,8 @@ def open_zookeeper(url: str, *, session_ms: int) -> MetadataStore:
 _BUILT_IN: Final[dict[str, Opener]] = {"file": open_file, "memory": open_memory, "zookeeper": open_zookeeper}
 
 
-ZOOKEEPER_OPTIONS: Final = ("auth", "authority", "certificate", "key", "secure")
+ZOOKEEPER_FILES: Final = ("auth", "authority", "certificate", "key")
+ZOOKEEPER_OPTIONS: Final = (*ZOOKEEPER_FILES, "secure")
 
 
 def zookeeper_arguments(url: str, options: dict[str, str]) -> dict[str, Any]:
@@ -151,7 +169,7 @@ def _taken(url: str, session_ms: int, more: tuple[str, ...]) -> tuple[str, int, 
     """What stands between the scheme and the query, the session time, and `more` options, as they are."""
     rest, _, query = url.partition("://")[2].partition("?")
     try:
-        options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+        options = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors="surrogateescape") if query else []
     except ValueError:
         raise UsageError(f"{shown(url)!r}: after the ? stand NAME=VALUE pairs") from None  # it shows them
     known = ("session_ms", *more)

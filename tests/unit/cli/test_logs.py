@@ -13,6 +13,7 @@ from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 import replog
 from replog.cli.copies import FS, Copy, examine, find
 from replog.log.files import OS
+from replog.log.segment import segment_name
 from replog.log.storage import Marker, place_marker
 from replog.model import PartitionId
 
@@ -194,6 +195,30 @@ def test_a_first_segment_that_a_power_cut_took_is_missed(tmp_path: Path, monkeyp
     assert (ran.status, "the log begins at offset 0, and no segment in front of this one is there" in ran.stdout) == (1, True)
     (data / "checkpoint").unlink()
     assert run_with(None, "log", "verify", str(data)).status == 0, "nothing says where the log began"
+
+
+@pytest.mark.parametrize(("same_boot", "status"), [(True, 1), (False, 0)])
+@pytest.mark.parametrize("empty", [[7], [7, 9], [5, 9]])
+def test_names_of_files_that_were_never_written_are_no_damage_after_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: list[int], same_boot: bool, status: int
+) -> None:
+    directory = killed(tmp_path)
+    (file,) = segments(directory)
+    for base in empty:
+        (file.parent / segment_name(base)).touch()
+    if not same_boot:
+        monkeypatch.setattr(type(FS), "boot_id", lambda self: "another")
+    ran = look("verify", directory, "--format", "json")
+    assert (ran.status, look("repair", directory).status) == (status, status)
+    if not same_boot:
+        assert ran.json["logs"][0]["end_offset"] == 5
+        os.truncate(file, 0)
+        assert look("verify", directory, "--format", "json").json["logs"][0]["end_offset"] == 0
+        file.unlink()
+        assert look("verify", directory, "--format", "json").json["logs"][0]["end_offset"] == 0
+        assert look("repair", directory).status == 0
+        (directory / "checkpoint").unlink()
+        assert look("verify", directory, "--format", "json").json["logs"][0]["start_offset"] == empty[0], "nothing else says it"
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from errno import ENOSPC
 from functools import cache
@@ -22,7 +23,7 @@ from replog.log.segment import segment_base
 from replog.log.storage import Marker, place_marker, read_marker
 from replog.model import PartitionId
 from replog.ports import LogStart
-from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, crash_states
+from replog.testing.disk import CrashedError, FaultyFs, MemoryFs, crash_states, some
 from replog.testing.disk.ledger import Stored
 from replog.testing.disk.trial import content_of
 from replog.testing.log_contract import append, flush
@@ -615,6 +616,54 @@ def test_a_hole_that_a_power_cut_has_left_is_damage() -> None:
     last[at : at + 40] = bytes(40)
     (one,) = plan_of(disk, "/d").logs
     assert (one.end, one.readable) == (content[-2].base, ((content[-1].base, content[-1].end),))
+
+
+def left_by_a_power_cut(seed: int) -> MemoryFs:
+    """The directory of a broker that was busy when the power failed."""
+    chance, disk = random.Random(seed), MemoryFs()
+    directory, log = open_log(disk, TopicConfig(segment_bytes=chance.choice([256, 400, 800]), flush="ack"))
+    epoch = 0
+    for _ in range(chance.randrange(3, 20)):
+        match chance.choice(["append"] * 6 + ["flush", "flush", "checkpoint", "truncate", "trim"]):
+            case "append":
+                append(log, ["x" * chance.randrange(60)], epoch=epoch)
+            case "flush":
+                flush(log)
+            case "checkpoint":
+                directory.checkpoint()
+            case "truncate":
+                log.truncate_to(chance.randint(max(log.start_offset, log.flushed_end), log.end_offset))
+                epoch += 1
+            case "trim":
+                log.trim_to(chance.randint(log.start_offset, log.flushed_end))
+    directory.close(clean=False)
+    disk.cut_power(some(seed))
+    return disk
+
+
+def test_after_a_power_cut_damage_is_what_a_start_calls_a_loss() -> None:
+    """The names of files that were never written are left behind, and cost a copy nothing that is whole."""
+    found = Counter[tuple[bool, bool]]()
+    for seed in range(400):
+        disk = left_by_a_power_cut(seed)
+        has_empty = any(disk.size(name) == 0 for name in segments(disk)[-1:])
+        plan = plan_of(disk, "/d")
+        lossy = reopened(disk)[0].loss.lossy
+        assert ([one.identity for one in plan.logs], plan.lossy) == ([*lossy], lossy), seed
+        found[has_empty, bool(lossy)] += 1
+    assert min(found[has_empty, lossy] for has_empty in (False, True) for lossy in (False, True)) >= 10, found
+
+
+def test_flushed_records_that_are_missing_in_front_of_an_empty_file_are_a_loss() -> None:
+    before, _ = prepared(False, 0)
+    disk = disk_with(before)
+    disk.boots += 1
+    for name in segments(disk)[1:]:
+        disk.content(name).clear()
+    (one,) = plan_of(disk, "/d").logs
+    assert one.is_lossy
+    assert [cut.size for cut in one.cuts] == [0] * len(segments(disk)[2:]), "the first empty one begins where the log ends now"
+    assert IDENTITY in reopened(disk)[0].loss.lossy
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import replog
-from replog.errors import UsageError
+from replog.errors import TimedOut, UsageError
 from replog.metadata.memory import MemoryStore
 from replog.ports import MetadataStore, SessionChanged, SessionLost, SessionState, StoreCall, StoreResult, UnknownOutcome, Versioned
 from replog.runtime import store_sessions
@@ -226,6 +226,59 @@ def test_whatever_is_raised_for_a_session_it_is_tried_again(where: str, problem:
     assert [type(error) for error in seen] == [type(None)] + [UnknownOutcome] * 3
     assert f"{type(problem).__name__}: {problem}" in str(seen[-1])
     assert sessions.last_error is None
+    sessions.close()
+
+
+def no_descriptor() -> None:
+    try:
+        raise OSError(errno.EMFILE, "Too many open files")
+    except OSError:
+        raise UsageError("the credentials cannot be read") from None
+
+
+def wrong() -> None:
+    raise UsageError("the credentials are no line USER:PASSWORD")
+
+
+def silent_servers() -> None:
+    raise TimedOut("no server answers")
+
+
+@pytest.mark.parametrize(
+    ("tries", "is_refused"),
+    [
+        ([wrong], True),
+        ([silent_servers, wrong], False),
+        ([no_descriptor], False),
+        ([no_descriptor, wrong], True),
+        ([None, wrong], False),
+    ],
+)
+def test_what_is_configured_wrong_shows_at_the_first_try(
+    tries: list[Callable[[], None] | None], is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later it is a file that is being replaced, or that cannot be opened at the moment."""
+    monkeypatch.setattr(store_sessions, "_PAUSE_MS", 1)
+    store, told = MemoryStore(), list[str]()
+    left = tries[:]
+    opened: list[MemoryStore] = []
+
+    def open_session() -> MetadataStore:
+        fail = left.pop(0) if left else None
+        if fail is not None:
+            fail()
+        opened.append(store.session())
+        return opened[-1]
+
+    sessions = StoreSessions(
+        open_session, members=[MEMBER], post=lambda to, message: told.append(message.state), workers=Workers("test"), ids=RandomIds()
+    )
+    sessions.start()
+    if tries[0] is None:
+        eventually(lambda: told)
+        opened[0].expire()
+    eventually(lambda: sessions.refused is not None or (sessions.is_open and not left))
+    assert (sessions.refused is not None, sessions.is_open, left) == (is_refused, not is_refused, [])
     sessions.close()
 
 

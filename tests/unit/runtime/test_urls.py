@@ -269,11 +269,18 @@ def test_credentials_that_others_can_read_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "lasts_as"),
     [
-        ("file://store.db", "file://{0}/store.db"),
-        ("FILE://./a%20b.db?session_ms=700", "FILE://{0}/./a%20b.db?session_ms=700"),
+        ("file://store.db", "file://{0}store.db"),
+        ("FILE://./a%20b.db?session_ms=700", "FILE://{0}./a%20b.db?session_ms=700"),
         ("file:///x/store.db", None),
         ("file://%2Fx/store.db", None),
         ("zookeeper://a:1/x", None),
+        ("zookeeper://a:1,b:2/x?auth=zk.auth&session_ms=7", "zookeeper://a:1,b:2/x?auth={0}zk.auth&session_ms=7"),
+        (
+            "zookeeper://a:1?authority=a+b.pem&certificate=./zk.auth&key=a%20b.pem",
+            "zookeeper://a:1?authority={0}a+b.pem&certificate={0}./zk.auth&key={0}a%20b.pem",
+        ),
+        ("zookeeper://a:1?auth=/dev/null&secure=zk.auth&authority=", None),
+        ("zookeeper://a:1?auth=user:password", None),
         ("memory://", None),
         ("store.db", None),
         (7, None),
@@ -283,8 +290,10 @@ def test_a_store_that_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.Monk
     """A broker opens its store again when it has lost its session, wherever its process has gone meanwhile."""
     folder = tmp_path / "100%?"
     folder.mkdir()
+    for name in ("zk.auth", "a b.pem"):
+        (folder / name).touch()
     monkeypatch.chdir(folder)
-    assert urls.lasting(given) == (given if lasts_as is None else lasts_as.format(f"{tmp_path}/100%25%3F/."))
+    assert urls.lasting(given) == (given if lasts_as is None else lasts_as.format(f"{tmp_path}/100%25%3F/./"))
 
 
 def test_a_store_that_lasts_is_the_same_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from replog.log.verify import Stop, Verifier
 from replog.model import PartitionId
 from replog.records import BatchHeader
 
-__all__ = ["Cut", "LogPlan", "Plan", "Ranges", "is_unfinished", "marker_of", "plan_of"]
+__all__ = ["Cut", "LogPlan", "Plan", "Ranges", "count_of_begun", "is_unfinished", "marker_of", "plan_of"]
 
 PIECE: Final = 1 << 20
 _SMALL: Final = {
@@ -48,6 +48,15 @@ Ranges = tuple[tuple[int, int], ...]
 def is_unfinished(stop: Stop, *, is_last: bool, power: bool, follows: bool, flushed_end: int) -> bool:
     """Whether a segment ends in a write that a crash has cut short, and not in damage."""
     return is_last and (stop.torn or power) and not follows and stop.offset >= flushed_end
+
+
+def count_of_begun(bases: Sequence[int], size: Callable[[int], int], *, power: bool) -> int:
+    """How many of the segments are there. A power cut may leave the names, at the end, of files that were never written: they have no
+    byte, and nothing is missing in front of them."""
+    count = len(bases)
+    while power and count and size(bases[count - 1]) == 0:
+        count -= 1
+    return count
 
 
 @frozen
@@ -261,8 +270,11 @@ class _Look:
     def _walk(self, bases: list[int], start: int, flushed_end: int) -> tuple[int, str]:
         """Follow the segments up to the first damage, and cut what is behind: (where the log ends, what is wrong)."""
         end = start if not bases else min(bases[0], start)
+        begun = count_of_begun(bases, self._size, power=self.facts.claims.power)
         for number, base in enumerate(bases):
             if base != end:
+                if number >= begun and end >= flushed_end:
+                    return end, ""
                 self._cut_all(bases[number:], end)
                 return self._ending(end, start, bases[:number], f"no segment begins at offset {end}, and {segment_name(base)} follows")
             stop, size = self._verify(base)
@@ -270,7 +282,7 @@ class _Look:
             if not stop.reason:
                 continue
             follows = self._follows(base, stop)
-            is_last = base == bases[-1]
+            is_last = number >= begun - 1
             if is_unfinished(stop, is_last=is_last, power=self.facts.claims.power, follows=follows, flushed_end=flushed_end):
                 return end, ""
             self._cut_all(bases[number + 1 :], end)
@@ -286,7 +298,7 @@ class _Look:
         """Where nothing above the start is left, segments do not stay either: they would end below it."""
         if end < start:
             for base in whole:
-                self._cut(base, 0, self.fs.size(self._file(base)) or 0)
+                self._cut(base, 0, self._size(base))
             self.cuts = [self._widened(cut) for cut in self.cuts]
         return end, why
 
@@ -296,6 +308,9 @@ class _Look:
 
     def _file(self, base: int) -> str:
         return f"{self._folder}/{segment_name(base)}"
+
+    def _size(self, base: int) -> int:
+        return self.fs.size(self._file(base)) or 0
 
     def _seen(self, header: BatchHeader) -> None:
         self.epoch = max(self.epoch, header.leader_epoch)
@@ -323,8 +338,7 @@ class _Look:
 
     def _cut_all(self, bases: list[int], end: int) -> None:
         for base in bases:
-            size = self.fs.size(self._file(base)) or 0
-            self._cut(base, 0, size)
+            self._cut(base, 0, self._size(base))
             self.readable += self._intact_behind(base, 0, end)
 
     def _cut(self, base: int, position: int, size: int) -> None:
