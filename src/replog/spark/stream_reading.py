@@ -223,8 +223,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _check_back(self, begin: Positions, stop: Positions) -> None:
         """Raises DataLost for an offset that has gone back, or logs it, where a run before this one has found that.
 
-        Not for the empty first micro-batch, of which Spark has kept the end alone: when it is replayed, where the query begins is asked
-        again, and that may be behind this end.
+        Of the first micro-batch Spark has kept the end alone: when it is replayed, where the query begins is asked again. If it is empty,
+        that may be behind this end. And a partition that was added since is not in this end: it is new, and nothing was read of it.
         """
         is_first = begin == self._initial and not self._options.start.is_fixed and not self._noted
         for place in sorted(begin) if not is_first else ():
@@ -235,7 +235,8 @@ class StreamReading(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow
                 if self._options.fail_on_data_loss:
                     self._losses.lost(place, *self._noted[place])
             elif place not in stop:
-                self._losses.lost(place, offset, offset, _LEFT)
+                if begin != self._initial:
+                    self._losses.lost(place, offset, offset, _LEFT)
             elif begin == self._initial:  # nothing was read yet, and the offset may never have been there
                 self._losses.lost(place, back, offset, _SHORT)
             else:

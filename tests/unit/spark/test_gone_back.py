@@ -91,3 +91,37 @@ def test_an_offset_that_was_given_and_is_not_there(world: FakeCluster) -> None:
     with pytest.raises(DataLost, match="t-0: offsets 10 to 14 cannot be read any more: the partition ended before the offset") as caught:
         again.partitions(begin, {"t": {"0": 10}, "u": {"0": 1}})
     assert (caught.value.first, caught.value.stop) == (10, 15)
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_partition_that_is_added_before_the_first_micro_batch_is_replayed(
+    world: FakeCluster, caplog: pytest.LogCaptureFixture, offset: int
+) -> None:
+    """The sink has failed, and offsets were given: the new partition has to be named, and is new, wherever it is named to begin."""
+    first = query(fails=True, subscribe="t", startingOffsets='{"t": {"0": 0}}')
+    end = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
+    assert end == {"t": {"0": 10}}
+    world.add_partition("t", 1)
+    client = Client(FakeDriver(world, seed=3))
+    for n in range(4):
+        client.append("t", 1, [str(n)])
+    again = query(fails=True, subscribe="t", startingOffsets=f'{{"t": {{"0": 0, "1": {offset}}}}}')
+    (task,) = again.partitions(again.initialOffset(), end)
+    assert (task.value.place.partition, task.value.start, task.value.stop) == (0, 0, 10)
+    found = again.latestOffset(end, again.getDefaultReadLimit())
+    assert found == {"t": {"0": 10, "1": 0}}
+    assert again.partitions(end, found) == []
+    (task,) = again.partitions(found, again.latestOffset(found, again.getDefaultReadLimit()))
+    assert (task.value.place.partition, task.value.start, task.value.stop) == (1, 0, 4)
+    assert caplog.messages == []
+
+
+def test_a_partition_that_is_gone_in_the_first_micro_batch(world: FakeCluster) -> None:
+    """The run that has found it says so, also where nothing was read yet."""
+    first = query(fails=True, startingOffsets='{"t": {"0": 3}, "u": {"0": 0}}')
+    begin = first.initialOffset()
+    world.delete("t")
+    end = first.latestOffset(begin, first.getDefaultReadLimit())
+    assert end == {"u": {"0": 1}}
+    with pytest.raises(DataLost, match="t-0: what was read up to offset 3 is not what is there now: the topic or the partition does not"):
+        first.partitions(begin, end)
