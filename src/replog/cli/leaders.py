@@ -92,10 +92,15 @@ def _named(context: Context, client: Client, word: str) -> list[tuple[str, int]]
     """TOPIC: all of its partitions; TOPIC:NUMBER: one of them."""
     topic, colon, number = word.partition(":")
     if not colon:
-        return [(topic, partition) for partition in client.partitions_for(topic, timeout_s=context.timeout_s)]
+        return [(topic, partition) for partition in _numbers(context, client, topic)]
     if not (number.isascii() and number.isdigit()) or len(number) > 10:
         raise UsageError(f"{word!r}: {number!r} is not the number of a partition")
     return [(topic, int(number))]
+
+
+def _numbers(context: Context, client: Client, topic: str) -> list[int]:
+    """Those that a topic has. It is not sought, as `partitions_for` does: with `auto_create_topics` that makes what is misspelt."""
+    return client._topic(topic, context.timeout_s).numbers()
 
 
 def explain(context: Context) -> int:
@@ -106,11 +111,11 @@ def explain(context: Context) -> int:
     if asked.limit is not None:
         raise UsageError("--limit goes without a topic: of one all partitions are explained")
     with context.client() as client:
-        numbers = [asked.partition] if asked.partition is not None else client.partitions_for(asked.topic, timeout_s=context.timeout_s)
+        numbers = [asked.partition] if asked.partition is not None else _numbers(context, client, asked.topic)
         try:
             found = [client.explain(asked.topic, number, timeout_s=context.timeout_s) for number in numbers]
         except UnknownTopicOrPartition as refused:
-            client.partitions_for(asked.topic, timeout_s=context.timeout_s)  # refused as well if it is the topic
+            _numbers(context, client, asked.topic)  # refused as well if it is the topic
             refused.topic, refused.partition = asked.topic, asked.partition
             raise
     if output.is_json:

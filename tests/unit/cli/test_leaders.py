@@ -6,7 +6,7 @@ import io
 
 import pytest
 from attrs import evolve
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, run_with
 
 import replog
 from replog.cli import main
@@ -78,6 +78,20 @@ def test_refused(run: Run, capsys: pytest.CaptureFixture[str], words: tuple[str,
     refused = run(*words)
     assert refused.status == status
     assert says in refused.stderr + capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [
+    ("explain", "none"), ("explain", "none", "0"), ("elect", "none"), ("elect", "none:0"),
+    ("elect", "none", "--unclean", "--dry-run"), ("topic", "describe", "none"),
+])  # fmt: skip
+def test_a_topic_that_somebody_asks_about_is_not_made(words: tuple[str, ...]) -> None:
+    """`auto_create_topics` is for who writes and who reads; a name that is misspelt here names no topic."""
+    with replog.Cluster(brokers=1, config={"auto_create_topics": True}) as cluster:
+        cluster.create_topic("t")
+        refused = run_with(cluster, *words)
+        assert refused.status == 3
+        assert "unknown topic 'none'" in refused.stdout + refused.stderr
+        assert cluster.topics() == ["t"]
 
 
 class Terminal(io.BytesIO):
