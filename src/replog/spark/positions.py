@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from replog.client.client import Client
-from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, AdminOp, MetadataOp, PartitionOp
 from replog.errors import (
     ClusterAuthorizationFailed,
@@ -21,6 +20,7 @@ from replog.errors import (
 )
 from replog.messages import Epochs, EpochsEntry, ListedOffset, OffsetsForLeaderEpoch
 from replog.model import PartitionId, TopicPartition
+from replog.spark.existing import PlaceOffsetOp, partitions_of
 from replog.spark.fetching import RangeFetchOp
 from replog.spark.offsets import Bound, Positions
 from replog.spark.options import ReadOptions
@@ -120,14 +120,8 @@ class Lookup:
         return [place for place in places if place in there]
 
     def _places(self, client: Client, topics: Iterable[str], must_exist: bool) -> list[TopicPartition]:
-        places: list[TopicPartition] = []
-        for topic in topics:
-            try:
-                places += [TopicPartition(topic, number) for number in client.partitions_for(topic, timeout_s=self._timeout_s)]
-            except UnknownTopicOrPartition:
-                if must_exist:
-                    raise
-        return sorted(places)
+        found = partitions_of(client, topics, self._timeout_s, must_exist=must_exist)
+        return sorted(TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers)
 
     def held(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Held]:
         """What each partition holds; those that do not exist are left out."""
@@ -279,10 +273,10 @@ class Lookup:
     def _timeout_s(self) -> float:
         return self._options.fetch_timeout_ms / 1000
 
-    def _ask(self, client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetOp]:
+    def _ask(self, client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, PlaceOffsetOp]:
         """All leaders side by side: one round of questions."""
         deadline_ms = client._deadline(self._timeout_s)
-        ops = {place: OffsetOp(place.topic, place.partition, at, deadline_ms) for place, at in wanted.items()}
+        ops = {place: PlaceOffsetOp(place.topic, place.partition, at, deadline_ms) for place, at in wanted.items()}
         client._do_all(ops.values())
         return ops
 
