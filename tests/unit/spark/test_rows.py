@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import namedtuple
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
@@ -85,6 +86,13 @@ def test_whole_rows(row: Any, expected: Any) -> None:
 def test_not_a_number_is_written_as_spark_does() -> None:
     (text,) = chosen([Row(a=float("nan"), b=[float("inf"), 1.0], c=-float("inf"))]).values
     assert text == b'{"a":"NaN","b":["Infinity",1.0],"c":"-Infinity"}'
+
+
+def test_msgpack_holds_what_is_not_a_number() -> None:
+    (packed,) = chosen([Row(a=float("nan"), b=[float("inf"), 1.0], c=-float("inf"))], format="msgpack").values
+    found = msgpack.unpackb(packed or b"")
+    assert math.isnan(found.pop("a"))
+    assert found == {"b": [float("inf"), 1.0], "c": -float("inf")}
 
 
 def test_msgpack_holds_binary() -> None:
