@@ -11,7 +11,7 @@ from replog.cli.exits import BAD, OK, UNREACHABLE
 from replog.client.client import Client
 from replog.errors import Unavailable
 from replog.metrics.troubles import WRONG
-from replog.status.acting import why_no_controller
+from replog.status.acting import ask_controller
 from replog.status.judging import judge
 
 __all__ = ["health"]
@@ -70,7 +70,8 @@ def _least(*limits_s: float | None) -> float | None:
 
 def _look(context: Context, client: Client, timeout_s: float | None, last: str = "") -> tuple[int, str]:
     """Ask, and show the answer if it is another one than `last`: (exit status, the answer)."""
-    report = judge(client._view(timeout_s), context.arguments.brokers, no_controller=why_no_controller(client, timeout_s))
+    view, (no_controller, may_hide) = client._view(timeout_s), ask_controller(client, timeout_s)
+    report = judge(view, context.arguments.brokers, no_controller=no_controller, may_hide=may_hide)
     if str(report) != last:
         if context.output.is_json:
             context.output.json(report)
@@ -91,6 +92,8 @@ def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
     if report["missing_brokers"]:
         context.output.line(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
     context.output.line(f"{report['topics']} topics, {report['partitions']} partitions")
+    if report["may_hide_topics"]:
+        context.output.line("there may be more: whoever may not describe the cluster sees those topics that it may describe")
     for kind, meaning in WRONG.items():
         places = [f"{p['topic']}-{p['partition']}" for p in report[kind]]
         if places:

@@ -28,7 +28,7 @@ class Handshake:
     cluster_id: str
     role: str
     broker_id: int
-    """-1 for a client."""
+    """-1 for a client, and for whoever asks as one with the secret of brokers: a broker's own process."""
     expects: int
     lane: int
     version_min: int

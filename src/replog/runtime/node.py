@@ -441,7 +441,7 @@ class Broker(Measured):
         return take([one], lock=pump.lock, now_ms=pump.now_ms(), wall_ms=pump.wall_ms(), turns=self._loop.turns, partitions=partitions)
 
     def _onlooker(self) -> Client:
-        return self.client()
+        return self._client(None if self._security is None else self._security.as_broker())
 
     def _changes(self) -> list[dict[str, Any]]:
         with self._pump.lock:
@@ -449,12 +449,15 @@ class Broker(Measured):
 
     def client(self) -> Client:
         """A client of the cluster, through this broker. It blocks: UsageError on the thread that polls, for which it would wait."""
+        return self._client(self._security)
+
+    def _client(self, security: Security | None) -> Client:
         from replog.runtime.connected import connect
 
         self.open()
         if self._polled_by == get_ident() and not self._loop.is_running:
             raise UsageError("this thread polls the Broker, and a client's calls would wait for its next poll; call client() on another")
-        return connect(self.endpoint, security=self._security)
+        return connect(self.endpoint, security=security)
 
     # ------------------------------------------------------------------------------------------------- for the actors
 

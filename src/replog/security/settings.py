@@ -169,6 +169,17 @@ class Security:
         names = [name for name in self.secret if name != BROKER]
         return min(names, key=lambda name: (not name.startswith(ADMIN), "/" in name, name), default=None)
 
+    def as_broker(self) -> Security:
+        """The same for a client in a broker's own process, which asks as that broker: no rules hide anything from it."""
+        return _AsBroker(tls=self.tls, secret=self.secret)
+
+
+@frozen(kw_only=True, eq=False)
+class _AsBroker(Security):
+    def claim(self) -> str | None:
+        """The certificate of a broker says enough; one without has the secret of brokers."""
+        return BROKER if self.tls is None else None
+
 
 def _from_tables(found: Mapping[str, Any], folder: str) -> dict[str, Any]:
     for table, value in found.items():

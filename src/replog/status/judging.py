@@ -11,12 +11,12 @@ from replog.metrics.troubles import WRONG, troubles
 __all__ = ["judge"]
 
 
-def judge(view: View, brokers_min: int = 0, *, no_controller: str = "") -> dict[str, Any]:
+def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide: bool = False) -> dict[str, Any]:
     """What is well and what is not, as plain values: the JSON of the command. `reason` says in one line why it is not.
 
     Healthy: a serving broker is the controller (and answers: `no_controller` says why it does not), at least `brokers_min` serve,
     every broker that should hold a copy is among them, none is
-    fenced, and every partition has a leader and all its replicas in sync.
+    fenced, and every partition has a leader and all its replicas in sync. `may_hide`: of those that rules show to whoever asks.
     """
     brokers = [
         BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining, b.overdue)
@@ -57,5 +57,6 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "") -> dict[
         "missing_brokers": missing,
         "topics": len(view.topics),
         "partitions": count,
+        "may_hide_topics": may_hide,
         **found,
     }

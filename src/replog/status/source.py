@@ -15,7 +15,7 @@ from replog.errors import ReplogError, UsageError
 from replog.messages import PartitionView
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.troubles import WRONG
-from replog.status.acting import why_no_controller
+from replog.status.acting import ask_controller
 from replog.status.judging import judge
 
 __all__ = ["PAGE_MAX", "Query", "Source"]
@@ -148,13 +148,13 @@ class Source:
     def _look(self) -> _Seen:
         """The cluster as it is; judged again only where something has changed."""
         client = self._asked()
-        view, no_controller = client._view(_ASK_S), why_no_controller(client, _ASK_S)
+        view, (no_controller, may_hide) = client._view(_ASK_S), ask_controller(client, _ASK_S)
         with client._driver.lock:
             key = view.controller_epoch, view.version, view.serial, no_controller
             if self._seen is not None and self._seen.key == key:
                 return self._seen
             copy = _copied(view)
-        report = judge(copy, no_controller=no_controller)
+        report = judge(copy, no_controller=no_controller, may_hide=may_hide)
         short = {kind: report[kind][:_NAMED_MAX] for kind in WRONG} | {f"{kind}_total": len(report[kind]) for kind in WRONG}
         rows = sorted(_rows(copy, report), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
         self._seen = _Seen(key, copy, report | short, rows)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import stat
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.authorities import BROKER_SECRET, CLIENT_SECRET, OTHER_SECRET, tls_of
@@ -219,6 +223,47 @@ def test_roles_and_rules_of_a_whole_cluster(tmp_path: Path, caplog: pytest.LogCa
         "principal=admin action=delete_topic topic=orders outcome=TopicAuthorizationFailed",
         'principal=admin action=alter_topic topic=bills config="min_isr=2" outcome=ok',
     ]
+
+
+@pytest.mark.parametrize("proof", ["certificates", "secrets"])
+def test_the_status_page_shows_the_whole_cluster_whatever_rules_hide_from_clients(tmp_path: Path, proof: str) -> None:
+    rules = settings(tmp_path, "rules", RULES.replace('"admin"', '"admin/zoe"'))
+    named = {"client/bills": CLIENT_SECRET, "admin/anna": OTHER_SECRET, "admin/zoe": ADMIN_SECRET}
+
+    def security(number: int) -> replog.Security:
+        if proof == "secrets":
+            return replog.Security(secret={**named, "broker": BROKER_SECRET}, authorizer=rules)
+        return replog.Security(secret=named, tls=tls_of(tmp_path / "authority", f"broker/{number}"), authorizer=rules)
+
+    def of_client(name: str) -> replog.Security:
+        tls = None if proof == "secrets" else replog.Tls(authority=str(tmp_path / "authority" / "authority.pem"))
+        return replog.Security(tls=tls, secret={name: named[name]})
+
+    def told() -> tuple[int, dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(f"{page.url}health", timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    made = [
+        replog.Broker(n, listen="tcp://127.0.0.1:0", data=None, store=f"file://{tmp_path}/s.db", config=QUICK, security=security(n))
+        for n in (1, 2)
+    ]
+    with made[0] as one, made[1] as two, one.serve_status() as page:
+        for broker in made:
+            broker.wait_until_ready()
+        with replog.connect(one.endpoint, security=of_client("admin/zoe")) as admin:
+            admin.create_topic("hidden", replication_factor=1, assignment={0: [2]})
+        with urllib.request.urlopen(f"{page.url}status.json", timeout=60) as answer:
+            (row,) = json.load(answer)["partitions"]["rows"]
+        assert (row["topic"], row["high_watermark"]) == ("hidden", 0)  # which broker 2 has told
+        with replog.connect(one.endpoint, security=of_client("client/bills")) as bills:
+            assert bills.topics() == []
+        two.stop(controlled=False)
+        eventually(lambda: told()[0] == 503, 60)
+        eventually(lambda: [place["topic"] for place in told()[1].get("leaderless", ())] == ["hidden"], 60)
 
 
 def _reads(client: replog.Client) -> bool:

@@ -152,6 +152,9 @@ def test_a_controller_that_does_not_answer_is_none(problem: Exception | None, is
     lines = run_with(Led(problem), "health").lines  # type: ignore[arg-type]
     assert lines[0] == ("healthy: cluster c" if is_led else "NOT healthy: cluster c")
     assert (lines[1] == ran.json["reason"]) != is_led
+    may_hide = problem is not None and is_led
+    assert ran.json["may_hide_topics"] == may_hide
+    assert any(line.startswith("there may be more") for line in lines) == may_hide
     told = run_with(Led(problem), "controller")  # type: ignore[arg-type]
     assert (told.status, told.lines) == (
         (0, ["broker 2 is the controller, epoch 1"]) if is_led else (1, [f"{ran.json['reason']}; the last epoch is 1"])

@@ -107,6 +107,14 @@ def test_a_client_claims_the_most_that_it_has_a_secret_for(names: list[str], cla
     assert Security(secret=secrets).claim() == claim
 
 
+def test_a_client_in_the_process_of_a_broker_claims_to_be_that(tmp_path: Path) -> None:
+    secrets = {"broker": SECRET, "admin/a": OTHER, "client": THIRD}
+    only_secrets, both = Security(secret=secrets), Security(secret=secrets, tls={"authority": "a", "certificate": "b", "key": "c"})
+    assert (only_secrets.as_broker().claim(), only_secrets.as_broker().secret) == ("broker", only_secrets.secret)
+    assert (both.as_broker().claim(), both.as_broker().tls) == (None, both.tls)
+    Security(secret={"broker": SECRET}).as_broker().check_client()
+
+
 def test_a_file_of_settings(tmp_path: Path) -> None:
     for name, secret in (("b", SECRET), ("c", OTHER), ("d", THIRD)):
         file(tmp_path, name, secret)

@@ -58,6 +58,13 @@ def test_a_guest_that_is_not_let_in_is_told_why(said: Handshake, mine: str, code
     assert check_answer(answer, "", -1) is not None
 
 
+def test_with_proofs_a_broker_may_ask_as_a_client_does() -> None:
+    said = greeting("", "broker", -1, -1, 1)
+    assert judge(said, "c", 7, named=True) == HandshakeAnswer(0, "", "c", 7, NEWEST)
+    assert judge(attrs.evolve(said, broker_id=-2), "c", 7, named=True).error == Code.INVALID_REQUEST
+    assert judge(attrs.evolve(BROKER, cluster_id=""), "c", 7, named=True).error == Code.INCONSISTENT_CLUSTER_ID
+
+
 def test_not_knowing_the_cluster_yet_can_be_tried_again() -> None:
     assert CODES[judge(CLIENT, "", 7).error].retriable
 

@@ -242,7 +242,7 @@ def test_what_the_listener_says_is_no_proof_of_the_dialer(party: Make, stranger:
     assert mirrored.nonce == answer.nonce
 
 
-@pytest.mark.parametrize("changes", [{"role": "admin/anna"}, {"role": "broker", "broker_id": 2, "cluster_id": "c"}])
+@pytest.mark.parametrize("changes", [{"role": "admin/anna"}, {"role": "broker", "broker_id": 2, "cluster_id": "c"}, {"role": "broker"}])
 def test_a_secret_of_clients_makes_nobody_more(party: Make, stranger: Strange, clock: ManualClock, changes: dict[str, Any]) -> None:
     broker = party(3, security=ALL)
     one = stranger(broker.endpoint)
@@ -251,7 +251,9 @@ def test_a_secret_of_clients_makes_nobody_more(party: Make, stranger: Strange, c
     assert refused(one, broker, clock).error == Code.CLUSTER_AUTHORIZATION_FAILED
 
 
-@pytest.mark.parametrize("changes", [{"role": "admin/anna"}, {"role": "broker", "broker_id": 2}, {"lane": 2}, {"nonce": b"m" * 32}])
+@pytest.mark.parametrize(
+    "changes", [{"role": "admin/anna"}, {"role": "broker", "broker_id": 2}, {"role": "broker"}, {"lane": 2}, {"nonce": b"m" * 32}]
+)
 def test_nobody_becomes_another_while_it_proves(party: Make, stranger: Strange, clock: ManualClock, changes: dict[str, Any]) -> None:
     broker = party(3, security=ALL)
     one = stranger(broker.endpoint)
@@ -419,6 +421,28 @@ def test_brokers_are_not_asked_what_they_may(party: Make) -> None:
     one, two = party(1, security=rules), party(2, security=rules)
     one.say(2, m.Flushed(1, 0, []))
     settle([one, two], lambda: len(two.messages) == 1)
+
+
+def test_a_client_in_the_process_of_a_broker_is_not_asked_either(party: Make) -> None:
+    rules = Security(secret=ALL.secret, authorizer=lambda *_: False)
+    broker, client = party(3, security=rules), party(security=rules.as_broker())
+    client.say(broker.endpoint, m.Admin(1, "describe_features", {}))
+    settle([broker, client], lambda: len(broker.messages) == 1)
+    (connection,) = broker.transport._connections.open.values()
+    assert (str(connection.identity), connection.is_asked, connection.peer) == ("broker", True, ("peer", 1))
+
+
+@pytest.mark.parametrize("message", [m.Flushed(-1, 0, []), m.Fetch(1, 3, 1, 0, -1, 0, 1, 1, []), m.Admin(1, "explain", {}, [1, 1])])
+def test_it_is_no_replica_and_forwards_nothing(party: Make, stranger: Strange, message: Any) -> None:
+    broker = party(3, security=ALL)
+    one = stranger(broker.endpoint)
+    said, answer = challenged(one, broker, role="broker")
+    one.send(attrs.evolve(said, proof=dialer_proof(BROKER_SECRET, transcript(said, answer, b""))))
+    idle([broker], 5)
+    assert one.read().error == Code.NONE
+    one.send(message)
+    settle([broker], one.is_cut_off)
+    assert broker.messages == []
 
 
 # ------------------------------------------------------------------------------------------------------------------ abuse

@@ -45,14 +45,14 @@ def _fault(said: Handshake, cluster_id: str, broker_id: int, named: bool) -> tup
         return Code.INVALID_REQUEST, f"there is no lane {said.lane}"
     if said.role != BROKER and said.broker_id != -1:
         return Code.INVALID_REQUEST, f"a client claims to be broker {said.broker_id}"
-    if said.role == BROKER and not 0 <= said.broker_id < 2**31:
+    if said.role == BROKER and not (-1 if named else 0) <= said.broker_id < 2**31:  # -1: it asks as a client does
         return Code.INVALID_REQUEST, f"a broker claims the id {said.broker_id}"
     if said.version_min > PROTOCOL_VERSION or said.version_max < max(VERSION_MIN, said.version_min):
         mine = f"{VERSION_MIN} to {PROTOCOL_VERSION}"
         return Code.INVALID_REQUEST, f"you speak versions {said.version_min} to {said.version_max} of the protocol, this broker {mine}"
     if not cluster_id:
         return Code.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered yet and does not know its cluster; try again"
-    if said.cluster_id != cluster_id and (said.cluster_id or said.role == BROKER):
+    if said.cluster_id != cluster_id and (said.cluster_id or said.broker_id >= 0):
         return Code.INCONSISTENT_CLUSTER_ID, f"you belong to cluster {said.cluster_id!r:.80}, broker {broker_id} to cluster {cluster_id!r}"
     if said.role == BROKER and said.broker_id == broker_id:
         return Code.DUPLICATE_BROKER_REGISTRATION, f"you claim to be broker {broker_id}, which is who you reached"

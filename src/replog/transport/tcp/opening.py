@@ -9,7 +9,6 @@ from attrs import evolve
 
 from replog.codec import encode
 from replog.errors import Code
-from replog.messages import BROKER
 from replog.security.tls_words import words_of
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections, Unwelcome
@@ -118,7 +117,7 @@ class Opening:
             self._connections.refuse_later(connection, b"".join(map(bytes, encode(verdict.answer))), now_ms + REFUSE_AFTER_MS)
             return
         answer, said = verdict.answer, verdict.said
-        if said is not None and said.role != BROKER and len(self.peers) >= self._clients_max:
+        if said is not None and said.broker_id < 0 and len(self.peers) >= self._clients_max:
             text = f"{len(self.peers)} connections of clients are open, which are as many as this broker takes (connections_max)"
             answer = evolve(answer, error=Code.QUOTA_EXCEEDED, message=text, version=0)
         self._say(connection, answer)
@@ -127,7 +126,7 @@ class Opening:
             self._on_event("peer_refused", {"from": connection.name, "error": answer.error, "reason": answer.message})
         elif said is not None:
             connection.lane = said.lane
-            if said.role != BROKER:
+            if said.broker_id < 0:
                 self._serial += 1
                 self.peers[self._serial] = connection
                 connection.peer = ("peer", self._serial)

@@ -109,7 +109,7 @@ class Reception:
         known = is_dialer_proof(self._security.secret.get(said.role, ()), words, again.proof)
         if known is None or evolve(again, proof=b"") != said:
             return self._refused(connection, answer)
-        connection.identity = Identity(BROKER, str(said.broker_id)) if said.role == BROKER else identity_from(said.role)
+        connection.identity = Identity(BROKER, str(said.broker_id)) if said.broker_id >= 0 else identity_from(said.role)
         connection.exchange = None
         return Verdict(evolve(answer, proof=listener_proof(known, words)), said)
 
