@@ -47,6 +47,37 @@ def test_a_writer_and_a_reader_over_their_quotas_miss_nothing(broker: replog.Bro
     assert broker.metrics().value("replog_bytes_out_total", topic="t") >= RECORDS * SIZE
 
 
+def test_what_was_not_sent_for_a_quota_is_not_counted_as_sent() -> None:
+    with replog.Cluster(brokers=1, listen="tcp://127.0.0.1:0", quotas=replog.Quotas(fetch_bytes_per_s=2_000_000)) as cluster:
+        cluster.create_topic("t", partitions=4)
+        for number in range(32):
+            cluster.append("t", number % 4, [random.Random(number).randbytes(250_000)])
+        with replog.connect(cluster.endpoints) as client, client.consumer("t", start="earliest") as consumer:
+            found = 0
+            while found < 32:
+                found += len(list(consumer.poll(timeout_s=60)))
+        assert throttled_s(cluster, "fetch_consumer") > 0
+        counted = cluster.metrics()
+        assert counted.value("replog_bytes_out_total", topic="t") == counted.value("replog_bytes_in_total", topic="t") > 0
+        assert len(list(cluster.read("t"))) == 32
+        assert cluster.metrics().value("replog_bytes_out_total", topic="t") == 2 * counted.value("replog_bytes_in_total", topic="t")
+
+
+def test_what_another_broker_fetches_is_not_counted_as_sent_to_readers(tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/s.db"
+    both = [replog.Broker(number, listen="tcp://127.0.0.1:0", data=None, store=store) for number in (1, 2)]
+    with both[0] as one, both[1] as two:
+        two.wait_until_ready()
+        with replog.connect(one.wait_until_ready().endpoint) as client:
+            client.create_topic("t", replication_factor=2, min_isr=2)
+            client.append("t", 0, MANY)
+            assert [broker.metrics().value("replog_bytes_out_total") for broker in (one, two)] == [0, 0]
+            assert len(list(client.read("t"))) == RECORDS
+        counted = [broker.metrics() for broker in (one, two)]
+        sent, taken = (sum(each.value(f"replog_bytes_{way}_total", topic="t") for each in counted) for way in ("out", "in"))
+        assert sent == taken > 0
+
+
 def test_a_client_without_limits_of_its_own_waits_for_nothing(tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.toml"
     quotas.write_text('produce_bytes_per_s = 100_000\n[clients."127.0.0.1"]\nproduce_bytes_per_s = 0\n')

@@ -58,8 +58,9 @@ class BrokerWatch:
     """Beside a broker: requests, records, bytes, flushes, and what the controller tells of elections and ISRs.
 
     A pump hands messages of the types in `hears` (of other brokers: in `hears_brokers`) to these functions instead of to the actor, which
-    they call; those in `tells` hear what it has said; `look` gets the rest of its outbox. Nothing is called for other messages. What each
-    acknowledgement needs, fetches of followers and their answers, is in there only while one of them is timed.
+    they call; those in `tells` hear what it has said, those in `hands_on` what a transport has taken for a client; `look` gets the rest of
+    its outbox. Nothing is called for other messages. What each acknowledgement needs, fetches of followers and their answers, is in there
+    only while one of them is timed.
     """
 
     def __init__(self, broker: Broker, meter: Meter) -> None:
@@ -88,6 +89,7 @@ class BrokerWatch:
         }
         self.hears_brokers: dict[type, Callable[[Address, Any, int], None]] = {}
         self.tells: dict[type, Callable[[Address, Any], object]] = {Produced: self._acknowledged(requests["produce"])}
+        self.hands_on: dict[type, Callable[[Any], object]] = {Fetched: self._sent}
         published: Begun = {}
         self.hears[Publish] = partial(self._ask, published)
         self.tells[Published] = partial(self._answer_publish, published)
@@ -236,11 +238,15 @@ class BrokerWatch:
                     self._fetch_follower.observe(perf_counter() - tail[1])
         else:
             _ended(self._fetches, self._fetch_consumer, to, message)
-            for entry in message.entries:
-                if entry.slices and (partition := self._partitions.get(entry.partition)) is not None:
-                    self._meter.of(partition.topic).bytes_out += sum(piece.length for piece in entry.slices)
+            if type(to) is not tuple:  # others are sent it by a transport, which may leave its records out
+                self._sent(message)
         if not self._tails and not self._fetches:
             del self.tells[Fetched]
+
+    def _sent(self, message: Fetched) -> None:
+        for entry in message.entries:
+            if entry.slices and (partition := self._partitions.get(entry.partition)) is not None:
+                self._meter.of(partition.topic).bytes_out += sum(piece.length for piece in entry.slices)
 
     def _fetched(self, sender: Address, message: Fetched, now_ms: int) -> None:
         """Records of a leader, while partitions are moved here: the bytes of these count."""

@@ -75,11 +75,14 @@ class Seat:
     """... and those of other brokers: their addresses are numbers."""
     tells: Mapping[type, Callable[[Address, Any], object]] = field(init=False)
     """Messages of the actor that the watch hears of."""
+    hands_on: Mapping[type, Callable[[Any], object]] = field(init=False)
+    """... and those for clients elsewhere, as they were handed on."""
 
     def __attrs_post_init__(self) -> None:
         self.hears = {} if self.watch is None else self.watch.hears
         self.hears_brokers = {} if self.watch is None else self.watch.hears_brokers
         self.tells = {} if self.watch is None else self.watch.tells
+        self.hands_on = {} if self.watch is None else self.watch.hands_on
 
 
 class Pump:
@@ -283,6 +286,8 @@ class Pump:
                     continue
                 if self.elsewhere is None or not self.elsewhere(sender, to, message):
                     queue.append((sender, to, Disconnected(to)))
+                elif type(to) is tuple and (handed_on := seats[sender].hands_on.get(type(message))) is not None:
+                    handed_on(message)
                 continue
             self.delivered += 1
             if self.delivered > last:
