@@ -33,17 +33,28 @@ def _path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+def _lasting(value: Any) -> Any:
+    """The same file wherever the process goes (`os.chdir`); what is no path is for others to refuse."""
+    path = _path(value)
+    if not isinstance(path, str) or not path or os.path.isabs(path):
+        return path
+    try:
+        return os.path.join(os.getcwd(), path)
+    except FileNotFoundError:
+        raise UsageError(f"{path!r:.300} is a relative path, and the current folder is gone; name it from the root") from None
+
+
 @frozen(kw_only=True)
 class Tls:
-    """Files in PEM. Renewed ones are used for the connections that are made after that.
+    """Files in PEM; a relative path begins at the folder that is the current one now. Renewed ones are used for later connections.
 
     `authority`: whose certificates are believed, those of both ends. `certificate` (with what it is signed by, if that is not the
     authority) and its `key`: who this process is; a client that proves itself by a secret needs neither. UsageError for half of them.
     """
 
-    authority: str = field(converter=_path)
-    certificate: str | None = field(default=None, converter=_path)
-    key: str | None = field(default=None, converter=_path)
+    authority: str = field(converter=_lasting)
+    certificate: str | None = field(default=None, converter=_lasting)
+    key: str | None = field(default=None, converter=_lasting)
 
     def __attrs_post_init__(self) -> None:
         for name in ("authority", "certificate", "key"):
@@ -136,7 +147,7 @@ class Security:
 
     tls: Tls | None = field(default=None, converter=_tls)
     secret: Mapping[str, tuple[bytes, ...]] = field(factory=dict, converter=_secrets, repr=_shown)
-    authorizer: Authorizer | str | None = field(default=None, converter=_path)
+    authorizer: Authorizer | str | None = field(default=None, converter=_lasting)
 
     def __attrs_post_init__(self) -> None:
         if self.tls is None and not self.secret:

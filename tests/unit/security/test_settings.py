@@ -8,10 +8,14 @@ from typing import Any
 
 import attrs
 import pytest
+from tests.authorities import tls_of
 
 import replog
 from replog.errors import UsageError
+from replog.security.door import Door
+from replog.security.identity import Identity
 from replog.security.settings import Security, Tls, security_of
+from replog.security.tls import TlsFiles
 
 SECRET, OTHER, THIRD = b"one secret" * 4, b"two secret" * 4, b"six secret" * 4
 
@@ -128,6 +132,28 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
     assert repr(security_of(path)) == repr(security_of(str(path))) == repr(found)
     assert security_of(found) is found
     assert security_of(None) is None
+
+
+def test_relative_paths_lead_to_the_same_files_wherever_the_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls_of(tmp_path / "ca", "broker/1")
+    file(tmp_path, "rules.toml", b'[[allow]]\nprincipals=["client"]\nactions=["read"]\ntopics=["t"]\n')
+    file(tmp_path, "secret", SECRET)
+    monkeypatch.chdir(tmp_path)
+    files = {"authority": "ca/authority.pem", "certificate": Path("ca/broker-1.pem"), "key": "ca/broker-1.key"}
+    security = Security(tls=files, secret={"client": "secret"}, authorizer="rules.toml")
+    monkeypatch.chdir("/")
+    assert TlsFiles(security).loaded(listens=True).fingerprint
+    assert Door(security, lambda _: "t")._allows(Identity("client"), "read", "t")
+    assert security.secret["client"] == (SECRET,)
+
+
+def test_a_relative_path_begins_nowhere_once_the_folder_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert Tls(authority=str(tmp_path / "a.pem")).authority == str(tmp_path / "a.pem")
+    with pytest.raises(UsageError, match=r"'a\.pem' is a relative path, and the current folder is gone"):
+        Tls(authority="a.pem")
 
 
 @pytest.mark.parametrize(
