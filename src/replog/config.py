@@ -288,7 +288,7 @@ class BrokerConfig:
     """Connections that a broker has open, accepted and dialed; clients may have all but an eighth of them. Never more than three quarters
     of the descriptors that the process may have (`ulimit -n`)."""
     connections_per_address_max: int = field(default=0, validator=_whole(0, 1_000_000))
-    """... of which so many may come from one address; 0: as many as there are. Brokers of one host share theirs."""
+    """... of which so many may come from one address (IPv6: from one /64); 0: as many as there are. Brokers of one host share theirs."""
     handshake_timeout_ms: int = field(default=5_000, validator=_whole(100, 600_000))
     """Whoever connects must have said, and proven, who it is by then."""
     reassignments_max: int = field(default=50, validator=_whole(1, 100_000))

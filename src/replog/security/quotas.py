@@ -75,7 +75,8 @@ class Quotas:
     `produce_bytes_per_s` is about all that a client sends but its fetches, `fetch_bytes_per_s` about the answers to these, each with
     everything that goes along with the records. `burst_ms`: who was silent may be ahead of its limit by so much. `clients`: name -> limits
     of its own, in place of those for everybody. A name is who somebody has proven to be ("client/billing", "client", "admin"), and
-    without security the address it comes from ("10.0.0.7"); all connections of one name share its limits. Brokers have none.
+    without security the address it comes from ("10.0.0.7"); all connections of one name share its limits, and so do all IPv6 addresses of
+    one /64 (in it one host may have them all) and all of 127/8, but for those that have limits of their own. Brokers have none.
     """
 
     produce_bytes_per_s: int = field(default=0, validator=_rate)
@@ -107,6 +108,10 @@ class Quotas:
             return cls(**found)
 
         return settings_from(path, make)
+
+    def name_of(self, address: str, origin: str) -> str:
+        """As whom a client counts that has not proven who it is: its address if that has limits of its own, else where it comes from."""
+        return address if address in self._of else origin
 
     def of(self, name: str) -> Quota:
         """The limits of a client."""

@@ -102,9 +102,22 @@ def test_the_time_of_the_first_is_any() -> None:
     assert Seldom().tell("a", 0) == 0
 
 
-def test_of_many_subjects_the_one_told_of_first_is_forgotten() -> None:
+def test_of_many_subjects_the_one_told_of_first_is_forgotten_once_its_minute_is_over() -> None:
     seldom = Seldom()
-    assert [seldom.tell(str(number), 0) for number in range(1_001)] == [0] * 1_001
-    assert seldom.tell("1000", 0) is None
-    assert seldom.tell("1", 0) is None
-    assert seldom.tell("0", 0) == 0
+    assert [seldom.tell(str(number), number) for number in range(1_000)] == [0] * 1_000
+    assert [seldom.tell(f"more {number}", 1_000, "more") for number in range(50)] == [0] + [None] * 49
+    assert [seldom.tell("other", 1_000, "other"), seldom.tell("0", 59_999), seldom.tell("more 1", 59_999, "more")] == [0, None, None]
+    assert seldom.tell("more 1", 60_000, "more") == 0  # in the place of "0"
+    assert seldom.tell("0", 60_000) == 0  # with those that have none
+    assert seldom.tell("more 2", 61_000, "more") == 0  # in the place of "1"
+    assert len(seldom._told) == 1_000
+
+
+def test_those_that_find_no_place_are_told_once_a_minute_with_how_many_they_were() -> None:
+    seldom = Seldom()
+    for at_ms in range(0, 180_000, 1_000):
+        assert seldom.tell("0", at_ms) == (None if at_ms % 60_000 else 59 if at_ms else 0)
+        for number in range(1, 1_000):
+            seldom.tell(str(number), at_ms)
+        told = [seldom.tell(f"more {number}", at_ms) for number in range(10)]
+        assert told == ([None] * 10 if at_ms % 60_000 else [599 if at_ms else 0] + [None] * 9)

@@ -101,16 +101,29 @@ def test_of_clients_that_come_and_go_very_often_some_are_told(told: list[tuple[s
     assert told[-1] == ("peer_connected", {"peer": ("peer", 901), "at": "10.0.0.1:2", "more": 50})
 
 
-def test_many_addresses_take_no_more_memory(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:
+def test_many_addresses_take_no_more_memory_and_no_more_lines(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:
     strangers = Strangers(lambda name, fields: told.append((name, fields)), now_ms=clock.now_ms)
-    for number in range(SUBJECTS_MAX + 5):
-        strangers("connection_refused", {"from": f"10.0.{number // 256}.{number % 256}:1", "reason": "no"})
-    assert len(told) == SUBJECTS_MAX + 5
+    for _ in range(59):
+        clock.advance(1_000)
+        for number in range(SUBJECTS_MAX + 5):
+            strangers("connection_refused", {"from": f"10.0.{number // 256}.{number % 256}:1", "reason": "no"})
+    assert len(told) == SUBJECTS_MAX + 1
     assert len(strangers._seldom._told) == SUBJECTS_MAX
-    strangers("connection_refused", {"from": "10.0.0.5:1", "reason": "no"})  # the oldest that is remembered
-    assert len(told) == SUBJECTS_MAX + 5
-    strangers("connection_refused", {"from": "10.0.0.4:1", "reason": "no"})
-    assert len(told) == SUBJECTS_MAX + 6
+    strangers("authentication_failed", {"from": "10.0.0.5:1", "reason": "no"})  # another event, which is not lost among those
+    assert [fields["more"] for _, fields in told] == [0] * len(told)
+    assert len(told) == SUBJECTS_MAX + 2
+    clock.advance(TELL_MS)
+    strangers("connection_refused", {"from": "10.0.0.5:1", "reason": "no"})
+    assert (told[-1][1]["from"], told[-1][1]["more"]) == ("10.0.0.5:1", 58)
+
+
+def test_a_network_of_which_one_host_may_have_all_is_told_of_once(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:
+    strangers = Strangers(lambda name, fields: told.append((name, fields)), now_ms=clock.now_ms)
+    for number in range(500):
+        strangers("authentication_failed", {"from": f"2001:db8::{number:x}:4000", "reason": "no"})
+        strangers("authentication_failed", {"from": f"127.0.{number // 250}.{number % 250}:4000", "reason": "no"})
+    strangers("authentication_failed", {"from": "2001:db8:0:1::1:4000", "reason": "no"})
+    assert [fields["from"] for _, fields in told] == ["2001:db8::0:4000", "127.0.0.0:4000", "2001:db8:0:1::1:4000"]
 
 
 def test_who_was_told_of_last_is_remembered_longest(told: list[tuple[str, dict[str, Any]]], clock: ManualClock) -> None:

@@ -13,6 +13,7 @@ from replog.security.identity import Identity
 from replog.transport.tcp.endpoint import SocketAddress
 from replog.transport.tcp.incoming import Incoming, Take
 from replog.transport.tcp.limits import HANDSHAKE_BYTES_MAX, TcpLimits
+from replog.transport.tcp.origin import origin_of
 from replog.transport.tcp.outgoing import Outgoing
 
 if TYPE_CHECKING:
@@ -112,9 +113,9 @@ class Connection:
         return not self.paused and (self.muted_ms < 0 or bool(self.incoming.kept))
 
     @property
-    def host(self) -> str:
-        """Where the other end is, without its port."""
-        return self.name.rpartition(":")[0]
+    def origin(self) -> str:
+        """Whom it is put down to as long as nobody has proven who it is."""
+        return origin_of(self.name)
 
     @property
     def is_asked(self) -> bool:

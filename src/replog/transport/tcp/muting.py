@@ -155,7 +155,7 @@ class Muting:
         who = connection.identity
         if connection.peer_id >= 0 or (who is not None and who.is_broker):  # the latter: calls of a broker's own process
             return None
-        name = connection.host if who is None else str(who)
+        name = self.quotas.name_of(connection.name.rpartition(":")[0], connection.origin) if who is None else str(who)
         quota = self.quotas.of(name)
         return Limited(self, name, connection) if quota.produce_bytes_per_s or quota.fetch_bytes_per_s else None
 

@@ -10,6 +10,7 @@ from replog.transport.tcp import sockets
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections
 from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.origin import origin_of
 
 __all__ = ["Places"]
 
@@ -33,7 +34,7 @@ class Places:
     def has_one(self, name: str) -> bool:
         """Whether the connection of this name ("address:port"), which was just accepted, may stay. If all places are taken, the one that
         has waited longest without saying who it is gives up its own; without such a one the newcomer is told of, and does not stay."""
-        address, open_ = name.rpartition(":")[0], self._connections.open
+        address, open_ = origin_of(name), self._connections.open
         if self._most_of_address and self._by_address[address] >= self._most_of_address:
             self._on_event("connection_refused", {"from": name, "reason": f"{self._most_of_address} connections of its address are open"})
             return False
@@ -50,6 +51,6 @@ class Places:
     def ended(self, connection: Connection) -> None:
         """It is closed."""
         if self._most_of_address and not connection.dialed:
-            self._by_address[connection.host] -= 1
-            if not self._by_address[connection.host]:
-                del self._by_address[connection.host]
+            self._by_address[connection.origin] -= 1
+            if not self._by_address[connection.origin]:
+                del self._by_address[connection.origin]

@@ -123,7 +123,7 @@ class Reception:
     def may_wait(self, connection: Connection) -> bool:
         """Count one that is refused for want of a proof; False: too many of its address wait for that already."""
         self.failed(connection, _UNPROVEN)
-        address = connection.host
+        address = connection.origin
         if self._unproven[address] >= UNPROVEN_MAX:
             return False
         self._unproven[address] += 1
