@@ -29,7 +29,7 @@ def listen(address: SocketAddress) -> socket.socket:
     listener = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if address.family == socket.AF_INET6:
+        if address.family == socket.AF_INET6:  # whoever means IPv6 is not found to be open to IPv4 as well
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((address.host, address.port))
         listener.listen(BACKLOG)
