@@ -1,4 +1,5 @@
-"""What the status page shows: put together from what a client of the cluster is told, at most once a second, however many look."""
+"""What the status page shows: put together from what a client of the cluster is told, at most once a second, however many look; the
+positions of replicas once a second for each `Query`, one after the other."""
 
 from __future__ import annotations
 
