@@ -112,6 +112,10 @@ class Appending:
         """Something found no room in this log, whoever wanted it."""
         self._seldom.tell("log_full", now_ms, partition, problem=str(problem))
 
+    def unreadable(self, partition: Partition, problem: LogFull) -> None:
+        """This copy cannot be read for now, and nothing is wrong with it."""
+        self.tell_full(partition, problem, self._upkeep.told_ms)
+
     def _full(self, partition: Partition, problem: LogFull, now_ms: int) -> None:
         """A group waits for room, and everything else in its partition for the group: retention need not wait as well."""
         self.tell_full(partition, problem, now_ms)

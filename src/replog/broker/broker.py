@@ -75,11 +75,14 @@ class Broker:
         self.routing = Routing()
         self._commands = Commands(directory, lambda why: self._fail(None, why))
         self._waiting = WaitingAppends(self.outbox, config.waiting_appends_max)
-        self._sessions = Sessions(self.outbox, self.partitions, config, moved=self._moved, failed=self._fail, event=self._event)
+        self._sessions = Sessions(
+            self.outbox, self.partitions, config, moved=self._moved, failed=self._fail, event=self._event,
+            full=lambda *what: self._appending.unreadable(*what),
+        )  # fmt: skip
         self._fetching = Fetching(broker_id, self.outbox, config, ids)
         self._proposals = Proposals(broker_id, self.outbox, config)
         self._upkeep = Upkeep(directory, self.partitions, config)
-        self._offsets = Offsets(self.partitions, self.routing, failed=self._fail)
+        self._offsets = Offsets(self.partitions, self.routing, failed=self._fail, full=lambda *what: self._appending.unreadable(*what))
         self._appending = Appending(
             self.outbox, self.partitions, directory.staging, config, waiting=self._waiting, upkeep=self._upkeep, sessions=self._sessions,
             unknown=self._offsets.unknown, moved=self._moved, failed=self._fail, event=self._event,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from replog.broker.routing import Routing
-from replog.errors import Code, LogCorrupt, LogDamaged
+from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
 from replog.messages import (
     Epochs,
     EpochsEntry,
@@ -32,12 +32,20 @@ TIMES_MAX: Final = 1_000
 
 
 class Offsets:
-    """Reads partitions, changes nothing. `failed` hears of a copy that cannot be read, and why."""
+    """Reads partitions, changes nothing. `failed` hears of a copy that cannot be read, and why; `full` of one that cannot for now."""
 
-    def __init__(self, partitions: Mapping[PartitionId, Partition], routing: Routing, *, failed: Callable[[Partition, str], None]) -> None:
+    def __init__(
+        self,
+        partitions: Mapping[PartitionId, Partition],
+        routing: Routing,
+        *,
+        failed: Callable[[Partition, str], None],
+        full: Callable[[Partition, LogFull], None],
+    ) -> None:
         self._partitions = partitions
         self._routing = routing
         self._failed = failed
+        self._full = full
 
     def list(self, message: ListOffsets) -> ListedOffsets:
         """Earliest, latest, or the first batch with a record at or after a time, per entry: in order, and all of this moment.
@@ -79,6 +87,10 @@ class Offsets:
     def _search(self, partition: Partition, at: int, latest: int, listed: ListedOffset) -> None:
         try:
             found = partition.log.offset_for_time(at)
+        except LogFull as problem:
+            self._full(partition, problem)
+            listed.error = Code.LOG_DIRECTORY_FULL
+            return
         except (LogCorrupt, LogDamaged) as problem:  # found when read, as by a fetch: this copy leads no longer
             self._failed(partition, str(problem))
             listed.error = Code.STORAGE_ERROR

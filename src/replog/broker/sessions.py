@@ -15,7 +15,7 @@ from replog.broker.room import ENTRY_BYTES, ROOM_BYTES, SLICE_BYTES, in_its_plac
 from replog.broker.session import Asked, Session, join, leave
 from replog.broker.share import share_of
 from replog.config import BrokerConfig
-from replog.errors import Code, LogCorrupt, LogDamaged
+from replog.errors import Code, LogCorrupt, LogDamaged, LogFull
 from replog.messages import Fetch, Fetched, FetchedEntry, FetchEntry, Unsent
 from replog.model import Address, PartitionId
 from replog.partition.following import parsed
@@ -45,15 +45,17 @@ class Sessions:
         *,
         moved: Callable[[Partition, int, int], None],
         failed: Callable[[Partition, str], None],
+        full: Callable[[Partition, LogFull], None],
         event: Callable[..., None],
     ) -> None:
-        """`moved(partition, old high watermark, now)` is told after each acknowledgement; `failed` when a read finds bad bytes; `event`
-        what operators should hear of."""
+        """`moved(partition, old high watermark, now)` is told after each acknowledgement; `failed` when a read finds bad bytes; `full` when
+        nothing can be read for now; `event` what operators should hear of."""
         self._outbox = outbox
         self._partitions = partitions
         self._config = config
         self._moved = moved
         self._failed = failed
+        self._full = full
         self._event = event
         self._refusals = Refusals()
         self._followers: dict[tuple[int, bool], Session] = {}
@@ -354,6 +356,10 @@ class Sessions:
                 entry.slices, entry.high_watermark = partition.read_committed(asked.offset, budget)
             if session.verify:
                 _verify(entry.slices, identity, asked.offset)
+        except LogFull as problem:
+            # Nothing is wrong with this copy. Refused, its reader pauses and asks again; told that there is nothing, a follower would wait.
+            self._full(partition, problem)
+            entry.error = Code.LOG_DIRECTORY_FULL
         except (LogCorrupt, LogDamaged, BadBatch) as problem:
             # Found when read: this copy leads no longer, and an intact one takes over.
             self._failed(partition, str(problem))

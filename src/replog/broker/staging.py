@@ -137,7 +137,7 @@ class Stages:
         return found
 
     def read(self, piece: Piece) -> bytes:
-        """The body of a piece. Raises LogCorrupt."""
+        """The body of a piece. Raises LogCorrupt; LogFull if it cannot be read for now."""
         return self._staging.read(piece.stage, piece.place)
 
     def done(self, work: _Work, version: int) -> None:

@@ -41,7 +41,7 @@ class Upkeep:
         self._directory = directory
         self._partitions = partitions
         self._config = config
-        self.wall_ms = self._told_ms = 0
+        self.wall_ms = self.told_ms = 0
         self.unflushed: dict[PartitionId, Partition] = {}
         """Something about them may have to be flushed: looked at when the poll ends, once."""
         self._flushing: dict[PartitionId, Log] = {}
@@ -85,11 +85,11 @@ class Upkeep:
 
     def told(self, now_ms: int, wall_ms: int) -> None:
         """What both clocks say, at the end of a poll."""
-        self._told_ms, self.wall_ms = now_ms, wall_ms
+        self.told_ms, self.wall_ms = now_ms, wall_ms
 
     def wall_at(self, now_ms: int) -> int:
         """The wall clock within a poll: the last one may have been hours ago, if nobody has called an embedded broker meanwhile."""
-        return self.wall_ms + now_ms - self._told_ms
+        return self.wall_ms + now_ms - self.told_ms
 
     def appended(self, partition: Partition) -> None:
         """The log has grown."""

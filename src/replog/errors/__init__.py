@@ -147,7 +147,7 @@ class LogTruncated(ReplogError):
 
 
 class LogFull(ReplogError):
-    """No space is left for an append. Nothing of it was stored; appends work again once space returns."""
+    """No space is left for an append, or no file descriptor, also to read. Nothing was changed; it works again once there is some."""
 
 
 class InvariantViolated(ReplogError):

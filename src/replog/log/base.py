@@ -121,7 +121,7 @@ class StoredLog(Log):
 
     @abstractmethod
     def _header_of(self, offset: int) -> BatchHeader:
-        """Of the batch that holds `offset`, which is stored. Raises LogCorrupt."""
+        """Of the batch that holds `offset`, which is stored. Raises LogCorrupt, or LogFull."""
 
     def forget_tail(self) -> None:
         self._tail.clear()

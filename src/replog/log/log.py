@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final, Self
 
 from replog.config import BrokerConfig, TopicConfig
-from replog.errors import LogCorrupt
+from replog.errors import LogCorrupt, LogFull
 from replog.log.files import BUFFERS_MAX, OS, Fs, check_path
 from replog.log.producers import Cut, ProducerTable
 from replog.log.reading import batch_from_time, batch_holding, headers_from, load_index, slice_from
@@ -196,10 +196,10 @@ class FileLog(SegmentedLog):
                 segment = self._segments[self._find(offset)]
                 try:
                     part = slice_from(self._storage, self.identity, segment, offset, limit, max_bytes, first=not slices)
-                except LogCorrupt:
+                except (LogCorrupt, LogFull):
                     if not slices:
                         raise
-                    break  # what is in front of the damage is served; whoever goes on there meets it
+                    break  # what is in front is served; whoever goes on there meets the damage, or finds that it can be opened again
                 if part is None:
                     break
                 slices.append(part)

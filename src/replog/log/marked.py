@@ -11,7 +11,7 @@ __all__ = ["stored_mark"]
 
 
 def stored_mark(log: Log, base_offset: int) -> WriterMark | None:
-    """The mark of the batch that begins there, which is verified in full; None if it has none. Raises LogCorrupt."""
+    """The mark of the batch that begins there, which is verified in full; None if it has none. Raises LogCorrupt, or LogFull."""
     slices = log.read(base_offset, log.end_offset, 1)
     try:
         return mark_of(RecordBatch.parse(slices[0].view(), identity=log.identity))

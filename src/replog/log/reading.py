@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from replog.errors import LogCorrupt
+from replog.errors import LogCorrupt, LogFull
 from replog.log.open_files import FileSlice
 from replog.log.scan import headers, steps
 from replog.log.segment import Segment, SparseIndex
 from replog.log.storage import Storage, read_summary
 from replog.model import PartitionId
+from replog.ports import NO_DESCRIPTORS
 from replog.records import HEAD_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
 
 __all__ = ["batch_from_time", "batch_holding", "headers_from", "load_index", "slice_from"]
@@ -65,7 +66,10 @@ def _index_to_read(storage: Storage, identity: PartitionId, segment: Segment) ->
 
 
 def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: Callable[[int, SparseIndex], Found]) -> Found:
-    """`find(descriptor, index)`; if the index led astray, once more with one built from the batches. Raises LogCorrupt."""
+    """`find(descriptor, index)`; if the index led astray, once more with one built from the batches.
+
+    Raises LogCorrupt; LogFull if no file could be opened for now, which says nothing of what is in it.
+    """
     try:
         storage.files.descriptor(segment)
         try:
@@ -75,6 +79,8 @@ def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: C
                 _build_index(storage, identity, segment)
             return find(segment.fd, _index_to_read(storage, identity, segment))
     except (BadBatch, OSError) as error:
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTORS:
+            raise LogFull(f"log {identity!r} cannot be read now: {error}") from error
         raise LogCorrupt(f"log {identity!r}, {segment.path}: {error}") from error
 
 
@@ -90,7 +96,7 @@ def _position_of(storage: Storage, segment: Segment, fd: int, index: SparseIndex
 
 
 def batch_holding(storage: Storage, identity: PartitionId, segment: Segment, offset: int) -> tuple[int, BatchHeader]:
-    """(position, header) of the batch that holds `offset`, which the segment contains. Raises LogCorrupt."""
+    """(position, header) of the batch that holds `offset`, which the segment contains. Raises as `_trusting`."""
 
     def find(fd: int, index: SparseIndex) -> tuple[int, BatchHeader]:
         position, base = _position_of(storage, segment, fd, index, offset)
@@ -113,8 +119,8 @@ def slice_from(
 ) -> FileSlice | None:
     """Whole batches of a segment from the one that holds `offset`, ending at or below `limit`, of `max_bytes` at most.
 
-    `first`: one batch goes through whatever its size. None if nothing fits. Raises LogCorrupt if that which holds `offset` is damaged; in
-    front of another damaged one the slice may end, or it holds the damage, for whoever checks the bytes.
+    `first`: one batch goes through whatever its size. None if nothing fits. Raises LogFull, and LogCorrupt if that which holds `offset` is
+    damaged; in front of another damaged one the slice may end, or it holds the damage, for whoever checks the bytes.
     """
 
     def find(fd: int, index: SparseIndex) -> FileSlice | None:
@@ -173,7 +179,7 @@ def headers_from(storage: Storage, identity: PartitionId, segment: Segment, posi
 def batch_from_time(
     storage: Storage, identity: PartitionId, segment: Segment, timestamp_ms: int, start_offset: int
 ) -> BatchHeader | None:
-    """The first batch at or above `start_offset` with a record at or after a time; None if the segment has none. Raises LogCorrupt."""
+    """The first batch at or above `start_offset` with a record at or after a time; None if the segment has none. Raises as `_trusting`."""
 
     def find(fd: int, index: SparseIndex) -> BatchHeader | None:
         offset, position = index.before_time(timestamp_ms) or (segment.base_offset, 0)

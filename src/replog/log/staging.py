@@ -8,7 +8,7 @@ from contextlib import suppress
 from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.log.checkpoint import write_all
 from replog.log.files import Fs
-from replog.ports import Staging
+from replog.ports import NO_DESCRIPTORS, Staging
 
 __all__ = ["FileStaging", "MemoryStaging"]
 
@@ -65,7 +65,7 @@ class FileStaging(Staging):
         except OSError as error:
             if not pieces:
                 self._remove(stage)  # nobody will drop it
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT) or error.errno in NO_DESCRIPTORS
             raise (LogFull if full else LogDamaged)(f"{self._path(stage)}: {error}") from error
         pieces.append((position, len(body)))
         self._pieces[stage] = pieces
@@ -89,7 +89,7 @@ class FileStaging(Staging):
             finally:
                 self._fs.close(descriptor)
         except OSError as error:
-            raise LogCorrupt(f"{self._path(stage)}: {error}") from error
+            raise (LogFull if error.errno in NO_DESCRIPTORS else LogCorrupt)(f"{self._path(stage)}: {error}") from error
         if len(body) != length:
             raise LogCorrupt(f"{self._path(stage)}: {len(body)} of {length} bytes at {position}")
         return body

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from replog.config import BrokerConfig
-from replog.errors import Code, LogCorrupt
+from replog.errors import Code, LogCorrupt, LogFull
 from replog.log.epochs import truncation_point
 from replog.messages import FetchedEntry
 from replog.model import PartitionId
@@ -79,7 +79,7 @@ class Following:
         if theirs > high_watermark:
             try:
                 high_watermark = max(high_watermark, log.group_floor(theirs))  # of a group that has not come whole, nothing counts here
-            except LogCorrupt:  # the disk does not say, now: the leader tells only news, so it must be asked again
+            except (LogCorrupt, LogFull):  # the disk does not say, now: the leader tells only news, so it must be asked again
                 outcome = Followed.RETRY if outcome is Followed.KEPT_UP else outcome
         return outcome, high_watermark
 
@@ -130,7 +130,7 @@ def whole_below(log: Log, offset: int) -> int:
     lower is always right."""
     try:
         return log.group_floor(offset)
-    except LogCorrupt:
+    except (LogCorrupt, LogFull):
         return log.start_offset
 
 

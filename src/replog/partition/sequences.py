@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replog.errors import Code, LogCorrupt
+from replog.errors import Code, LogCorrupt, LogFull
 from replog.log.marked import stored_mark
 from replog.marks import WriterMark
 from replog.ports import Log, Writer
@@ -62,13 +62,13 @@ def start_of(log: Log, written: Writer) -> int:
         return -1
     try:
         base = written.base_offset - mark_at(log, written.base_offset).group_offset
-    except LogCorrupt:
+    except (LogCorrupt, LogFull):
         return -1
     return base if base >= log.start_offset else -1
 
 
 def mark_at(log: Log, offset: int) -> WriterMark:
-    """The mark of a writer's batch that begins there. Raises LogCorrupt."""
+    """The mark of a writer's batch that begins there. Raises LogCorrupt, or LogFull."""
     mark = stored_mark(log, offset)
     if mark is None:
         raise LogCorrupt(f"log {log.identity!r} at offset {offset}: a batch without the mark of its writer")

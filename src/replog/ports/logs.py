@@ -166,7 +166,7 @@ class Log(ABC):
     """One copy of one partition: batches with dense offsets, an epoch table and a writer table that follow from them.
 
     Single-threaded: its owner calls it, nobody else (one that was opened alone has its callers take turns). Every error is one of LogFull
-    (nothing stored, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed.
+    (nothing done, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed.
     """
 
     identity: PartitionId
@@ -219,14 +219,15 @@ class Log(ABC):
         """Whole batches from the one that holds `offset`, ending at or below `limit`, at most `max_bytes` (one batch always fits).
 
         Empty when `offset >= limit`. Raises LogCorrupt rather than begin with bytes whose header does not belong here; in front of such it
-        may end early. What else is in the batches is for the reader to verify.
+        may end early. What else is in the batches is for the reader to verify. Raises LogFull if its file cannot be opened for now, for
+        want of descriptors: nothing is wrong with it. So does everything here that reads.
         """
 
     @abstractmethod
     def group_floor(self, offset: int) -> int:
         """`offset`, or, if it is inside a group of batches that readers see whole or not at all, where that begins.
 
-        `offset` is between two batches of this log, or at one of its ends. Raises LogCorrupt.
+        `offset` is between two batches of this log, or at one of its ends. Raises LogCorrupt, or LogFull.
         """
 
     @abstractmethod
@@ -323,7 +324,7 @@ class Staging(ABC):
 
     @abstractmethod
     def read(self, stage: int, number: int) -> bytes:
-        """One piece. Raises LogCorrupt."""
+        """One piece. Raises LogCorrupt; LogFull if it cannot be read for now."""
 
     @abstractmethod
     def drop(self, stage: int) -> None:

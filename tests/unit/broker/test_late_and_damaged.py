@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -62,10 +63,11 @@ class Desk:
     def __init__(self, *partitions: Partition, bytes_max: int = 4096) -> None:
         self.outbox = Outbox()
         self.failed: list[str] = []
+        self.full: list[str] = []
         by_identity = {partition.identity: partition for partition in partitions}
         self.sessions = Sessions(
             self.outbox, by_identity, BrokerConfig(fetch_bytes_max=bytes_max),
-            moved=self._moved, failed=self._fail, event=lambda name, **_: None,
+            moved=self._moved, failed=self._fail, full=lambda partition, why: self.full.append(str(why)), event=lambda name, **_: None,
         )  # fmt: skip
 
     def _moved(self, partition: Partition, before: int, now_ms: int) -> None:
@@ -204,6 +206,35 @@ def test_what_is_in_front_of_damage_is_sent_before_the_copy_is_given_up(replica:
     (refused,) = desk.answers(replica)
     assert (refused.entries[0].error, refused.entries[0].slices) == (Code.STORAGE_ERROR, [])
     assert "the batch at offset 4 is not at position" in desk.failed[0]
+
+
+@pytest.mark.parametrize("replica", [2, -1], ids=["follower", "client"])
+def test_a_leader_that_cannot_open_a_file_for_now_keeps_its_copy(replica: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFs()
+    (log,) = FileLogDirectory("/d", fs=fs, limits=BrokerConfig()).create([LogStart(P, "t", TopicConfig())])
+    assert isinstance(log, FileLog)
+    for _ in range(3):
+        append(log, ["m"], epoch=3)
+    partition = led(P, log=log)
+    partition.high_watermark = 3
+    log.forget_tail()
+    log._storage.files.close(log._segments[0])
+    desk = Desk(partition)
+
+    def none_left(path: str, *, create: bool = False) -> int:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fs, "open", none_left)
+        desk.ask(1, replica, FetchEntry(P, 5, 0, -1, 4096))
+        (refused,) = desk.answers(replica)
+    assert [(one.error, one.slices) for one in refused.entries] == [(Code.LOG_DIRECTORY_FULL, [])], "its reader pauses, and asks again"
+    assert (desk.failed, partition.failed, partition.role) == ([], None, "leader")
+    assert ["Too many open files" in why for why in desk.full] == [True]
+    session = (refused.session, 1) if replica >= 0 else (0, 0)
+    desk.ask(2, replica, FetchEntry(P, 5, 0, -1, 4096), session=session)
+    (served,) = desk.answers(replica)
+    assert [(piece.base_offset, piece.end_offset) for piece in served.entries[0].slices] == [(0, 3)]
 
 
 def test_a_leader_that_finds_damage_where_it_would_append_gives_its_copy_up() -> None:

@@ -657,6 +657,24 @@ def test_a_full_disk_interrupts_a_group_which_goes_on_when_there_is_room(fits: i
     desk.assert_idle()
 
 
+def test_a_group_whose_pieces_cannot_be_opened_for_now_goes_on_when_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Disks()
+    desk.put(3)
+
+    def none_left(path: str, *, create: bool = False) -> int:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.disk, "open", none_left)
+        desk.receive(desk.publish(("a", 3)))
+        for _ in range(3):
+            assert desk.published(desk.tick()) == []
+    assert (desk.partition.failed, desk.partition.log.end_offset) == (None, 0)
+    _, said = desk.ticks()
+    assert results(said) == [(0, 0, 6)]
+    desk.assert_idle()
+
+
 def test_an_interrupted_group_holds_up_no_other_partition_and_is_left_alone_meanwhile() -> None:
     desk = Disks()
     first, second = desk.identity, PartitionId(TOPIC_ID, 1, 0)

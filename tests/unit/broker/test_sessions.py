@@ -29,10 +29,12 @@ class Leader:
         self.partitions: dict[PartitionId, Partition] = {IDENTITY: self.partition}
         self.moves: list[tuple[int, int]] = []
         self.failures: list[str] = []
+        self.full: list[str] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.sessions = Sessions(
             self.outbox, self.partitions, config,
-            moved=self._moved, failed=lambda p, why: self.failures.append(why), event=lambda name, **what: self.events.append((name, what)),
+            moved=self._moved, failed=lambda p, why: self.failures.append(why), full=lambda p, why: self.full.append(str(why)),
+            event=lambda name, **what: self.events.append((name, what)),
         )  # fmt: skip
         self.requests = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 import pytest
 from tests.unit.log.lives import IDENTITY, kill
@@ -21,10 +22,11 @@ class ScarceFs(MemoryFs):
     """Opens nothing while descriptors are scarce, also no folder for its fsync."""
 
     scarce = False
+    code = errno.EMFILE
 
     def _take_one(self, path: str) -> None:
         if self.scarce:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+            raise OSError(self.code, os.strerror(self.code), path)
 
     def open(self, path: str, *, create: bool = False) -> int:
         self._take_one(path)
@@ -46,8 +48,8 @@ def made() -> tuple[ScarceFs, FileLogDirectory, FileLog]:
 def goes_on(fs: ScarceFs, directory: FileLogDirectory, log: FileLog, end: int) -> None:
     """The log still ends there, and what it takes next is there in the next life."""
     assert log.end_offset == end
-    offsets = [batch.base_offset for batch in stored_batches(log)]
     fs.scarce = False
+    offsets = [batch.base_offset for batch in stored_batches(log)]
     append(log, 1, epoch=2)
     flush(log)
     assert [batch.base_offset for batch in stored_batches(log)] == [*offsets, end]
@@ -90,3 +92,50 @@ def test_a_truncation_that_takes_an_empty_segment_along(monkeypatch: pytest.Monk
     with pytest.raises(LogFull, match="cannot be truncated"):
         log.truncate_to(1)
     goes_on(fs, directory, log, 2)
+
+
+def closed(log: FileLog) -> None:
+    """No file of it is open, and nothing of it in memory: as that of a log that has not been read for long."""
+    log._tail.clear()
+    for segment in log._segments:
+        log._storage.files.close(segment)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda log: log.read(0, 6, 1 << 20),
+        lambda log: log.group_floor(4),
+        lambda log: log.offset_for_time(0),
+        lambda log: log.truncate_to(3),
+        lambda log: log.trim_to(3),
+    ],
+    ids=["read", "group_floor", "offset_for_time", "truncate_to", "trim_to"],
+)
+def test_what_cannot_be_opened_for_now_is_not_damaged(ask: Callable[[FileLog], object], code: int) -> None:
+    fs, directory, log = made()
+    for value in "abcdef":
+        append(log, [value * 400], epoch=1)
+    log.group_inside = 6  # as after a restart: nobody has looked
+    closed(log)
+    fs.scarce, fs.code = True, code
+    with pytest.raises(LogFull, match=r"log .* cannot be read now: .*\.log"):
+        ask(log)
+    assert (log.start_offset, log.is_damaged) == (0, False)
+    goes_on(fs, directory, log, 6)
+
+
+def test_a_read_ends_in_front_of_a_segment_that_cannot_be_opened_for_now() -> None:
+    fs, directory, log = made()
+    for value in "abcdef":
+        append(log, [value * 400], epoch=1)
+    closed(log)
+    log._storage.files.descriptor(log._segments[0])
+    fs.scarce = True
+    (part,) = log.read(0, 6, 1 << 20)
+    assert (part.base_offset, part.end_offset) == (0, 2)
+    part.release()
+    with pytest.raises(LogFull):
+        log.read(2, 6, 1 << 20)
+    goes_on(fs, directory, log, 6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 
@@ -146,3 +147,20 @@ def test_ten_thousand_stages_hold_no_descriptor() -> None:
         staging.drop(stage)
     assert staged(disk) == {}
     directory.close(clean=True)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_stage_that_cannot_be_opened_for_now_is_whole(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, _, staging = disk_with(b"abc")
+
+    def none_left(path: str, *, create: bool = False) -> int:
+        raise OSError(code, "injected", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", none_left)
+        with pytest.raises(LogFull, match=r"/d/staged/1: .*injected"):
+            staging.read(1, 0)
+        with pytest.raises(LogFull, match=r"/d/staged/1: .*injected"):
+            staging.put(1, b"de")
+    assert staging.put(1, b"fg") == 1
+    assert [staging.read(1, n) for n in range(2)] == [b"abc", b"fg"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.unit.partition.copies import IDENTITY, LIMITS, batch, fetch, fetched, leading, log_of
 
-from replog.errors import Code, LogCorrupt
+from replog.errors import Code, LogCorrupt, LogFull, ReplogError
 from replog.log.memory import MemoryLog
 from replog.messages import FetchedEntry
 from replog.model import PartitionId
-from replog.partition.following import Followed, Following
+from replog.partition.following import Followed, Following, whole_below
 from replog.ports import MemorySlice
 from replog.records import RecordBatch
 
@@ -67,7 +67,8 @@ def test_the_high_watermark_of_an_older_answer_does_not_move_it_back() -> None:
     assert following(log_of(("a", 1), ("b", 1))).take(fetched(5, 2, high_watermark=1), 2) == (Followed.KEPT_UP, 2)
 
 
-def test_a_high_watermark_that_the_disk_cannot_place_now_is_asked_for_again() -> None:
+@pytest.mark.parametrize("problem", [LogCorrupt("the disk does not say"), LogFull("no descriptors")])
+def test_a_high_watermark_that_the_disk_cannot_place_now_is_asked_for_again(problem: ReplogError) -> None:
     """The leader tells what is new, once: what came while the disk could not be read would be known here when it appends next."""
 
     class Unreadable(MemoryLog):
@@ -75,14 +76,16 @@ def test_a_high_watermark_that_the_disk_cannot_place_now_is_asked_for_again() ->
 
         def group_floor(self, offset: int) -> int:
             if self.fails:
-                raise LogCorrupt("the disk does not say")
+                raise problem
             return super().group_floor(offset)
 
     log = log_of(("a", 1), ("b", 1), kind=Unreadable)
     follower = following(log)
     assert follower.take(fetched(5, 2, high_watermark=2), 1) == (Followed.RETRY, 1)
     assert follower.take(fetched(5, 2, ("c", 5), high_watermark=2), 1) == (Followed.APPENDED, 1)  # is asked again at once
+    assert whole_below(log, 2) == 0
     Unreadable.fails = False
+    assert whole_below(log, 2) == 2
     assert follower.take(fetched(5, 3, high_watermark=3), 1) == (Followed.KEPT_UP, 3)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.partition.copies import IDENTITY
 
-from replog.errors import Code
+from replog.errors import Code, LogCorrupt, LogFull, ReplogError
 from replog.log.memory import MemoryLog
-from replog.partition.sequences import judge_sequence, next_sequence
+from replog.partition.sequences import judge_sequence, next_sequence, start_of
+from replog.ports import Slice, Writer
 from replog.records import RecordBatch, encode_records
 
 LAST = 2**31 - 1
@@ -63,3 +64,12 @@ def test_a_producer_that_may_have_been_forgotten_may_go_on_anywhere() -> None:
 @pytest.mark.parametrize(("sequence", "count", "following"), [(0, 1, 1), (LAST, 1, 0), (LAST - 1, 3, 1)])
 def test_sequences_wrap(sequence: int, count: int, following: int) -> None:
     assert next_sequence(sequence, count) == following
+
+
+@pytest.mark.parametrize("problem", [LogCorrupt("the disk does not say"), LogFull("no descriptors")])
+def test_where_a_work_begins_is_not_known_while_its_mark_cannot_be_read(problem: ReplogError) -> None:
+    class Unreadable(MemoryLog):
+        def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+            raise problem
+
+    assert start_of(Unreadable(IDENTITY), Writer(1, 5, 2, 0, 0)) == -1

@@ -183,7 +183,7 @@ class Brokers:
     def _fetched(self, partition: Partition, event: Frozen, outbox: Outbox) -> Frozen:
         """A follower's fetch, (FETCH, to, from, broker epoch, leader epoch, offset, last epoch, current): acknowledged and answered."""
         _, _, follower, broker_epoch, leader_epoch, offset, last_epoch, current = event
-        sessions = Sessions(outbox, {IDENTITY: partition}, LIMITS, moved=_nothing, failed=_nothing, event=_nothing)
+        sessions = Sessions(outbox, {IDENTITY: partition}, LIMITS, moved=_nothing, failed=_nothing, full=_nothing, event=_nothing)
         replica = None if partition.leading is None else partition.leading.replicas.get(follower)
         if replica is not None and replica.contact.last_fetch_ms:
             sessions._contacts[follower] = replica.contact
