@@ -190,11 +190,13 @@ class Upkeep:
         return True
 
     def run(self, now_ms: int) -> list[Partition]:
-        """Retention, deletion and checkpoints that are due: first what makes room. Returns partitions whose start has moved.
+        """Files that are not needed any more; retention, deletion and checkpoints that are due: first what makes room. Returns partitions
+        whose start has moved.
 
         Raises LogFull when everything that can be done is done (the rest is tried again in the next interval; the next call
         returns what has moved), or LogDamaged (the directory is broken).
         """
+        self._directory.close_unused()
         config, goes_on = self._config, bool(self._retaining)
         self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
         if self._checkpoint_ms is None or self._retention_ms is None:

@@ -398,6 +398,9 @@ class FileLogDirectory(LogDirectory):
 
         self._on_disk(write)
 
+    def close_unused(self) -> None:
+        self._storage.files.close_unused()
+
     def close(self, *, clean: bool) -> None:
         if self._closed:
             self._lock.release()  # an interrupt may have kept the first call from it

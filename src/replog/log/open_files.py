@@ -7,6 +7,7 @@ from typing import Final
 from replog.errors import LogClosed
 from replog.log.files import Fs, kill_in_child
 from replog.log.segment import Segment
+from replog.ports import NO_DESCRIPTORS
 
 __all__ = ["FileSlice", "OpenFiles"]
 
@@ -15,8 +16,8 @@ class OpenFiles:
     """Opens segment files when they are used, and closes those unused for longest when there are too many.
 
     Second chance instead of a strict order, so that using a file costs one store: whatever was used since it was last
-    looked at is passed over once. Pinned files stay open, even beyond the limit. A segment's index goes with its file
-    when it takes no more appends.
+    looked at is passed over once. Pinned files stay open, even beyond the limit; once they are not pinned any more, the next opening, or
+    `close_unused`, closes them. A segment's index goes with its file when it takes no more appends.
     """
 
     __slots__ = ("__weakref__", "_dead", "_limit", "_open", "fs")
@@ -32,13 +33,20 @@ class OpenFiles:
         return len(self._open)
 
     def descriptor(self, segment: Segment, *, create: bool = False) -> int:
-        """The descriptor of a segment's file, opened (or made) if it is not open."""
+        """The descriptor of a segment's file, opened (or made) if it is not open. Raises OSError; for want of descriptors only if no other
+        file can be closed for it."""
         if self._dead:
             raise LogClosed(f"{segment.path} was opened before a fork and is dead in the child")
         if segment.fd < 0:
             if len(self._open) >= self._limit:
-                self._close_one()
-            segment.fd = self.fs.open(segment.path, create=create)
+                self._close_down_to(self._limit - 1)
+            try:
+                segment.fd = self.fs.open(segment.path, create=create)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS:
+                    raise
+                self._close_down_to(len(self._open) - 1)
+                segment.fd = self.fs.open(segment.path, create=create)
             segment.closing = False
             self._open[segment] = None
         segment.used = True
@@ -74,8 +82,19 @@ class OpenFiles:
             segment.fd = -1
         self._open.clear()
 
-    def _close_one(self) -> None:
+    def close_unused(self) -> None:
+        """Close what was kept open beyond the limit because it was pinned, and is so no longer.
+
+        Not done by `unpin`: that comes also from a garbage collection, amid whatever is done with the file.
+        """
+        if len(self._open) > self._limit:
+            self._close_down_to(self._limit)
+
+    def _close_down_to(self, count: int) -> None:
+        """Close those unused for longest until so many are open, as far as they are not pinned."""
         for segment in [*self._open, *self._open]:
+            if len(self._open) <= count:
+                return
             if segment.pins or segment.fd < 0:
                 continue
             if segment.used:
@@ -87,7 +106,6 @@ class OpenFiles:
             if segment.sealed:
                 segment.index = segment.front = None
                 segment.resume.clear()
-            return
 
 
 class FileSlice:

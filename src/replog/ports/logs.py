@@ -399,6 +399,9 @@ class LogDirectory(ABC):
     def checkpoint(self) -> None:
         """Write the high watermarks."""
 
+    def close_unused(self) -> None:  # noqa: B027 - a directory without files holds none
+        """Give back what is held beyond `open_files_max` for slices that have been released since. Called by the clock."""
+
     @abstractmethod
     def close(self, *, clean: bool) -> None:
         """Close every log; with `clean`, flush everything first and leave the marker. Unlocks the directory."""

@@ -406,3 +406,19 @@ def test_what_a_follower_has_trimmed_and_not_removed_goes_with_the_next_look() -
     for now_ms in range(1_000, 1_010):
         assert upkeep.run(now_ms) == []
     assert (log.is_trimming, log._segments) == (False, [])  # type: ignore[attr-defined]
+
+
+def test_files_that_slow_readers_have_held_are_closed_by_the_clock() -> None:
+    """Nobody need read or append for that: without descriptors nobody may be able to."""
+    fs = MemoryFs()
+    directory = FileLogDirectory("/d", fs=fs, limits=BrokerConfig(open_files_max=8))
+    partitions = led(directory)
+    upkeep = Upkeep(directory, partitions, LIMITS)
+    for one in partitions.values():
+        one.log.forget_tail()
+    held = [part for one in partitions.values() for n in range(0, 20, 2) for part in one.log.read(n, n + 2, 1)]
+    assert len(fs._open) > 8 + 1
+    for part in held:
+        part.release()
+    upkeep.run(0)
+    assert len(fs._open) == 8 + 1  # and the lock

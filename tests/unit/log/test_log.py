@@ -89,10 +89,34 @@ def test_never_more_open_files_than_allowed() -> None:
     assert len(set(views)) == 12
     for part in pinned:
         part.release()
+    assert len(fs._open) == 12 + 1, "whoever releases a slice may be anywhere"
     append(logs[0])
     assert len(shown(logs[5])) == 20
+    assert len(fs._open) == 8 + 1
     directory.close(clean=True)
     assert len(fs._open) == 0
+
+
+def test_files_beyond_the_limit_are_closed_when_nobody_needs_them_any_more() -> None:
+    fs = MemoryFs()
+    directory = FileLogDirectory("/d", fs=fs, limits=BrokerConfig(open_files_max=8))
+    (log,) = directory.create([LogStart(IDENTITY, "t", TopicConfig(segment_bytes=256))])
+    for _ in range(300):
+        append(log, ["x" * 200])
+    log.forget_tail()
+    pinned = [log.read(n, n + 1, 1)[0] for n in range(299)]
+    directory.close_unused()
+    assert len(fs._open) >= 299, "each is needed"
+    for part in pinned[:250]:
+        part.release()
+    directory.close_unused()
+    assert len(fs._open) == 49 + 1
+    assert all(len(part.view()) == part.length for part in pinned[250:])
+    for part in pinned[250:]:
+        part.release()
+    directory.close_unused()
+    assert len(fs._open) == 8 + 1
+    assert len(shown(log)) == 300
 
 
 def test_a_dropped_slice_lets_go_of_its_file() -> None:

@@ -139,3 +139,35 @@ def test_a_read_ends_in_front_of_a_segment_that_cannot_be_opened_for_now() -> No
     with pytest.raises(LogFull):
         log.read(2, 6, 1 << 20)
     goes_on(fs, directory, log, 6)
+
+
+class LimitedFs(MemoryFs):
+    """A process that may have so many descriptors."""
+
+    allowed = 1_000
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if len(self._open) >= self.allowed:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return super().open(path, create=create)
+
+
+def test_a_file_that_is_not_needed_makes_way_for_another_where_descriptors_are_short() -> None:
+    """However many files may be open: appends that need another segment, and reads, go on."""
+    fs = LimitedFs()
+    directory = FileLogDirectory("/d", fs=fs)
+    (log,) = directory.create([LogStart(IDENTITY, "t", TopicConfig(segment_bytes=256))])
+    assert isinstance(log, FileLog)
+    fs.allowed = 10
+    for _ in range(40):
+        append(log, ["x" * 200], epoch=1)
+    assert len(log._segments) == 40
+    log._tail.clear()
+    pinned = [log.read(n, n + 1, 1)[0] for n in range(9)]
+    with pytest.raises(LogFull, match="cannot be read now"):
+        log.read(9, 10, 1)
+    pinned.pop().release()
+    assert len(list(log.records(9))) == 31
+    for part in pinned:
+        part.release()
+    assert len(list(log.records())) == 40
