@@ -213,3 +213,16 @@ def test_what_is_dropped_is_released(file: tuple[int, bytes]) -> None:
     assert [region.released for region in regions] == [1, 1]
 
 
+
+
+def test_what_goes_elsewhere_or_nowhere_keeps_no_file_open_here(file: tuple[int, bytes]) -> None:
+    outgoing = Outgoing()
+    outgoing.add([b"head", Region(file[0], 0, 10), Unsettled(Region(file[0], 10, 10))], 24)
+    assert outgoing.files == 2
+    whole = outgoing.take_whole()
+    assert whole is not None
+    assert outgoing.files == 0
+    outgoing.add(*whole)
+    assert outgoing.files == 2
+    outgoing.drop()
+    assert outgoing.files == 0

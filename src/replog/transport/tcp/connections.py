@@ -69,6 +69,7 @@ class Connections:
         self._epoll = epoll
         self._limits = limits
         self._output_bytes_max = limits.output_bytes_max
+        self._output_files_max = sockets.most_files(limits.output_files_max)
         self._connected = connected
         self._secured = secured
         self._frame = frame
@@ -85,6 +86,8 @@ class Connections:
         """Those that dialed this process and can go on with their TLS handshake, the first first; the selector is not asked about them."""
         self.output_held = 0
         """Memory of what waits to be sent, in all of them."""
+        self.output_files = 0
+        """Regions of files among that."""
         self.bytes_read = 0
         """Since the owner last set it to 0."""
 
@@ -283,6 +286,11 @@ class Connections:
         most = max(holders, key=lambda one: (one.peer_id < 0, one.incoming.held))
         self.end(most, f"half-received frames take more than {self._limits.receive_bytes_max} bytes")
 
+    def holds_files(self, connection: Connection) -> bool:
+        """Whether a client has enough files open by what it does not take; with any, where all together have."""
+        files = connection.outgoing.files
+        return files >= self._output_files_max or (files > 0 and self.output_files >= 4 * self._output_files_max)
+
     def bound_output(self) -> None:
         """What waits to be sent takes too much: whoever holds most of it goes, clients first."""
         self.output_held = sum(connection.outgoing.held for connection in self.open.values())
@@ -314,15 +322,17 @@ class Connections:
     def send(self, connection: Connection, parts: Sequence[bytes | Part], size: int) -> None:
         """Queue a frame; `flush` sends it."""
         outgoing = connection.outgoing
-        held = outgoing.held
+        held, files = outgoing.held, outgoing.files
         try:
             outgoing.add(parts, size)
             self.output_held += outgoing.held - held
+            self.output_files += outgoing.files - files
             self.dirty[connection] = None
         except BaseException:  # half a frame may wait
             self._broken_off(connection)
             raise
-        if outgoing.size > self._output_bytes_max and connection.is_asked and not connection.paused:
+        is_full = outgoing.size > self._output_bytes_max or outgoing.files >= self._output_files_max
+        if is_full and connection.is_asked and not connection.paused:
             connection.paused = True  # only of clients: two brokers that wait for each other to read would wait for ever
             self.select(connection)
         if connection.limited is not None:
@@ -342,7 +352,7 @@ class Connections:
     def write(self, connection: Connection, now_ms: int) -> None:
         """Write what waits for one peer."""
         outgoing = connection.outgoing
-        held = outgoing.held
+        held, files = outgoing.held, outgoing.files
         failure: Exception | None = None
         try:
             if outgoing.write(connection.socket):
@@ -353,13 +363,14 @@ class Connections:
             self._broken_off(connection)
             raise
         self.output_held -= held - outgoing.held
+        self.output_files -= files - outgoing.files
         if failure is not None:
             self._unwritable(connection, failure)
             if connection.is_closed:
                 return
         if not outgoing.size and connection.mask == _IN and connection.state is _OPEN:
             return  # nothing waits, and the selector knows
-        if connection.paused and 2 * outgoing.size <= self._output_bytes_max:
+        if connection.paused and 2 * outgoing.size <= self._output_bytes_max and 2 * outgoing.files <= self._output_files_max:
             connection.paused = False
             if connection.frame_began_ms >= 0:
                 connection.frame_began_ms = now_ms  # it could not go on
@@ -376,6 +387,7 @@ class Connections:
         """It takes nothing more. If it has just gone, what it had said before is heard first."""
         if connection.incoming.kept and isinstance(failure, (BrokenPipeError, ConnectionResetError)):
             self.output_held -= connection.outgoing.held
+            self.output_files -= connection.outgoing.files
             connection.outgoing.drop()
         elif isinstance(failure, StaleSlice):
             self.end(connection, "a log was truncated below what was being sent", abort=True)
@@ -412,6 +424,7 @@ class Connections:
         """An interrupt came in the middle of a word that is said on it: what the other end takes for the next would be something else."""
         self.end(connection, "a message was broken off here")
         self.output_held = sum(each.outgoing.held for each in self.open.values())
+        self.output_files = sum(each.outgoing.files for each in self.open.values())
 
     def let_go(self, connection: Connection, *, abort: bool = False) -> None:
         """Close the socket without telling anybody."""
@@ -421,6 +434,7 @@ class Connections:
     def _close(self, connection: Connection, *, abort: bool) -> None:
         connection.state = State.CLOSED
         self.output_held -= connection.outgoing.held
+        self.output_files -= connection.outgoing.files
         connection.take = nowhere  # no circle is left
         self.timers.forget(connection)
         self.dirty.pop(connection, None)

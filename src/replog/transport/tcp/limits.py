@@ -58,6 +58,10 @@ class TcpLimits:
     without records, so that it asks again; a broker closes a connection for which four times as much waits when yet another frame
     comes (what a client sends, its configuration bounds). Also four times as much may wait for a peer while it is dialed; the
     messages beyond are dropped."""
+    output_files_max: int = field(default=128, validator=_at_least(1))
+    """Regions of files waiting to be taken by one client, each of which keeps its file open, whatever its size; never more than a 32nd of
+    the descriptors that the process may have. From there on it is as above `output_bytes_max`; for a client that has any, also once four
+    times as many wait for all."""
     output_bytes_total_max: int = field(default=512 << 20, validator=_at_least(1))
     """The same of all peers of a broker together, without records that lie in a log: the client for which most waits has to go beyond it,
     else the broker for which most does."""

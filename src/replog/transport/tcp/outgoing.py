@@ -99,7 +99,7 @@ def without_records(message: Fetched) -> Fetched:
 class Outgoing:
     """A queue of parts. A slice is released when its last byte was taken, or when it is dropped."""
 
-    __slots__ = ("_begun", "_parts", "_skip", "copies", "held", "size")
+    __slots__ = ("_begun", "_parts", "_skip", "copies", "files", "held", "size")
 
     def __init__(self) -> None:
         self._parts: deque[Waiting] = deque()
@@ -111,6 +111,8 @@ class Outgoing:
         """Bytes that wait."""
         self.held = 0
         """... without those that lie in a log: what waits takes so much memory. A part counts until all of it is gone."""
+        self.files = 0
+        """Regions of files among what waits: each keeps its file open."""
 
     def add(self, parts: Sequence[bytes | Part], size: int) -> None:
         """Send these next; `size` bytes in all."""
@@ -122,6 +124,7 @@ class Outgoing:
             elif part.length:
                 self._parts.append(part)
                 lent += part.length
+                self.files += hasattr(part, "fileno")
             else:
                 release([part])
         self.size += size
@@ -160,14 +163,14 @@ class Outgoing:
             return None
         parts, size = list(self._parts), self.size
         self._parts.clear()
-        self.size = self.held = 0
+        self.size = self.held = self.files = 0
         return parts, size
 
     def drop(self) -> None:
         """Forget everything, and release it."""
         release(self._parts)
         self._parts.clear()
-        self._skip = self.size = self.held = 0
+        self._skip = self.size = self.held = self.files = 0
         self._begun = False
 
     def _sendfile(self, target: socket.socket, head: Any) -> int:
@@ -210,7 +213,7 @@ class Outgoing:
         if not self.size:
             release(parts)
             parts.clear()
-            self._skip = self.held = 0
+            self._skip = self.held = self.files = 0
             self._begun = False
             return
         self._begun = True
@@ -225,6 +228,7 @@ class Outgoing:
             if isinstance(head, _BUFFERS):
                 self.held -= length
             else:
+                self.files -= hasattr(head, "fileno")
                 head.release()
         self._skip = taken
 

@@ -24,6 +24,12 @@ def most(wanted: int) -> int:
     return wanted if allowed == resource.RLIM_INFINITY else min(wanted, max(allowed * 3 // 4, 1))
 
 
+def most_files(wanted: int) -> int:
+    """So many files that one client keeps open, or what is its share of the descriptors."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else min(wanted, max(allowed // 32, 1))
+
+
 def listen(address: SocketAddress) -> socket.socket:
     """A socket that accepts connections at this address. Raises OSError."""
     listener = socket.socket(address.family, socket.SOCK_STREAM)

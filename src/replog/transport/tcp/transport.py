@@ -254,9 +254,10 @@ class TcpTransport(Transport):
             drop(message)
             self._connections.end(connection, f"{waiting} bytes wait for it", abort=True)
             return
-        is_full = waiting >= self.limits.output_bytes_max or (connection.limited is not None and connection.limited.owes)
-        if is_full and type(message) is Fetched and connection.is_asked:
-            message = without_records(message)
+        if type(message) is Fetched and connection.is_asked:
+            is_full = waiting >= self.limits.output_bytes_max or self._connections.holds_files(connection)
+            if is_full or (connection.limited is not None and connection.limited.owes):
+                message = without_records(message)
         if (sized := self._fitting.encode(connection.peer, message, route)) is not None:
             self._connections.send(connection, *sized)
 
