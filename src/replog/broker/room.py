@@ -8,7 +8,7 @@ from replog.config import FRAME_BYTES_MAX
 from replog.errors import Code
 from replog.messages import AdminAnswer, Fetched, FetchedEntry, Unsent
 
-__all__ = ["ENTRY_BYTES", "ROOM_BYTES", "SLICE_BYTES", "in_its_place", "shorten"]
+__all__ = ["ENTRY_BYTES", "FILES_MAX", "ROOM_BYTES", "SLICE_BYTES", "in_its_place", "shorten"]
 
 ENTRY_BYTES: Final = 128
 """At most what one partition takes in an answer besides its records."""
@@ -17,9 +17,13 @@ SLICE_BYTES: Final = 32
 ROOM_BYTES: Final = FRAME_BYTES_MAX - 256
 """For entries: the rest is the head of the frame and of the answer."""
 
+FILES_MAX: Final = 64
+"""Regions of files in one answer: each keeps its file open until it is sent, and there may be thousands of small segments."""
 
-def shorten(entry: FetchedEntry, room: int, *, alone: bool) -> bool:
-    """Leave as many of its slices as fit into `room` bytes; False if there are some and none fits, so that it has to wait.
+
+def shorten(entry: FetchedEntry, room: int, files: int = FILES_MAX, *, alone: bool) -> bool:
+    """Leave as many of its slices as fit into `room` bytes, `files` regions of files among them; False if there are some and none fits, so
+    that it has to wait.
 
     `alone`: there will never be more room, so a batch that does not fit, which no configuration allows, becomes MESSAGE_TOO_LARGE.
     """
@@ -27,7 +31,8 @@ def shorten(entry: FetchedEntry, room: int, *, alone: bool) -> bool:
     kept = 0
     for piece in slices:
         room -= SLICE_BYTES + piece.length
-        if room < 0:
+        files -= hasattr(piece, "fileno")
+        if room < 0 or files < 0:
             break
         kept += 1
     if kept == len(slices):

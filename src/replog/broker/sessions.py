@@ -11,7 +11,7 @@ from typing import Final
 
 from replog.broker.parked import Parked
 from replog.broker.refusals import Refusals
-from replog.broker.room import ENTRY_BYTES, ROOM_BYTES, SLICE_BYTES, in_its_place, shorten
+from replog.broker.room import ENTRY_BYTES, FILES_MAX, ROOM_BYTES, SLICE_BYTES, in_its_place, shorten
 from replog.broker.session import Asked, Session, join, leave
 from replog.broker.share import share_of
 from replog.config import BrokerConfig
@@ -292,7 +292,7 @@ class Sessions:
 
     def _answer(self, session: Session) -> None:
         entries: list[FetchedEntry] = []
-        budget, room = session.max_bytes, ROOM_BYTES
+        budget, room, files = session.max_bytes, ROOM_BYTES, FILES_MAX
         if session.verify and not session.is_follower and budget > VERIFY_BYTES_MAX:
             budget = VERIFY_BYTES_MAX
         # A follower hears what is new, from then on; a client asks once, and hears of everything that it asked for.
@@ -301,7 +301,7 @@ class Sessions:
                 break
             asked = session.asked[identity]
             entry = self._entry(session, identity, asked, budget)
-            if not shorten(entry, room, alone=not entries):
+            if not shorten(entry, room, files, alone=not entries):
                 break  # first in the next answer
             session.ready.pop(identity, None)
             session.news.pop(identity, None)
@@ -309,6 +309,7 @@ class Sessions:
             for piece in entry.slices:
                 budget -= piece.length
                 room -= SLICE_BYTES + piece.length
+                files -= hasattr(piece, "fileno")
             refused = entry.error != Code.NONE or entry.diverging_epoch >= 0
             asked.told = refused or bool(entry.slices)
             asked.welcome = not refused

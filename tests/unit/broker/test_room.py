@@ -88,7 +88,38 @@ def test_slices_that_do_not_fit_are_let_go(lengths: list[int], room: int, alone:
     assert entry.error == error
 
 
+class Region(Pinned):
+    """In a file, which it keeps open."""
+
+    def fileno(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(("files", "kept", "fits"), [(3, 4, True), (2, 3, True), (1, 1, True), (0, 0, False)])
+def test_regions_of_more_files_than_are_left_are_let_go(files: int, kept: int, fits: bool) -> None:
+    given: list[Any] = [Region(0, 1, b"x"), Region(1, 2, b"x"), Pinned(2, 3, b"x"), Region(3, 4, b"x")]
+    entry = FetchedEntry(IDENTITY, 5, 0, slices=list(given))
+    assert shorten(entry, MIB, files, alone=False) is fits
+    assert entry.slices == given[:kept]
+    assert [piece.released for piece in given] == [0] * kept + [1] * (len(given) - kept)
+
+
 # --------------------------------------------------------------------------------------------------------------- sessions
+
+
+@pytest.mark.parametrize(("files", "answers"), [(2, [[0, 1], [2, 3], [4]]), (1, [[0], [1], [2], [3], [4]]), (5, [[0, 1, 2, 3, 4]])])
+def test_an_answer_keeps_so_many_files_open_and_the_rest_comes_next(
+    files: int, answers: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Filed(MemoryLog):
+        def read(self, offset: int, limit: int, max_bytes: int) -> list[Any]:
+            return [Region(one.base_offset, one.end_offset, one.view()) for one in super().read(offset, limit, max_bytes)]
+
+    monkeypatch.setattr(sessions, "FILES_MAX", files)
+    leader = leader_of(5, lambda: log_of(("a", 1), kind=Filed), BrokerConfig())
+    (answer,) = ask(leader, MIB)
+    assert all_told(leader, answer, MIB) == answers
+    assert leader.failures == []
 
 
 def leader_of(count: int, log: Callable[[], MemoryLog], config: BrokerConfig) -> Leader:
