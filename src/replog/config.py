@@ -263,7 +263,8 @@ class BrokerConfig:
     """Quarantined data is deleted after this."""
     rejected_wish_ms: int = field(default=24 * 3_600_000, validator=_whole(1, _MAX64))
     open_files_max: int = field(default=512, validator=_whole(8, 1_000_000))
-    """Segment and index files held open at once by a log directory."""
+    """Segment files held open at once by a log directory, and those that waiting answers need. A broker process takes no more than half of
+    the descriptors that connections leave (`ulimit -n`, `connections_max`), and says so."""
     index_interval_bytes: int = field(default=16 * KIB, validator=_whole(1, 2**31 - 1))
     """At most one index entry per this many bytes of log."""
     producers_max: int = field(default=10_000, validator=_whole(1, 10_000_000))

@@ -24,6 +24,7 @@ from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
 from replog.runtime.attached import Attached, check_unattached
+from replog.runtime.descriptors import within_descriptors
 from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
@@ -206,7 +207,7 @@ class Broker(Measured):
             if self._kept is not None:
                 return self._kept.reopened()
             return MemoryLogDirectory(directory_id=self._ids.token().hex(), loss=LossReport("replaced"), limits=self.config)
-        return open_directory(self._data, self.config)
+        return open_directory(self._data, within_descriptors(self.config, self.broker_id))
 
     def _open_session(self) -> MetadataStore:
         return open_store(self._store, session_ms=self.config.session_ms)
