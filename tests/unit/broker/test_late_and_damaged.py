@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.unit.broker import test_publishing as publishing
 
 from replog.broker.broker import Broker
 from replog.broker.sessions import Sessions
@@ -24,6 +25,8 @@ from replog.messages import (
     FetchEntry,
     LeaderAndIsr,
     LeaderAndIsrAnswer,
+    ListOffsets,
+    ListOffsetsEntry,
     PartitionNotice,
     Produce,
     Produced,
@@ -235,6 +238,29 @@ def test_a_leader_that_cannot_open_a_file_for_now_keeps_its_copy(replica: int, m
     desk.ask(2, replica, FetchEntry(P, 5, 0, -1, 4096), session=session)
     (served,) = desk.answers(replica)
     assert [(piece.base_offset, piece.end_offset) for piece in served.entries[0].slices] == [(0, 3)]
+
+
+def test_a_broker_tells_now_and_then_of_a_log_that_it_cannot_read_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFs()
+    desk = publishing.Desk(FileLogDirectory("/d", fs=fs, limits=BrokerConfig()))
+    desk.tell(desk.append("x"))
+    log, place = desk.partition.log, desk.identity
+    assert isinstance(log, FileLog)
+    log.forget_tail()
+    log._storage.files.close(log._segments[0])
+
+    def none_left(path: str, *, create: bool = False) -> int:
+        raise OSError(errno.ENFILE, "Too many open files in system", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fs, "open", none_left)
+        read = desk.tell(Fetch(1, -1, -1, 0, -1, 0, 1, 1_000, [FetchEntry(place, -1, 0, -1, 1_000)]))
+        found = desk.tell(ListOffsets(2, [ListOffsetsEntry(place, -1, 0)]))
+    assert [one.entries[0].error for one in (*read, *found)] == [Code.LOG_DIRECTORY_FULL] * 2
+    (told,) = [event.fields for event in desk.broker.outbox.events if event.name == "log_full"]
+    assert "cannot be read now" in told["problem"]
+    found = desk.tell(ListOffsets(3, [ListOffsetsEntry(place, -1, 0)]))
+    assert [(one.entries[0].error, one.entries[0].offset) for one in found] == [(Code.NONE, 0)]
 
 
 def test_a_leader_that_finds_damage_where_it_would_append_gives_its_copy_up() -> None:
