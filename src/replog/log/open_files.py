@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from replog.errors import LogClosed
 from replog.log.files import Fs, kill_in_child
@@ -10,6 +11,8 @@ from replog.log.segment import Segment
 from replog.ports import NO_DESCRIPTORS
 
 __all__ = ["FileSlice", "OpenFiles"]
+
+Result = TypeVar("Result")
 
 
 class OpenFiles:
@@ -40,17 +43,21 @@ class OpenFiles:
         if segment.fd < 0:
             if len(self._open) >= self._limit:
                 self._close_down_to(self._limit - 1)
-            try:
-                segment.fd = self.fs.open(segment.path, create=create)
-            except OSError as error:
-                if error.errno not in NO_DESCRIPTORS:
-                    raise
-                self._close_down_to(len(self._open) - 1)
-                segment.fd = self.fs.open(segment.path, create=create)
+            segment.fd = self.with_room(lambda: self.fs.open(segment.path, create=create))
             segment.closing = False
             self._open[segment] = None
         segment.used = True
         return segment.fd
+
+    def with_room(self, opening: Callable[[], Result]) -> Result:
+        """`opening()`; if there is no descriptor for that, once more without the file that is unused for longest. Raises OSError."""
+        try:
+            return opening()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
+            self._close_down_to(len(self._open) - 1)
+            return opening()
 
     def pin(self, segment: Segment) -> int:
         """As `descriptor`, and it stays open until as many calls of `unpin`."""

@@ -129,9 +129,9 @@ class SegmentedLog(StoredLog):
         self._refuse_append(error)
 
     def _sync(self, fsync: Callable[[], None]) -> None:
-        """An fsync in the middle of something else."""
+        """An fsync in the middle of something else. That of a folder has to open it: too late to refuse where half is done."""
         try:
-            fsync()
+            self._storage.files.with_room(fsync)
         except OSError as error:
             self._storage.flush_failed(error)
             raise

@@ -151,6 +151,40 @@ class LimitedFs(MemoryFs):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return super().open(path, create=create)
 
+    allowed_folders = 1_000
+    """The same, where only a folder is to be opened."""
+
+    def fsync_dir(self, path: str) -> None:
+        if len(self._open) >= self.allowed_folders:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        super().fsync_dir(path)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_segments_that_go_make_way_for_the_folder_that_is_to_be_synced(reset: bool) -> None:
+    """Half of them gone it would be too late to refuse."""
+    fs = LimitedFs()
+    directory = FileLogDirectory("/d", fs=fs)
+    (log,) = directory.create([LogStart(IDENTITY, "t", TopicConfig(segment_bytes=256))])
+    assert isinstance(log, FileLog)
+    for _ in range(10):
+        append(log, ["x" * 200], epoch=1)
+    for segment in log._segments:
+        log._storage.files.descriptor(segment)
+    fs.allowed_folders = len(fs._open)
+    if reset:
+        log.reset_to(3)
+    else:
+        log.truncate_to(3)
+    assert (log.is_damaged, log.end_offset) == (False, 3)
+    fs.allowed_folders = 1_000
+    append(log, ["y"], epoch=2)
+    flush(log)
+    kill(fs, directory)
+    found = FileLogDirectory("/d", fs=fs).get(IDENTITY)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == (3 if reset else 0, 4)
+
 
 def test_a_file_that_is_not_needed_makes_way_for_another_where_descriptors_are_short() -> None:
     """However many files may be open: appends that need another segment, and reads, go on."""
