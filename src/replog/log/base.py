@@ -189,10 +189,14 @@ class StoredLog(Log):
                 batches.extend(self._batches(part))
         except LogCorrupt as error:
             damage = error
+            self._met_damage()
         finally:
             for part in slices:
                 part.release()
         return limit, batches, damage
+
+    def _met_damage(self) -> None:
+        """A batch that `read` took for a good one is damaged, so that the way to what comes next may not lead past it."""
 
     def _unpacked(self, batch: RecordBatch) -> list[Record]:
         """The records of an intact batch, however many. Raises LogCorrupt."""

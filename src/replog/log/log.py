@@ -213,6 +213,10 @@ class FileLog(SegmentedLog):
             raise
         return slices
 
+    def _met_damage(self) -> None:
+        if self._active is not None:
+            self._active.enter_next()
+
     def _header_of(self, offset: int) -> BatchHeader:
         return batch_holding(self._storage, self.identity, self._segments[self._find(offset)], offset)[1]
 

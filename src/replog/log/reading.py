@@ -77,6 +77,7 @@ def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: C
         except BadBatch:
             with suppress(BadBatch):
                 _build_index(storage, identity, segment)
+            segment.enter_next()
             return find(segment.fd, _index_to_read(storage, identity, segment))
     except (BadBatch, OSError) as error:
         if isinstance(error, OSError) and error.errno in NO_DESCRIPTORS:
@@ -142,6 +143,7 @@ def slice_from(
                         break
                     stop, end = position + length, after
             except BadBatch:
+                segment.enter_next()
                 end, stop = _intact_end(storage, identity, segment, start, base, limit, max_bytes)
         segment.remember(end, stop)
         return FileSlice(storage.files, segment, base, end, start, stop - start)

@@ -158,6 +158,10 @@ class Segment:
             del resume[next(iter(resume))]
         resume[offset] = position
 
+    def enter_next(self) -> None:
+        """Something here is damaged: the next batch gets an index entry, as the way along those in front of it may not lead there."""
+        self.index_due = self.size
+
     def cut(self, offset: int, position: int) -> None:
         """Everything at and above `position`, where `offset` began, is gone. Slices that show some of it become stale."""
         self.end_offset = offset

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from tests.unit.log.lives import IDENTITY, kill, open_log, reopened, segments
 
@@ -12,7 +14,7 @@ from replog.log.log import FileLog
 from replog.log.memory import MemoryLog
 from replog.records import FRONT, Record, RecordBatch
 from replog.testing.disk import FaultyFs, MemoryFs
-from replog.testing.log_contract import append, flush
+from replog.testing.log_contract import append, batch_of, flush
 
 BATCHES = 12
 SIZES = (1, 3, 2)
@@ -115,6 +117,37 @@ def test_what_is_behind_a_damaged_batch_stays_within_reach(where: str) -> None:
         _, log = reopened(disk)
         assert offsets_of(log) == list(range(base))
         assert [record.offset for record in log.records(behind)] == list(range(behind, log.end_offset))
+
+
+@pytest.mark.parametrize("meet", ["records", "small reads", "one batch", "a read that ends in front of it"])
+@pytest.mark.parametrize("where", WHERE)
+def test_what_is_appended_once_a_damaged_batch_was_met_is_found(where: str, meet: str) -> None:
+    """Also where no index entry is due for long: the batches in front lead to it no more. Of damage behind a read nobody is told."""
+    for victim in range(BATCHES):
+        disk, directory, log, batches = written(index_interval_bytes=1 << 20)
+        damage(disk, batches[victim], WHERE[where])
+        base = batches[victim].base_offset
+        if meet == "records":
+            assert offsets_of(log) == list(range(base))
+        elif meet.startswith("a read"):
+            with suppress(LogCorrupt):
+                log.read(0, log.end_offset, log.size_bytes - 1)
+        else:
+            assert followed(log, 250 if meet == "small reads" else 1, 0 if meet == "small reads" else base) == base
+        end = log.end_offset
+        append(log, 2)
+        group = [batch_of(1), batch_of(1)]
+        for number, batch in enumerate(group):
+            batch.stamp(IDENTITY, log.end_offset + number, 0)
+        log.append_many(group)
+        log.forget_tail()
+        for _ in range(2):
+            for offset in range(end, end + 4):
+                assert [record.offset for record in log.records(offset)] == list(range(offset, end + 4))
+            assert offsets_of(log) == list(range(base))
+        directory.close(clean=True)
+        _, log = reopened(disk)
+        assert [record.offset for record in log.records(end)] == list(range(end, end + 4))
 
 
 def test_several_damaged_batches_hide_no_others() -> None:
