@@ -133,7 +133,7 @@ class MemoryLog(StoredLog):
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         self._check_readable()
         for index in range(self._find(self.start_offset) if self._bases else 0, len(self._bases)):
-            if self._times[index] >= timestamp_ms:
+            if self._times[index] >= timestamp_ms and self._end_of(index) > self.start_offset:
                 return self._bases[index], self._times[index]
         return None
 
