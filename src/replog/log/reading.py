@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from replog.errors import LogCorrupt, LogFull
 from replog.log.open_files import FileSlice
-from replog.log.scan import headers, steps
+from replog.log.scan import headers, intact_batches, steps
 from replog.log.segment import Segment, SparseIndex
 from replog.log.storage import Storage, read_summary
 from replog.model import PartitionId
@@ -85,22 +85,42 @@ def _trusting(storage: Storage, identity: PartitionId, segment: Segment, find: C
         raise LogCorrupt(f"log {identity!r}, {segment.path}: {error}") from error
 
 
-def _position_of(storage: Storage, segment: Segment, fd: int, index: SparseIndex, offset: int) -> tuple[int, int]:
-    """(position, base offset) of the batch that holds `offset`; only the way there is checked."""
+def _position_of(storage: Storage, identity: PartitionId, segment: Segment, fd: int, index: SparseIndex, offset: int) -> tuple[int, int]:
+    """(position, base offset) of the batch that holds `offset`; only the way there is checked, and the next step. Raises BadBatch.
+
+    Where the way breaks off, a batch on it is damaged: the last one, which leads astray, or the next. Then it is looked for byte by byte.
+    """
     base, position = index.at_or_below(offset) or (segment.base_offset, 0)
     if base == offset:
         return position, base
-    for at, first, end, _ in steps(storage.fs, fd, position, segment.size, base):
-        if offset < end:
-            return at, first
-    raise BadBatch(f"offset {offset} is not in front of position {segment.size}")
+    within = None
+    try:
+        for at, first, end, _ in steps(storage.fs, fd, position, segment.size, base):
+            if within is not None:
+                return within
+            if first == offset:
+                return at, first
+            if offset < end:  # so it says: a count that is damaged is seen by what follows
+                within = at, first
+        if within is not None:
+            return within
+        raise BadBatch(f"offset {offset} is not in front of position {segment.size}")
+    except BadBatch:
+        segment.enter_next()
+        stop = index.position_above(offset) or segment.size
+        for at, header in intact_batches(storage.fs, fd, position, identity, stop):
+            if header.base_offset > offset:
+                break
+            if offset < header.end_offset:
+                return at, header.base_offset
+        raise
 
 
 def batch_holding(storage: Storage, identity: PartitionId, segment: Segment, offset: int) -> tuple[int, BatchHeader]:
     """(position, header) of the batch that holds `offset`, which the segment contains. Raises as `_trusting`."""
 
     def find(fd: int, index: SparseIndex) -> tuple[int, BatchHeader]:
-        position, base = _position_of(storage, segment, fd, index, offset)
+        position, base = _position_of(storage, identity, segment, fd, index, offset)
         return position, _header(storage, segment, position, base, offset, identity)
 
     return _trusting(storage, identity, segment, find)
@@ -126,7 +146,7 @@ def slice_from(
 
     def find(fd: int, index: SparseIndex) -> FileSlice | None:
         resumed = segment.resume.get(offset)
-        start, base = (resumed, offset) if resumed is not None else _position_of(storage, segment, fd, index, offset)
+        start, base = (resumed, offset) if resumed is not None else _position_of(storage, identity, segment, fd, index, offset)
         header = _header(storage, segment, start, base, offset, identity)
         stop, end = start + header.length, header.end_offset
         if end > limit or (header.length > max_bytes and not first):

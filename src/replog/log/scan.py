@@ -61,13 +61,13 @@ def header_at(fs: Fs, fd: int, position: int, base: int, end: int, identity: Par
     return header
 
 
-def next_header(fs: Fs, fd: int, position: int) -> tuple[int, BatchHeader] | None:
+def next_header(fs: Fs, fd: int, position: int, stop: int | None = None) -> tuple[int, BatchHeader] | None:
     """(position, header) of the first place at or behind `position` where there is a valid header, of whichever log; None if there is none.
 
-    For what lies behind a broken place, where no length leads any further.
+    For what lies behind a broken place, where no length leads any further. `stop`: it is not looked for far behind that position.
     """
     size = _FAR
-    while len(data := fs.pread(fd, size, position)) >= HEADER_BYTES:
+    while (stop is None or position < stop) and len(data := fs.pread(fd, size, position)) >= HEADER_BYTES:
         at = data.find(_MAGIC_BYTES)
         while 0 <= at <= len(data) - HEADER_BYTES:
             try:
@@ -91,14 +91,14 @@ def valid_batch_follows(fs: Fs, fd: int, position: int, offset: int, identity: P
     return False
 
 
-def intact_batches(fs: Fs, fd: int, position: int, identity: PartitionId) -> Iterator[BatchHeader]:
-    """The batches of this log that are intact to their last byte, at `position` and anywhere behind it."""
-    while (found := next_header(fs, fd, position)) is not None:
+def intact_batches(fs: Fs, fd: int, position: int, identity: PartitionId, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of the batches of this log that are intact to their last byte, at `position` and behind it; `stop` as above."""
+    while (found := next_header(fs, fd, position, stop)) is not None:
         position, header = found
         try:
             RecordBatch.parse(fs.pread(fd, header.length, position), identity=identity)
         except BadBatch:
             position += 1
             continue
-        yield header
+        yield position, header
         position += header.length

@@ -71,6 +71,11 @@ class SparseIndex:
         found = bisect_right(self.offsets, offset) - 1
         return (self.offsets[found], self.positions[found]) if found >= 0 else None
 
+    def position_above(self, offset: int) -> int | None:
+        """Position of the first entry above `offset`."""
+        found = bisect_right(self.offsets, offset)
+        return self.positions[found] if found < len(self.positions) else None
+
     def last_within(self, position: int, offset: int) -> tuple[int, int] | None:
         """(offset, position) of the last entry that is not beyond either."""
         found = min(bisect_right(self.positions, position), bisect_right(self.offsets, offset)) - 1

@@ -119,7 +119,7 @@ def test_what_is_behind_a_damaged_batch_stays_within_reach(where: str) -> None:
         assert [record.offset for record in log.records(behind)] == list(range(behind, log.end_offset))
 
 
-@pytest.mark.parametrize("meet", ["records", "small reads", "one batch", "a read that ends in front of it"])
+@pytest.mark.parametrize("meet", ["records", "small reads", "one batch", "a read that ends in front of it", "one behind it"])
 @pytest.mark.parametrize("where", WHERE)
 def test_what_is_appended_once_a_damaged_batch_was_met_is_found(where: str, meet: str) -> None:
     """Also where no index entry is due for long: the batches in front lead to it no more. Of damage behind a read nobody is told."""
@@ -132,6 +132,10 @@ def test_what_is_appended_once_a_damaged_batch_was_met_is_found(where: str, meet
         elif meet.startswith("a read"):
             with suppress(LogCorrupt):
                 log.read(0, log.end_offset, log.size_bytes - 1)
+        elif meet == "one behind it":
+            assert [record.offset for record in log.records(max(log.end_offset - 1, batches[victim].end_offset))] == (
+                [log.end_offset - 1] if victim < BATCHES - 1 else []
+            )
         else:
             assert followed(log, 250 if meet == "small reads" else 1, 0 if meet == "small reads" else base) == base
         end = log.end_offset
@@ -148,6 +152,58 @@ def test_what_is_appended_once_a_damaged_batch_was_met_is_found(where: str, meet
         directory.close(clean=True)
         _, log = reopened(disk)
         assert [record.offset for record in log.records(end)] == list(range(end, end + 4))
+        told = meet in ("records", "one batch") or where in ("magic", "length", "length, far", "base offset", "count")
+        if told and (victim < BATCHES - 1 or meet != "one behind it"):  # the log was told of it, and not the reader alone
+            append(log, 1)
+
+
+@pytest.mark.parametrize("index", ["at hand", "built", "lost"])
+@pytest.mark.parametrize("where", WHERE)
+def test_every_intact_batch_is_found_behind_damaged_ones_that_no_index_entry_parts_from_it(where: str, index: str) -> None:
+    """The lengths lead there no more: it is looked for. Also what was appended before anybody had met the damage."""
+    for victims in ((0,), (3,), (4,), (BATCHES - 1,), (4, 5), (3, 7), (1, 4, BATCHES - 1)):
+        disk, _, log, batches = written(index_interval_bytes=1 << 20)
+        for victim in victims:
+            damage(disk, batches[victim], WHERE[where])
+        if index != "lost":
+            batches += [append(log, size) for size in SIZES]
+            log.forget_tail()
+        if index == "built":
+            assert offsets_of(log) == list(range(batches[victims[0]].base_offset))
+        if index == "lost":
+            log._segments[0].index = None
+        for _ in range(2):
+            for number, batch in enumerate(batches):
+                for offset in range(batch.base_offset, batch.end_offset):
+                    if number in victims:
+                        with pytest.raises(LogCorrupt):
+                            list(log.records(offset, offset + 1))
+                    else:
+                        assert [record.offset for record in log.records(offset, offset + 1)] == [offset]
+        if index != "lost":
+            with suppress(LogCorrupt):  # what is in front of the new end cannot all be looked at
+                log.truncate_to(batches[-1].base_offset - 1)  # into a batch
+            assert log.end_offset == batches[-2].base_offset
+            append(log, 2)
+            log.forget_tail()
+            assert [record.offset for record in log.records(batches[-2].base_offset)] == [log.end_offset - 2, log.end_offset - 1]
+
+
+def test_a_batch_within_a_record_is_not_taken_for_the_damaged_one_that_it_copies() -> None:
+    _, _, log, _ = made = written(index_interval_bytes=1 << 20)
+    batches = made[3]
+    copy = RecordBatch(batch_of(["other"]).body)
+    copy.stamp(IDENTITY, batches[6].base_offset, 0)
+    holder = batch_of([copy.to_bytes()])  # type: ignore[list-item]
+    holder.stamp(IDENTITY, log.end_offset, 0)
+    log.append(holder)
+    append(log, 1)
+    log.forget_tail()
+    damage(made[0], batches[6], WHERE["magic"])
+    for _ in range(2):
+        with pytest.raises(LogCorrupt):
+            list(log.records(batches[6].base_offset, batches[6].base_offset + 1))
+        assert [record.offset for record in log.records(holder.base_offset)] == [holder.base_offset, holder.end_offset]
 
 
 def test_several_damaged_batches_hide_no_others() -> None:
@@ -221,15 +277,16 @@ def test_records_of_a_range_begin_and_end_within_batches(kind: str, tail: bool) 
             assert [record.offset for record in log.records(start, stop)] == list(range(start, min(stop, log.end_offset)))
 
 
+class Counted(FaultyFs):
+    bytes_read = 0
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        data = super().pread(fd, count, position)
+        self.bytes_read += len(data)
+        return data
+
+
 def test_one_record_costs_no_reading_of_those_behind_it() -> None:
-    class Counted(FaultyFs):
-        bytes_read = 0
-
-        def pread(self, fd: int, count: int, position: int) -> bytes:
-            data = super().pread(fd, count, position)
-            self.bytes_read += len(data)
-            return data
-
     disk = Counted(MemoryFs())
     _, log = open_log(disk, TopicConfig())
     for _ in range(1_000):
@@ -239,3 +296,24 @@ def test_one_record_costs_no_reading_of_those_behind_it() -> None:
         before = disk.bytes_read
         assert [record.offset for record in log.records(offset, offset + 1)] == [offset]
         assert disk.bytes_read - before < 2_000
+
+
+@pytest.mark.parametrize("index", ["at hand", "lost"])
+def test_a_record_that_is_gone_is_not_looked_for_everywhere(index: str) -> None:
+    """As far as the next index entry, or the first intact batch behind it."""
+    memory = MemoryFs()
+    disk = Counted(memory)
+    _, log = open_log(disk, TopicConfig())
+    batches = [append(log, 3) for _ in range(5_000)]
+    log.forget_tail()
+    file = memory.content(segments(memory)[0])
+    begin = 10 * batches[0].length
+    gone = len(file) - begin if index == "at hand" else batches[0].length
+    file[begin : begin + gone] = bytes(gone)
+    if index == "lost":
+        log._segments[0].index = None
+    for _ in range(2):
+        before = disk.bytes_read
+        with pytest.raises(LogCorrupt):
+            list(log.records(31, 32))
+        assert disk.bytes_read - before < 50_000

@@ -35,8 +35,8 @@ def test_batches_are_found_at_every_distance(window: int, monkeypatch: pytest.Mo
         fs, fd = opened(b"RL" * (gap // 2) + b"x" * (gap % 2) + one + foreign + bytes(damaged) + b"RL" + two)
         at, header = next_header(fs, fd, 0) or (-1, None)
         assert (at, header and header.base_offset) == (gap, 5)
-        assert [found.base_offset for found in intact_batches(fs, fd, 0, IDENTITY)] == [5, 7]
-        assert [found.base_offset for found in intact_batches(fs, fd, gap + 1, IDENTITY)] == [7]
+        assert [found.base_offset for _, found in intact_batches(fs, fd, 0, IDENTITY)] == [5, 7]
+        assert [found.base_offset for _, found in intact_batches(fs, fd, gap + 1, IDENTITY)] == [7]
         follows = [valid_batch_follows(fs, fd, gap, offset, IDENTITY) for offset in (5, 7, 8)]
         assert follows == [True, True, False]
         assert next_header(fs, fd, gap + len(one + foreign + damaged + two)) is None
@@ -47,4 +47,4 @@ def test_what_lies_inside_a_batch_is_no_batch() -> None:
     batch = batch_of([inner])  # type: ignore[list-item]
     batch.stamp(IDENTITY, 5, 0)
     fs, fd = opened(batch.to_bytes() + stored(6, "b"))
-    assert [found.base_offset for found in intact_batches(fs, fd, 0, IDENTITY)] == [5, 6]
+    assert [found.base_offset for _, found in intact_batches(fs, fd, 0, IDENTITY)] == [5, 6]

@@ -349,7 +349,7 @@ class _Look:
         """Offsets of the batches of this log at or above `end` that are intact, from `position` of a file on."""
         fd = self.fs.open(self._file(base))
         try:
-            for header in intact_batches(self.fs, fd, position, self.identity):
+            for _, header in intact_batches(self.fs, fd, position, self.identity):
                 if header.base_offset >= end:
                     yield header.base_offset, header.end_offset
         finally:
