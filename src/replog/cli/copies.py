@@ -397,7 +397,7 @@ class _Reading:
         flushed_end = copy.flushed_end if marker is None else min(copy.flushed_end, marker.recovery_max)
         end: int | None = None
         for base in bases:
-            end = self._segment(verifier, base, end, flushed_end, is_last=base == bases[-1])
+            end = self._segment(verifier, base, end, flushed_end, max(copy.start, known), is_last=base == bases[-1])
         if report.end_offset < flushed_end and not report.damages and not report.unread:
             last = report.parts[-1] if report.parts else Part(copy.folder, 0, 0, None)
             missing = f"records from offset {report.end_offset} to {flushed_end} were flushed, and are missing"
@@ -414,7 +414,7 @@ class _Reading:
         self.report.unread += place.unread
         return None if value is None else Marker(*value)
 
-    def _segment(self, verifier: Verifier, base: int, end: int | None, flushed_end: int, *, is_last: bool) -> int | None:
+    def _segment(self, verifier: Verifier, base: int, end: int | None, flushed_end: int, start: int, *, is_last: bool) -> int | None:
         """Verify one file; returns where it ends, None if that is not known for damage."""
         report = self.report
         file = f"{self.copy.folder}/{segment_name(base)}"
@@ -427,9 +427,9 @@ class _Reading:
                 stop = verifier.run(Segment(file, base), fd, os.fstat(fd).st_size, self.epoch)
                 if stop.reason:
                     damage = Damage(file, stop.position, f"before offset {stop.offset}: {stop.reason}")
-                    follows = valid_batch_follows(FS, fd, stop.position, stop.offset, self.copy.identity)
+                    follows = valid_batch_follows(FS, fd, stop.position, max(stop.offset, start), self.copy.identity)
                     power = self.copy.power
-                    if is_unfinished(stop, is_last=is_last, power=power, follows=follows, flushed_end=flushed_end):
+                    if is_unfinished(stop, is_last=is_last, power=power, follows=follows, flushed_end=flushed_end, start=start):
                         report.unfinished = damage
                     else:
                         report.damages.append(damage)

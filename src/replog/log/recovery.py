@@ -363,13 +363,14 @@ class _Recovery:
         state, fs = self.state, self.fs
         sizes = [fs.size(one.path) or 0 for one in later]
         rest = 0
+        counted = max(stop.offset, self.start)  # what is trimmed may be gone: of the last segment it need never have been flushed
         follows = any(sizes)
         if segment is not None:
             fd = self.storage.files.descriptor(segment)
             rest = (fs.size(segment.path) or 0) - stop.position
-            follows = follows or valid_batch_follows(fs, fd, stop.position, stop.offset, self.identity)
+            follows = follows or valid_batch_follows(fs, fd, stop.position, counted, self.identity)
         reason = f"at offset {stop.offset}: {stop.reason}"
-        if stop.offset < self.recovery_point or (not self.power and (follows or not stop.torn)):
+        if counted < self.recovery_point or (not self.power and (follows or not stop.torn)):
             state.corrupt = reason
         state.hole = state.hole or (self.power and follows)
         if state.corrupt or state.hole:

@@ -242,20 +242,22 @@ class SegmentedLog(StoredLog):
     def _note_start(self, offset: int) -> None:
         """Make the oldest segment the note that the log begins at `offset`, durably. After an OSError it may be one already.
 
-        Then whatever a power cut leaves of the log ends there at least, so that what is below counts as flushed; no sooner.
+        Then whatever a power cut leaves of the log ends there at least, so that what is below counts as flushed; no sooner. And it never
+        moves back: `offset` is below an earlier one where all was to go, in turns, and an append came into the last segment meanwhile.
         """
         fs, folder = self._storage.fs, self._storage.folder_of(self.identity)
-        note = StartNote(offset, self.epochs.below if offset == self.start_offset else -1)
-        oldest, path = self._segments[0], f"{folder}/{note.name}"
         earlier = self._start_notes()
+        note = StartNote(offset, self.epochs.below if offset == self.start_offset else -1)
+        note = max([note, *earlier], key=lambda one: one.start)  # of two for one place the first
+        oldest, path = self._segments[0], f"{folder}/{note.name}"
         self._remove_segment(oldest, path)
         self._sync(lambda: fs.fsync_dir(folder))
         self._sync(lambda: fs.fsync_dir(self._storage.folder))  # the log may never have been flushed
         self._unlinked = False
-        self.flushed_end = max(self.flushed_end, offset)
+        self.flushed_end = max(self.flushed_end, note.start)
         for old in earlier:
-            if old != path:
-                fs.unlink(old)
+            if old != note:
+                fs.unlink(f"{folder}/{old.name}")
         if not oldest.pins:  # else somebody reads it; the next note frees the space of this one
             fd = fs.open(path)
             try:
@@ -264,11 +266,10 @@ class SegmentedLog(StoredLog):
             finally:
                 fs.close(fd)
 
-    def _start_notes(self) -> list[str]:
-        """Paths of what `_note_start` has left."""
-        folder = self._storage.folder_of(self.identity)
-        names = self._storage.fs.listdir(folder)
-        return [f"{folder}/{name}" for name in names if start_note(name) is not None]
+    def _start_notes(self) -> list[StartNote]:
+        """What `_note_start` has left."""
+        names = self._storage.fs.listdir(self._storage.folder_of(self.identity))
+        return [note for name in names if (note := start_note(name)) is not None]
 
     def reset_to(self, offset: int) -> None:
         self._check_open()
@@ -304,7 +305,7 @@ class SegmentedLog(StoredLog):
                 self._remove_segment(only)
                 only.cut(offset, 0)
             for note in self._start_notes():
-                fs.unlink(note)
+                fs.unlink(f"{folder}/{note.name}")
             self._sync(lambda: fs.fsync_dir(folder))
             self._unlinked = False
             finish()

@@ -12,10 +12,15 @@ from tests.unit.cli.conftest import Ran, log_folder, run_with, stopped_broker
 
 import replog
 from replog.cli.copies import FS, Copy, examine, find
+from replog.config import TopicConfig
+from replog.log import segmented
+from replog.log.directory import FileLogDirectory
 from replog.log.files import OS
 from replog.log.segment import segment_name
 from replog.log.storage import Marker, place_marker
 from replog.model import PartitionId
+from replog.ports import LogStart
+from replog.testing.log_contract import append
 
 
 def look(*words: object) -> Ran:
@@ -219,6 +224,33 @@ def test_names_of_files_that_were_never_written_are_no_damage_after_a_power_cut(
         assert look("repair", directory).status == 0
         (directory / "checkpoint").unlink()
         assert look("verify", directory, "--format", "json").json["logs"][0]["start_offset"] == empty[0], "nothing else says it"
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_what_a_power_cut_has_torn_below_the_start_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zeros: bool) -> None:
+    """All has expired, and the last segment, which nobody had flushed, is not removed yet."""
+    monkeypatch.setattr(segmented, "_REMOVALS_MAX", 1)
+    directory = FileLogDirectory(tmp_path / "data")
+    config = TopicConfig(segment_bytes=1_500, retention_ms=1_000, flush="os")
+    (log,) = directory.create([LogStart(PartitionId(bytes(16), 0, 0), "t", config)])
+    for number in range(12):
+        append(log, ["x" * 300], at_ms=number)
+    assert log.retain(1_000_000, 12) == 12
+    assert log.is_trimming
+    directory.checkpoint()
+    directory.close(clean=False)
+    last = segments(tmp_path / "data")[-1]
+    torn = last.read_bytes()
+    last.write_bytes(torn[:500] + bytes(100) + torn[600:] if zeros else torn[:600])
+    for path in segments(tmp_path / "data")[:-1]:
+        path.unlink()
+    for fs in (FS, OS):
+        monkeypatch.setattr(type(fs), "boot_id", lambda self: "another")
+    assert run_with(None, "log", "verify", str(tmp_path / "data")).status == 0
+    assert run_with(None, "log", "repair", str(tmp_path / "data")).status == 0
+    directory = FileLogDirectory(tmp_path / "data")
+    assert [one.corrupt for one in directory.recovered.values()] == [""]
+    directory.close(clean=True)
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])

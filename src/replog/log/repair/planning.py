@@ -45,9 +45,9 @@ Ranges = tuple[tuple[int, int], ...]
 """Offsets, each pair from (inclusive) and to (exclusive); increasing."""
 
 
-def is_unfinished(stop: Stop, *, is_last: bool, power: bool, follows: bool, flushed_end: int) -> bool:
-    """Whether a segment ends in a write that a crash has cut short, and not in damage."""
-    return is_last and (stop.torn or power) and not follows and stop.offset >= flushed_end
+def is_unfinished(stop: Stop, *, is_last: bool, power: bool, follows: bool, flushed_end: int, start: int = 0) -> bool:
+    """Whether a segment ends in a write that a crash has cut short, and not in damage. What is below `start` need not be there."""
+    return is_last and (stop.torn or power) and not follows and max(stop.offset, start) >= flushed_end
 
 
 def count_of_begun(bases: Sequence[int], size: Callable[[int], int], *, power: bool) -> int:
@@ -270,10 +270,11 @@ class _Look:
     def _walk(self, bases: list[int], start: int, flushed_end: int) -> tuple[int, str]:
         """Follow the segments up to the first damage, and cut what is behind: (where the log ends, what is wrong)."""
         end = start if not bases else min(bases[0], start)
-        begun = count_of_begun(bases, self._size, power=self.facts.claims.power)
+        power = self.facts.claims.power
+        begun = count_of_begun(bases, self._size, power=power)
         for number, base in enumerate(bases):
             if base != end:
-                if number >= begun and end >= flushed_end:
+                if number >= begun and max(end, start) >= flushed_end:
                     return end, ""
                 self._cut_all(bases[number:], end)
                 return self._ending(end, start, bases[:number], f"no segment begins at offset {end}, and {segment_name(base)} follows")
@@ -281,9 +282,9 @@ class _Look:
             end = stop.offset
             if not stop.reason:
                 continue
-            follows = self._follows(base, stop)
+            follows = self._follows(base, stop, start)
             is_last = number >= begun - 1
-            if is_unfinished(stop, is_last=is_last, power=self.facts.claims.power, follows=follows, flushed_end=flushed_end):
+            if is_unfinished(stop, is_last=is_last, power=power, follows=follows, flushed_end=flushed_end, start=start):
                 return end, ""
             self._cut_all(bases[number + 1 :], end)
             self._cut(base, stop.position, size)
@@ -329,10 +330,10 @@ class _Look:
         self.read(size)
         return stop, size
 
-    def _follows(self, base: int, stop: Stop) -> bool:
+    def _follows(self, base: int, stop: Stop, start: int) -> bool:
         fd = self.fs.open(self._file(base))
         try:
-            return valid_batch_follows(self.fs, fd, stop.position, stop.offset, self.identity)
+            return valid_batch_follows(self.fs, fd, stop.position, max(stop.offset, start), self.identity)
         finally:
             self.fs.close(fd)
 
