@@ -28,8 +28,9 @@ _RETAINED_MIN: Final = 2
 been heard."""
 _RETAINED_MAX: Final = 20
 """Of so many where nobody has called for a while: a broker that is embedded without a thread has its turns when it is called, ..."""
-_RETAIN_MS: Final = 50
-"""... so it may have one for each time that has passed since."""
+_RETAIN_MS: Final = 1_000
+"""... so it may have one for each time that has passed since. What the last run removed may have taken that time, and nobody here knows
+when it ended: each of its partitions counts for one. Else a slow disk would have ever longer runs, each because of the one before it."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -70,7 +71,9 @@ class Upkeep:
         self._retaining: dict[PartitionId, Partition] = {}
         """What retention has yet to look at, or to go on with, since it was due last."""
         self._ran_ms = 0
-        """When `run` was called last."""
+        """When `run` was called last, ..."""
+        self._retained = 0
+        """... and of how many partitions it removed segments."""
         self._purging: list[PartitionId] = []
         """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
         self._is_stale = False
@@ -271,14 +274,14 @@ class Upkeep:
 
     def _retentions(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Retention of those that have yet to have it, until so many took time; with the rest `run` is due a moment later."""
-        left = min(max((now_ms - self._ran_ms) // _RETAIN_MS, _RETAINED_MIN), _RETAINED_MAX)
-        self._ran_ms = now_ms
-        while self._retaining and left:
+        left = min(max((now_ms - self._ran_ms) // _RETAIN_MS - self._retained, _RETAINED_MIN), _RETAINED_MAX)
+        self._ran_ms, self._retained = now_ms, 0
+        while self._retaining and self._retained < left:
             identity = next(iter(self._retaining))
             partition = self._retaining.pop(identity)
             log, start, goes_on = partition.log, partition.log.start_offset, partition.log.is_trimming
             yield partial(self._retain, partition, now_ms)
-            left -= goes_on or log.start_offset != start
+            self._retained += goes_on or log.start_offset != start
             if log.is_trimming and not partition.failed:
                 self._retaining[identity] = partition
         if self._retaining:

@@ -361,29 +361,34 @@ def test_who_is_silent_is_forgotten_also_where_everything_is_kept(monkeypatch: p
     assert [partition.log.size_bytes > 0 for partition in partitions.values()] == [True, True, False]
 
 
-@pytest.mark.parametrize(("before_ms", "first", "turns"), [(950, 2, 15), (600, 8, 12)], ids=["busy", "seldom called"])
-def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_others(before_ms: int, first: int, turns: int) -> None:
-    """A shorter retention may let go of any number of files; a broker that is busy with them for seconds loses what it leads."""
+def large(count: int, segments: int = 40) -> tuple[Upkeep, dict[PartitionId, Partition]]:
+    """So many copies of so many segments each, all of them old and committed."""
     directory = FileLogDirectory("/d", fs=MemoryFs(), limits=LIMITS)
     partitions: dict[PartitionId, Partition] = {}
-    for log in directory.create([LogStart(PartitionId(bytes(16), number, 0), "t", OLD) for number in range(6)]):
-        for _ in range(80):
+    for log in directory.create([LogStart(PartitionId(bytes(16), number, 0), "t", OLD) for number in range(count)]):
+        for _ in range(2 * segments):
             append(log, 8)
         partition = Partition(log.identity, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {}, high_watermark=log.end_offset)
         partition.config = OLD
         partitions[log.identity] = partition
-    upkeep = upkeep_of(directory, partitions)
+    assert left(partitions) == [segments] * count
+    return upkeep_of(directory, partitions), partitions
 
-    def left() -> list[int]:
-        return [len(partition.log._segments) for partition in partitions.values()]  # type: ignore[attr-defined]
 
-    assert left() == [40] * 6
-    assert upkeep.run(before_ms) == []
+def left(partitions: dict[PartitionId, Partition]) -> list[int]:
+    """Segments of each."""
+    return [len(partition.log._segments) for partition in partitions.values()]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("now_ms", "first", "turns"), [(1_050, 2, 15), (8_950, 8, 12)], ids=["busy", "seldom called"])
+def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_others(now_ms: int, first: int, turns: int) -> None:
+    """A shorter retention may let go of any number of files; a broker that is busy with them for seconds loses what it leads."""
+    upkeep, partitions = large(6)
+    assert upkeep.run(950) == []
     moved, counts = [], []
-    now_ms = 1_000
     while not counts or upkeep.next_ms == now_ms:
         moved += [partition.identity for partition in upkeep.run(now_ms)]
-        counts.append(left())
+        counts.append(left(partitions))
         now_ms += 1
     removed = [sum(before) - sum(after) for before, after in pairwise([[40] * 6, *counts])]
     assert removed[0] == first * 8
@@ -391,6 +396,29 @@ def test_a_turn_removes_some_segments_of_some_partitions_and_the_next_turns_the_
     assert counts[-1] == [0] * 6
     assert moved == list(partitions), "the start moves first, and is told once"
     assert len(counts) == turns
+
+
+def removals(partition_ms: int, pause_ms: int, begin_ms: int) -> list[int]:
+    """Of how many partitions each run removes something, if that takes so long for each, and the next call comes so long after it."""
+    upkeep, partitions = large(30, 16)
+    assert upkeep.run(950) == []
+    found, now_ms, before = [], begin_ms, left(partitions)
+    while sum(before):
+        upkeep.run(now_ms)
+        after = left(partitions)
+        found.append(sum(one != other for one, other in zip(before, after, strict=True)))
+        now_ms, before = now_ms + found[-1] * partition_ms + pause_ms, after
+    return found
+
+
+def test_on_a_slow_disk_the_time_of_a_run_is_not_taken_for_one_without_calls() -> None:
+    """Each run was longer than the one before it, until one took longer than the session."""
+    assert removals(1_900, 1, 1_050) == [2] * 30
+    assert removals(300, 1, 60_000) == [20] + [2] * 20, "also after one that was long"
+
+
+def test_who_is_called_once_a_minute_removes_as_much_each_time() -> None:
+    assert removals(200, 60_000, 60_000) == [20, 20, 20]
 
 
 def test_what_a_follower_has_trimmed_and_not_removed_goes_with_the_next_look() -> None:
