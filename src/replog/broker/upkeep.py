@@ -5,6 +5,7 @@ Every set here holds only partitions with something to do, so that an idle one c
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
@@ -68,8 +69,9 @@ class Upkeep:
         """The last broker epoch under which this life was let in."""
         self._is_unnoted = False
         """Whether the directory has not noted that, for want of room."""
-        self._retaining: dict[PartitionId, Partition] = {}
-        """What retention has yet to look at, or to go on with, since it was due last."""
+        self._retaining: OrderedDict[PartitionId, Partition] = OrderedDict()
+        """What retention has yet to look at, or to go on with, since it was due last. The first of a dict is found ever more slowly once
+        others have been taken from its front."""
         self._ran_ms = 0
         """When `run` was called last, ..."""
         self._retained = 0
@@ -207,7 +209,7 @@ class Upkeep:
             self._retention_ms = now_ms + config.retention_check_ms
         if now_ms >= self._retention_ms and not self._retaining:
             self._retention_ms = now_ms + config.retention_check_ms
-            self._retaining = {identity: one for identity, one in self._partitions.items() if _is_retained(one)}
+            self._retaining.update((identity, one) for identity, one in self._partitions.items() if _is_retained(one))
         work: list[Callable[[], None]] = []
         if now_ms >= self._record_ms:
             work.append(self._record_flushes)
@@ -277,8 +279,7 @@ class Upkeep:
         left = min(max((now_ms - self._ran_ms) // _RETAIN_MS - self._retained, _RETAINED_MIN), _RETAINED_MAX)
         self._ran_ms, self._retained = now_ms, 0
         while self._retaining and self._retained < left:
-            identity = next(iter(self._retaining))
-            partition = self._retaining.pop(identity)
+            identity, partition = self._retaining.popitem(last=False)
             log, start, goes_on = partition.log, partition.log.start_offset, partition.log.is_trimming
             yield partial(self._retain, partition, now_ms)
             self._retained += goes_on or log.start_offset != start
