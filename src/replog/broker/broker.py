@@ -157,9 +157,10 @@ class Broker:
             self._checks.run()
 
     def _timers(self, now_ms: int) -> None:
-        self._waiting.expire(now_ms)
-        self._publishing.expire(now_ms)
-        self._appending.tell_due(now_ms)
+        if now_ms >= self._upkeep.sweep_ms:
+            self._waiting.expire(now_ms)
+            self._publishing.expire(now_ms)
+            self._appending.tell_due(now_ms)
         if now_ms >= self._upkeep.lag_check_ms:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)

@@ -81,6 +81,8 @@ class Upkeep:
         self._is_stale = False
         """Whether the last checkpoint may speak of copies that were deleted since."""
         self.lag_check_ms = 0
+        self.sweep_ms = 0
+        """When what waits is looked at next: `run` is due between two sweeps as well, for retention that goes on."""
         self.next_ms = 0
         self._heartbeat_ms = 0
         self._checkpoint_ms: int | None = None
@@ -203,7 +205,10 @@ class Upkeep:
         """
         self._directory.close_unused()
         config, goes_on = self._config, bool(self._retaining)
-        self.next_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
+        sweeps = now_ms >= self.sweep_ms
+        if sweeps:
+            self.sweep_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
+        self.next_ms = self.sweep_ms
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             self._retention_ms = now_ms + config.retention_check_ms
@@ -211,7 +216,7 @@ class Upkeep:
             self._retention_ms = now_ms + config.retention_check_ms
             self._retaining.update((identity, one) for identity, one in self._partitions.items() if _is_retained(one))
         work: list[Callable[[], None]] = []
-        if now_ms >= self._record_ms:
+        if sweeps and now_ms >= self._record_ms:
             work.append(self._record_flushes)
         is_checkpoint = now_ms >= self._checkpoint_ms
         if is_checkpoint and not self._purging:
