@@ -158,9 +158,8 @@ class Broker:
 
     def _timers(self, now_ms: int) -> None:
         if now_ms >= self._upkeep.sweep_ms:
-            self._waiting.expire(now_ms)
-            self._publishing.expire(now_ms)
-            self._appending.tell_due(now_ms)
+            for expire in (self._waiting.expire, self._publishing.expire, self._appending.tell_due):
+                expire(now_ms)
         if now_ms >= self._upkeep.lag_check_ms:
             for partition in self._upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
@@ -178,8 +177,7 @@ class Broker:
         except LogDamaged as problem:
             self._fail(None, str(problem))
         while self._upkeep.repeated:
-            partition = self._upkeep.repeated.pop()
-            self._appending.grown(partition, -1, now_ms)
+            self._appending.grown(self._upkeep.repeated.pop(), -1, now_ms)
         while self._upkeep.damaged:
             self._fail(*self._upkeep.damaged.pop())
 
@@ -271,8 +269,7 @@ class Broker:
             self._upkeep.flush_later(partition, now_ms)
             return
         except LogDamaged as problem:
-            self._fail(None, str(problem))
-            return
+            return self._fail(None, str(problem))
         self._upkeep.recovered(partition)  # the flush may have been of what was cut meanwhile
         self._moved(partition, before, now_ms)
         self._waiting.wake(partition)
