@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ _FOLLOWERS_S: Final = 1.0
 
 def top(context: Context) -> int:
     """Look, wait, look again and tell, again and again; with --once the first time only. Bytes are counted by the pages that are named."""
-    asked, rest = context.arguments, threading.Event()
+    asked = context.arguments
     patience_s = asked.timeout if asked.timeout is not None else max(1.0, asked.interval)
     cluster_s = context.timeout_s if asked.once or asked.timeout is not None else max(_CLUSTER_S, asked.interval)
     before: tuple[Look, Counts] | None = None
@@ -54,7 +53,7 @@ def top(context: Context) -> int:
                 if asked.once:
                     return _done(unanswered)
             before = now, counts
-            rest.wait(asked.interval)
+            context.output.rest(asked.interval)
 
 
 def _done(unanswered: list[Unavailable]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,7 +32,6 @@ def seat_of(view: View, no_controller: str = "") -> dict[str, Any]:
 def controller(context: Context) -> int:
     """Say it once; with --watch again whenever it is another, with the time at which that was seen. No controller: status 1."""
     every_s: float | None = context.arguments.watch
-    rest = threading.Event()
     last: dict[str, Any] = {}
     with context.client() as client:
         while True:
@@ -50,7 +48,7 @@ def controller(context: Context) -> int:
             if every_s is None:
                 return BAD if seat["controller"] is None else OK
             last = seat
-            rest.wait(every_s)
+            context.output.rest(every_s)
 
 
 def _show(context: Context, seat: dict[str, Any], seen: datetime | None) -> None:

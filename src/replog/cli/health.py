@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any, Final
 
@@ -36,7 +35,7 @@ def health(context: Context) -> int:
     every_s = _EVERY_S if asked.watch is None else asked.watch
     give_up = None if asked.within is None else time.monotonic() + asked.within
     until_healthy = asked.exit_when_healthy or give_up is not None
-    rest, last = threading.Event(), ""
+    last = ""
     with context.client() as client:
         while True:
             limit_s = None if give_up is None else max(_LAST_S, give_up - time.monotonic())
@@ -53,8 +52,7 @@ def health(context: Context) -> int:
             left_s = None if give_up is None else give_up - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return status
-            rest.wait(_least(every_s, left_s))
-            context.output.check()
+            context.output.rest(every_s if left_s is None else min(every_s, left_s))
 
 
 def _tell_nobody(context: Context, nobody: Unavailable) -> None:

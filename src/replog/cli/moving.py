@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -60,7 +59,7 @@ def bar(share: float, width: int = _WIDTH) -> str:
 
 def watch(context: Context, client: Client, every_s: float | None = None) -> None:
     """Show it again and again, until nothing is left: JSON each time, the last one empty, or a line whenever it is another."""
-    output, tally, rest, last = context.output, Tally(), threading.Event(), ""
+    output, tally, last = context.output, Tally(), ""
     try:
         while found := client.reassignments(timeout_s=context.timeout_s):
             if output.is_json:
@@ -70,7 +69,7 @@ def watch(context: Context, client: Client, every_s: float | None = None) -> Non
             elif last != (last := tally.line(found)):
                 output.line(last)
             output.flush()
-            rest.wait(_LOOK_S if every_s is None else every_s)
+            output.rest(_LOOK_S if every_s is None else every_s)
         if output.is_live:
             output.live(tally.line([], output.width))
     finally:

@@ -13,6 +13,8 @@ import re
 import select
 import shutil
 import sys
+import threading
+import time
 import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
@@ -118,13 +120,15 @@ class Output:
         except OSError:
             quieten(self.stderr)
 
-    def check(self) -> None:
-        """For who seldom writes: raises OutputClosed if whoever read stdout has gone, where the system can say so."""
+    def rest(self, seconds: float) -> None:
+        """Wait before going on, for who seldom writes. OutputClosed as soon as whoever reads stdout has gone, where the system says it."""
+        end_s = time.monotonic() + seconds
         with suppress(OSError, ValueError, AttributeError):  # no file of the system, or no poll
             poll = select.poll()
             poll.register(self.stdout.fileno(), 0)
-            if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+            if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(int(seconds * 1_000))):
                 raise OutputClosed
+        threading.Event().wait(max(end_s - time.monotonic(), 0))
 
     def flush(self) -> None:
         """Let the reader of stdout have everything. Raises OutputClosed or OutputFailed."""

@@ -19,6 +19,8 @@ __all__ = ["chunks_of_lines", "plain_record", "produce", "read"]
 _READ_BYTES: Final = 1 << 18
 _UNDER_WAY_MAX: Final = 8
 _POLL_RECORDS: Final = 500
+_LOOK_S: Final = 1.0
+"""So often whoever follows, and is told of no record, looks whether its own reader is still there."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- produce
@@ -133,7 +135,9 @@ def read(context: Context) -> int:
         client.partitions_for(asked.topic, timeout_s=context.timeout_s)
         with client.consumer(asked.topic, partitions=asked.partition, start=asked.start) as consumer:
             while left is None or left > 0:
-                records = consumer.poll(_POLL_RECORDS if left is None else min(left, _POLL_RECORDS), timeout_s=None)
+                records = consumer.poll(_POLL_RECORDS if left is None else min(left, _POLL_RECORDS), _LOOK_S)
+                if not records:
+                    output.rest(0)
                 for record in records:
                     _write(context, record)
                 output.flush()  # whoever follows wants it now

@@ -122,13 +122,25 @@ def test_what_the_parser_says_is_not_lost_in_silence(words: tuple[str, ...], unb
     assert (done.returncode, done.stderr.decode()) == (1, "replog: stdout cannot be written: No space left on device\n")
 
 
-def test_a_watch_ends_when_its_reader_has_gone(broker: replog.BrokerProcess) -> None:
-    """Also in a cluster that does not change, of which it has nothing to say."""
-    words = [*REPLOG, "-b", broker.endpoint, "health", "--watch", "0.1"]
-    with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("health --watch 600", b"healthy"),
+        ("controller --watch 600", b"2"),
+        ("read left --follow", b"one"),
+        ("top --interval 600", b""),  # which says nothing before its second look
+    ],
+)
+def test_what_goes_on_ends_when_its_reader_has_gone(broker: replog.BrokerProcess, words: str, first: bytes) -> None:
+    """Also in a cluster that does not change, of which it has nothing to say, and long before it looks again."""
+    with replog.connect(broker.endpoint) as client:
+        client.create_topic("left", exist_ok=True)
+        client.append("left", 0, ["one"])
+    with started("-b", broker.endpoint, *words.split()) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
-        assert watching.stdout.readline().startswith(b"healthy")
+        if first:
+            assert watching.stdout.readline().startswith(first)
         watching.stdout.close()
         assert watching.wait(60) == 0
         assert watching.stderr.read() == b""

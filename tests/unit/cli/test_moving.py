@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from replog.cli import moving
 from replog.cli.context import Context
 from replog.cli.moving import Tally, bar, watch
-from replog.cli.output import Output
+from replog.cli.output import Output, OutputClosed, quieten
 from replog.client.reassigning import Reassignment, ReplicaProgress
 
 
@@ -120,3 +121,23 @@ def test_whoever_interrupts_goes_on_below_the_line(looks: list[list[Reassignment
     with pytest.raises(KeyboardInterrupt):
         watch(context, Interrupted(*looks))  # type: ignore[arg-type]
     assert stdout.getvalue().count(b"\n") == len(looks)
+
+
+@pytest.mark.parametrize("output", [{}, {"format": "json"}, {"pretty": True}])
+def test_it_ends_when_its_reader_has_gone(output: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while a move stands still, of which plain lines have nothing to say."""
+    near, far = os.pipe()
+
+    class Left(Asked):
+        def reassignments(self, timeout_s: float | None) -> list[Reassignment]:
+            if len(self.looks) == 1:
+                os.close(near)
+            assert self.looks, "it has looked on"
+            return super().reassignments(timeout_s)
+
+    monkeypatch.setattr(moving, "_LOOK_S", 0)
+    with open(far, "wb") as stdout:
+        context = Context(argparse.Namespace(timeout=1.0), Output(stdout, io.StringIO(), **output), io.BytesIO())
+        with pytest.raises(OutputClosed):
+            watch(context, Left([move(0, 50)], [move(0, 50)]))  # type: ignore[arg-type]
+        quieten(stdout)

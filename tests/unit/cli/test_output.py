@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import re
 import sys
 
 import pytest
+from tests.threads import in_thread
 
 import replog
 from replog.cli import main
@@ -131,6 +133,25 @@ def test_a_closed_pipe_is_quiet(flushes: bool) -> None:
     assert stderr.getvalue() == ""
     with pytest.raises(OutputClosed):
         Output(Gone(), stderr).line("x")
+
+
+def test_a_rest_ends_when_the_reader_has_gone() -> None:
+    near, far = os.pipe()
+    with open(far, "wb") as stdout:
+        output = Output(stdout, io.StringIO())
+        output.rest(0)
+        resting, ended = in_thread(lambda: output.rest(600))
+        os.close(near)
+        resting.join(60)
+        assert [type(one) for one in ended] == [OutputClosed]
+        with pytest.raises(OutputClosed):
+            output.rest(0)
+
+
+def test_a_rest_without_a_reader_that_could_go_is_a_rest() -> None:
+    Output(io.BytesIO(), io.StringIO()).rest(0.001)
+    with open(os.devnull, "wb") as stdout:
+        Output(stdout, io.StringIO()).rest(0.001)
 
 
 class Full(Gone):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from types import SimpleNamespace
 
 import pytest
 from tests.unit.cli.conftest import Run, run_with
 
 import replog
-from replog.cli import busy, main
+from replog.cli import main
+from replog.cli.output import Output
 from replog.cli.pages import Counted, Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.errors import TimedOut
@@ -155,17 +155,13 @@ def test_a_broker_that_is_away_is_seen_first(run: Run, cluster: replog.Cluster) 
 def test_bytes_are_shown_of_pages(run: Run, cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.create_topic("orders", assignment={0: [1, 2], 1: [2, 1]})
 
-    class Rest:
-        """Something is appended meanwhile."""
-
-        def wait(self, _timeout: float | None = None) -> bool:
-            cluster.append("orders", 1, ["x" * 1_000])
-            return False
+    def meanwhile(_self: Output, _seconds: float) -> None:
+        cluster.append("orders", 1, ["x" * 1_000])
 
     monkeypatch.setattr(source, "FRESH_S", 0.0)
     with cluster.serve_status() as page:
         with monkeypatch.context() as patched:
-            patched.setattr(busy, "threading", SimpleNamespace(Event=Rest))
+            patched.setattr(Output, "rest", meanwhile)
             plain = run("top", page.url, "--once", "--interval", "0.1", "--format", "json").json
         table = run("top", page.url, "--once", "--interval", "0.1")
         monkeypatch.setattr(source, "FRESH_S", 3_600.0)
