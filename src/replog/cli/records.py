@@ -5,19 +5,25 @@ from __future__ import annotations
 import base64
 import os
 import select
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.stored import Stored
-from replog.errors import ReplogError, UsageError
+from replog.client.client import Client
+from replog.errors import ReplogError, Unavailable, UsageError
 from replog.records import Record
 
 __all__ = ["chunks_of_lines", "plain_record", "produce", "read"]
 
 _READ_BYTES: Final = 1 << 18
 _UNDER_WAY_MAX: Final = 8
+_REST_S: Final = 0.1
+"""So often, while no line comes, it is seen what has become of those before."""
+_NO_FILE: Final = (OSError, ValueError, AttributeError)
+"""What something raises that is no file of the system."""
 _POLL_RECORDS: Final = 500
 _LOOK_S: Final = 1.0
 """So often whoever follows, and is told of no record, looks whether its own reader is still there."""
@@ -37,7 +43,7 @@ def produce(context: Context) -> int:
         try:
             with client.producer(acks=asked.acks) as producer:
                 try:
-                    for first, lines in chunks_of_lines(context.stdin, asked.batch, limit):
+                    for first, lines in chunks_of_lines(context.stdin, asked.batch, limit, lambda: _look_after(client, stored)):
                         keys, values = (None, lines) if separator is None else _split(lines, separator)
                         stored.send(producer, asked.topic, values, keys, asked.partition)
                         stored.settle(_UNDER_WAY_MAX, context.timeout_s)
@@ -57,6 +63,13 @@ def produce(context: Context) -> int:
     return OK
 
 
+def _look_after(client: Client, stored: Stored) -> bool:
+    """What is under way while no line comes: raises what has failed. Returns whether anything still is."""
+    with suppress(Unavailable):  # no connection can be opened now: what that does to records their outcomes say
+        client._driver.run()
+    return stored.look()
+
+
 def _report(context: Context, stored: Stored) -> None:
     output, topic = context.output, context.arguments.topic
     places = [{"partition": n, "first_offset": ends[0], "last_offset": ends[1]} for n, ends in sorted(stored.ranges.items())]
@@ -69,16 +82,21 @@ def _report(context: Context, stored: Stored) -> None:
         output.line(f"0 records in {topic}")
 
 
-def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tuple[int, list[bytes]]]:
+def chunks_of_lines(
+    stream: BinaryIO, most: int, bytes_max: int, meanwhile: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[int, list[bytes]]]:
     """(number of the first, up to `most` lines) as soon as they are there: a slow writer's line does not wait for the next.
 
-    The last line needs no newline. UsageError where a line is longer than any record may be.
+    The last line needs no newline. `meanwhile` is called before each read, and again and again while there is nothing to read, until it
+    returns False; what it raises ends it. UsageError where a line is longer than any record may be.
     """
     read = getattr(stream, "read1", stream.read)
     begun, number = b"", 1
     while True:
+        while meanwhile() and not _is_ready(stream, _REST_S):
+            pass
         data = read(_READ_BYTES)
-        if not data and _waits(stream):
+        if not data and _does_not_wait(stream) and _is_ready(stream, None):
             data = read(_READ_BYTES)
         if not data:
             break
@@ -94,15 +112,21 @@ def chunks_of_lines(stream: BinaryIO, most: int, bytes_max: int) -> Iterator[tup
         yield number, [begun]
 
 
-def _waits(stream: BinaryIO) -> bool:
-    """Nothing was read: wait for more of a file that does not wait itself, and says the same where there is nothing yet as at its end."""
+def _does_not_wait(stream: BinaryIO) -> bool:
+    """Whether it reads nothing where there is nothing yet, as at its end."""
     try:
-        if os.get_blocking(stream.fileno()):
-            return False
-        select.select([stream], [], [])
-    except (OSError, ValueError, AttributeError):  # no file of the system
+        return not os.get_blocking(stream.fileno())
+    except _NO_FILE:
         return False
-    return True
+
+
+def _is_ready(stream: BinaryIO, timeout_s: float | None) -> bool:
+    """Wait until there is something to read, or its end; False: there was not within the time. What is no file of the system has to be read
+    to know."""
+    try:
+        return bool(select.select([stream.fileno()], [], [], timeout_s)[0])
+    except _NO_FILE:
+        return True
 
 
 def _split(lines: list[bytes], separator: bytes) -> tuple[list[bytes | str | None], list[bytes]]:

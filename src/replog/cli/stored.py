@@ -50,11 +50,23 @@ class Stored:
             raise
 
     def settle(self, keep: int, timeout_s: float | None) -> None:
-        """Wait until at most `keep` calls are under way. Raises what one failed with, which stays for `count`."""
+        """Take in every outcome that is there, and wait until at most `keep` calls are under way. Raises what one failed with, which stays
+        for `count`."""
+        self.look()
         while len(self.under_way) > keep:
-            for receipt in self.under_way[0].result(timeout_s):
-                self._take(receipt)
-            self.records += len(self.under_way.popleft())
+            self._settle(self.under_way[0], timeout_s)
+
+    def look(self) -> bool:
+        """Take in every outcome that is there. Returns whether any call is still under way; raises what one failed with."""
+        for one in [one for one in self.under_way if one.done()]:
+            self._settle(one, 0)
+        return bool(self.under_way)
+
+    def _settle(self, one: Deliveries, timeout_s: float | None) -> None:
+        for receipt in one.result(timeout_s):
+            self._take(receipt)
+        self.under_way.remove(one)
+        self.records += len(one)
 
     def count(self, *, acknowledged: bool) -> None:
         """After a failure, and once nobody waits any more: each record that is left has an outcome of its own.
