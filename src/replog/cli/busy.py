@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from replog.cli.asking import Pages
@@ -10,7 +9,7 @@ from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.pages import Counts
 from replog.cli.rates import Look, Seen, rates
-from replog.cli.topics import described
+from replog.cli.side_by_side import described
 from replog.client.client import Client
 from replog.config import ClientConfig
 from replog.errors import Unavailable
@@ -66,26 +65,26 @@ def _done(unanswered: list[Unavailable]) -> int:
 def _look(client: Client, timeout_s: float | None) -> tuple[Look, dict[int, str]]:
     look: Look = {}
     cluster = client.describe_cluster(timeout_s=timeout_s)
-    topics = [(topic, time.monotonic()) for topic in described(client, cluster.topics, timeout_s)]
-    lags = _lags(client, timeout_s)
-    for topic, now_s in topics:
+    deadline_ms = client._deadline(timeout_s)
+    lags = _lags(client, min(deadline_ms, client._deadline(_FOLLOWERS_S)))
+    for topic, told_s in ((one.topic, one.told_s) for one in described(client, cluster.topics, deadline_ms)):
         for p in topic.partitions:
             place = topic.topic_id, p.partition
             told = lags.get(place, {})
             known = {broker: told[broker] for broker in p.replicas if broker in told and broker != p.leader}
-            look[place] = Seen(topic.topic, p.leader, p.replicas, p.isr, p.high_watermark, p.end_offset, now_s, known, p.adding)
+            at_s = told_s.get(p.partition, 0.0)
+            look[place] = Seen(topic.topic, p.leader, p.replicas, p.isr, p.high_watermark, p.end_offset, at_s, known, p.adding)
     return look, {b.broker_id: b.state for b in cluster.brokers}
 
 
-def _lags(client: Client, timeout_s: float | None) -> dict[tuple[str, int], dict[int, int]]:
+def _lags(client: Client, deadline_ms: int) -> dict[tuple[str, int], dict[int, int]]:
     """Of each partition whose leader says so: how many records each follower lacks."""
-    view = client._view(timeout_s)
     places = [
         (place.leader, (topic.topic_id.hex(), number, place.identity.creation))
-        for topic in view.topics.values()
-        for number, place in topic.places.items()
+        for topic in list(client._core.view.topics.values())
+        for number, place in list(topic.places.items())
     ]
-    found = client._followers(places, client._deadline(_FOLLOWERS_S if timeout_s is None else min(timeout_s, _FOLLOWERS_S)))
+    found = client._followers(places, deadline_ms)
     return {
         (topic_id, number): {
             one["broker"]: max(told["end_offset"] - one["end_offset"], 0) for one in told["followers"] if one["end_offset"] is not None

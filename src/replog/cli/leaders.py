@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Final
 
 from replog.cli.context import Context
 from replog.cli.exits import BAD, OK, REFUSED
 from replog.cli.output import Output
+from replog.cli.side_by_side import explained
 from replog.client.client import Client
 from replog.client.explaining import Explanation
 from replog.client.vacancies import Vacancy
@@ -113,7 +113,7 @@ def explain(context: Context) -> int:
     with context.client() as client:
         numbers = [asked.partition] if asked.partition is not None else _numbers(context, client, asked.topic)
         try:
-            found = [client.explain(asked.topic, number, timeout_s=context.timeout_s) for number in numbers]
+            found = explained(client, ((asked.topic, number) for number in numbers), context.timeout_s)
         except UnknownTopicOrPartition as refused:
             _numbers(context, client, asked.topic)  # refused as well if it is the topic
             refused.topic, refused.partition = asked.topic, asked.partition
@@ -128,25 +128,23 @@ def explain(context: Context) -> int:
 def _explain_what_is_wrong(context: Context) -> int:
     """Those partitions that are not well or are moved, the worst first."""
     output, most = context.output, context.arguments.limit or _EXPLAINED_MAX
-    explained: list[tuple[Explanation, list[str]]] = []
     with context.client() as client:
         view = client._view(context.timeout_s)
         no_controller = why_no_controller(client, context.timeout_s)
         total = sum(len(topic.partitions) for topic in view.topics.values())
         wrong = sorted(_not_well(view))
-        for _, topic, number, kinds in wrong[:most] if not no_controller else ():
-            with suppress(UnknownTopicOrPartition):  # deleted meanwhile
-                explained.append((client.explain(topic, number, timeout_s=context.timeout_s), kinds))
+        shown = {(topic, number): kinds for _, topic, number, kinds in wrong[:most]} if not no_controller else {}
+        told = explained(client, shown, context.timeout_s, may_be_gone=True)
     more = len(wrong) if no_controller else max(len(wrong) - most, 0)
     if output.is_json:
-        found = [{**one.to_dict(), "wrong": kinds} for one, kinds in explained]
+        found = [{**one.to_dict(), "wrong": shown[one.topic, one.partition]} for one in told]
         output.json({"explained": found, "more": more, "partitions": total, "no_controller": no_controller})
     elif no_controller:
         output.line(f"{no_controller}; what can be explained, the controller knows")
         heard = f"as far as the brokers have heard, {len(wrong)} of {total} partitions are not well"
         output.line(f"{heard}: {context.typed('health')} names them")
     elif wrong:
-        _tell(context, [one for one, _ in explained])
+        _tell(context, told)
         if more:
             rest = f"--limit {len(wrong)} explains them all, {context.typed('health')} names them"
             output.line(f"\nand {more} more that are not well: {rest}")

@@ -21,7 +21,7 @@ class Seen(NamedTuple):
     """None where no leader answered."""
     end_offset: int | None
     time_s: float
-    """On a monotonic clock."""
+    """When that was told, on a monotonic clock; of no meaning where no leader answered."""
     lags: Mapping[int, int]
     """Follower -> how many records it lacks; those of which the leader has said nothing are left out."""
     adding: tuple[int, ...] = ()

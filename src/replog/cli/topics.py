@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
 from attrs import evolve
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.going import Going
+from replog.cli.side_by_side import described
 from replog.client.client import Client
 from replog.client.results import TopicDescription
-from replog.errors import UnknownTopicOrPartition
 from replog.metrics.troubles import MEANINGS, troubles
 
-__all__ = ["create", "delete", "describe", "described", "list_topics", "show"]
+__all__ = ["create", "delete", "describe", "list_topics", "show"]
 
 
 def create(context: Context) -> int:
@@ -63,7 +62,8 @@ def describe(context: Context) -> int:
         if asked.topic is not None:
             found = [client.describe(asked.topic, timeout_s=context.timeout_s)]
         else:
-            found = list(described(client, _with_some(context, client, kinds), context.timeout_s))
+            names = _with_some(context, client, kinds)
+            found = [one.topic for one in described(client, names, client._deadline(context.timeout_s))]
     chosen = [_chosen(topic, kinds) for topic in found]
     if asked.topic is None:
         chosen = [topic for topic in chosen if topic.partitions or not kinds]
@@ -78,13 +78,6 @@ def describe(context: Context) -> int:
     if not shown:
         output.note(f"no partition {' or '.join(MEANINGS[kind].partition(':')[0] for kind in kinds)}" if kinds else "there are no topics")
     return OK
-
-
-def described(client: Client, topics: Iterable[str], timeout_s: float | None) -> Iterator[TopicDescription]:
-    """Each of these topics, without those that were deleted since they were listed."""
-    for name in topics:
-        with suppress(UnknownTopicOrPartition):
-            yield client.describe(name, timeout_s=timeout_s)
 
 
 def _with_some(context: Context, client: Client, kinds: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.processes.cli import REPLOG, broker_processes, command, environment, started
@@ -97,6 +98,32 @@ def test_produce_gives_up_in_its_time(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (4, b"")
     assert b"replog: 0 records are stored; of 5 others it is not known\n" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_a_leader_that_stands_still_is_waited_for_once(tmp_path: Path) -> None:
+    """However many topics and partitions it leads: what is known of them is shown, and all of the others. The test's patience is less than
+    one wait after the other would take."""
+    with broker_processes(tmp_path, 2, session_ms=600_000) as brokers:
+        with replog.connect(brokers[0].endpoint) as client:
+            there = client.describe_cluster().controller_id
+            away = 3 - there
+            for n in range(20):
+                client.create_topic(f"t{n:02}", assignment={0: [away], 1: [there]})
+            client.create_topic("wide", assignment={n: [away] for n in range(40)})
+        brokers[away - 1].pause()
+        at = ("-b", brokers[there - 1].endpoint, "--timeout", "8", "--format", "json")
+
+        def told(*words: str) -> Any:
+            done = command(*at, *words, timeout_s=60)
+            assert (done.returncode, done.stderr) == (0, b"")
+            return json.loads(done.stdout)
+
+        *both, _ = told("topic", "describe")
+        assert [[p["end_offset"] for p in topic["partitions"]] for topic in both] == [[None, 0]] * 20
+        seen = told("top", "--once", "--interval", "0.1")
+        assert {row["broker"]: (row["leads"], row["records_per_s"]) for row in seen["brokers"]} == {there: (20, 0.0), away: (60, None)}
+        silent = f"Broker {away}, the leader, does not say how far its followers are."
+        assert [silent in one["sentences"] for one in told("explain", "wide")] == [True] * 40
 
 
 @pytest.mark.parametrize(

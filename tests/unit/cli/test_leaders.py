@@ -189,6 +189,14 @@ def test_what_is_moved_is_explained_and_not_bad(run: Run, cluster: replog.Cluste
 
 
 @pytest.mark.usefixtures("topic")
+def test_what_was_deleted_meanwhile_is_not_explained(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [(0, "gone", 0, ["leaderless"]), (1, "t", 1, ["under_replicated"])]
+    monkeypatch.setattr("replog.cli.leaders._not_well", lambda _view: iter(wrong))
+    found = run("explain", "--format", "json")
+    assert [(one["topic"], one["partition"], one["wrong"]) for one in found.json["explained"]] == [("t", 1, ["under_replicated"])]
+
+
+@pytest.mark.usefixtures("topic")
 def test_a_partition_that_is_not_there_is_no_topic_to_make(run: Run) -> None:
     refused = run("explain", "t", "7")
     assert (refused.status, refused.stderr) == (3, "replog: topic 't' has no partition 7; it has 2\n")
