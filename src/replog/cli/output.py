@@ -79,11 +79,17 @@ class Output:
         return self.format == "json"
 
     def data(self, data: bytes) -> None:
-        """Bytes to stdout, as they are. Raises OutputClosed or OutputFailed."""
-        try:
-            self.stdout.write(data)
-        except OSError as problem:
-            raise lost(problem) from problem
+        """Bytes to stdout, as they are, once it takes them. Raises OutputClosed or OutputFailed."""
+        while True:
+            try:
+                self.stdout.write(data)
+            except BlockingIOError as full:
+                self._await_room(full)
+                data = data[full.characters_written :]
+            except OSError as problem:
+                raise lost(problem) from problem
+            else:
+                return
 
     def line(self, text: str) -> None:
         """A line to stdout, or some. What a terminal might obey is made visible; bytes of a file's name that are no UTF-8 stay."""
@@ -132,10 +138,25 @@ class Output:
 
     def flush(self) -> None:
         """Let the reader of stdout have everything. Raises OutputClosed or OutputFailed."""
+        while True:
+            try:
+                self.stdout.flush()
+            except BlockingIOError as full:
+                self._await_room(full)
+            except OSError as problem:
+                raise lost(problem) from problem
+            else:
+                return
+
+    def _await_room(self, full: BlockingIOError) -> None:
+        """Stdout is a file that does not wait (O_NONBLOCK), and full: wait in its place. Raises OutputFailed for what is no file of the
+        system."""
         try:
-            self.stdout.flush()
-        except OSError as problem:
-            raise lost(problem) from problem
+            poll = select.poll()
+            poll.register(self.stdout.fileno(), select.POLLOUT)
+            poll.poll()
+        except (OSError, ValueError, AttributeError):
+            raise lost(full) from full
 
 
 def visible(text: str, keep: str = "") -> str:

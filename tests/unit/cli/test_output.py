@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import select
 import sys
 
 import pytest
@@ -14,8 +15,9 @@ from tests.threads import in_thread
 
 import replog
 from replog.cli import main
-from replog.cli.output import Output, OutputClosed, json_value, visible
+from replog.cli.output import Output, OutputClosed, OutputFailed, json_value, quieten, visible
 from replog.cli.told import Lines
+from replog.testing.eventually import eventually
 
 HEAD = ("name", "count", "ids")
 ROWS = [("a [b]", 1, (1, 2)), ("ä", None, ())]
@@ -133,6 +135,83 @@ def test_a_closed_pipe_is_quiet(flushes: bool) -> None:
     assert stderr.getvalue() == ""
     with pytest.raises(OutputClosed):
         Output(Gone(), stderr).line("x")
+
+
+def test_a_stdout_that_does_not_wait_is_waited_for() -> None:
+    """The kernel's buffer is full before somebody begins to read: of many small writes, of one that is larger, and of what is flushed."""
+    near, far = os.pipe()
+    os.set_blocking(far, False)
+
+    def read() -> bytes:
+        eventually(lambda: not select.select([], [far], [], 0)[1])
+        with open(near, "rb") as reader:
+            return reader.read()
+
+    reading, found = in_thread(read)
+    small, large = [b"%d\n" % n for n in range(20_000)], bytes(range(256)) * 1_000
+    with open(far, "wb") as stdout:
+        output = Output(stdout, io.StringIO())
+        for data in (*small, large, *small):
+            output.data(data)
+        output.flush()
+    reading.join(60)
+    assert [hash(one) for one in found] == [hash(b"".join((*small, large, *small)))]
+
+
+class Reluctant(io.BytesIO):
+    """It lets go of what it has only if there is room in a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        super().__init__()
+        self.pipe, self.tries = pipe, 0
+
+    def flush(self) -> None:
+        self.tries += 1
+        if not select.select([], [self.pipe], [], 0)[1]:
+            raise BlockingIOError(11, "write could not complete without blocking", 0)
+
+
+class Piped(Reluctant):
+    """It is that pipe, to the system."""
+
+    def fileno(self) -> int:
+        return self.pipe
+
+
+def test_what_is_flushed_is_waited_for_too() -> None:
+    near, far = os.pipe()
+    os.set_blocking(far, False)
+    with open(near, "rb", buffering=0) as reader, open(far, "wb", buffering=0) as writer:
+        while writer.write(bytes(1 << 16)) is not None:
+            pass
+        with pytest.raises(OutputFailed, match=r"stdout cannot be written: .* could not complete"):
+            Output(Reluctant(far), io.StringIO()).flush()
+        stdout = Piped(far)
+
+        def read() -> None:
+            eventually(lambda: stdout.tries > 0)
+            reader.read(1 << 20)
+
+        reading, _ = in_thread(read)
+        Output(stdout, io.StringIO()).flush()
+        reading.join(60)
+    assert stdout.tries == 2, "it has waited, and not tried on and on"
+
+
+def test_whoever_waits_for_room_hears_that_the_reader_has_gone() -> None:
+    near, far = os.pipe()
+    os.set_blocking(far, False)
+
+    def leave() -> None:
+        eventually(lambda: not select.select([], [far], [], 0)[1])
+        os.close(near)
+
+    leaving, _ = in_thread(leave)
+    with open(far, "wb") as stdout:
+        with pytest.raises(OutputClosed):
+            Output(stdout, io.StringIO()).data(bytes(1 << 20))
+        leaving.join(60)
+        quieten(stdout)
 
 
 def test_a_rest_ends_when_the_reader_has_gone() -> None:
