@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import replog
+from replog.testing.eventually import eventually
 
 
 def test_closing_fails_what_lingers() -> None:
@@ -38,6 +39,22 @@ def test_a_thread_that_waits_for_a_delivery_hears_of_the_close() -> None:
     cluster.close()
     thread.join()
     assert isinstance(seen[0], replog.ReplogError)
+
+
+def test_a_consumer_that_is_closed_ends_whoever_iterates_it() -> None:
+    with replog.Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        cluster.append("t", 0, ["before"])
+        consumer = cluster.consumer("t", start="earliest")
+        seen: list[str] = []
+        thread = threading.Thread(target=lambda: seen.extend(record.text() for record in consumer), daemon=True)
+        thread.start()
+        eventually(lambda: seen == ["before"] or any(p.offset == 1 for p in consumer._partitions.values()))
+        consumer.close()
+        thread.join(30)
+        assert not thread.is_alive()
+        cluster.append("t", 0, ["after"])
+        assert seen == ["before"]
 
 
 def test_damage_found_by_reading_is_left_behind(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -17,7 +17,7 @@ from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
 from replog.client.results import Fetch
 from replog.client.silence import Silence
 from replog.config import check_partition_number, check_topic_name
-from replog.errors import Code, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
+from replog.errors import Code, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
 from replog.messages import ListedOffset
 from replog.model import PartitionId
 from replog.records import Record
@@ -145,17 +145,17 @@ class Consumer:
 
     def poll(self, max_records: int = 500, timeout_s: float | None = 0) -> list[Record]:
         """Up to `max_records`, as soon as there are any; an empty list after `timeout_s` without one (None: wait for ever), whether or not
-        the cluster is there."""
+        the cluster is there, and at once if the consumer is closed meanwhile."""
         check_count("max_records", max_records, 1)
         timeout_s = check_timeout(timeout_s)
         self._enter()
         driver = self._client._driver
         deadline_ms = None if timeout_s is None else driver.now_ms() + int(timeout_s * 1000)
-        while True:
+        while not self._closed:
             found: list[Record] = []
             if self._assign():
                 self._step()
-                found = self._take(max_records)
+                found = [] if self._closed else self._take(max_records)
             if found:
                 self._has_raised = False
                 self._silence.broken()
@@ -165,13 +165,21 @@ class Consumer:
             left_s = quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000
             if left_s <= 0:
                 return []
-            driver.wait(self._progressed, min(left_s, quiet_s, self._rest_s()))
+            driver.wait(lambda: self._closed or self._progressed(), min(left_s, quiet_s, self._rest_s()))
             run_callbacks(self._client._core)
+        self._forget_all()
+        return []
 
     def __iter__(self) -> Iterator[Record]:
         """Every record from the position on, for ever: ends only when the consumer is closed."""
         while not self._closed:
-            yield from self.poll(max_records=1, timeout_s=None)
+            try:
+                found = self.poll(max_records=1, timeout_s=None)
+            except ReplogError:
+                if not self._closed:  # else in the middle of that call, and perhaps its client as well
+                    raise
+                return
+            yield from found
             for partition in list(self._partitions.values()):
                 while partition.buffer and not partition.paused and not self._closed:
                     yield partition.take()
@@ -342,13 +350,18 @@ class Consumer:
                 partition.located(op)
                 continue
             asked = partition.op
-            if not self._client._driver.wait(lambda asked=asked: asked.done, self._left_s(deadline_ms)):  # type: ignore[misc]
+            if not self._wait(lambda asked=asked: asked.done, deadline_ms):  # type: ignore[misc]
                 raise TimedOut(f"waited {timeout_s:g} s for the position of {partition.topic}-{partition.number}")
             self._raise_failure(partition)
             self._collect(partition)
 
-    def _left_s(self, deadline_ms: int) -> float | None:
-        return check_timeout(max(0, deadline_ms - self._client._driver.now_ms()) / 1000)
+    def _wait(self, done: Callable[[], bool], deadline_ms: int) -> bool:
+        driver = self._client._driver
+        is_done = driver.wait(lambda: self._closed or done(), check_timeout(max(0, deadline_ms - driver.now_ms()) / 1000))
+        if self._closed:
+            self._forget_all()
+            raise UsageError("this Consumer is closed")
+        return is_done
 
     def _seek_all(self, wanted: int) -> None:
         self._enter()
@@ -374,12 +387,17 @@ class Consumer:
     # -------------------------------------------------------------------------------------------------------------- life
 
     def close(self) -> None:
-        """Stop. Idempotent."""
+        """Stop. From any thread, and from a signal handler: whoever iterates it, or waits in `poll`, is let go. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._drop_sought()
-            for partition in self._partitions.values():
-                self._drop(partition)
+            self._forget_all()
+            self._client._driver.wake()
+
+    def _forget_all(self) -> None:
+        """Have nothing asked any more. What its own thread may be looking at just now stays as it is."""
+        with self._client._driver.lock, self._client._driver.changing:
+            for op in [*self._sought.values(), *(p.op for p in list(self._partitions.values()) if p.op is not None)]:
+                self._client._core.forget(op)
 
     def __enter__(self) -> Self:
         return self
@@ -392,9 +410,8 @@ class Consumer:
             raise UsageError("this Consumer is closed")
         self._client._check_open()
         me = threading.get_ident()
-        if self._owner is None:
-            self._owner = me
-        elif self._owner != me:
+        self._owner = me if self._owner is None else self._owner
+        if self._owner != me:
             raise UsageError("a Consumer belongs to the thread that first used it; make one per thread")
 
     def _assign(self) -> bool:
@@ -454,7 +471,7 @@ class Consumer:
         """Wait to be told which there are. Raises TimedOut, and what is refused."""
         driver, core = self._client._driver, self._client._core
         while not self._assign():
-            if not driver.wait(self._progressed, self._left_s(deadline_ms)):
+            if not self._wait(self._progressed, deadline_ms):
                 late = next((asked for asked in self._sought.values() if not asked.done), None)
                 if late is not None:  # else another thread has brought the answer at last
                     with driver.lock, driver.changing:

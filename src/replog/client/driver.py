@@ -55,6 +55,9 @@ class Driver(Protocol):
         their turn, and one of them may bring what this one waits for.
         """
 
+    def wake(self) -> None:
+        """Have everybody who waits look again whether it is done. From any thread, and from a signal handler."""
+
     def attend(self) -> None:
         """A producer has begun a batch, and may never call again: see to it that the batch is finished. Called with the lock held."""
 

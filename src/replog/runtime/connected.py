@@ -199,6 +199,12 @@ class ConnectedDriver:
                 self._part(waiter)  # others sleep until they are given its place
                 raise
 
+    def wake(self) -> None:
+        """Have everybody who waits look again whether it is done. From any thread, and from a signal handler."""
+        with self.lock:
+            if self._transport is not None:  # whoever rests there, or was interrupted when about to, looks for the others as well
+                self._transport.wake()
+
     def _part(self, waiter: _Waiter) -> None:
         with self.lock, self.changing:
             self._leave(waiter)

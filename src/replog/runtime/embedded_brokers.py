@@ -97,6 +97,7 @@ class EmbeddedBrokers:
         """What brokers of a cluster in memory come back to: after a clean stop, or after an exception in their own process."""
         self._ids = RandomIds()
         self._pump = Pump(messages_max=config.outstanding_messages_max)
+        self.wake = self._pump.wake
         self._pump.changing.interrupted = self._interrupted
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)

@@ -369,6 +369,9 @@ class FakeDriver:
         self.clock.advance(min(future) - self.now_ms())
         return True
 
+    def wake(self) -> None:
+        """Whoever waits looks after every step."""
+
     def attend(self) -> None:
         """Nobody but the test drives it."""
 

@@ -541,3 +541,102 @@ def test_while_all_is_paused_there_is_no_silence(caplog: pytest.LogCaptureFixtur
     consumer.resume("t", 0)
     consumer.poll(timeout_s=55)  # the minute that counts began after the last look, at 120 s
     assert [line.partition(" at ")[0] for line in lines_of(caplog)] == ["no record for 60 s: t-0"]
+
+
+def test_who_waits_for_a_record_ends_when_it_is_closed() -> None:
+    _, driver, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    consumer = client.consumer("t", start="earliest")
+    driver.events = [lambda: None, consumer.close, lambda: client.append("t", 0, ["after"])]
+    assert [record.text() for record in consumer] == ["a"]
+    assert len(driver.events) == 1
+    assert driver.core._ops == {}
+
+
+@pytest.mark.parametrize("timeout_s", [60, None])
+def test_a_poll_ends_with_nothing_when_it_is_closed(timeout_s: float | None) -> None:
+    _, driver, client = make({"t": 1})
+    consumer = client.consumer("t")
+    driver.events = [consumer.close, lambda: client.append("t", 0, ["after"])]
+    assert consumer.poll(timeout_s=timeout_s) == []
+    assert len(driver.events) == 1
+    with pytest.raises(UsageError, match="this Consumer is closed"):
+        consumer.poll()
+
+
+def closed_in(consumer: Consumer, name: str, *, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it closed by another thread, or a signal handler, as one of its functions begins or has ended."""
+    real = getattr(consumer, name)
+
+    def closing(*args: Any) -> Any:
+        if first:
+            consumer.close()
+        try:
+            return real(*args)
+        finally:
+            consumer.close()
+
+    monkeypatch.setattr(consumer, name, closing)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ["_enter", "_assign", "_seek_topics", "_step", "_ask", "_collect", "_rest_s"])
+def test_closing_it_anywhere_ends_it_and_leaves_nothing(name: str, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, ["a"])
+    client = Client(FakeDriver(cluster))
+    consumer = client.consumer("t", start=0 if name != "_rest_s" else "latest")
+    closed_in(consumer, name, first=first, monkeypatch=monkeypatch)
+    assert list(consumer) == []
+    assert client._core._ops == {}
+
+
+@pytest.mark.parametrize("name", ["_step", "_ask"])
+def test_what_is_asked_while_it_is_closed_ends_with_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, driver, client = make({"t": 1})
+    cluster.override = lambda message, broker: [] if isinstance(message, Fetch) else None
+    consumer = client.consumer("t", start=0)
+    closed_in(consumer, name, first=True, monkeypatch=monkeypatch)
+    assert list(consumer) == []
+    assert driver.core._ops == {}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_closing_it_while_its_topics_are_sought_leaves_nothing(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, driver, client = make({"t": 1})
+    cluster.down = {1, 2, 3}
+    consumer = client.consumer("t")
+    closed_in(consumer, "_seek_topics", first=first, monkeypatch=monkeypatch)
+    with pytest.raises(UsageError, match="this Consumer is closed"):
+        consumer.seek_to_end()
+    assert driver.core._ops == {}
+
+
+def test_it_ends_quietly_when_its_client_is_closed_behind_it() -> None:
+    _, driver, client = make({"t": 1})
+    consumer = client.consumer("t")
+
+    def close() -> None:
+        consumer.close()
+        client.close()
+
+    driver.events = [close]
+    assert list(consumer) == []
+
+
+def wait_for_position(consumer: Consumer) -> None:
+    consumer.poll()
+    consumer.position("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("missing", "call"), [(ListOffsets, wait_for_position), (Metadata, lambda consumer: consumer.seek_to_end())], ids=["position", "seek"]
+)
+def test_whoever_waits_for_a_position_hears_that_it_was_closed(missing: type, call: Callable[[Consumer], None]) -> None:
+    cluster, driver, client = make({"t": 1})
+    consumer = client.consumer("t")
+    cluster.override = lambda message, broker: [] if isinstance(message, missing) else None
+    driver.events = [consumer.close]
+    with pytest.raises(UsageError, match="this Consumer is closed"):
+        call(consumer)
+    assert driver.core._ops == {}

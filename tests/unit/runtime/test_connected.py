@@ -20,6 +20,7 @@ from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster
 
 import replog
+from replog.client import silence
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AdminOp
 from replog.codec import encode
@@ -269,6 +270,45 @@ def test_the_place_on_the_sockets_is_passed_on(client: replog.Client) -> None:
     transport.release()
     long.join(30)
     assert [r.text() for r in outcome[0]] == ["a"]
+
+
+@pytest.fixture
+def quiet(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[replog.Client]:
+    """A client whose brokers hold every fetch, and in which no timer runs out."""
+    monkeypatch.setattr(silence, "SILENT_MS", 10**9)
+    config = {"request_timeout_ms": 10**9, "unanswered_ms": 600_000, "metadata_max_age_ms": 10**9}
+    with replog.connect("host:1,host:2,host:3", config=config) as made:
+        made.topics()
+        FakeTransport.made[0].held = lambda message: isinstance(message, Fetch)
+        yield made
+
+
+def test_closing_a_consumer_ends_whoever_iterates_it(quiet: replog.Client) -> None:
+    driver = driver_of(quiet)
+    consumers = [quiet.consumer("t", start="earliest") for _ in range(3)]
+    threads = [in_thread(lambda consumer=consumer: list(consumer)) for consumer in consumers]  # type: ignore[misc]
+    eventually(lambda: len(driver._waiters) == 2 and driver._polling is not None)
+    for consumer in consumers:  # one rests on the sockets, others behind it
+        consumer.close()
+    for thread, outcome in threads:
+        thread.join(30)
+        assert outcome == [[]]
+
+
+def test_a_signal_handler_that_closes_a_consumer_just_before_it_rests_is_heard(
+    quiet: replog.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, driver = quiet.consumer("t", start="earliest"), driver_of(quiet)
+    rest = driver._take_place
+
+    def interrupted(*args: Any) -> Any:
+        consumer.close()
+        return rest(*args)
+
+    monkeypatch.setattr(driver, "_take_place", interrupted)
+    thread, outcome = in_thread(lambda: list(consumer))
+    thread.join(30)
+    assert outcome == [[]]
 
 
 def test_running_beside_a_thread_that_rests_neither_waits_nor_reads(client: replog.Client) -> None:

@@ -89,6 +89,9 @@ class VirtualDriver:
                 return False
             await_here(client.until(done, left_ms))
 
+    def wake(self) -> None:
+        """Nobody but one task waits, and it is that one which would call."""
+
     def attend(self) -> None:
         """The world itself runs the timers of every client, whether anybody calls or not."""
 
