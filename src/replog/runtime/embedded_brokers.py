@@ -421,7 +421,8 @@ class EmbeddedBrokers:
             self.ensure_started()
             broker_id = max([*self.running, *self.stopped]) + 1
             self._racks[broker_id] = rack
-            self._start(broker_id)
+            with contextlib.nullcontext() if self._folder is None else self._folder.adding(broker_id, self.running):
+                self._start(broker_id)
         self._wait_unfenced(broker_id, timeout_s)
         return broker_id
 

@@ -13,8 +13,8 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -119,6 +119,17 @@ class ClusterFolder:
             before.release()  # an interrupt may have come before anybody had that directory, and what is held still holds it
         lock = self._locks[broker_id] = FolderLock(fs)
         return open_directory(str(self.path / f"broker-{broker_id}"), limits, fs, lock)
+
+    @contextmanager
+    def adding(self, broker_id: int, running: Container[int]) -> Iterator[None]:
+        """Within it a broker starts that was not there before. If that fails, nor is its folder: the next opening would count it."""
+        was_there = os.path.lexists(self.path / f"broker-{broker_id}")
+        try:
+            yield
+        except BaseException:
+            if not was_there and broker_id not in running:  # no actor of it has run: it was asked to hold nothing
+                self.remove_directory(broker_id)
+            raise
 
     def remove_directory(self, broker_id: int) -> None:
         """Delete the log directory of a broker that is stopped and holds no copy of anything."""

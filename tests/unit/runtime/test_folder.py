@@ -94,6 +94,52 @@ def test_what_others_did_until_the_folder_was_locked_counts(tmp_path: Path, monk
     ClusterFolder(tmp_path, 4).close()
 
 
+class Full(Fs):
+    """Nothing fits any more, except into folders of the first brokers."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if create and "/broker-4/" in path and not path.endswith("/lock"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return super().open(path, create=create)
+
+
+def test_a_broker_that_could_not_be_added_is_not_counted(tmp_path: Path) -> None:
+    data, full = tmp_path / "data", [Full()]
+    with replog.Cluster(data, _fs_of=lambda broker_id: full[0] if full and broker_id == 4 else OS) as cluster:
+        with pytest.raises(LogFull):
+            cluster.add_broker()
+        assert cluster.brokers == [1, 2, 3]
+    assert sorted(os.listdir(data)) == ["broker-1", "broker-2", "broker-3", "lock", "metadata.db"]
+    full.clear()
+    with replog.Cluster(data, _fs_of=lambda broker_id: OS) as cluster:
+        assert cluster.add_broker() == 4
+    assert (data / "broker-4").is_dir()
+
+
+def test_a_folder_that_was_there_before_stays_when_its_broker_cannot_be_added(tmp_path: Path) -> None:
+    with replog.Cluster(tmp_path, brokers=2, _fs_of=lambda broker_id: Full() if broker_id == 4 else OS) as cluster:
+        assert cluster.add_broker() == 3
+        (tmp_path / "broker-4").mkdir()
+        (tmp_path / "broker-4" / "checkpoint.new").write_bytes(b"x")
+        with pytest.raises(LogFull):
+            cluster.add_broker()
+    assert (tmp_path / "broker-4" / "checkpoint.new").exists()
+
+
+def test_a_broker_that_runs_keeps_its_folder_whatever_leaves_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with replog.Cluster(tmp_path) as cluster:
+
+        def interrupted(number: int) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cluster._embedded._undoing, "finished", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.add_broker()
+        assert cluster.brokers == [1, 2, 3, 4]
+        assert (tmp_path / "broker-4").is_dir()
+
+
 def test_a_folder_of_something_else_stays_as_it_was(tmp_path: Path) -> None:
     for name in ("metadata.db.new-0", "notes"):
         (tmp_path / name).touch()
