@@ -32,6 +32,11 @@ class FolderLock:
             self.release()
         return taken
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it was taken, and not let go."""
+        return self._fd >= 0
+
     def release(self) -> None:
         """Let go. Idempotent, and to be repeated after an interrupt."""
         if self._fd >= 0:

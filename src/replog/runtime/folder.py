@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,6 +61,8 @@ class ClusterFolder:
         `own_store`: the metadata store is in the folder as well.
         """
         self.path = path
+        self._lock = FolderLock(OS)
+        """Let go as well when nobody has this object any more: what was never closed does not lock the folder for good."""
         self._fs_of = fs_of or (lambda broker_id: OS)
         self._locks: dict[int, FolderLock] = {}
         """That of each broker's latest life."""
@@ -69,7 +72,6 @@ class ClusterFolder:
                 if folder == path or not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
             self._look()  # before anything is written
-            self._lock = OS.open(str(path / _LOCK), create=True)
             try:
                 self._take(count, own_store=own_store)
             except BaseException:
@@ -80,7 +82,7 @@ class ClusterFolder:
 
     def _take(self, count: int, *, own_store: bool) -> None:
         path = self.path
-        if not OS.lock(self._lock):
+        if not self._lock.take(str(path / _LOCK)):
             raise UsageError(f"{path} is in use: another process, or another Cluster in this one, has it open")
         brokers = self._look()  # until now others may have changed it
         if max(brokers, default=0) > count:
@@ -139,9 +141,12 @@ class ClusterFolder:
         """Let others have it, when no broker runs any more. Idempotent."""
         for lock in self._locks.values():
             lock.release()
-        if self._lock >= 0:
-            own, self._lock = self._lock, -1
-            OS.close(own)
+        self._lock.release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_locks", None) and self._lock.is_held:  # no broker was opened: an interrupt came, and the lock goes by itself
+            text = f"a Cluster was dropped with its folder {self.path} open; use `with` or call close()"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
 
 def _why(problem: OSError, path: str) -> str:

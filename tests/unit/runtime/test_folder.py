@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sqlite3
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,34 @@ def test_a_broker_that_runs_keeps_its_folder_whatever_leaves_its_start(tmp_path:
             cluster.add_broker()
         assert cluster.brokers == [1, 2, 3, 4]
         assert (tmp_path / "broker-4").is_dir()
+
+
+def dropped(data: Path, *, close: bool) -> list[str]:
+    """What is said of a cluster that nobody has any more."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        cluster = replog.Cluster(data, brokers=2).start()
+        if close:
+            cluster.close()
+        del cluster
+        gc.collect()
+    return [str(one.message) for one in told if "Cluster" in str(one.message)]
+
+
+def test_a_cluster_that_is_dropped_lets_its_folder_go_and_says_so(tmp_path: Path) -> None:
+    said = f"a Cluster was dropped with its folder {tmp_path} open; use `with` or call close()"
+    assert dropped(tmp_path, close=False) == [said]
+    assert dropped(tmp_path, close=False) == [said]
+    assert dropped(tmp_path, close=True) == []
+
+
+def test_a_folder_that_an_interrupt_kept_from_its_cluster_is_let_go_in_silence(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert ClusterFolder(tmp_path, 1)._lock.is_held
+            gc.collect()
+    assert told == []
 
 
 def test_a_folder_of_something_else_stays_as_it_was(tmp_path: Path) -> None:
