@@ -35,13 +35,11 @@ class Reading:
     def _resolve(self, partitions: Sequence[int], start: Bound, stop: Bound) -> list[tuple[PartitionId, int, int, int]]:
         """(partition, first offset, offset after the last, leader epoch of who said so) for each; one round of questions to the leaders."""
         deadline_ms = self._client._deadline(self._timeout_s)
-        asked: dict[tuple[int, int], OffsetOp] = {}
-        for partition in partitions:
-            for at in dict.fromkeys((AT_LATEST, start[1], stop[1])):
-                if at is not None:
-                    asked[partition, at] = OffsetOp(self._topic, partition, at, deadline_ms)
-        self._client._do_all(asked.values())
-        for op in asked.values():
+        wanted = [at for at in dict.fromkeys((AT_LATEST, start[1], stop[1])) if at is not None]
+        asked = {number: {at: OffsetOp(self._topic, number, at, deadline_ms) for at in wanted} for number in partitions}
+        questions = [op for ops in asked.values() for op in ops.values()]
+        self._client._do_all(questions)
+        for op in questions:
             if op.error is not None:
                 raise op.error
 
@@ -49,24 +47,25 @@ class Reading:
             fixed, at = bound
             if fixed is not None or at is None:
                 return fixed or 0
-            op = asked[partition, at]
+            op = asked[partition][at]
             listed: ListedOffset = op.result
             return op.latest if listed.offset < 0 else listed.offset
 
         ranges = []
         for partition in partitions:
-            latest: int = asked[partition, AT_LATEST].result.offset
+            ops = asked[partition]
+            latest: int = ops[AT_LATEST].result.offset
             first = offset(partition, start)
             if first > latest and start[0] is not None:  # a leader may have said where it begins after it said where records end
                 text = f"offset {first} of {self._topic}-{partition} is out of range: records end at {latest}"
                 raise rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self._topic, partition=partition)
-            epoch = max(op.result.leader_epoch for (number, _), op in asked.items() if number == partition)
-            ranges.append((self._identity(partition, asked), first, min(offset(partition, stop), latest), epoch))
+            epoch = max(op.result.leader_epoch for op in ops.values())
+            ranges.append((self._identity(partition, ops), first, min(offset(partition, stop), latest), epoch))
         return ranges
 
-    def _identity(self, partition: int, asked: dict[tuple[int, int], OffsetOp]) -> PartitionId:
+    def _identity(self, partition: int, ops: dict[int, OffsetOp]) -> PartitionId:
         """The one log that all answers about a partition came from."""
-        places = [op.place for (number, _), op in asked.items() if number == partition]
+        places = [op.place for op in ops.values()]
         first = places[0]
         assert first is not None
         if any(place is None or place.identity != first.identity for place in places):

@@ -10,6 +10,8 @@ import pytest
 from tests.unit.client.fake import make
 
 from replog.client import fetching
+from replog.client.operations import AT_EARLIEST, AT_LATEST
+from replog.client.reading import Reading
 from replog.errors import Code, CorruptMessage, OffsetOutOfRange, TimedOut, UnknownTopicId, UnknownTopicOrPartition
 from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffset, ListedOffsets, ListOffsets
 from replog.model import PartitionId
@@ -385,3 +387,29 @@ def test_reads_and_consumers_ask_again_for_what_answers_left_out_after_a_pause()
         assert texts(consumer.poll(timeout_s=5)) == ["a", "b"]
     for full in (read, polled):
         assert len({at for at, _ in full.asked}) == len(full.asked) == 3
+
+
+class Number(int):
+    """Counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Number.compared += 1
+        return int.__eq__(self, other)  # type: ignore[arg-type]
+
+    __hash__ = int.__hash__
+
+
+def test_a_read_looks_at_each_partition_as_often_however_many_there_are() -> None:
+    compared: list[int] = []
+    for count in (100, 400):
+        _, _, client = make({"t": count})
+        client.append("t", count - 1, ["last"])
+        client.partitions_for("t")
+        Number.compared = 0
+        reading = Reading(client, "t", [Number(n) for n in range(count)], (None, AT_EARLIEST), (None, AT_LATEST), 30)
+        compared.append(Number.compared)
+        assert [(record.partition, record.text()) for record in reading.records()] == [(count - 1, "last")]
+    few, many = compared
+    assert many <= 4 * few
