@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from replog.broker.publishing import Publishing
 from replog.broker.seldom import TELL_MS, Seldom
@@ -19,6 +20,17 @@ from replog.ports import Outbox, Staging
 from replog.records import BadBatch, RecordBatch
 
 __all__ = ["Appending"]
+
+_ELSEWHERE: Final = frozenset(
+    {
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+        Code.STORAGE_ERROR,
+    }
+)
+"""Refusals that say that a client asks the wrong broker: news of the cluster, also for one that waits for no answer (acks=0)."""
 
 
 class Appending:
@@ -59,12 +71,12 @@ class Appending:
         self._forgetting_told_ms: dict[PartitionId, int] = {}
 
     def on_produce(self, sender: Address, message: Produce, now_ms: int) -> None:
-        """Append each entry; answer what is decided, let the rest wait."""
+        """Append each entry; answer what is decided, let the rest wait. Under acks=0 only who asks the wrong broker is told so."""
         acks = message.acks
         done: list[ProducedEntry] = []
         for entry in message.entries:
             answered = self._append(sender, entry, acks, message.timeout_ms, now_ms)
-            if answered is not None and acks != ACKS_NONE:
+            if answered is not None and (acks != ACKS_NONE or answered.error in _ELSEWHERE):
                 done.append(answered)
         if done:
             self._outbox.messages.append((sender, Produced(done)))

@@ -57,37 +57,28 @@ class ClientCore:
         self.bootstrap = list(bootstrap)
         self.outbox = Outbox()
         self.view = View()
-        self.finished: deque[Batch] = deque()
-        """Settled batches whose callbacks must run, outside every lock."""
+        self.finished: deque[Batch] = deque()  # settled batches whose callbacks must run, outside every lock
         self.absent = Absent()
-        self.unreached: dict[Address, str] = {}
-        """Whom the driver did not reach when it last tried, and why: it says so here, for people."""
+        self.unreached: dict[Address, str] = {}  # whom the driver did not reach when it last tried, and why: it says so here, for people
         self._writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
-        self._numbers = 0
+        self._numbers = self._metadata_failures = 0
         self._requests: dict[int, Operation | Batch] = {}  # what is under way, in the order of sending
         self._watch = Unanswered(config)
-        self.moved = 0
-        """How many requests went to a new leader because the old one did not answer."""
+        self.moved = 0  # how many requests went to a new leader because the old one did not answer
         self._ops: dict[Operation, None] = {}
         self._ready: dict[PartitionQueue, None] = {}
-        self._stalled: dict[Waiter, None] = {}
-        """Waiters that only news of the cluster can help."""
+        self._stalled: dict[Waiter, None] = {}  # waiters that only news of the cluster can help
         self._timers: Timers[Waiter] = Timers()
-        self._down: dict[Address, int] = {}
-        """Addresses that were not reached or do not answer, and until when (ms) others are asked first."""
+        self._down: dict[Address, int] = {}  # who was not reached or does not answer, and until when (ms) others are asked first
         self.breaks: Counter[Address] = Counter()  # how often the connection to each was lost
         self.given: Counter[Address] = Counter()  # bytes of batches that were ever sent to each
-        self.answered_metadata = -1
-        """Highest number of a Metadata that was answered."""
-        self.metadata_address: Address = None
-        """Who was asked for metadata and has not answered; None: nobody."""
+        self.answered_metadata = -1  # highest number of a Metadata that was answered
+        self.metadata_address: Address = None  # who was asked for metadata and has not answered; None: nobody
         self._metadata_request = self._metadata_wanted = -1
-        self._metadata_failures = 0
         self._metadata_needed = False  # whether somebody waits for that answer: else it may be here, and nobody has read it
-        self._metadata_at = 0
-        """When to ask, or to give up on `metadata_address`."""
-        self._metadata_old_at = -1
-        """When to ask although nobody needs it (`metadata_max_age_ms`): once, whatever comes of it. Negative: nobody was ever asked."""
+        self._metadata_at = 0  # when to ask, or to give up on `metadata_address`
+        self._metadata_old_at = -1  # when to ask although nobody needs it (`age`): once, whatever comes of it; negative: never
+        self.is_unheard = False  # whether batches were sent that nobody answers (acks=0)
         self._next_broker = ids.number()
 
     # --------------------------------------------------------------------------------------------- for the blocking side
@@ -301,6 +292,8 @@ class ClientCore:
     def _on_produced(self, entry: ProducedEntry, now_ms: int) -> None:
         batch = self._requests.get(entry.request)
         if not isinstance(batch, Batch):
+            if batch is None and entry.error:  # under acks=0 that says: the wrong broker
+                self.age(now_ms)
             return self._on_answer(entry, now_ms)
         self.drop_request(entry.request)
         queue: PartitionQueue = batch.queue
@@ -379,6 +372,11 @@ class ClientCore:
         """Ask for metadata because this waiter's request went to the wrong place: news ends its pause."""
         self._stalled[waiter] = None
         self.refresh(now_ms)
+
+    def age(self, at_ms: int) -> None:
+        """The view may be wrong, and under acks=0 no request tells: ask then at the latest, but once per `retry_backoff_ms_max` at most."""
+        if self.is_unheard:
+            self._metadata_old_at = min(self._metadata_old_at, max(at_ms, self._metadata_at))
 
     def _ask_at(self) -> int:
         """When to ask for metadata, if nothing happens before; negative: never."""
@@ -483,6 +481,8 @@ class ClientCore:
             self.metadata_address = None
             self._metadata_failures += 1
             self._metadata_at = now_ms + self.backoff_ms(self._metadata_failures)
+        elif not only_reads:
+            self.age(now_ms)
 
     def backoff_ms(self, failures: int) -> int:
         """The pause before another try: doubling, with a fifth of jitter either way."""

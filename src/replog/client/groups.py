@@ -40,7 +40,10 @@ class Produces:
         message.entries.append(ProduceEntry(request, place.identity, batch.body))
         self._last[place.leader, acks] = message, held + size
         if acks == ACKS_NONE:
-            batch.queue.core.given[place.leader] += size
+            core = batch.queue.core
+            core.is_unheard = True
+            core.age(now_ms + core.config.unanswered_ms)  # after this silence others are asked: here everything is silence
+            core.given[place.leader] += size
             batch.went_to = place.leader
             batch.queue.writer.leaving.add(place.leader, size)
             batch.queue.settle(batch)

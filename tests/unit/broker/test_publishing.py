@@ -964,3 +964,13 @@ def test_of_a_partition_that_is_not_here_nothing_is_taken() -> None:
     assert len(said) == 2
     assert all(error in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.NOT_LEADER_OR_FOLLOWER) for error, _, _ in said)
     assert desk.stages.bytes == 0
+
+
+@pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER, ACKS_NONE])
+def test_who_asks_a_broker_that_does_not_lead_is_told_so_although_he_waits_for_no_answer(acks: int) -> None:
+    desk = Desk()
+    gone = desk.append(acks=acks)
+    gone.entries[0].partition = PartitionId(b"g" * 16, 0, 0)
+    assert results(desk.tell(gone)) == [(Code.UNKNOWN_TOPIC_ID, -1, -1)]
+    desk.lead(leader=2, isr=(1, 2), epochs=(1, 1))
+    assert results(desk.tell(desk.append(acks=acks))) == [(Code.NOT_LEADER_OR_FOLLOWER, -1, -1)]
