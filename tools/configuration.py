@@ -57,8 +57,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "ClientConfig.buffer_bytes": "Records that a producer holds that are not settled, each with 20 bytes more than its key, value and "
     "headers count for; under acks=0 with what it has sent and connections have not taken. Above that `send` blocks; a record that is "
     "larger by itself raises `MessageTooLarge`.",
-    "ClientConfig.max_block_ms": "How long `send` blocks while the buffer is full, or a topic not known yet, before it raises. With 0 it "
-    "only takes records for topics that the client knows: ask first, with `client.partitions_for(topic)`.",
+    "ClientConfig.max_block_ms": "How long `send` blocks while the buffer is full, or a topic or a partition is not known yet, before it "
+    "raises. With 0 it only takes records for topics that the client knows: ask first, with `client.partitions_for(topic)`.",
     "ClientConfig.fetch_bytes": "Bytes in one answer to a reader.",
     "ClientConfig.fetch_wait_ms": "How long a broker may hold a reader's fetch when nothing is new.",
 }

@@ -16,9 +16,9 @@ from replog.client.batches import Batch
 from replog.client.columns import ROW_BYTES, as_cells, as_extras, sizes_of
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.queues import PartitionQueue
-from replog.client.route import Route
+from replog.client.route import Route, seek_partition
 from replog.config import ClientConfig, check_partition_number, check_topic_name
-from replog.errors import Code, MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError, rejection
+from replog.errors import MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError
 from replog.model import ACKS_NONE
 from replog.payload import Headers, as_bytes
 
@@ -86,7 +86,7 @@ class Producer:
     ) -> Delivery:
         """Send one record; returns a handle that need not be looked at.
 
-        The partition is the one given, or the key's, or the next in turn. Blocks for a full buffer and for a topic that is not known yet,
+        The partition is the one given, or the key's, or the next in turn. Blocks for a full buffer and for an unknown topic or partition,
         `max_block_ms` each, then raises Unavailable. Raises MessageTooLarge, UsageError or UnknownTopicOrPartition, nothing being buffered.
         """
         if type(value) is not bytes:
@@ -98,18 +98,18 @@ class Producer:
         kept: Headers | None = None
         if headers is not None or timestamp_ms is not None:
             kept, size = as_extras(headers, timestamp_ms, size)
-        driver, writer = self._driver, self._writer
+        driver, writer, routes = self._driver, self._writer, self._routes
         limit, longest = self._config.buffer_bytes, self._config.max_record_bytes + ROW_BYTES
         since_ms: int | None = None
         while True:
             with self._lock:
                 try:
-                    route = self._routes.get(topic) if isinstance(topic, str) else None  # what is no name may have no hash
+                    route = routes.get(topic) if isinstance(topic, str) and (partition is None or self._has(topic, partition)) else None
                     fits = writer.buffered + self._leaving.bytes + size <= limit and size <= longest
                     if route is not None and route.serial == self._core.view.serial and fits and not self._closed and not driver.closed:
                         queue = route.sticky
                         if partition is not None:
-                            queue = self._queue_of(topic, partition)
+                            queue = writer.queue(topic, partition)
                         elif key is not None:
                             queue = route.queues[self._partitioner(key, len(route.queues))]
                         elif queue.open is None:
@@ -130,7 +130,7 @@ class Producer:
                     self._changing.__exit__(type(problem), problem, None)  # as `with`, which costs every record a call
                     raise
             since_ms = self._make_room(topic, size, since_ms)
-            self._find_route(topic)
+            self._find_place(topic, partition)
         if self._core.finished:
             run_callbacks(self._core)
         return Delivery(self, batch, index)
@@ -213,11 +213,13 @@ class Producer:
                 if self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
                     self._go_all(sealed)
                 since_ms = self._make_room(topic, sizes[at], since_ms)
-                route = self._find_route(topic)
+                route = self._find_place(topic, partition)
                 with self._lock, self._changing:
                     if self._closed or self._driver.closed or self._writer.buffered + self._leaving.bytes + sizes[at] > limit:
                         continue  # another thread was quicker
-                    queue = route.sticky if partition is None else self._queue_of(topic, partition)
+                    if partition is not None and not self._has(topic, partition):
+                        continue  # removed meanwhile
+                    queue = route.sticky if partition is None else self._writer.queue(topic, partition)
                     if partition is None and queue.open is None:
                         queue = route.next_sticky()
                     batch = queue.open
@@ -284,12 +286,18 @@ class Producer:
         except Unavailable:
             pass
 
-    def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
+    def _has(self, topic: str, partition: int) -> bool:
+        """Whether the view has that partition. UsageError for what is no number of one."""
         known = self._core.view.topics.get(topic)
-        if known is None or check_partition_number(partition) not in known.partitions:
-            text = self._core.view.unknown(topic, partition)
-            raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition)
-        return self._writer.queue(topic, partition)
+        return known is not None and check_partition_number(partition) in known.partitions
+
+    def _find_place(self, topic: str, partition: int | None) -> Route:
+        """As `_find_route`, of a topic that has this partition (None: any); asks also for one that is not in the view."""
+        route = self._find_route(topic)
+        if partition is None or self._has(topic, partition):
+            return route
+        seek_partition(self._driver, route, topic, partition, self._config)
+        return self._find_route(topic)
 
     def _find_route(self, topic: str) -> Route:
         """The route of a topic under the newest view; asks for metadata when the view does not know the topic."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.client.arguments import check_timeout
 from replog.client.columns import full_at
+from replog.client.delivery import timed_out
+from replog.config import ClientConfig
+from replog.errors import Code, rejection
 
 if TYPE_CHECKING:
+    from replog.client.driver import Driver
     from replog.client.queues import PartitionQueue
     from replog.client.view import Topic
     from replog.client.writer import Writer
 
-__all__ = ["Route"]
+__all__ = ["Route", "seek_partition"]
 
 
 class Route:
     """Where the records of one topic go, as of one state of the view: there is another one when that has changed."""
 
-    __slots__ = ("queues", "serial", "sticky", "turn")
+    __slots__ = ("asked_ms", "floor", "queues", "serial", "sticky", "turn")
 
     def __init__(self, writer: Writer, topic: Topic, before: Route | None) -> None:
         """Of a topic with partitions. The one `before`: turns go on where it was."""
@@ -29,9 +34,35 @@ class Route:
             queue.full_at = most
         self.turn: int = before.turn if before is not None else writer.core.ids.number() % len(self.queues)
         self.sticky = self.queues[self.turn % len(self.queues)]
+        self.floor: int = before.floor if before is not None else -1
+        """Number of the Metadata that was last asked for because a partition was not in the view, ..."""
+        self.asked_ms: int = before.asked_ms if before is not None else 0
+        """... and when."""
 
     def next_sticky(self) -> PartitionQueue:
         """Records without a key: one partition until its batch has gone, then the next."""
         self.turn += 1
         self.sticky = self.queues[self.turn % len(self.queues)]
         return self.sticky
+
+
+def seek_partition(driver: Driver, route: Route, topic: str, partition: int, config: ClientConfig) -> None:
+    """Wait for news of a partition that the view does not have: it may be new.
+
+    Whoever names wrong ones without end asks once in `retry_backoff_ms`. Raises UnknownTopicOrPartition, unless the whole topic is gone and
+    is to be sought; TimedOut if nobody has answered for `max_block_ms`. If that is 0, the answer helps whoever tries again.
+    """
+    core, timeout_s = driver.core, config.max_block_ms / 1000
+    with driver.lock, driver.changing:
+        now_ms = driver.now_ms()
+        if route.floor < 0 or now_ms - route.asked_ms >= config.retry_backoff_ms:
+            route.floor, route.asked_ms = core.refresh(now_ms), now_ms
+        floor = route.floor
+    is_answered = driver.wait(lambda: core.answered_metadata >= floor, check_timeout(timeout_s))
+    with driver.lock:
+        if topic not in core.view.topics or core.view.place(topic, partition) is not None:
+            return
+        text = core.view.unknown(topic, partition)
+    if not is_answered and timeout_s:
+        raise timed_out(f"news of {topic}-{partition}", timeout_s)
+    raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=partition)
