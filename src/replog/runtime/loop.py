@@ -99,6 +99,7 @@ class Loop:
             if now_ms >= self._tick_ms and self._ticked is not None:
                 self._tick_ms = now_ms + self._wait_ms_max // 20
                 self._ticked()
+                self._pump.look()
             try:
                 self._pump.run_locked()
                 while self._transport.has_asked and self._pump.now_ms() - now_ms < DELIVER_MS_MAX:

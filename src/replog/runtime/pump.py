@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -85,14 +86,31 @@ class Seat:
         self.hands_on = {} if self.watch is None else self.watch.hands_on
 
 
+class _Waiter:
+    """One thread in a `wait`."""
+
+    __slots__ = ("condition", "done", "until_ms")
+
+    def __init__(self, done: Callable[[], bool], lock: RLock) -> None:
+        self.condition = threading.Condition(lock)
+        self.done = done
+        self.until_ms = 0
+        """When it looks up by itself."""
+
+    def is_done(self) -> bool:
+        try:
+            return self.done()
+        except Exception:  # it will raise in its own thread
+            return True
+
+
 class Pump:
     """Runs actors to quiescence. Any thread may call `run` or `wait`; one at a time gets to."""
 
     def __init__(self, *, messages_max: int, now_ms: Callable[[], int] | None = None, wall_ms: Callable[[], int] | None = None) -> None:
         """`messages_max` bounds the messages of one run: more means that actors keep each other busy for ever."""
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.changing = Changing()
-        self._moved = threading.Condition(self.lock)
         self.now_ms = now_ms or _monotonic_ms
         self.wall_ms = wall_ms or _wall_ms
         self._messages_max = messages_max
@@ -117,8 +135,10 @@ class Pump:
         self.is_last = False
         """Whether everything ends with this run: what dies of an error has no next life."""
         self._checked_ms = -1
-        self._waiting = 0
+        self._waiting: dict[_Waiter, None] = {}
         """Threads that wait for others to bring them what they want."""
+        self._stirred = False
+        """Whether one of them may have it now: since they were last asked an actor was ticked, or `look` was called."""
         self.delivered = 0
         """Messages handed to actors since the start: what tests count."""
 
@@ -177,6 +197,7 @@ class Pump:
                 self._interrupted = True
                 self._repairs[0]()
                 self._repairs.popleft()
+            self._call_all()
 
     def clear(self) -> None:
         """Forget every message, flush and repair: nobody is left that they could matter to."""
@@ -190,12 +211,17 @@ class Pump:
     def wake(self) -> None:
         """Have everyone who waits look again."""
         with self.lock:
-            self._moved.notify_all()
+            self._call_all()
+
+    def look(self) -> None:
+        """What somebody waits for may come about without an actor: whoever has it now is told after the next run."""
+        self._stirred = True
 
     def free_lock(self) -> None:
-        """In a forked child: whichever thread of the parent held the lock does not exist here."""
-        reinit: Callable[[], None] = vars(threading.Condition)["_at_fork_reinit"].__get__(self._moved)  # not in the stubs
+        """In a forked child: whichever thread of the parent held the lock, or waited, does not exist here."""
+        reinit: Callable[[], None] = vars(RLock)["_at_fork_reinit"].__get__(self.lock)  # not in the stubs
         reinit()
+        self._waiting.clear()
 
     # -------------------------------------------------------------------------------------------------------- running
 
@@ -232,11 +258,12 @@ class Pump:
                 self._interrupted = False
             except BaseException as problem:
                 self.changing.handled = problem  # here: the actor is dead, the rest is whole
+                self._call_all()
                 raise
             finally:
                 self._running = False
-                if self._waiting:
-                    self._moved.notify_all()
+                if self._stirred:
+                    self._call_up()
                 self.after_run()
 
     def _run(self) -> None:
@@ -260,6 +287,7 @@ class Pump:
                 del dirty[seat]
                 if seat.alive:
                     try:
+                        self._stirred = True
                         seat.actor.tick(now_ms, wall_ms)
                         outbox = seat.actor.outbox
                         if outbox.messages or outbox.calls or outbox.flushes or outbox.events:
@@ -410,6 +438,7 @@ class Pump:
         """Run until `done()`; False when `timeout_s` has passed first. The lock is released while nothing can be done."""
         with self.lock, self.changing:
             end_ms = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)
+            waiter: _Waiter | None = None
             while True:
                 self.run()
                 if done():
@@ -418,15 +447,34 @@ class Pump:
                 if end_ms is not None and now_ms >= end_ms:
                     return False
                 due = self.deadline_ms()
-                until = min((t for t in (due, end_ms) if t is not None), default=now_ms + 1_000)
-                self._waiting += 1
-                try:
-                    self._moved.wait(max(until - now_ms, 1) / 1000)
-                except BaseException as problem:
-                    self.changing.handled = problem  # nobody was at work
-                    raise
-                finally:
-                    self._waiting -= 1
+                waiter = waiter or _Waiter(done, self.lock)
+                waiter.until_ms = min((t for t in (due, end_ms) if t is not None), default=now_ms + 1_000)
+                self._rest(waiter, max(waiter.until_ms - now_ms, 1) / 1000)
+
+    def _rest(self, waiter: _Waiter, timeout_s: float) -> None:
+        self._waiting[waiter] = None
+        try:
+            waiter.condition.wait(timeout_s)
+        except BaseException as problem:
+            self.changing.handled = problem  # nobody was at work
+            raise
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def _call_up(self) -> None:
+        """Wake those who wait and have it now, or rest for longer than they now may.
+
+        Not the others: each of them would run as well, and two would keep each other running for ever.
+        """
+        due_ms = self.deadline_ms() if self._waiting else None
+        for waiter in list(self._waiting):
+            if (due_ms is not None and due_ms < waiter.until_ms) or waiter.is_done():
+                waiter.condition.notify()
+        self._stirred = False  # only now: an interrupt may have come in between
+
+    def _call_all(self) -> None:
+        for waiter in list(self._waiting):
+            waiter.condition.notify()
 
 
 def tell(name: str, fields: dict[str, Any]) -> None:

@@ -1,0 +1,162 @@
+"""Threads that wait at one pump: each is woken by what it waits for, whoever brings it, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.threads import in_thread
+from tests.unit.runtime.test_loop import Quiet
+
+from replog.ports import Outbox
+from replog.runtime.loop import Loop
+from replog.runtime.pump import Pump, Seat
+from replog.testing.eventually import eventually
+
+FAR_MS = 3_600_000
+
+
+class Board:
+    """Hears numbers. Its timer is due at `due`; when it has passed, `fired` is True."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self.heard: list[int] = []
+        self.due = FAR_MS
+        self.fired = False
+
+    def receive(self, sender: Any, message: int, now_ms: int) -> None:
+        if message < 0:
+            raise ValueError("a mistake")
+        self.heard.append(message)
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        self.fired |= now_ms >= self.due
+
+    def deadline_ms(self) -> int:
+        return self.due
+
+
+class World:
+    """One pump with an actor, at a time that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 5
+        self.pump = Pump(messages_max=100_000, now_ms=lambda: self.now)
+        self.pump.after_run = self._count
+        self.board = Board()
+        self.pump.seat(Seat("board", self.board))
+        self.runs = 0
+        self.threads: list[Any] = []
+
+    def _count(self) -> None:
+        self.runs += 1
+
+    def wait(self, *wanted: Callable[[], bool]) -> None:
+        """A thread for each; returns when all of them rest."""
+        self.threads = [in_thread(partial(self.pump.wait, done, None)) for done in wanted]
+        eventually(lambda: len(self.pump._waiting) == len(wanted))
+
+    def say(self, number: int) -> None:
+        with self.pump.lock:
+            self.pump.post("board", number)
+            self.pump.run()
+
+    def all_came(self) -> bool:
+        """Whether every thread that waited has what it waited for."""
+        for thread, _ in self.threads:
+            thread.join(30)
+        return [outcome for _, outcome in self.threads] == [[True]] * len(self.threads)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_nobody_is_woken_by_what_is_not_for_him(world: World) -> None:
+    """Each that is woken runs: were the others woken by that, two would keep each other awake for ever."""
+    world.wait(*[lambda: 99 in world.board.heard] * 4)
+    for number in range(50):
+        for speaker, _ in (in_thread(world.pump.run), in_thread(partial(world.say, number))):
+            speaker.join()  # a moment in which others can run, had they been woken
+    world.say(99)
+    assert world.all_came()
+    assert world.runs == 4 + 50 + 50 + 1 + 4
+
+
+def test_threads_that_wait_for_each_others_work_all_get_it(world: World) -> None:
+    count, rounds = 12, 40
+
+    def has_heard(number: int) -> bool:
+        return len(world.board.heard) >= number
+
+    def work(own: int) -> bool:
+        for number in range(own, rounds * count, count):
+            world.pump.wait(partial(has_heard, number), None)
+            world.say(number)
+        return True
+
+    world.threads = [in_thread(partial(work, own)) for own in range(count)]
+    assert world.all_came()
+    assert world.board.heard == list(range(rounds * count))
+
+
+def test_a_timer_that_is_due_earlier_than_it_was_wakes_who_waits(world: World) -> None:
+    world.wait(lambda: world.board.fired, lambda: world.board.fired)
+    world.board.due = 25
+    world.say(1)
+    world.now = 30  # nobody but those who wait runs now
+    assert world.all_came()
+
+
+def test_after_an_error_all_look_again(world: World) -> None:
+    """What becomes of it may come about only afterwards."""
+    over: list[int] = []
+    world.wait(lambda: bool(over), lambda: bool(over))
+    with world.pump.lock:
+        world.pump.post("board", -1)
+        with pytest.raises(ValueError, match="a mistake"):
+            world.pump.run()
+        over.append(1)
+    assert world.all_came()
+
+
+def test_after_a_repair_all_look_again(world: World) -> None:
+    repaired: list[int] = []
+    world.wait(lambda: bool(repaired), lambda: bool(repaired))
+    world.pump.repair_first(lambda: repaired.append(1))
+    world.pump.repair()
+    assert world.all_came()
+
+
+def test_who_waits_for_what_no_actor_brings_is_told_after_the_next_turn(world: World) -> None:
+    """That a store refuses the session is found by a worker."""
+    transport: Any = Quiet([])
+    refused: list[int] = []
+    loop = Loop(world.pump, transport, wait_ms_max=1, ticked=lambda: None)
+    world.wait(lambda: bool(refused), lambda: bool(refused))
+    refused.append(1)
+    loop.turn()
+    assert world.all_came()
+
+
+def test_a_condition_that_fails_is_raised_where_it_is_waited_for(world: World) -> None:
+    asked: list[int] = []
+
+    def fail() -> bool:
+        asked.append(1)
+        if len(asked) > 1:
+            raise LookupError("what was waited for is gone")
+        return False
+
+    world.wait(lambda: bool(world.board.heard), fail)
+    world.say(1)
+    (_, first), (failing, second) = world.threads
+    failing.join(30)
+    assert isinstance(second[0], LookupError)
+    world.threads.pop()
+    assert world.all_came()
+    assert first == [True]
