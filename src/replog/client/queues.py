@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from replog.client.batches import Batch
 from replog.client.columns import full_at
-from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER, batch_too_large
+from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER, batch_refused, batch_too_large
 from replog.client.window import Window
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, error_name, rejection
 from replog.messages import ProducedEntry
@@ -248,7 +248,7 @@ class PartitionQueue:
             self._unknown(batch, f"{error_name(code)} was the answer to a repetition")
         else:
             self._gap(batch, REFUSED)
-            self.settle(batch, error=self._rejection(code))
+            self.settle(batch, error=batch_refused(code, batch.count, self.topic, self.partition))
 
     def refuse(self, batch: Batch, error: ReplogError) -> None:
         """It was not even sent, and never can be."""

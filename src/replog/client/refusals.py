@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from replog.config import BrokerConfig
 from replog.errors import Code, Rejected, rejection
 
-__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER", "batch_too_large"]
+__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER", "batch_refused", "batch_too_large"]
+
+_RECORDS_MAX: Final = BrokerConfig().batch_records_max
 
 GO_BACK: Final = frozenset(
     {
@@ -57,3 +60,11 @@ def batch_too_large(length: int, records: int, limit: int, topic: str, partition
     """The error for a batch that its topic would refuse: it is not sent."""
     text = f"a batch of {length} bytes ({records} records) is too large; the topic allows {limit} (max_batch_bytes)"
     return rejection(Code.MESSAGE_TOO_LARGE, text, topic=topic, partition=partition)
+
+
+def batch_refused(code: int, records: int, topic: str, partition: int) -> Rejected:
+    """The error for a batch that its leader has refused for good."""
+    text = ""
+    if code == Code.INVALID_RECORD:  # a broker says no more; of what its clients encode it is the number of records that it refuses
+        text = f"its leader refused a batch of {records} records; a broker takes at most batch_records_max, by default {_RECORDS_MAX}"
+    return rejection(code, text, topic=topic, partition=partition)

@@ -12,10 +12,12 @@ from tests.unit.client.fake import CLIENT, make
 from replog.config import TopicConfig
 from replog.errors import (
     Code,
+    InvalidRecord,
     LogDirectoryFull,
     MessageTooLarge,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
+    PolicyViolation,
     TimedOut,
     Unavailable,
     UnknownTopicId,
@@ -125,6 +127,17 @@ def test_without_sequences_a_batch_that_was_appended_is_not_repeated() -> None:
     with pytest.raises(NotEnoughReplicasAfterAppend), client.producer(idempotent=False) as producer:
         producer.send("t", "a")
     assert cluster.partition("t").values() == [b"a"]
+
+
+def test_a_batch_of_too_many_records_is_refused_with_their_number_and_the_limit() -> None:
+    cluster, _, client = make({"t": 1})
+    refuse(cluster, Code.INVALID_RECORD, Code.POLICY_VIOLATION)
+    said = "t-0: its leader refused a batch of 3 records; a broker takes at most batch_records_max, by default 1000000"
+    with pytest.raises(InvalidRecord, match=f"^{said}$"):
+        client.append("t", 0, ["a", "b", "c"])
+    with pytest.raises(PolicyViolation) as caught:
+        client.append("t", 0, ["a", "b", "c"])
+    assert "3 records" not in str(caught.value), "that says nothing of their number"
 
 
 def test_p107_without_sequences_one_batch_at_a_time_keeps_the_order() -> None:
