@@ -16,6 +16,7 @@ from tests.interrupts import called_at, interrupted_at
 from tests.threads import in_thread
 
 import replog
+from replog.runtime import finishing
 from replog.testing.eventually import eventually
 
 LONG_MS = 60_000
@@ -57,6 +58,41 @@ def test_a_callback_asks_a_future_of_its_own_batch(cluster: replog.Cluster) -> N
     assert delivery.result(10).offset == 0
     eventually(lambda: told == [0])
     assert future.done()
+
+
+def test_where_no_thread_can_be_had_it_is_said_once_and_tried_again(
+    cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lines() -> int:
+        return caplog.text.count("no thread can be started (can't start new thread): what was sent has its outcome only")
+
+    def refuse(self: finishing.Finisher) -> None:
+        raise RuntimeError("can't start new thread")
+
+    producer = cluster.producer(linger_ms=20)
+    for told in (1, 2):
+        with monkeypatch.context() as patched:
+            patched.setattr(finishing.Finisher, "start", refuse)
+            futures = [producer.send("t", str(n)).future() for n in range(3)]
+            assert lines() == told
+            assert [future.result(10).offset for future in futures] == [4 * told - 4 + n for n in range(3)]
+        done = threading.Event()
+        producer.send("t", "last").add_done_callback(lambda _, done=done: done.set())  # type: ignore[misc]
+        assert done.wait(10)
+        eventually(lambda: cluster._embedded.finisher is None)
+    assert lines() == 2
+
+
+def test_as_the_interpreter_exits_nothing_is_said_of_threads(
+    cluster: replog.Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(self: finishing.Finisher) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(finishing.Finisher, "start", refuse)
+    monkeypatch.setattr(finishing.threading, "main_thread", lambda: threading.Thread())
+    assert cluster.producer(linger_ms=20).send("t", "a").future().result(10).offset == 0
+    assert "no thread" not in caplog.text
 
 
 @pytest.mark.parametrize("asks", [True, False])

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Protocol
+from weakref import WeakSet
 
 from replog.client.delivery import run_callbacks
 from replog.client.driver import Driver
@@ -27,6 +27,10 @@ _PAUSES_MAX: Final = 50
 """So many with nothing left to do, and the thread ends: a new one costs more than a pause."""
 _END_S: Final = 2.0
 """So long the end is waited for: a callback may be waiting for whoever closes."""
+
+
+_without: WeakSet[Finishable] = WeakSet()
+"""Drivers whose thread could not be started at the last try, which was told."""
 
 
 class Finishable(Driver, Protocol):
@@ -111,8 +115,15 @@ class Finisher(threading.Thread):
 
 def start_finisher(driver: Finishable) -> None:
     """Have a thread finish what is left, unless there is one. Called with the lock held."""
-    if driver.finisher is None:
-        finisher = Finisher(driver)
-        with suppress(RuntimeError):  # the interpreter is about to exit: the producer's own flush has to do
-            finisher.start()
-            driver.finisher = finisher
+    if driver.finisher is not None:
+        return
+    finisher = Finisher(driver)
+    try:
+        finisher.start()
+    except RuntimeError as problem:  # the next batch tries again; if the interpreter is about to exit, the producer's own flush has to do
+        if driver not in _without and threading.main_thread().is_alive():
+            _without.add(driver)  # first: a handler of the log may send
+            _log.warning("no thread can be started (%s): what was sent has its outcome only once another call is made", problem)
+        return
+    driver.finisher = finisher
+    _without.discard(driver)
