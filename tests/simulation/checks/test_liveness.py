@@ -10,6 +10,7 @@ from tests.simulation.checks.situations import booted, violates
 
 from replog.broker.broker import Broker
 from replog.config import TopicConfig
+from replog.errors import LogCorrupt
 from replog.metadata import layout
 from replog.metadata.memory import MemoryStore
 from replog.model import Assignment, PartitionId
@@ -158,6 +159,22 @@ def test_a_promise_is_kept_or_missed(promise: type[Promise], spoil: Any, name: s
 def test_l5_a_copy_that_a_disk_has_spoiled_is_left_out_while_an_intact_one_is_there() -> None:
     world = filled()
     other_bytes(world)
+    world.checks.tampered(1, None)
+    CopiesAreEqual().keep(world)
+
+
+def test_l5_a_copy_whose_answer_ends_in_front_of_damage_is_asked_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = filled()
+    log = copy_log(world)
+    read, end = log.read, log.end_offset
+
+    def read_in_front(offset: int, limit: int, max_bytes: int) -> Any:
+        if offset >= end - 1:
+            raise LogCorrupt("damaged")
+        return read(offset, min(limit, end - 1), max_bytes)
+
+    monkeypatch.setattr(log, "read", read_in_front)
+    violates("L5", CopiesAreEqual().keep, world)
     world.checks.tampered(1, None)
     CopiesAreEqual().keep(world)
 

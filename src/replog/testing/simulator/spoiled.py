@@ -10,13 +10,17 @@ __all__ = ["bytes_of", "is_spoiled"]
 
 
 def bytes_of(copy: Copy, start: int, end: int) -> bytes | None:
-    """A copy from one offset to another; None if it says that it cannot be read."""
+    """A copy from one offset to another; None if it says that it cannot be read: one answer may end in front of what is damaged."""
     if copy.log is None or copy.unreadable:
         return None
+    found = b""
     try:
-        return b"".join(bytes(piece.view()) for piece in copy.log.read(start, end, 1 << 40))
+        while pieces := copy.log.read(start, end, 1 << 40):
+            found += b"".join(bytes(piece.view()) for piece in pieces)
+            start = pieces[-1].end_offset
     except (ReplogError, OSError):
         return None
+    return found
 
 
 def is_spoiled(data: bytes) -> bool:
