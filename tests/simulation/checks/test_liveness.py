@@ -165,8 +165,12 @@ def test_l5_a_copy_that_a_disk_has_spoiled_is_left_out_while_an_intact_one_is_th
 
 def test_l5_a_copy_whose_answer_ends_in_front_of_damage_is_asked_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     world = filled()
+    probe = next(iter(world.clients.values())).probe(0)
+    assert world.run_until(world.now_ms + 5_000, lambda: probe.done)
+    world.run_until(world.now_ms + 1_000)
     log = copy_log(world)
     read, end = log.read, log.end_offset
+    assert end > 1
 
     def read_in_front(offset: int, limit: int, max_bytes: int) -> Any:
         if offset >= end - 1:
