@@ -395,7 +395,7 @@ class Client(Administration, Staging):
     # -------------------------------------------------------------------------------------------------------------- life
 
     def close(self) -> None:
-        """Let go of everything. Idempotent; afterwards calls raise UsageError."""
+        """Let go of everything. Idempotent; afterwards calls raise UsageError. In a signal handler: when the call it came into lets go."""
         self._driver.close()
 
     def __enter__(self) -> Self:

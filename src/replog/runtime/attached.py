@@ -45,7 +45,7 @@ class Attached:
         try:
             self._poll()
         finally:
-            due_s = self._due_s()
+            due_s = None if self._ended else self._due_s()  # a signal handler may have ended it meanwhile
             self._timer = None if due_s is None else self._loop.call_later(due_s, self._turn)
 
     def end(self) -> None:

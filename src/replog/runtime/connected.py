@@ -31,6 +31,7 @@ from replog.runtime.changing import Changing
 from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import LOUD
+from replog.runtime.putting_off import is_inside, put_off
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import parse_endpoint
@@ -369,7 +370,12 @@ class ConnectedDriver:
     # ------------------------------------------------------------------------------------------------------------ life
 
     def close(self) -> None:
-        """Let go of sockets. What has no outcome yet will have none: it fails. Idempotent."""
+        """Let go of sockets. What has no outcome yet will have none: it fails. Idempotent.
+
+        In a signal handler that came into a call of this thread: when that has left the lock.
+        """
+        if is_inside(self.lock):
+            return None if self._closed else put_off(self.close, "replog client close")
         with self.lock, self.changing:
             if self._closed:
                 return

@@ -34,7 +34,9 @@ class Cluster(Client, Measured):
 
     `data` is a folder, made if missing: logs and the metadata store live under it, and the next Cluster on it finds
     them. Without it everything is kept in memory, and a killed broker returns empty. Nothing is opened before the first
-    use (or `start()`, or `with`); `close()` stops all brokers at once, cleanly, and may be called at any time.
+    use (or `start()`, or `with`); `close()` stops all brokers at once, cleanly, and may be called at any time. In a signal handler that
+    came into a call of this Cluster it returns at once: a thread closes when that call has let go, and another `close()` waits for that.
+    UsageError if no thread can be had.
 
     With `listen="tcp://127.0.0.1:0"` other processes can connect (`endpoints` says where; a port that is not 0 is the first
     broker's, the others take the next ones), and with a `store` that is not in memory the brokers find each other there: for

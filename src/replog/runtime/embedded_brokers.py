@@ -1,7 +1,4 @@
-"""All brokers of an embedded cluster and the pump that runs them: opens the folder, starts, ends and replaces brokers.
-
-It is the driver of the cluster's own client.
-"""
+"""All brokers of an embedded cluster and the pump that runs them, which is the driver of the cluster's own client."""
 
 from __future__ import annotations
 
@@ -32,6 +29,7 @@ from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.folder import ClusterFolder
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import Pump, Seat
+from replog.runtime.putting_off import is_inside, put_off
 from replog.runtime.reopening import Reopening
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.undoing import Undoing
@@ -208,7 +206,7 @@ class EmbeddedBrokers:
     def ensure_started(self) -> None:
         """Open the folder and start every broker, unless that is done. Raises UsageError, Unavailable, LogCorrupt, StoreCorrupt."""
         if self._state == "started":
-            if self._reopening.barred and not self.lock._is_owned():
+            if self._reopening.barred and not is_inside(self.lock):
                 self._try_barred()
             self._pump.repair()
             return
@@ -310,9 +308,11 @@ class EmbeddedBrokers:
         return all(embedded.knows_unfenced(lives) for embedded in self.running.values())
 
     def close(self) -> None:
-        """Stop all brokers at once, cleanly; no leader is moved. Idempotent."""
+        """Stop all brokers at once, cleanly; no leader is moved. Idempotent. Inside a call of this thread: when that has left the lock."""
         if self.closed:
             return
+        if is_inside(self.lock):
+            return put_off(self.close, "replog cluster close")
         if self.outside is not None:
             self.outside.stop()  # before the lock is taken: its thread may be waiting for it
         with self.lock, self.changing:

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from replog.errors import UsageError
 from replog.metrics.histogram import SECONDS, Histogram
 from replog.model import Address
 from replog.ports import FlushToken
 from replog.runtime.pump import Pump
+from replog.runtime.putting_off import is_inside
 from replog.runtime.workers import Workers
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.turns import DELIVER_MS_MAX
@@ -148,7 +150,9 @@ class Loop:
                 raise
 
     def stop(self) -> None:
-        """End the thread and wait for it; called without the lock. Idempotent."""
+        """End the thread and wait for it; called without the lock, or it would wait for ever: UsageError. Idempotent."""
+        if is_inside(self._pump.lock):
+            raise UsageError("the loop cannot be stopped inside a call of this thread: a signal handler came in between")
         thread, self._thread = self._thread, None
         self._stopping = True
         if thread is not None and thread is not threading.current_thread():

@@ -34,6 +34,7 @@ from replog.runtime.measured import Measured
 from replog.runtime.owner import Owner
 from replog.runtime.patience import Patience, Standing
 from replog.runtime.pump import Pump, tell
+from replog.runtime.putting_off import is_inside, put_off
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.urls import lasting, open_store
 from replog.runtime.workers import Workers
@@ -257,17 +258,18 @@ class Broker(Measured):
 
         Its session ends either way. A store that is silent is waited for `timeout_s` (None: the session time, at most 10 s); the
         session then ends by its time. Idempotent, and to be repeated after an interrupt. UsageError for a bad `timeout_s`. It waits: on
-        the thread of an event loop everything there waits, so `detach` it, and call this on another one.
-        """
+        the thread of an event loop everything there waits, so `detach` it, and call this on another one. In a signal handler that came into
+        a call of this Broker it returns at once: a thread does it after that call (UsageError if none can be had)."""
         limit_s = check_timeout(timeout_s)
         if self._state in ("stopped", "forked"):
             self._workers.close(_WORKERS_S)  # what an interrupt has left to do
             return
         if self._attached is not None:
             self._attached.end()
-        problem = None
-        if controlled and self._state == "open" and self.config.shutdown_timeout_ms and self.is_ready:
-            problem = self._take_leave()
+        if is_inside(self._pump.lock):
+            return put_off(lambda: self.stop(controlled=controlled, timeout_s=timeout_s), f"replog broker {self.broker_id} stop")
+        leaves = controlled and self._state == "open" and self.config.shutdown_timeout_ms and self.is_ready
+        problem = self._take_leave() if leaves else None
         self._loop.stop()
         with self._pump.lock:
             if controlled and self._state == "open":

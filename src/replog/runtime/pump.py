@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 from replog.messages import Disconnected
 from replog.metrics.watching import BrokerWatch
 from replog.model import Address
@@ -435,8 +435,13 @@ class Pump:
         return soonest
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Run until `done()`; False when `timeout_s` has passed first. The lock is released while nothing can be done."""
+        """Run until `done()`; False when `timeout_s` has passed first. The lock is released while nothing can be done.
+
+        UsageError inside a run, where a signal or logging handler may be: nothing moves before that run goes on.
+        """
         with self.lock, self.changing:
+            if self._running:
+                raise UsageError("a signal or logging handler came into another call of this thread, which has to go on before it can wait")
             end_ms = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)
             waiter: _Waiter | None = None
             while True:
