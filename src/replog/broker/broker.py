@@ -239,8 +239,6 @@ class Broker:
             self._sessions.committed(partition)
         if outcome is Followed.TRUNCATED:
             self._upkeep.lowered(partition)
-        if partition.log.is_trimming:
-            self._upkeep.trimmed(partition, now_ms)
         self._flush_reports.owe(partition)
         self._fetching.took(partition, entry, outcome, now_ms)
 
@@ -311,7 +309,7 @@ class Broker:
             assert log is not None, "made before it is given to anybody"
             partition = self.partitions[identity] = Partition(
                 identity, notice.topic, log, broker_id=self.broker_id, limits=self.config, brokers=self.routing.brokers,
-                high_watermark=self.directory.high_watermarks.get(identity, 0), resets=self._upkeep.resets,
+                high_watermark=self.directory.high_watermarks.get(identity, 0),
             )  # fmt: skip
             if self._reports.left.get(identity) is log:
                 self._fail(partition, self._reports.directory_failed)

@@ -15,7 +15,6 @@ from replog.broker.due import Due
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, LogDamaged, LogFull
 from replog.model import BrokerInfo, PartitionId
-from replog.partition.following import Resets
 from replog.partition.partition import Partition
 from replog.ports import FlushToken, Log, LogDirectory
 
@@ -33,8 +32,6 @@ _RETAINED_MAX: Final = 20
 _RETAIN_MS: Final = 1_000
 """... so it may have one for each time that has passed since. What the last run removed may have taken that time, and nobody here knows
 when it ended: each of its partitions counts for one. Else a slow disk would have ever longer runs, each because of the one before it."""
-_RESETS_MAX: Final = 2
-"""So many logs that follow begin again elsewhere in one poll: each waits for a disk some ten times."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -47,8 +44,6 @@ class Upkeep:
         self._partitions = partitions
         self._config = config
         self.wall_ms = self.told_ms = 0
-        self.resets = Resets(_RESETS_MAX)
-        """What is left for this poll."""
         self.unflushed: dict[PartitionId, Partition] = {}
         """Something about them may have to be flushed: looked at when the poll ends, once."""
         self._flushing: dict[PartitionId, Log] = {}
@@ -75,7 +70,7 @@ class Upkeep:
         self._is_unnoted = False
         """Whether the directory has not noted that, for want of room."""
         self._retaining: OrderedDict[PartitionId, Partition] = OrderedDict()
-        """What retention has yet to look at, or to go on with. The first of a dict is found ever more slowly once
+        """What retention has yet to look at, or to go on with, since it was due last. The first of a dict is found ever more slowly once
         others have been taken from its front."""
         self._ran_ms = 0
         """When `run` was called last, ..."""
@@ -98,7 +93,6 @@ class Upkeep:
     def told(self, now_ms: int, wall_ms: int) -> None:
         """What both clocks say, at the end of a poll."""
         self.told_ms, self.wall_ms = now_ms, wall_ms
-        self.resets.left = _RESETS_MAX
 
     def wall_at(self, now_ms: int) -> int:
         """The wall clock within a poll: the last one may have been hours ago, if nobody has called an embedded broker meanwhile."""
@@ -119,11 +113,6 @@ class Upkeep:
     def committed(self, partition: Partition) -> None:
         """The high watermark has moved: worth a checkpoint."""
         self._unsaved[partition.identity] = partition
-
-    def trimmed(self, partition: Partition, now_ms: int) -> None:
-        """A copy here has followed the start of its leader's log: what lies below goes in retention's turns."""
-        self._retaining[partition.identity] = partition
-        self.next_ms = min(self.next_ms, now_ms + 1)
 
     def lowered(self, partition: Partition) -> None:
         """Records were cut: no checkpoint from now on may say a high watermark of theirs, whoever writes it."""
@@ -215,7 +204,7 @@ class Upkeep:
         returns what has moved), or LogDamaged (the directory is broken).
         """
         self._directory.close_unused()
-        config = self._config
+        config, goes_on = self._config, bool(self._retaining)
         sweeps = now_ms >= self.sweep_ms
         if sweeps:
             self.sweep_ms = now_ms + min(_SWEEP_MS, config.heartbeat_ms, max(1, config.replica_lag_ms_max // 2))
@@ -223,7 +212,7 @@ class Upkeep:
         if self._checkpoint_ms is None or self._retention_ms is None:
             self._checkpoint_ms = now_ms + config.checkpoint_interval_ms
             self._retention_ms = now_ms + config.retention_check_ms
-        if now_ms >= self._retention_ms:
+        if now_ms >= self._retention_ms and not self._retaining:
             self._retention_ms = now_ms + config.retention_check_ms
             self._retaining.update((identity, one) for identity, one in self._partitions.items() if _is_retained(one))
         work: list[Callable[[], None]] = []
@@ -232,7 +221,7 @@ class Upkeep:
         is_checkpoint = now_ms >= self._checkpoint_ms
         if is_checkpoint and not self._purging:
             self._purging = self._purgeable()
-        if self._purging and sweeps:
+        if self._purging and not goes_on:
             still = set(self._purgeable())  # one may have come back, and been put away again, since the checkpoint
             work.append(partial(self._directory.purge_each, [one for one in self._purging[:_PURGES_MAX] if one in still]))
             self._is_stale = True

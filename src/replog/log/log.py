@@ -312,16 +312,6 @@ class FileLog(SegmentedLog):
         return table
 
     def trim_to(self, offset: int) -> int:
-        self._move_start(offset)
-        self._remove_trimmed()
-        return self.start_offset
-
-    def move_start(self, offset: int) -> int:
-        self._move_start(offset)
-        self._look_for_trimmed()
-        return self.start_offset
-
-    def _move_start(self, offset: int) -> None:
         self._check_open()
         if offset > self.start_offset:
             offset = min(offset, self.end_offset)
@@ -329,6 +319,8 @@ class FileLog(SegmentedLog):
                 segment = self._segments[self._find(offset)]
                 offset = batch_holding(self._storage, self.identity, segment, offset)[1].base_offset
             self._start_at(max(offset, self.start_offset))
+        self._remove_trimmed()
+        return self.start_offset
 
     def _remove_trimmed(self) -> None:
         """Remove the segments that lie wholly below the start; all, if nothing is left: no later life finds what was there."""

@@ -77,7 +77,6 @@ class SegmentedLog(StoredLog):
             if not state.names_durable:
                 self._names = 1  # the next flush makes them so, whatever else it finds to do
         self._active = self._segments[-1] if self._segments else None
-        self._look_for_trimmed()  # the life before may not have come to it
 
     # --------------------------------------------------------------------------------------------------------- growing
 
@@ -212,13 +211,6 @@ class SegmentedLog(StoredLog):
         self.end_offset = offset
         self.flushed_end = min(self.flushed_end, offset)
 
-    def _look_for_trimmed(self) -> None:
-        """Whether the oldest segment lies wholly below the start. If all do, what is appended begins another one, so that all can go."""
-        segments, start = self._segments, self.start_offset
-        self.is_trimming = bool(segments) and segments[0].base_offset < start >= segments[0].end_offset
-        if self.is_trimming and segments[-1].base_offset < start >= segments[-1].end_offset:
-            self._active = None
-
     def _start_at(self, offset: int) -> None:
         """The log starts at `offset`; `_remove_below` does the rest."""
         self.start_offset = offset
@@ -286,7 +278,6 @@ class SegmentedLog(StoredLog):
         self._tail.clear()
         self.generation += 1
         self._active = None
-        self.is_trimming = False
         self.start_offset = self.end_offset = self.flushed_end = offset
         self.epochs.clear()
         self.last_epoch = -1

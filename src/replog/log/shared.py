@@ -152,9 +152,6 @@ class SharedLog(FileLog):
             self._trim_to(start)
         return start
 
-    def move_start(self, offset: int) -> int:
-        return self.trim_to(offset)
-
     def retain(self, wall_ms: int, limit: int) -> int:
         start = self._retain(_checked(wall_ms, "wall_ms"), _checked(limit, "limit"))
         while self.is_trimming:

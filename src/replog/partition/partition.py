@@ -35,7 +35,7 @@ from replog.errors import Code, LogCorrupt
 from replog.marks import version_of
 from replog.messages import AlterIsrResult, FetchedEntry, FetchEntry, PartitionNotice
 from replog.model import ACKS_ALL, Assignment, BrokerInfo, PartitionId, PartitionState
-from replog.partition.following import Followed, Following, Resets, whole_below
+from replog.partition.following import Followed, Following, whole_below
 from replog.partition.isr import IsrChange
 from replog.partition.leading import Leading
 from replog.partition.repeating import are_said, first_said, mentions
@@ -75,7 +75,6 @@ class Partition:
         "log",
         "partition_epoch",
         "readers",
-        "resets",
         "roomless",
         "sessions",
         "topic",
@@ -92,18 +91,14 @@ class Partition:
         limits: BrokerConfig,
         brokers: Mapping[int, BrokerInfo],
         high_watermark: int = 0,
-        resets: Resets | None = None,
     ) -> None:
-        """An idle copy. `high_watermark` is the last checkpoint: advisory, hence clamped to what the log holds (P-50). `resets`: how many
-        copies on its broker may begin anew in this poll; None: any number.
-        """
+        """An idle copy. `high_watermark` is the last checkpoint: advisory, hence clamped to what the log holds (P-50)."""
         self.identity = identity
         self.topic = topic
         self.log = log
         self.broker_id = broker_id
         self.limits = limits
         self.brokers = brokers
-        self.resets = resets
         self.high_watermark = whole_below(log, min(max(high_watermark, log.start_offset), log.end_offset))
         self.config: TopicConfig = log.config
         self.assignment: Assignment | None = None
@@ -152,7 +147,7 @@ class Partition:
                 self._cut_unfinished()  # first: it may be the only one to elect, and would have no room again, and again
             self.roomless = False
             if grew or self.following is None or self.following.leader != state.leader:
-                self.following = Following(state.leader, state.leader_epoch, self.log, self.limits, self.resets)
+                self.following = Following(state.leader, state.leader_epoch, self.log, self.limits)
         elif grew or self.leading is None:
             self._lead(state, notice, now_ms)
         elif newer:

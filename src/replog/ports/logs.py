@@ -238,11 +238,6 @@ class Log(ABC):
     def trim_to(self, offset: int) -> int:
         """Move `start_offset` up to `offset` and remove whole segments below; returns the new start."""
 
-    def move_start(self, offset: int) -> int:
-        """Move `start_offset` up to `offset`, and leave it to later calls of `trim_to` or `retain` to remove what lies below, if that waits
-        for a disk: `is_trimming` says so. Returns the new start. By default it is `trim_to`."""
-        return self.trim_to(offset)
-
     is_trimming = False
     """Whether what is below `start_offset` still takes space: one call of `trim_to` or `retain` removes only so much that whoever serves
     others meanwhile is not held up; the next one goes on."""

@@ -303,22 +303,6 @@ class LogDirectoryContract:
         lives.end("process")
         assert lives.open().high_watermarks.get(FIRST, 0) == 0
 
-    def test_a_start_that_moves_is_that_of_a_trim_which_later_calls_finish(self, log: Log) -> None:
-        for number in range(40):
-            append(log, 3, epoch=number // 12)
-        assert log.move_start(67) == 66
-        assert log.move_start(5) == log.start_offset == 66
-        assert entries_of(log) == [(1, 66), (2, 72), (3, 108)]
-        assert len(shown(log)) == 54
-        assert log.move_start(1_000) == 120
-        assert (shown(log), entries_of(log)) == ([], [(3, 120)])
-        last = append(log, 1, epoch=3)
-        for _ in range(40):
-            if log.is_trimming:
-                assert log.trim_to(120) == 120
-        assert (log.is_trimming, log.size_bytes) == (False, last.length)
-        assert shown(log) == [b"value 0"]
-
     @pytest.mark.parametrize("how", ["clean", "process", "power"])
     def test_trimming_and_resetting_last(self, lives: Lives, directory: LogDirectory, log: Log, how: Ending) -> None:
         (other,) = directory.create([LogStart(SECOND, "orders", SMALL)])
@@ -416,7 +400,6 @@ class LogDirectoryContract:
             lambda: log.read(0, 1, 100),
             lambda: log.truncate_to(0),
             lambda: log.trim_to(1),
-            lambda: log.move_start(1),
             lambda: log.reset_to(4),
             lambda: log.retain(0, 0),
             lambda: log.flush(),

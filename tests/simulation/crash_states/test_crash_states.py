@@ -37,7 +37,7 @@ def test_the_workloads_are_as_small_and_as_many_as_they_should_be() -> None:
         operations = [step for step in workload.steps if not step.startswith("log ")]
         assert 1 <= len(operations) <= OPERATIONS_MAX, workload.name
     words = {step.split()[0] for workload in WORKLOADS for step in workload.steps}
-    wanted = "append many again flush checkpoint truncate trim move reset retain epoch create alter delete purge close open"
+    wanted = "append many again flush checkpoint truncate trim reset retain epoch create alter delete purge close open"
     assert set(wanted.split()) <= words
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,6 @@ from replog.broker.upkeep import Upkeep
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogFull
 from replog.log.directory import FileLogDirectory
-from replog.log.log import FileLog
 from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.model import PartitionId
 from replog.partition.partition import Partition
@@ -432,12 +430,7 @@ def test_what_a_follower_has_trimmed_and_not_removed_goes_with_the_next_look() -
     for _ in range(80):
         append(log, 8)
     log.trim_to(log.end_offset)
-    directory.close(clean=True)
-    directory = FileLogDirectory("/d", fs=directory._storage.fs, limits=LIMITS)
-    found = directory.get(A)
-    assert isinstance(found, FileLog)
-    log = found
-    assert log.is_trimming, "also in another life"
+    assert log.is_trimming
     partition = Partition(A, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {}, high_watermark=log.end_offset)
     upkeep = upkeep_of(directory, {A: partition})
     for now_ms in range(1_000, 1_010):
@@ -459,38 +452,3 @@ def test_files_that_slow_readers_have_held_are_closed_by_the_clock() -> None:
         part.release()
     upkeep.run(0)
     assert len(fs._open) == 8 + 1  # and the lock
-
-
-def test_a_follower_that_trims_keeps_no_check_from_its_time() -> None:
-    """Its leader may move its start at any time, and those of thousands of others."""
-    upkeep, partitions = large(3)
-    *_, trims = partitions.values()
-    others = list(partitions.values())[:2]
-    for now_ms in range(990, 1_002):
-        if now_ms < 1_000:
-            trims.log.move_start(trims.log.start_offset + 8)
-        upkeep.trimmed(trims, now_ms)
-        assert upkeep.deadline_ms() <= now_ms + 1
-        upkeep.run(now_ms)
-        assert upkeep.deadline_ms() > now_ms
-    assert [one.log.start_offset for one in others] == [640, 640]
-
-
-def test_copies_are_deleted_while_retention_goes_on_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times a second, as otherwise."""
-    directory = MemoryLogDirectory(limits=LIMITS)
-    many = [PartitionId(bytes(16), number, 0) for number in range(250)]
-    directory.create([LogStart(identity, "t", TopicConfig()) for identity in many])
-    directory.quarantine_each(many, 0)
-    (log,) = directory.create([LogStart(A._replace(partition=999), "t", OLD)])
-    partition = Partition(log.identity, "t", log, broker_id=1, limits=LIMITS, brokers=lambda: {})
-    upkeep = upkeep_of(directory, {})
-    calls = purged(directory, monkeypatch)
-    left = []
-    for now_ms in range(1_001, 1_300):
-        upkeep.trimmed(partition, now_ms)
-        with suppress(LogFull):
-            upkeep.run(now_ms)
-        left.append(len(directory.quarantined()))
-    assert [len(call) for call in calls] == [100, 100, 50]
-    assert [left[index] for index in (99, 100, 199, 200)] == [250, 150, 150, 100]

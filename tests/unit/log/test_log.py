@@ -333,54 +333,6 @@ def test_records_go_on_at_the_first_record_that_is_kept(tmp_path: Path, kind: st
     log.close()
 
 
-def many_segments(fs: MemoryFs) -> tuple[FileLogDirectory, FileLog]:
-    """A log of 20 segments of 16 records each, all flushed."""
-    directory = FileLogDirectory("/d", fs=fs)
-    (log,) = directory.create([LogStart(IDENTITY, "orders", TopicConfig(segment_bytes=500))])
-    assert isinstance(log, FileLog)
-    for _ in range(40):
-        append(log, 8)
-    flush(log)
-    assert len(log._segments) == 20
-    return directory, log
-
-
-def test_a_start_that_moves_changes_no_file() -> None:
-    fs = MemoryFs()
-    _, log = many_segments(fs)
-    files = fs.paths()
-    assert log.move_start(15) == 8
-    assert not log.is_trimming, "nothing can go"
-    assert log.move_start(204) == 200
-    assert log.is_trimming
-    assert fs.paths() == files
-    for left in (12, 8):
-        assert log.trim_to(200) == 200
-        assert len(log._segments) == left
-    assert not log.is_trimming
-    log.move_start(320)
-    assert log.is_trimming
-    log.reset_to(400)
-    assert not log.is_trimming
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_what_a_moved_start_has_left_is_known_to_the_next_life(clean: bool) -> None:
-    """Of a life that was killed, once its checkpoint has said where the log starts. What is appended does not keep the last segment."""
-    fs = MemoryFs()
-    directory, log = many_segments(fs)
-    log.move_start(320)
-    directory.checkpoint()
-    directory.close(clean=clean)
-    log = FileLogDirectory("/d", fs=fs).get(IDENTITY)  # type: ignore[assignment]
-    assert (log.start_offset, log.end_offset, log.is_trimming) == (320, 320, True)
-    last = append(log, 1)
-    for _ in range(3):
-        log.trim_to(320)
-    assert (log.is_trimming, log.size_bytes) == (False, last.length)
-    assert shown(log) == [b"value 0"]
-
-
 def test_a_read_below_the_start_of_a_log_on_its_own_is_refused(tmp_path: Path) -> None:
     with FileLog.open(tmp_path / "log") as log:
         for _ in range(3):
@@ -416,7 +368,6 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("epoch"), st.integers(1, 3)),
     st.tuples(st.just("truncate"), st.integers(0, 1_000)),
     st.tuples(st.just("trim"), st.integers(0, 1_000)),
-    st.tuples(st.just("move"), st.integers(0, 1_000)),
     st.tuples(st.just("reset"), st.integers(0, 60)),
     st.tuples(st.just("retain"), st.integers(0, 500), st.integers(0, 1_000)),
     st.tuples(st.just("read"), st.integers(0, 1_000), st.integers(0, 1_000), st.integers(0, 2_000)),
@@ -479,15 +430,6 @@ class Both:
 
     def do_trim(self, part: int) -> None:
         self.each("trim_to", self.within(part))
-
-    def do_move(self, part: int) -> None:
-        self.each("move_start", self.within(part))
-        if part % 2:
-            self.do_append(2, -1, 0)  # whatever comes before the files go
-            self.do_flush()
-        self.each("trim_to", self.log.start_offset)
-        while self.log.is_trimming:
-            self.log.trim_to(self.log.start_offset)
 
     def do_reset(self, offset: int) -> None:
         self.each("reset_to", offset)

@@ -141,11 +141,6 @@ class Session:
         self.log.trim_to(arguments[0])
         self.book.flushed(self.log.flushed_end)
 
-    def _do_move(self, arguments: list[int]) -> None:
-        self.book.trims(arguments[0])
-        self.log.move_start(arguments[0])
-        self.book.flushed(self.log.flushed_end)
-
     def _do_reset(self, arguments: list[int]) -> None:
         self.book.resets(arguments[0])
         self.log.reset_to(arguments[0])

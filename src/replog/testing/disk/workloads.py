@@ -2,8 +2,8 @@
 
 Steps, as words: `append BYTES...` one batch of that many stored bytes each (512 bytes is a sector); `many BYTES...` the same
 with one call; `again BYTES...` batches whose records are those that were at these offsets before; `flush`; `checkpoint`;
-`truncate N`, `trim N`, `move N` (the start alone), `reset N` with an offset; `retain` by age; `epoch`; `create`, `delete`, `purge`;
-`alter 1` to flush="ack", `alter 0` to "os"; `close`, `open`;
+`truncate N`, `trim N`, `reset N` with an offset; `retain` by age; `epoch`; `create`, `delete`, `purge`; `alter 1` to flush="ack",
+`alter 0` to "os"; `close`, `open`;
 `log N` chooses the log that the steps after it concern.
 """
 
@@ -57,8 +57,6 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("trim everything", _SEGMENTS, ("trim 11", "append 600", "flush")),
     Workload("trim, then truncate", _SEGMENTS, ("trim 5", "truncate 7", "append 512")),
     Workload("trim twice", _SEGMENTS, ("trim 4", "trim 9", "append 512")),
-    Workload("move the start, then trim", _SEGMENTS, ("move 9", "append 300", "trim 9", "flush")),
-    Workload("move the start to the end, then trim", _SEGMENTS, ("move 11", "append 600", "trim 11", "append 300")),
     Workload("reset ahead", _THREE, ("reset 100", "append 300", "flush")),
     Workload("reset to the beginning", _SEGMENTS, ("reset 0", "append 512 512")),
     Workload("reset twice", _THREE, ("reset 50", "append 300", "reset 40", "append 200")),
