@@ -396,7 +396,7 @@ class Consumer:
     def _forget_all(self) -> None:
         """Have nothing asked any more. What its own thread may be looking at just now stays as it is."""
         with self._client._driver.lock, self._client._driver.changing:
-            for op in [*self._sought.values(), *(op for p in list(self._partitions.values()) if (op := p.op) is not None)]:
+            for op in [*self._sought.values(), *(asked for p in list(self._partitions.values()) if (asked := p.op) is not None)]:
                 self._client._core.forget(op)
 
     def __enter__(self) -> Self:
