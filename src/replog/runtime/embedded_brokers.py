@@ -256,7 +256,7 @@ class EmbeddedBrokers:
 
     def _directory(self, broker_id: int) -> LogDirectory:
         if self._folder is not None:
-            return self._folder.open_directory(broker_id, self.config)
+            return self._folder.open_directory(broker_id, self.config, listens=self._listen is not None)
         if broker_id in self._kept:
             return self._kept[broker_id].reopened()
         lost = broker_id in self.stopped

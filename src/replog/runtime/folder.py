@@ -26,6 +26,7 @@ from replog.log.files import OS, Fs
 from replog.log.lock import FolderLock
 from replog.log.segmented import PASSING
 from replog.metadata.file import FileStore
+from replog.runtime.descriptors import within_descriptors
 from replog.security.private import check_folder
 
 __all__ = ["ClusterFolder", "open_directory"]
@@ -61,6 +62,7 @@ class ClusterFolder:
         `own_store`: the metadata store is in the folder as well.
         """
         self.path = path
+        self._count = count
         self._lock = FolderLock(OS)
         """Let go as well when nobody has this object any more: what was never closed does not lock the folder for good."""
         self._fs_of = fs_of or (lambda broker_id: OS)
@@ -114,12 +116,16 @@ class ClusterFolder:
         """A session on the metadata store. The lock is held: every session that is still recorded has ended."""
         return FileStore(str(self.path / _STORE), private=True)
 
-    def open_directory(self, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
-        """The log directory of a broker that has none open, made if it is missing. Raises what `open_directory` raises."""
+    def open_directory(self, broker_id: int, limits: BrokerConfig, *, listens: bool) -> FileLogDirectory:
+        """The log directory of a broker that has none open, made if it is missing. Raises what `open_directory` raises.
+
+        All brokers share the descriptors of the process; those that are added later take a smaller share.
+        """
         fs, before = self._fs_of(broker_id), self._locks.get(broker_id)
         if before is not None:
             before.release()  # an interrupt may have come before anybody had that directory, and what is held still holds it
         lock = self._locks[broker_id] = FolderLock(fs)
+        limits = within_descriptors(limits, broker_id, brokers=max(self._count, len(self._locks)), listens=listens)
         return open_directory(str(self.path / f"broker-{broker_id}"), limits, fs, lock)
 
     @contextmanager

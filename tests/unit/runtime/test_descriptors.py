@@ -41,3 +41,48 @@ def test_a_broker_does_so_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert broker._life.directory._storage.limits.open_files_max == 128  # type: ignore[attr-defined]
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING" and "open_files_max" in record.message]
     assert said.startswith("broker 1 keeps at most 128 segment files open, not open_files_max (512)")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "brokers", "listens", "most", "level"),
+    [
+        (3_072, 3, False, 512, None),
+        (1_024, 3, False, 170, "INFO"),
+        (1_024, 3, True, 42, "WARNING"),
+        (1_024, 1, False, 512, None),
+        (100, 9, True, 8, "WARNING"),
+    ],
+)
+def test_brokers_of_one_process_share_them(
+    allowed: int,
+    brokers: int,
+    listens: bool,
+    most: int,
+    level: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    assert within_descriptors(BrokerConfig(), 7, brokers=brokers, listens=listens).open_files_max == most
+    assert [(one.levelname, one.args) for one in caplog.records] == ([] if level is None else [(level, (7, most, 512, allowed))])
+
+
+@pytest.mark.parametrize(("listen", "shares"), [(None, (170, 170, 170, 128)), ("tcp://127.0.0.1:0", (42, 42, 42, 32))])
+def test_those_of_a_cluster_do(
+    listen: str | None, shares: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 1_024))
+
+    def most(cluster: replog.Cluster) -> tuple[int, ...]:
+        running = cluster._embedded.running
+        return tuple(running[n].directory._storage.limits.open_files_max for n in sorted(running))  # type: ignore[attr-defined]
+
+    with replog.Cluster(tmp_path, brokers=3, listen=listen) as cluster:
+        cluster.describe_cluster()
+        assert most(cluster) == shares[:3]
+        cluster.add_broker()
+        assert most(cluster) == shares
+        cluster.kill_broker(1)
+        cluster.start_broker(1)
+        assert most(cluster) == (shares[3], *shares[1:])
