@@ -251,12 +251,12 @@ def test_a_broker_whose_folder_is_in_use_for_a_while_is_opened_by_a_later_call(
 ) -> None:
     attempts, tick = 0, Broker.tick
 
-    def refuses(self: folder.ClusterFolder, broker_id: int, limits: BrokerConfig) -> FileLogDirectory:
+    def refuses(self: folder.ClusterFolder, broker_id: int, limits: BrokerConfig, *, listens: bool) -> FileLogDirectory:
         nonlocal attempts
         attempts += 1
         if attempts < 3:
             raise UsageError("log directory is in use")
-        return opens(self, broker_id, limits)
+        return opens(self, broker_id, limits, listens=listens)
 
     def dies(broker: Broker, now_ms: int, wall_ms: int) -> None:
         monkeypatch.setattr(Broker, "tick", tick)

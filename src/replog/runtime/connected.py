@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import re
-import threading
 import time
 import warnings
 from _thread import RLock
@@ -32,6 +31,7 @@ from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import LOUD
 from replog.runtime.putting_off import is_inside, put_off
+from replog.runtime.resting import Resting, Waiter
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import parse_endpoint
@@ -89,30 +89,21 @@ def parse_bootstrap(endpoints: str | Iterable[str]) -> list[str]:
     return list(found)
 
 
-class _Waiter:
-    """One thread in a `wait`."""
+class _Waiter(Waiter):
+    """One thread in a `wait`: it rests on the sockets, or until the thread that does brings it what it wants."""
 
-    __slots__ = ("background", "condition", "done", "left", "resting_on", "thread", "until_ms", "woken")
+    __slots__ = ("background", "left", "resting_on", "thread", "woken")
 
     def __init__(self, done: Callable[[], bool], lock: RLock, *, background: bool) -> None:
-        self.done = done
-        self.condition = threading.Condition(lock)
+        super().__init__(done, lock)
         self.background = background
         """Whether it gives way to the application."""
         self.thread = get_ident()
         self.left = False
         """Whether it is on its way out, and rests on nothing any more."""
         self.resting_on: TcpTransport | None = None
-        self.until_ms = 0
-        """Until when it rests on the sockets, if nothing happens there."""
         self.woken = False
         """Whether it was told to look up from the sockets."""
-
-    def is_done(self) -> bool:
-        try:
-            return self.done()
-        except Exception:  # it will raise in its own thread
-            return True
 
 
 class ConnectedDriver:
@@ -137,7 +128,7 @@ class ConnectedDriver:
         self._turned_ms = self.now_ms()
         self._polling: _Waiter | None = None
         """Who rests on the sockets, without the lock."""
-        self._waiters: dict[_Waiter, None] = {}
+        self._waiters: Resting[_Waiter] = Resting(self.changing)
         self.finisher: Finisher | None = None
         """Who sees to batches when nobody calls; it takes itself off under the lock."""
         self._closed = False
@@ -236,7 +227,7 @@ class ConnectedDriver:
                     self._pass_on()  # the application came while this thread was about to rest: it goes first
                 else:
                     self._call_up()
-                self._rest(waiter, None if end_ms is None else (end_ms - now_ms) / 1000)
+                self._waiters.rest(waiter, None if end_ms is None else (end_ms - now_ms) / 1000)
 
     def _turn(self, ready: list[Any] | None) -> None:
         """Take in what is ready (None: somebody else does that), run timers that are due, send what the core says."""
@@ -328,17 +319,6 @@ class ConnectedDriver:
             resting.woken = True
             transport.wake()
 
-    def _rest(self, waiter: _Waiter, timeout_s: float | None) -> None:
-        """Wait for the thread on the sockets to bring it, or to leave its place."""
-        self._waiters[waiter] = None
-        try:
-            waiter.condition.wait(timeout_s)
-        except BaseException as problem:
-            self.changing.handled = problem  # nobody was at work
-            raise
-        finally:
-            self._waiters.pop(waiter, None)
-
     def _pass_on(self) -> None:
         """If nobody rests on the sockets now, somebody who waits should."""
         if self._waiters and not self._is_polled():
@@ -383,15 +363,15 @@ class ConnectedDriver:
             # Nobody must wait for what was on its way, or think it stored.
             self.core.crash(UsageError("the client was closed"))
             self._drop(abandon=False)
-            for waiter in self._waiters:
-                waiter.condition.notify()
+            self._waiters.call_all()
         run_callbacks(self.core)
 
     def die_in_child(self) -> None:
         """After a fork the child has a copy of everything. It goes on as another client with the same configuration."""
         reinit: Callable[[], None] = vars(RLock)["_at_fork_reinit"].__get__(self.lock)  # not in the stubs
         reinit()
-        self._polling, self._waiters, self.finisher = None, {}, None
+        self._polling = self.finisher = None
+        self._waiters.forget_all()
         self._remember()
         self._drop(abandon=True)
         if not self._closed:
@@ -440,8 +420,7 @@ class ConnectedDriver:
         self._remember()
         self.core.crash(problem)
         self._drop(abandon=True)
-        for waiter in self._waiters:
-            waiter.condition.notify()
+        self._waiters.call_all()
 
     def _remember(self) -> None:
         """The core is about to forget where brokers are: the endpoints that were given may be none of theirs by now."""

@@ -8,7 +8,6 @@ not recursion.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from _thread import RLock
 from collections import deque
@@ -24,6 +23,7 @@ from replog.metrics.watching import BrokerWatch
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
 from replog.runtime.changing import Changing
+from replog.runtime.resting import Resting, Waiter
 
 __all__ = ["LOUD", "Pump", "Seat", "tell"]
 
@@ -86,24 +86,6 @@ class Seat:
         self.hands_on = {} if self.watch is None else self.watch.hands_on
 
 
-class _Waiter:
-    """One thread in a `wait`."""
-
-    __slots__ = ("condition", "done", "until_ms")
-
-    def __init__(self, done: Callable[[], bool], lock: RLock) -> None:
-        self.condition = threading.Condition(lock)
-        self.done = done
-        self.until_ms = 0
-        """When it looks up by itself."""
-
-    def is_done(self) -> bool:
-        try:
-            return self.done()
-        except Exception:  # it will raise in its own thread
-            return True
-
-
 class Pump:
     """Runs actors to quiescence. Any thread may call `run` or `wait`; one at a time gets to."""
 
@@ -135,7 +117,7 @@ class Pump:
         self.is_last = False
         """Whether everything ends with this run: what dies of an error has no next life."""
         self._checked_ms = -1
-        self._waiting: dict[_Waiter, None] = {}
+        self._waiting: Resting[Waiter] = Resting(self.changing)
         """Threads that wait for others to bring them what they want."""
         self._stirred = False
         """Whether one of them may have it now: since they were last asked an actor was ticked, or `look` was called."""
@@ -197,7 +179,7 @@ class Pump:
                 self._interrupted = True
                 self._repairs[0]()
                 self._repairs.popleft()
-            self._call_all()
+            self._waiting.call_all()
 
     def clear(self) -> None:
         """Forget every message, flush and repair: nobody is left that they could matter to."""
@@ -211,7 +193,7 @@ class Pump:
     def wake(self) -> None:
         """Have everyone who waits look again."""
         with self.lock:
-            self._call_all()
+            self._waiting.call_all()
 
     def look(self) -> None:
         """What somebody waits for may come about without an actor: whoever has it now is told after the next run."""
@@ -221,7 +203,7 @@ class Pump:
         """In a forked child: whichever thread of the parent held the lock, or waited, does not exist here."""
         reinit: Callable[[], None] = vars(RLock)["_at_fork_reinit"].__get__(self.lock)  # not in the stubs
         reinit()
-        self._waiting.clear()
+        self._waiting.forget_all()
 
     # -------------------------------------------------------------------------------------------------------- running
 
@@ -258,7 +240,7 @@ class Pump:
                 self._interrupted = False
             except BaseException as problem:
                 self.changing.handled = problem  # here: the actor is dead, the rest is whole
-                self._call_all()
+                self._waiting.call_all()
                 raise
             finally:
                 self._running = False
@@ -443,7 +425,7 @@ class Pump:
             if self._running:
                 raise UsageError("a signal or logging handler came into another call of this thread, which has to go on before it can wait")
             end_ms = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)
-            waiter: _Waiter | None = None
+            waiter: Waiter | None = None
             while True:
                 self.run()
                 if done():
@@ -452,19 +434,9 @@ class Pump:
                 if end_ms is not None and now_ms >= end_ms:
                     return False
                 due = self.deadline_ms()
-                waiter = waiter or _Waiter(done, self.lock)
+                waiter = waiter or Waiter(done, self.lock)
                 waiter.until_ms = min((t for t in (due, end_ms) if t is not None), default=now_ms + 1_000)
-                self._rest(waiter, max(waiter.until_ms - now_ms, 1) / 1000)
-
-    def _rest(self, waiter: _Waiter, timeout_s: float) -> None:
-        self._waiting[waiter] = None
-        try:
-            waiter.condition.wait(timeout_s)
-        except BaseException as problem:
-            self.changing.handled = problem  # nobody was at work
-            raise
-        finally:
-            self._waiting.pop(waiter, None)
+                self._waiting.rest(waiter, max(waiter.until_ms - now_ms, 1) / 1000)
 
     def _call_up(self) -> None:
         """Wake those who wait and have it now, or rest for longer than they now may.
@@ -472,14 +444,10 @@ class Pump:
         Not the others: each of them would run as well, and two would keep each other running for ever.
         """
         due_ms = self.deadline_ms() if self._waiting else None
-        for waiter in list(self._waiting):
+        for waiter in self._waiting:
             if (due_ms is not None and due_ms < waiter.until_ms) or waiter.is_done():
                 waiter.condition.notify()
         self._stirred = False  # only now: an interrupt may have come in between
-
-    def _call_all(self) -> None:
-        for waiter in list(self._waiting):
-            waiter.condition.notify()
 
 
 def tell(name: str, fields: dict[str, Any]) -> None:

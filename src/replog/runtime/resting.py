@@ -1,0 +1,72 @@
+"""Threads that rest under a lock until another thread brings them what they want."""
+
+from __future__ import annotations
+
+import threading
+from _thread import RLock
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from replog.runtime.changing import Changing
+
+__all__ = ["Resting", "Waiter"]
+
+
+class Waiter:
+    """One thread in a `wait`."""
+
+    __slots__ = ("condition", "done", "until_ms")
+
+    def __init__(self, done: Callable[[], bool], lock: RLock) -> None:
+        self.condition = threading.Condition(lock)
+        """Its own, of the common lock: those for whom there is nothing sleep on."""
+        self.done = done
+        self.until_ms = 0
+        """When it looks up by itself."""
+
+    def is_done(self) -> bool:
+        """Whether it has what it waits for."""
+        try:
+            return self.done()
+        except Exception:  # it will raise in its own thread
+            return True
+
+
+W = TypeVar("W", bound=Waiter)
+
+
+class Resting(Generic[W]):
+    """Those that rest now, in the order of coming. Every method is called with the lock."""
+
+    __slots__ = ("_changing", "_waiters")
+
+    def __init__(self, changing: Changing) -> None:
+        self._changing = changing
+        self._waiters: dict[W, None] = {}
+
+    def rest(self, waiter: W, timeout_s: float | None) -> None:
+        """Let go of the lock until somebody calls this one up, or for so long."""
+        self._waiters[waiter] = None
+        try:
+            waiter.condition.wait(timeout_s)
+        except BaseException as problem:
+            self._changing.handled = problem  # nobody was at work
+            raise
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def call_all(self) -> None:
+        """Have every one look again."""
+        for waiter in self:
+            waiter.condition.notify()
+
+    def forget_all(self) -> None:
+        """In a forked child, where none of these threads exists."""
+        self._waiters.clear()
+
+    def __iter__(self) -> Iterator[W]:
+        """Over a copy: asking one whether it is done runs code of others, in which an interrupt may come."""
+        return iter(list(self._waiters))
+
+    def __len__(self) -> int:
+        return len(self._waiters)
