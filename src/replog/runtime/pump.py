@@ -29,6 +29,8 @@ __all__ = ["LOUD", "Pump", "Seat", "tell"]
 
 _log = logging.getLogger("replog")
 
+_LOOK_MS: Final = 5_000
+"""So often whoever does not keep the clock looks up nevertheless: an interrupt may have ended the one that did."""
 LOUD: Final = frozenset(
     {
         "records_may_be_lost",
@@ -119,6 +121,8 @@ class Pump:
         self._checked_ms = -1
         self._waiting: Resting[Waiter] = Resting(self.changing)
         """Threads that wait for others to bring them what they want."""
+        self._keeper: Waiter | None = None
+        """Which of them looks up when the next timer is due; if it rests."""
         self._stirred = False
         """Whether one of them may have it now: since they were last asked an actor was ticked, or `look` was called."""
         self.delivered = 0
@@ -426,26 +430,44 @@ class Pump:
                 raise UsageError("a signal or logging handler came into another call of this thread, which has to go on before it can wait")
             end_ms = None if timeout_s is None else self.now_ms() + int(timeout_s * 1000)
             waiter: Waiter | None = None
-            while True:
-                self.run()
-                if done():
-                    return True
-                now_ms = self.now_ms()
-                if end_ms is not None and now_ms >= end_ms:
-                    return False
-                due = self.deadline_ms()
-                waiter = waiter or Waiter(done, self.lock)
-                waiter.until_ms = min((t for t in (due, end_ms) if t is not None), default=now_ms + 1_000)
-                self._waiting.rest(waiter, max(waiter.until_ms - now_ms, 1) / 1000)
+            try:
+                while True:
+                    self.run()
+                    if done():
+                        return True
+                    now_ms = self.now_ms()
+                    if end_ms is not None and now_ms >= end_ms:
+                        return False
+                    waiter = waiter or Waiter(done, self.lock)
+                    self._rest(waiter, now_ms, end_ms)
+            finally:
+                if waiter is not None:
+                    self._pass_on()
+
+    def _rest(self, waiter: Waiter, now_ms: int, end_ms: int | None) -> None:
+        """One of those who rest keeps the clock for all: each timer would wake every one of them, to run in turn."""
+        due_ms: int | None = now_ms + _LOOK_MS
+        if not self._is_kept():
+            self._keeper, due_ms = waiter, self.deadline_ms()
+        waiter.until_ms = min((t for t in (due_ms, end_ms) if t is not None), default=now_ms + 1_000)
+        self._waiting.rest(waiter, max(waiter.until_ms - now_ms, 1) / 1000)
+
+    def _is_kept(self) -> bool:
+        return self._keeper is not None and self._keeper in self._waiting
+
+    def _pass_on(self) -> None:
+        """If nobody keeps the clock now, one of those who rest should."""
+        if self._waiting and not self._is_kept():
+            next(iter(self._waiting)).condition.notify()
 
     def _call_up(self) -> None:
-        """Wake those who wait and have it now, or rest for longer than they now may.
+        """Wake those who wait and have it now, and whoever keeps the clock if it rests for longer than it now may.
 
         Not the others: each of them would run as well, and two would keep each other running for ever.
         """
         due_ms = self.deadline_ms() if self._waiting else None
         for waiter in self._waiting:
-            if (due_ms is not None and due_ms < waiter.until_ms) or waiter.is_done():
+            if (waiter is self._keeper and due_ms is not None and due_ms < waiter.until_ms) or waiter.is_done():
                 waiter.condition.notify()
         self._stirred = False  # only now: an interrupt may have come in between
 

@@ -68,5 +68,8 @@ class Resting(Generic[W]):
         """Over a copy: asking one whether it is done runs code of others, in which an interrupt may come."""
         return iter(list(self._waiters))
 
+    def __contains__(self, waiter: W) -> bool:
+        return waiter in self._waiters
+
     def __len__(self) -> int:
         return len(self._waiters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from tests.threads import in_thread
 from tests.unit.runtime.test_loop import Quiet
 
 from replog.ports import Outbox
+from replog.runtime import pump
 from replog.runtime.loop import Loop
 from replog.runtime.pump import Pump, Seat
 from replog.testing.eventually import eventually
@@ -72,8 +74,28 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(pump, "_LOOK_MS", FAR_MS)  # so often somebody else looks up if whoever keeps the clock is lost: here never
     return World()
+
+
+class Looking:
+    """What a thread waits for, and whether that thread has looked for it lately."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.outcome: list[bool] = []
+        """Once there is something in it, that is what the thread gets, or what is raised."""
+        self._thread: int | None = None
+
+    def __call__(self) -> bool:
+        self._thread = self._thread or threading.get_ident()
+        self.looks += self._thread == threading.get_ident()
+        if not self.outcome:
+            return False
+        if self.outcome[0]:
+            return True
+        raise LookupError("what was waited for is gone")
 
 
 def test_nobody_is_woken_by_what_is_not_for_him(world: World) -> None:
@@ -110,6 +132,38 @@ def test_a_timer_that_is_due_earlier_than_it_was_wakes_who_waits(world: World) -
     world.say(1)
     world.now = 30  # nobody but those who wait runs now
     assert world.all_came()
+
+
+def test_a_timer_wakes_one_of_all_who_wait(world: World) -> None:
+    """Each would run in turn, and with a timer for each of them that is quadratic."""
+    waiting = [Looking() for _ in range(10)]
+    world.board.due = world.now + 2  # and stays so, for time stands still: whoever keeps the clock looks up again and again
+    world.wait(*waiting)
+    before = [one.looks for one in waiting]
+    eventually(lambda: max(one.looks for one in waiting) > 20)
+    assert sorted(one.looks - was for one, was in zip(waiting, before, strict=True))[:-1] == [0] * 9
+    world.board.due = FAR_MS
+    for one in waiting:
+        one.outcome.append(True)
+    world.say(2)
+    assert world.all_came()
+
+
+@pytest.mark.parametrize("outcome", [True, False])
+def test_whoever_kept_the_clock_leaves_it_to_another(outcome: bool, world: World) -> None:
+    waiting = [Looking() for _ in range(3)]
+    world.wait(*waiting)
+    world.board.due = world.now + 2
+    world.say(1)
+    for there in (3, 2, 1):
+        looked = [one.looks for one in waiting]
+        eventually(lambda looked=looked: any(one.looks > was + 20 for one, was in zip(waiting, looked, strict=True)))
+        (keeper,) = [one for one, was in zip(waiting, looked, strict=True) if one.looks > was + 20]
+        keeper.outcome.append(outcome)
+        eventually(lambda there=there: len(world.pump._waiting) == there - 1)
+    for thread, _ in world.threads:
+        thread.join(30)
+    assert [type(found) for _, (found,) in world.threads] == [bool if outcome else LookupError] * 3
 
 
 def test_after_an_error_all_look_again(world: World) -> None:
