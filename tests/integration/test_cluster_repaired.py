@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,29 @@ def test_a_repaired_copy_alone_is_not_believed(tmp_path: Path) -> None:
         cluster.start_broker(3)
         cluster.wait_until_in_sync(timeout_s=60)
         assert values(cluster) == expected
+
+
+@pytest.mark.parametrize("how", ["replaced", "repaired"])
+def test_the_only_complete_copy_is_lost_and_an_older_one_is_kept(tmp_path: Path, how: str) -> None:
+    """X-121: what the other copies still have is not cut because the one that had more begins anew."""
+    data = tmp_path / "data"
+    with replog.Cluster(data, brokers=2) as cluster:
+        cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=1, segment_bytes=600)
+        older = [f"{n} {'x' * 50}" for n in range(40)]
+        for value in older:
+            cluster.append("t", 0, [value])
+        cluster.wait_until_in_sync(timeout_s=60)
+        cluster.kill_broker(2)
+        cluster.append("t", 0, ["more"] * 5)
+        cluster.kill_broker(1)
+    cut = 0
+    if how == "replaced":
+        shutil.rmtree(data / "broker-1")
+    else:
+        damage(data / "broker-1", "flip", random.Random(how))
+        cut = repair(data / "broker-1")["logs"][0]["end_offset"]  # type: ignore[index]
+    with replog.Cluster(data, brokers=2) as cluster:
+        cluster.wait_until_in_sync(timeout_s=60)
+        assert values(cluster) == older
+        said = " ".join(cluster.explain("t", 0).sentences)
+        assert f"with the longest log of those that were there (broker 1 to {cut}, broker 2 to 40)" in said

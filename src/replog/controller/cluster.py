@@ -166,18 +166,28 @@ class Cluster:
         may_be_empty = broker_id in self.hidden.garbled and broker_id not in self.admitted
         return may_be_empty or broker.has_lost(self.admitted.get(broker_id), is_named=partition in broker.lossy)
 
+    def emptied(self, partition: PartitionId) -> list[int]:
+        """Replicas whose present life began in an empty folder, or with damage in this log: see `Broker.has_begun_anew`."""
+        return [b for b in self.replicas(partition) if (broker := self.brokers.get(b)) is not None and broker.has_begun_anew(partition)]
+
     def concerns(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the broker's fate changes anything for the partition."""
         state = self.states.get(partition)
         if state is None:
             return False
-        return broker_id in (state.leader, *state.isr, *state.elr) or (state.leader is None and broker_id in state.last_known)
+        if state.leader is None and (broker_id in state.last_known or not (state.isr or state.elr)):
+            return True  # whoever is there is asked how far it reaches
+        return broker_id in (state.leader, *state.isr, *state.elr)
 
     def is_broken(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the disk under this replica failed in the broker's present life."""
         broker = self.brokers.get(broker_id)
         epoch = self._broken.get(partition, {}).get(broker_id)
         return epoch is not None and broker is not None and epoch == broker.info.broker_epoch
+
+    def broken_of(self, partition: PartitionId) -> list[int]:
+        """Replicas of a partition whose disk has failed under it."""
+        return [b for b in self.replicas(partition) if self.is_broken(partition, b)]
 
     def broken(self) -> list[tuple[PartitionId, int]]:
         """Replicas whose disk has failed, as (partition, broker)."""

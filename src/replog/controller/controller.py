@@ -203,6 +203,8 @@ class Controller:
             roomless=cluster.roomless(partition),
             unclean=topic.config.unclean_leader_election and not cleanly,
             joining=moves.joining(topic.assignments[partition.partition]),
+            emptied=cluster.emptied(partition),
+            broken=cluster.broken_of(partition),
         )
         after = choice.state or state
         if partition in cluster.parked and after.leader is not None and after.leader_epoch == state.leader_epoch:
@@ -256,6 +258,9 @@ class Controller:
         if state.leader is not None or state.isr or state.elr or not all(r in live for r in state.last_known):
             return Decision()
         answers = {broker: (epoch, end) for broker, epoch, end in event.answers}
+        asked = self.choose(event.partition).ask
+        if not asked or not answers.keys() >= set(asked):
+            return Decision()  # somebody has come since, and is being asked; or has gone, and is waited for
         topic = cluster.topics[event.partition.topic_id]
         choice = recover(state, answers, cluster.replicas(event.partition), cluster.min_isr_in(state, event.partition))
         assert choice.state is not None

@@ -23,6 +23,7 @@ __all__ = [
     "lost",
     "recover",
     "uncleanly",
+    "whom_to_await",
     "with_isr",
     "with_min_isr",
 ]
@@ -99,12 +100,17 @@ def choose(
     roomless: Container[int] = (),
     unclean: bool = False,
     joining: Container[int] = (),
+    emptied: Container[int] = (),
+    broken: Container[int] = (),
 ) -> Choice:
     """What the partition should be now that these replicas are `live` (registered, unfenced, their disk working).
 
     In this order: the leader stays if it can; the first live ISR member in replica order; the first live ELR member
-    once the ISR is empty; the last-known set once all of it is live (they must be asked first); an unclean election if
-    the topic allows it; nobody. `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else.
+    once the ISR is empty; who reaches furthest, once all of the last-known set is live (they must be asked first, and with them
+    everybody else who is live: what they lost others may have); an unclean election if the topic allows it; nobody.
+    `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else. What `emptied` ones lost is not just the end
+    of the log: while one of them is in the last-known set every replica is waited for whose copy is not `broken`, for any of them may
+    hold what nobody else does any more, and would be cut.
     Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9). Those that are
     `joining` with a move are not elected uncleanly: they may be empty, and the move would take away whoever is not. Nor is anybody while
     one that is complete is only `roomless` (it would be live if its disk had room): nobody has died, and nothing is lost.
@@ -121,8 +127,13 @@ def choose(
             after = with_isr(after, (leader,), replicas=replicas, min_isr=min_isr, lossy=lossy)
     if leader is None:
         waits = any(r in roomless for r in after.elr)
-        able = tuple(r for r in replicas if r in live and r not in joining) if unclean and not waits else ()
-        return _without_leader(state, _led(after, None), replicas, live, _staying(able, leaving))
+        settled = tuple(r for r in replicas if r not in joining)
+        able = _staying(tuple(r for r in settled if r in live), leaving) if unclean and not waits else ()
+        after = _led(after, None)
+        awaited = whom_to_await(after, [r for r in settled if r not in broken], emptied)
+        if awaited and all(r in live for r in awaited):
+            return Choice(None if after == state else after, ask=tuple(r for r in replicas if r in awaited or (r in settled and r in live)))
+        return _without_leader(state, after, replicas, live, able, emptied)
     after = _led(after, leader)
     return Choice(None if after == state else after)
 
@@ -137,20 +148,30 @@ def _led(state: PartitionState, leader: int | None) -> PartitionState:
     return state if leader == state.leader else evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1)
 
 
+def whom_to_await(state: PartitionState, intact: Sequence[int], emptied: Container[int]) -> tuple[int, ...]:
+    """Who has to be live before anybody is asked how far it reaches; empty while a complete replica is waited for, or none ever was.
+
+    `intact`: replicas that may have something, as far as anybody knows.
+    """
+    if state.isr or state.elr:
+        return ()
+    more = intact if any(r in emptied for r in state.last_known) else ()
+    return tuple(dict.fromkeys((*state.last_known, *more))) if state.last_known else ()
+
+
 def _without_leader(
     before: PartitionState,
     after: PartitionState,
     replicas: Sequence[int],
     live: Container[int],
     able: tuple[int, ...],
+    emptied: Container[int],
 ) -> Choice:
-    """No ISR or ELR member can lead: ask the last-known set, elect one of those who are `able` to lead uncleanly, or wait."""
-    changed = None if after == before else after
-    if not after.isr and not after.elr and after.last_known and all(r in live for r in after.last_known):
-        return Choice(changed, ask=after.last_known)
+    """No ISR or ELR member can lead: elect one of those who are `able` to lead uncleanly, or wait."""
     if not able:
-        return Choice(changed)
-    leader = next((r for r in able if r in after.last_known), able[0])  # who was complete once lacks the least, as far as anybody knows
+        return Choice(None if after == before else after)
+    # Who was complete once lacks the least, as far as anybody knows, unless it has begun anew.
+    leader = min(able, key=lambda r: (r in emptied, r not in after.last_known))
     candidates = tuple((r, -1, -1) for r in replicas if r in live)
     missing = tuple(r for r in replicas if r not in live)
     return Choice(uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))
@@ -176,7 +197,9 @@ def lost(loss: Loss) -> str:
 
 
 def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], replicas: Sequence[int], min_isr: int) -> Choice:
-    """Elect from a last-known set whose members have all said how far they reach (KIP-966, unclean recovery).
+    """Elect once everybody in the last-known set has said how far it reaches, and who else is there (KIP-966, unclean recovery).
+
+    Of two logs with one last epoch the longer one has all that the other has, so whoever was never complete may lack the least.
 
     Below `min_isr` the set stays: nothing is committed until enough others have followed, so whoever else is in it may hold all
     there is if the new leader loses its disk as well (X-11).

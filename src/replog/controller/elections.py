@@ -90,11 +90,15 @@ def unclean(
     live: Container[int],
     lossy: Container[int] = (),
     leaving: Container[int] = (),
+    emptied: Container[int] = (),
+    broken: Container[int] = (),
 ) -> Choice:
     """`state` under somebody, if nobody leads it: a complete replica if one is live, else any. Raises Refusal."""
     if state.leader is not None and state.leader in live:
         raise Refusal(Code.ELECTION_NOT_NEEDED, f"broker {state.leader} leads: an unclean election is only for partitions without a leader")
-    choice = choose(state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving, unclean=True)
+    choice = choose(
+        state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving, unclean=True, emptied=emptied, broken=broken
+    )
     if choice.ask:
         who = ", ".join(map(str, choice.ask))
         text = f"brokers {who} are being asked how far they reach: the one with most becomes the leader, so that less is lost"
@@ -119,7 +123,11 @@ def elect(controller: Controller, topic: str, partition: int, manner: Manner = P
     try:
         if manner.unclean:
             trusted = moves.in_order_of_trust(known.assignments[partition])  # whoever only joins has least
-            choice = unclean(state, replicas=trusted, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving)
+            emptied, broken = cluster.emptied(identity), cluster.broken_of(identity)
+            choice = unclean(
+                state, replicas=trusted, min_isr=min_isr, live=cluster.live(identity), lossy=lossy, leaving=leaving, emptied=emptied,
+                broken=broken,
+            )  # fmt: skip
             assert choice.state is not None
             return controller.store_state(identity, known, choice.state, choice.loss)
         live = cluster.live(identity)

@@ -10,6 +10,7 @@ from replog.controller import moves
 from replog.controller.changes import Change, StateGone, StateSet, TopicGone
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Decision, answered
+from replog.controller.election import whom_to_await
 from replog.controller.elections import why_away
 from replog.controller.events import AdminAsked
 from replog.controller.refusal import Refusal, named, standing
@@ -76,7 +77,7 @@ def _sentences(
     cluster = controller.cluster
     if state.leader is None:
         yield f"Nobody leads {name}, in epoch {state.leader_epoch}: nothing can be appended or read."
-        yield from _waiting(cluster, partition, name, state)
+        yield from _waiting(cluster, partition, name, state, assignment)
     else:
         yield f"Broker {state.leader} leads {name}, in epoch {state.leader_epoch}."
         yield from _in_sync(cluster, partition, state, assignment)
@@ -104,17 +105,24 @@ def _in_sync(cluster: Cluster, partition: PartitionId, state: PartitionState, as
         yield f"The preferred leader, broker {first}, is in sync: electing it moves the leadership there at no cost."
 
 
-def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: PartitionState) -> Iterator[str]:
+def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: PartitionState, assignment: Assignment) -> Iterator[str]:
     """Whom a partition without a leader waits for, and what a person can do."""
     live = cluster.live(partition)
+    joining, broken = moves.joining(assignment), cluster.broken_of(partition)
+    intact = [r for r in cluster.replicas(partition) if r not in joining and r not in broken]
+    awaited = whom_to_await(state, intact, cluster.emptied(partition))
     if state.isr or state.elr:
         yield f"It waits for {_or((*state.isr, *state.elr))}: who is eligible (ELR) holds everything that was committed. Start one of them."
-    elif state.last_known and all(r in live for r in state.last_known):
-        yield f"No replica is known to be complete: {_are(state.last_known)} being asked how far they reach, and who has most will lead."
-    elif state.last_known:
-        away = [r for r in state.last_known if r not in live]
+    elif awaited and all(r in live for r in awaited):
+        yield f"No replica is known to be complete: {_are(awaited)} being asked how far they reach, and who has most will lead."
+    elif awaited:
+        away = [r for r in awaited if r not in live]
         who = _or(state.last_known, "and")
         yield f"No replica is known to be complete. The last that were are {who}; it waits until all are live, to take the longest log."
+        if more := [r for r in awaited if r not in state.last_known]:
+            anew = [r for r in cluster.emptied(partition) if r in state.last_known]
+            hope = f"{_or(more, 'and')} may hold more now, so it waits for all"
+            yield f"Of them {_or(anew, 'and')} began anew, in an empty folder or cut at damage: {hope}."
         yield f"Start {_or(away, 'and')}."
     else:
         yield "No replica is known to be complete, or to have been the last that was."
@@ -165,7 +173,7 @@ def _moving(cluster: Cluster, partition: PartitionId, state: PartitionState, ass
 def _lost(record: LossRecord | None) -> Iterator[str]:
     if record is None:
         return
-    how = "although others may have held more" if record.kind == "unclean" else "as the longest of the last that were complete"
+    how = "although others may have held more" if record.kind == "unclean" else "with the longest log of those that were there"
     away = f"; away: {_or(record.missing, 'and')}" if record.missing else ""
     ends = ", ".join(f"broker {c.broker} to {c.end_offset}" for c in record.candidates if c.end_offset >= 0)
     yield (

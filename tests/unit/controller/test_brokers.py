@@ -308,10 +308,93 @@ def test_a_power_cut_of_everything_asks_everyone_who_was_complete():
     path = judgements.loss_path(topic, 0)
     record = judgements.decode_loss(path, world.store.read(path).value)
     assert (record.kind, record.leader, record.leader_epoch, record.topic) == ("last_known", 4, state.leader_epoch, "t")
-    assert record.candidates == (judgements.Candidate(3, 1, 10), judgements.Candidate(4, 1, 12))
+    assert record.candidates == (judgements.Candidate(2, -1, 0), judgements.Candidate(3, 1, 10), judgements.Candidate(4, 1, 12))
     assert world.propose(4, pid(topic), [3, 4], recovering=True).error == Code.INVALID_REQUEST
     assert world.propose(4, pid(topic), [4], recovering=False).error == Code.NONE
     assert world.propose(4, pid(topic), [3, 4]).error == Code.NONE
+
+
+@pytest.mark.parametrize("anew", [LossReport(), LossReport("replaced"), "corrupt"], ids=["empty folder", "memory", "damage"])
+def test_who_was_never_complete_is_waited_for_and_may_lead_once_the_only_complete_log_is_lost(anew):
+    """X-121: others may hold more, and would be cut by an empty leader: nobody is elected before all have been asked."""
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
+    assert world.propose(2, pid(topic), [2]).error == Code.NONE
+    world.disks[3][pid(topic)], world.disks[4][pid(topic)] = (0, 8), (0, 9)
+    for node in (2, 3, 4):
+        world.kill(node)
+    world.disks[2][pid(topic)] = (0, 5) if anew == "corrupt" else (-1, 0)
+    loss = LossReport("corrupt", (pid(topic),)) if anew == "corrupt" else anew
+    if loss.kind == "none":
+        world.incarnations[2].clear()  # the folder goes on from no life
+    world.start(2, loss=loss, directory=None if anew == "corrupt" else "f" * 32, settle=True)
+    world.start(3, settle=True)
+    assert facts(world)[0] is None
+    sentences = world.admin("explain", name="t", partition=0).result["sentences"]
+    assert [one for one in sentences if "anew" in one or "Start" in one] == [
+        "Of them broker 2 began anew, in an empty folder or cut at damage: brokers 3 and 4 may hold more now, so it waits for all.",
+        "Start broker 4.",
+    ]
+    world.start(4, settle=True)
+    assert (world.state().leader, world.state().isr, world.state().recovering) == (4, (4,), True)
+    assert world.told("records_may_be_lost")[0]["candidates"] == ((2, *world.disks[2][pid(topic)]), (3, 0, 8), (4, 0, 9))
+
+
+def test_who_is_asked_although_nobody_waits_for_it_and_goes_away_holds_up_nothing():
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3, 4]})
+    for node in (2, 3, 4):
+        world.kill(node)
+    world.disks[3][pid(topic)], world.disks[4][pid(topic)] = (1, 10), (1, 12)
+    world.drop = lambda sender, _to, message: sender == 2 and isinstance(message, ReplicaStatesAnswer)
+    for node in (2, 3, 4):
+        world.start(node, loss=power(topic, 0), settle=True)
+    assert (facts(world)[0], facts(world)[4], world.leader.questions) == (None, (3, 4), 1)
+    world.kill(2)
+    assert facts(world)[0] == 4
+
+
+def test_a_person_decides_where_one_that_is_waited_for_does_not_come_back():
+    world = World(3)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    assert world.propose(2, pid(topic), [2]).error == Code.NONE
+    for node in (2, 3):
+        world.kill(node)
+    world.start(2, loss=LossReport("replaced"), settle=True)
+    assert facts(world)[0] is None
+    assert world.admin("elect", partitions=[["t", 0]], unclean=True).result["partitions"] == [["t", 0, 0, ""]]
+    assert facts(world)[0] == 2
+    assert world.told("records_may_be_lost")[0]["missing"] == (3,)
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_who_comes_or_goes_while_others_are_asked_counts(comes):
+    """The answers of before are not enough, or no longer all that is waited for."""
+    world = World(4)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
+    assert world.propose(2, pid(topic), [2]).error == Code.NONE
+    world.disks[3][pid(topic)] = (0, 9)
+    for node in (2, 3):
+        world.kill(node)
+    world.drop = lambda _sender, _to, message: isinstance(message, ReplicaStates)
+    loss = power(topic, 0) if comes else LossReport("replaced")
+    if not comes:
+        world.start(3, settle=True)
+    world.start(2, loss=loss, settle=True)
+    assert world.leader.questions == 1
+    old = LastKnownAnswered(pid(topic), world.state().leader_epoch, ((2, -1, 0),) if comes else ((2, -1, 0), (3, 0, 9)))
+    if comes:
+        world.start(3, settle=True)
+    else:
+        world.kill(3)
+    assert world.leader._term.controller.decide(old).steps == ()
+    world.drop = lambda _sender, _to, _message: False
+    if not comes:
+        world.advance(4_000)
+        assert facts(world)[0] is None
+        world.start(3, settle=True)
+    world.advance(4_000)
+    assert facts(world)[0] == 3
 
 
 def test_questions_to_a_last_known_set_are_repeated_until_answered():
@@ -653,7 +736,7 @@ def test_who_is_remembered_follows_from_the_min_isr_of_the_state(stored, altered
     assert (state.leader, state.isr, state.elr, state.min_isr) == (None, (), (), stored)
     known = controller.cluster.topics[topic]
     controller.cluster.apply(TopicSet(attrs.evolve(known, config=attrs.evolve(known.config, min_isr=altered))))
-    answers = tuple((node, 1, 10 + node) for node in state.last_known)
+    answers = tuple((node, 1, 10 + node) for node in (2, 3, 4))
     decision = controller.decide(LastKnownAnswered(pid(topic), state.leader_epoch, answers))
     (after,) = [change.state for step in decision.steps for change in step.changes if isinstance(change, StateSet)]
     assert (after.isr, after.min_isr, after.last_known) == ((state.last_known[-1],), stored, last_known)

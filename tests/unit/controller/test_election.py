@@ -61,7 +61,8 @@ def test_everyone_lost_something_all_of_the_last_known_set_is_asked_once_it_is_t
     gone = state(None, (), (), (2, 3))
     assert choose(gone, replicas=AR, min_isr=2, live=(1, 2)).ask == ()
     assert choose(gone, replicas=AR, min_isr=2, live=(1, 2), unclean=False).state is None
-    assert choose(gone, replicas=AR, min_isr=2, live=(1, 2, 3)).ask == (2, 3)
+    assert choose(gone, replicas=AR, min_isr=2, live=(2, 3)).ask == (2, 3)
+    assert choose(gone, replicas=AR, min_isr=2, live=(1, 2, 3)).ask == (1, 2, 3), "what these two lost the other may have"
     choice = recover(gone, {2: (4, 12), 3: (4, 10)}, AR, min_isr=2)
     assert choice.state == PartitionState(2, 6, (2,), last_known=(2, 3), recovering=True, partition_epoch=9)
     assert choice.loss is not None
@@ -81,6 +82,38 @@ def test_who_was_asked_is_asked_again_if_the_one_elected_loses_its_disk_before_e
     assert longest({2: (-1, 0), 3: (4, 10)}, AR) == 3
     followed = with_isr(elected, (2, 3), replicas=AR, min_isr=2)
     assert followed.last_known == (), "enough hold what there is, and more may be committed"
+
+
+def test_whoever_was_never_complete_is_elected_if_those_who_were_have_lost_more():
+    choice = recover(state(None, (), (), (2, 3)), {1: (4, 13), 2: (4, 12), 3: (3, 40)}, AR, min_isr=2)
+    assert choice.state == PartitionState(1, 6, (1,), last_known=(2, 3), recovering=True, partition_epoch=9)
+
+
+@pytest.mark.parametrize(
+    ("live", "given", "asked"),
+    [
+        ((2, 3), {}, (2, 3)),
+        ((2, 3), {"emptied": (1,)}, (2, 3)),
+        ((2, 3), {"emptied": (3,)}, ()),
+        ((1, 2, 3), {"emptied": (3,)}, (1, 2, 3)),
+        ((2, 3), {"emptied": (3,), "broken": (1,)}, (2, 3)),
+        ((2, 3), {"emptied": (3,), "joining": (1,)}, (2, 3)),
+        ((1, 2, 3), {"emptied": (3,), "joining": (1,)}, (2, 3)),
+        ((2, 3), {"emptied": (2, 3), "leaving": (2,)}, ()),
+        ((1, 3), {"emptied": (3,)}, ()),
+    ],
+)
+def test_while_one_of_them_has_begun_anew_everybody_is_waited_for(live, given, asked):
+    """X-121: the copy of whoever is away may be the only one left; an empty one that leads would have it cut."""
+    gone = state(None, (), (), (2, 3))
+    choice = choose(gone, replicas=AR, min_isr=2, live=live, **given)
+    assert (choice.ask, choice.state) == (asked, None)
+
+
+@pytest.mark.parametrize(("emptied", "leader"), [((), 3), ((3,), 1), ((1, 3), 3), ((1,), 3)])
+def test_an_unclean_election_takes_who_has_begun_anew_last(emptied, leader):
+    choice = choose(state(None, (), (), (2, 3)), replicas=AR, min_isr=2, live=(1, 3), unclean=True, emptied=emptied)
+    assert choice.state.leader == leader
 
 
 def test_the_only_one_who_counts_is_not_remembered():

@@ -132,7 +132,8 @@ def holding_more(ledger: Ledger, copies: Copies, before: PartitionState | None) 
     loss = ledger.loss
     if loss is None or before is None or loss.kind != "last_known" or loss.leader not in copies:
         return ()
-    held = {b: _held(copies[b], ledger.entries) for b in {*before.last_known, loss.leader} if b in copies and not copies[b].suspect}
+    asked = [one.broker for one in loss.candidates if one.broker in copies]
+    held = {b: _held(copies[b], ledger.entries) for b in asked if not copies[b].suspect}
     return tuple(sorted(b for b, end in held.items() if end > held.get(loss.leader, end)))
 
 

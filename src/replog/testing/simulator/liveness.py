@@ -466,8 +466,8 @@ def _living(world: World, ledger: Ledger) -> tuple[int, ...]:
 def _waits_rightly(world: World, ledger: Ledger) -> bool:
     """Whether nobody of those who are there may lead: the topic came when the absent ones were already going, and only they were in it.
 
-    Where nobody is complete for certain, all of the last-known set are asked, so it waits for each of them. Not so the topic that
-    every run has: `absence` leaves it enough of its replicas.
+    Where nobody is complete for certain, all of the last-known set are asked, so it waits for each of them; and for everybody else while
+    one of them has begun anew. Not so the topic that every run has: `absence` leaves it enough of its replicas.
     """
     state = ledger.state
     if not world.absent or ledger.topic == TOPIC or state is None:
@@ -475,7 +475,7 @@ def _waits_rightly(world: World, ledger: Ledger) -> bool:
     if state.leader is not None:
         return False
     complete = (*state.isr, *state.elr)
-    return world.absent.issuperset(complete) if complete else not world.absent.isdisjoint(state.last_known)
+    return world.absent.issuperset(complete) if complete else not world.absent.isdisjoint((*state.last_known, *ledger.replicas))
 
 
 def _living_copies(world: World) -> Iterator[tuple[Ledger, int, Partition | None]]:
