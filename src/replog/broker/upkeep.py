@@ -78,6 +78,8 @@ class Upkeep:
         """... and of how many partitions it removed segments."""
         self._purging: list[PartitionId] = []
         """Copies to be deleted, as found at a checkpoint: a slice of them in each run."""
+        self._ahead: dict[PartitionId, int] = {}
+        """Copies that went there at a time that has yet to come, as the clock says now, and when that was first seen."""
         self._is_stale = False
         """Whether the last checkpoint may speak of copies that were deleted since."""
         self.lag_check_ms = 0
@@ -275,9 +277,12 @@ class Upkeep:
             self._is_stale = False
 
     def _purgeable(self) -> list[PartitionId]:
-        """Copies that were in quarantine for long enough."""
-        due_ms = self.wall_ms - self._config.deletion_delay_ms
-        return [one for one, since_ms in self._directory.quarantined().items() if since_ms <= due_ms]
+        """Copies that were in quarantine for long enough: by the wall clock, or, if that was ahead then, since this was seen."""
+        delay_ms, kept = self._config.deletion_delay_ms, self._directory.quarantined()
+        ahead = (one for one, since_ms in kept.items() if since_ms > self.wall_ms + delay_ms)
+        self._ahead = {one: self._ahead.get(one, self.told_ms) for one in ahead}
+        due = [one for one, seen_ms in self._ahead.items() if self.told_ms - seen_ms > delay_ms]
+        return [*due, *(one for one, since_ms in kept.items() if since_ms <= self.wall_ms - delay_ms)]
 
     def _retentions(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Retention of those that have yet to have it, until so many took time; with the rest `run` is due a moment later."""

@@ -98,7 +98,6 @@ class FileLogDirectory(LogDirectory):
         try:
             self._take_lock()
             self._open()
-            self.staging.clear()
             kill_in_child(self)
         except BaseException:
             self._closed = f"log directory {self.path} could not be opened"  # nor closed once more in a forked child
@@ -147,6 +146,7 @@ class FileLogDirectory(LogDirectory):
         self.loss = judge(configs, states, {i: k.flushed_end for i, k in known.items()}, life, clean=clean is not None, power=power)
         self.incarnation = self.fs.random_bytes(16).hex()
         life = Life.begun(boot_id, self.incarnation, self.loss)
+        self.staging.clear()  # before something has to be written: it may be what fills the disk
         # In this order: a crash in between must not lose what was found out, and the marker goes before the first append.
         write_plain(self.fs, self.path, _LIFE, life.to_plain())
         if clean is not None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from replog.broker.upkeep import Upkeep
 from replog.config import BrokerConfig, TopicConfig
@@ -169,6 +170,26 @@ def test_a_copy_that_came_back_waits_anew(monkeypatch: pytest.MonkeyPatch) -> No
     for now_ms in (1_100, 1_200, 1_300):
         upkeep.run(now_ms)
     assert list(directory.quarantined()) == [many[-1]]
+
+
+def test_copies_that_were_put_away_while_the_clock_was_ahead_are_deleted_all_the_same() -> None:
+    """They would be kept until that date. A clock that is set back by less than the delay only makes them stay so much longer."""
+    limits = evolve(LIMITS, deletion_delay_ms=10_000)
+    directory = MemoryLogDirectory(limits=limits)
+    delay, year = limits.deletion_delay_ms, 365 * 24 * 3_600_000
+    directory.create([LogStart(identity, "t", TopicConfig()) for identity in (A, B)])
+    directory.quarantine(A, year)
+    directory.quarantine(B, 1_000 + delay)
+    upkeep = Upkeep(directory, {}, limits)
+    step = limits.checkpoint_interval_ms
+    kept = []
+    for now_ms in range(step, 2 * delay + 4 * step, step):
+        upkeep.told(now_ms, 1_000 + now_ms)
+        upkeep.run(now_ms)
+        kept.append((now_ms, list(directory.quarantined())))
+    gone = {one: next(now_ms for now_ms, left in kept if one not in left) for one in (A, B)}
+    assert delay <= gone[A] <= delay + 3 * step
+    assert 2 * delay <= gone[B] <= 2 * delay + 3 * step
 
 
 # ----------------------------------------------------------------------------------------------------------------- flushing

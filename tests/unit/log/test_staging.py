@@ -164,3 +164,20 @@ def test_a_stage_that_cannot_be_opened_for_now_is_whole(code: int, monkeypatch: 
             staging.put(1, b"de")
     assert staging.put(1, b"fg") == 1
     assert [staging.read(1, n) for n in range(2)] == [b"abc", b"fg"]
+
+
+def test_what_it_leaves_on_a_full_disk_keeps_no_broker_from_starting() -> None:
+    """Removing it makes the room that the start needs."""
+
+    class Full(MemoryFs):
+        def open(self, path: str, *, create: bool = False) -> int:
+            if create and self.paths("/d/staged") and self.size(path) is None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().open(path, create=create)
+
+    fs = Full()
+    directory = open_directory(fs)
+    directory.staging.put(1, b"abc")
+    directory.close(clean=False)
+    open_directory(fs).close(clean=True)
+    assert fs.paths("/d/staged") == []
