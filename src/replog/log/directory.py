@@ -88,7 +88,7 @@ class FileLogDirectory(LogDirectory):
         self._failed = ""
         self._closed = ""
         self._broker_epoch = -1
-        self.staging = FileStaging(fs, f"{self.path}/{_STAGED}")
+        self.staging: FileStaging = FileStaging(fs, f"{self.path}/{_STAGED}")
         self._lock = FolderLock(fs) if lock is None else lock
         # No circle: when nobody has the directory any more, nor a log of it, its lock is let go at once.
         self._storage = Storage(fs, f"{self.path}/{_LOGS}", self._limits, partial(_fail, ref(self), self._lock))
