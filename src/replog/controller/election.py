@@ -182,10 +182,10 @@ def uncleanly(state: PartitionState, leader: int, epoch: int) -> PartitionState:
     return evolve(state, leader=leader, leader_epoch=epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
 
 
-def longest(answers: Mapping[int, tuple[int, int]], replicas: Sequence[int]) -> int:
-    """The replica with the largest (last epoch, end offset); of equals the first in replica order."""
+def longest(answers: Mapping[int, tuple[int, int]], replicas: Sequence[int], complete: Container[int] = ()) -> int:
+    """The replica with the largest (last epoch, end offset); of equals one that was `complete`, and the first in replica order."""
     assert answers, "somebody must have answered"
-    return max((r for r in replicas if r in answers), key=lambda r: answers[r])
+    return max((r for r in replicas if r in answers), key=lambda r: (answers[r], r in complete))
 
 
 def lost(loss: Loss) -> str:
@@ -204,7 +204,7 @@ def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], repli
     Below `min_isr` the set stays: nothing is committed until enough others have followed, so whoever else is in it may hold all
     there is if the new leader loses its disk as well (X-11).
     """
-    leader = longest(answers, replicas)
+    leader = longest(answers, replicas, state.last_known)
     candidates = tuple((r, *answers[r]) for r in replicas if r in answers)
     last_known = state.last_known if min_isr > 1 else ()
     after = evolve(uncleanly(state, leader, state.leader_epoch), last_known=last_known)

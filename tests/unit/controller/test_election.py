@@ -85,6 +85,9 @@ def test_who_was_asked_is_asked_again_if_the_one_elected_loses_its_disk_before_e
 
 
 def test_whoever_was_never_complete_is_elected_if_those_who_were_have_lost_more():
+    equal = recover(state(None, (), (), (2, 3)), {1: (4, 12), 2: (4, 12), 3: (3, 40)}, AR, min_isr=2)
+    assert equal.state is not None
+    assert equal.state.leader == 2
     choice = recover(state(None, (), (), (2, 3)), {1: (4, 13), 2: (4, 12), 3: (3, 40)}, AR, min_isr=2)
     assert choice.state == PartitionState(1, 6, (1,), last_known=(2, 3), recovering=True, partition_epoch=9)
 
