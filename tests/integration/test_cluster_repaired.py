@@ -105,7 +105,7 @@ def test_a_repaired_copy_alone_is_not_believed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["replaced", "repaired"])
 def test_the_only_complete_copy_is_lost_and_an_older_one_is_kept(tmp_path: Path, how: str) -> None:
-    """X-121: what the other copies still have is not cut because the one that had more begins anew."""
+    """X-16: what the other copies still have is not cut because the one that had more begins anew."""
     data = tmp_path / "data"
     with replog.Cluster(data, brokers=2) as cluster:
         cluster.create_topic("t", assignment={0: [1, 2]}, min_isr=1, segment_bytes=600)

@@ -316,7 +316,7 @@ def test_a_power_cut_of_everything_asks_everyone_who_was_complete():
 
 @pytest.mark.parametrize("anew", [LossReport(), LossReport("replaced"), "corrupt"], ids=["empty folder", "memory", "damage"])
 def test_who_was_never_complete_is_waited_for_and_may_lead_once_the_only_complete_log_is_lost(anew):
-    """X-121: others may hold more, and would be cut by an empty leader: nobody is elected before all have been asked."""
+    """X-16: others may hold more, and would be cut by an empty leader: nobody is elected before all have been asked."""
     world = World(4)
     topic = world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 1})
     assert world.propose(2, pid(topic), [2]).error == Code.NONE

@@ -107,7 +107,7 @@ def test_whoever_was_never_complete_is_elected_if_those_who_were_have_lost_more(
     ],
 )
 def test_while_one_of_them_has_begun_anew_everybody_is_waited_for(live, given, asked):
-    """X-121: the copy of whoever is away may be the only one left; an empty one that leads would have it cut."""
+    """X-16: the copy of whoever is away may be the only one left; an empty one that leads would have it cut."""
     gone = state(None, (), (), (2, 3))
     choice = choose(gone, replicas=AR, min_isr=2, live=live, **given)
     assert (choice.ask, choice.state) == (asked, None)
