@@ -84,8 +84,7 @@ class Broker:
     def has_begun_anew(self, partition: PartitionId) -> bool:
         """Whether this life found an empty folder, or damage in this log: what it lacks may be anything, not just what was not flushed."""
         loss = self.loss
-        is_new = loss.kind == "replaced" or (loss.kind == "none" and not loss.lives)
-        return is_new or (loss.kind == "corrupt" and partition in self.lossy)
+        return not loss.lives or loss.kind == "replaced" or (loss.kind == "corrupt" and partition in self.lossy)
 
     def has_lost(self, admitted: Admitted | None, *, is_named: bool) -> bool:
         """Whether this life, after the one that was let in last, has lost records of a partition that its report names, or does not."""
