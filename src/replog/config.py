@@ -327,7 +327,8 @@ class ClientConfig:
     request_timeout_ms: int = field(default=30_000, validator=_whole(1, _MAX64))
     """How long a broker may wait for the in-sync replicas before it answers RequestTimedOut."""
     unanswered_ms: int = field(default=3_000, validator=_whole(100, 600_000))
-    """When a broker has not answered for this long, others are asked whether it still leads; what it has goes to the new leader if not."""
+    """When a broker has not answered for this long, others are asked whether it still leads; what it has goes to the new leader if not.
+    For so long at most, too, the first polls of a consumer, and each seek, wait to be told where "latest" or a time is."""
     delivery_timeout_ms: int = field(default=120_000, validator=_whole(1, _MAX64))
     """How long a batch is tried before its deliveries fail with TimedOut."""
     retry_backoff_ms: int = field(default=20, validator=_whole(1, 60_000))

@@ -50,6 +50,20 @@ def test_a_broker_comes_back_where_clients_know_it() -> None:
             assert [record.text() for record in client.read("t")] == [str(n) for n in range(6)]
 
 
+def test_what_is_appended_after_a_first_poll_is_read_inside_and_outside() -> None:
+    with replog.Cluster(listen="tcp://127.0.0.1:0") as cluster, replog.connect(cluster.endpoints) as client:
+        cluster.create_topic("t", partitions=2)
+        for n, reader in enumerate([cluster, client] * 10):
+            with reader.consumer("t") as consumer:
+                assert consumer.poll() == []
+                reader.append("t", n % 2, [f"{n} after a poll"])
+                assert [record.text() for record in consumer.poll(timeout_s=60)] == [f"{n} after a poll"]
+                consumer.seek_to_beginning()
+                consumer.seek_to_end()
+                reader.append("t", n % 2, [f"{n} after a seek"])
+                assert [record.text() for record in consumer.poll(timeout_s=60)] == [f"{n} after a seek"]
+
+
 def test_timers_run_while_nobody_calls() -> None:
     """A client of another process waits for what only the cluster's own thread can do."""
     with replog.Cluster(listen="tcp://127.0.0.1:0") as cluster:

@@ -22,3 +22,13 @@ def test_blocks_are_found() -> None:
 @pytest.mark.parametrize("code", CASES)
 def test_block_runs(code: str, tmp_path: Path) -> None:
     run_python(code, tmp_path)
+
+
+@pytest.mark.processes
+def test_reading_is_the_same_over_tcp(tmp_path: Path) -> None:
+    """The block about reading, by a client whose brokers answer after a while only."""
+    (code,) = [code for _, code in python("README.md") if "cluster.consumer(" in code]
+    inside = "with replog.Cluster(brokers=3) as cluster:"
+    assert code.count(inside) == 1
+    outside = 'with replog.Cluster(listen="tcp://127.0.0.1:0") as brokers, replog.connect(brokers.endpoints) as cluster:'
+    run_python(code.replace(inside, outside), tmp_path)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -12,13 +11,12 @@ from replog.client.absent import TopicOp
 from replog.client.arguments import Position, check_count, check_timeout, parse_position
 from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
+from replog.client.followed import Followed
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
-from replog.client.results import Fetch
 from replog.client.silence import Silence
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
-from replog.messages import ListedOffset
 from replog.model import PartitionId
 from replog.records import Record
 
@@ -34,87 +32,14 @@ _TOPICS_S: Final = 30
 """A call without a time limit waits for so long to be told which partitions there are."""
 
 
-class _Partition:
-    """How far one partition has been read, what is buffered, and what is being asked."""
-
-    __slots__ = (
-        "buffer", "epochs", "fetch_offset", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
-        "trouble", "wanted", "watermark",
-    )  # fmt: skip
-
-    def __init__(self, topic: str, number: int, start: tuple[int | None, int | None], seen: PartitionId | None) -> None:
-        self.topic = topic
-        self.number = number
-        self.seen = seen
-        """The log that had this name when the position was given; None if none was known."""
-        self.op: PartitionOp | None = None
-        self.buffer: deque[Record] = deque()
-        self.paused = False
-        self.watermark: int | None = None
-        """The last high watermark that a leader has told."""
-        self.trouble = ""
-        """Why the last question had no answer; "" if it had one."""
-        self.seek(*start)
-
-    def seek(self, offset: int | None, wanted: int | None) -> None:
-        """Begin again elsewhere: at an offset, or wherever the leader says."""
-        self.offset = offset
-        """Of the next record to hand out; None until the leader has said where `wanted` is."""
-        self.wanted = wanted
-        self.fetch_offset = offset or 0
-        self.known_epoch = -1
-        self.epochs: Sequence[tuple[int, int]] = ()
-        """Where each leader epoch of what was read began."""
-        self.identity: PartitionId | None = None
-        """The log that the position belongs to; None until a leader has answered."""
-        self.buffer.clear()
-        self.op = None
-
-    @property
-    def log(self) -> PartitionId | None:
-        """The log that the position is meant for."""
-        return self.seen if self.identity is None else self.identity
-
-    def located(self, asked: OffsetOp) -> None:
-        """The leader has said where `wanted` is. Where no record is as young, that is "latest" of the moment in which it looked: asked
-        for later, what was committed in between would be passed over."""
-        listed: ListedOffset = asked.result
-        self.offset = self.fetch_offset = listed.offset if listed.offset >= 0 else asked.latest
-        self.wanted = None
-        self.identity = listed.partition
-        self.known_epoch = listed.leader_epoch  # who led before may not know of what is there (KIP-320)
-
-    def fetched(self, result: Fetch) -> None:
-        """Records have come, or only control batches to be passed over."""
-        self.buffer.extend(result.records)
-        self.fetch_offset = result.next_offset
-        self.watermark = result.high_watermark
-        self.epochs, self.known_epoch = result.epochs, result.known_epoch
-        if not self.buffer:
-            self.offset = self.fetch_offset
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why its question has failed for good; None: it has not. One that nobody has answered is asked again."""
-        return self.op.error if self.op is not None and self.op.done and not isinstance(self.op.error, Unavailable) else None
-
-    @property
-    def lacks_question(self) -> bool:
-        """Whether it is to be asked for records, or where they are."""
-        return self.op is None and not self.paused and not self.buffer
-
-    def take(self) -> Record:
-        """Hand out the next record."""
-        record = self.buffer.popleft()
-        self.offset = record.offset + 1 if self.buffer else self.fetch_offset
-        return record
-
-
 class Consumer:
     """Follows topics: iterate it, or `poll`. Committed records only, in order within each partition.
 
-    It belongs to the thread that first uses it. Which partitions there are is asked at first use, and then where "latest" and times are;
-    until somebody has answered, `poll` finds nothing (KIP-266), and calls without a time limit raise TimedOut after 30 s. After an unclean
+    It belongs to the thread that first uses it. Which partitions there are is asked at first use, and then where "latest" and times are:
+    what is appended after the first `poll`, or after a `seek` there, is handed out. So these calls wait until leaders have said it, also
+    with `timeout_s=0`, for `unanswered_ms` (of the client, 3 s) at most. Where none has by then the consumer starts at the end that there
+    is when one does, and no later poll waits for that: it finds nothing (KIP-266). Calls without a time limit raise TimedOut after 30 s
+    without an answer. "earliest" and offsets are the same at any time: nothing waits for them. After an unclean
     election that removed what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId; at a
     batch that is intact and cannot be decoded, UndecodableBatch, once what is in front of it was handed out. `seek` to go on: until then
     the position stays, and the error is raised again, in turns with records of other partitions.
@@ -128,14 +53,17 @@ class Consumer:
         self._topics = topics
         self._chosen = partitions
         self._start = parse_position(start, "start")
-        self._partitions: dict[tuple[str, int], _Partition] = {}
-        self._gone: dict[tuple[str, int], _Partition] = {}
+        self._partitions: dict[tuple[str, int], Followed] = {}
+        self._gone: dict[tuple[str, int], Followed] = {}
         """What is followed no longer because no broker knew it: with its position, should it be seen again (rules, a late broker)."""
         self._sought: dict[str, TopicOp] = {}
         """At first use, until all are answered: the question for each topic. It goes on between calls."""
         self._serial = -1
         self._turn = 0
         self._silence = Silence()
+        self._patience_ms: int = client._core.config.unanswered_ms
+        """For how long polls, all together, may still wait to be told where to start: as long as a client waits for a broker before it
+        holds that it stands still. 0: nothing is left to be told, or they have waited for long enough."""
         self._has_raised = False
         """The last thing that was handed out was what a partition has failed with: now it is the turn of records, if others have some."""
         self._owner: int | None = None
@@ -145,7 +73,10 @@ class Consumer:
 
     def poll(self, max_records: int = 500, timeout_s: float | None = 0) -> list[Record]:
         """Up to `max_records`, as soon as there are any; an empty list after `timeout_s` without one (None: wait for ever), whether or not
-        the cluster is there, and at once if the consumer is closed meanwhile."""
+        the cluster is there, and at once if the consumer is closed meanwhile.
+
+        Until "latest", or a time, is known for every partition it waits for that first, `unanswered_ms` at most in all calls together.
+        """
         check_count("max_records", max_records, 1)
         timeout_s = check_timeout(timeout_s)
         self._enter()
@@ -153,19 +84,23 @@ class Consumer:
         deadline_ms = None if timeout_s is None else driver.now_ms() + int(timeout_s * 1000)
         while not self._closed:
             found: list[Record] = []
-            if self._assign():
+            is_assigned = self._assign()
+            if is_assigned:
                 self._step()
-                found = [] if self._closed else self._take(max_records)
+            patience_s = self._left_for_starts_s()
+            if is_assigned and not patience_s and not self._closed:
+                found = self._take(max_records)
             if found:
                 self._has_raised = False
                 self._silence.broken()
                 return found
             now_ms = driver.now_ms()
             quiet_s = self._silence.goes_on(now_ms, self._standing)
-            left_s = quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000
+            left_s = max(patience_s, quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000)
             if left_s <= 0:
                 return []
             driver.wait(lambda: self._closed or self._progressed(), min(left_s, quiet_s, self._rest_s()))
+            self._patience_ms = max(0, self._patience_ms - (driver.now_ms() - now_ms))
             run_callbacks(self._client._core)
         self._forget_all()
         return []
@@ -183,6 +118,17 @@ class Consumer:
             for partition in list(self._partitions.values()):
                 while partition.buffer and not partition.paused and not self._closed:
                     yield partition.take()
+
+    def _left_for_starts_s(self) -> float:
+        """For how many seconds a poll has still to wait for somebody to say where it starts. 0 also while a partition has failed: that is
+        kept back for a moment, so that others can hand out what they have."""
+        if self._patience_ms:
+            partitions = self._partitions.values()
+            if not any(p.lacks_start for p in partitions) if partitions else self._start[1] in (None, AT_EARLIEST):
+                self._patience_ms = 0
+            elif any(p.failure is not None for p in partitions):
+                return 0
+        return self._patience_ms / 1000
 
     def _progressed(self) -> bool:
         if self._sought:
@@ -204,8 +150,7 @@ class Consumer:
                 for partition in self._partitions.values():
                     moved = self._collect(partition)
                     if partition.lacks_question and (moved or not asked_before):
-                        partition.op = self._ask(partition, now_ms)
-                        core.submit(partition.op, now_ms)
+                        self._ask(partition, now_ms)
                 client._driver.run()
                 if not self._progressed():
                     break
@@ -216,7 +161,11 @@ class Consumer:
             self._has_raised = True
             self._raise_failure(failed)
 
-    def _ask(self, partition: _Partition, now_ms: int) -> PartitionOp:
+    def _ask(self, partition: Followed, now_ms: int) -> None:
+        partition.op = self._question(partition, now_ms)
+        self._client._core.submit(partition.op, now_ms)
+
+    def _question(self, partition: Followed, now_ms: int) -> PartitionOp:
         config, deadline_ms = self._client._core.config, self._given_up_ms(now_ms)
         if partition.wanted is not None:
             return OffsetOp(partition.topic, partition.number, partition.wanted, deadline_ms)
@@ -237,7 +186,7 @@ class Consumer:
         config = self._client._core.config
         return int(now_ms + config.fetch_wait_ms + 2 * config.request_timeout_ms)
 
-    def _collect(self, partition: _Partition) -> bool:
+    def _collect(self, partition: Followed) -> bool:
         """Take in the answer, if there is one and it is no failure. Returns whether the position is known now, or is another one."""
         op = partition.op
         if op is None or not op.done or partition.failure is not None:
@@ -255,7 +204,7 @@ class Consumer:
         partition.fetched(op.result)
         return partition.fetch_offset != before
 
-    def _raise_failure(self, partition: _Partition) -> None:
+    def _raise_failure(self, partition: Followed) -> None:
         """Raise what a partition has failed with. It is asked again at the next step, from where it is."""
         error = partition.failure
         if error is None:
@@ -265,10 +214,10 @@ class Consumer:
             self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
         raise error
 
-    def _leave_out_what_is_gone(self, partition: _Partition) -> None:
+    def _leave_out_what_is_gone(self, partition: Followed) -> None:
         """Follow a partition no longer that was removed, or a topic that was deleted, unless nothing else is followed."""
         topic = self._client._core.view.topics.get(partition.topic)
-        gone: list[_Partition] = []
+        gone: list[Followed] = []
         if topic is None:
             if any(name != partition.topic for name, _ in self._partitions):
                 gone = [p for p in self._partitions.values() if p.topic == partition.topic and not p.buffer]
@@ -308,17 +257,18 @@ class Consumer:
     # --------------------------------------------------------------------------------------------------------- positions
 
     def seek(self, topic: str, partition: int, position: Position) -> None:
-        """Go on at an offset, an end or a time in one partition."""
+        """Go on at an offset, an end or a time in one partition. Waits until the leader has said where "latest" or the time is,
+        `unanswered_ms` at most; from there on records are handed out then, otherwise from where it is when a later call hears of it."""
         self._enter()
         start = parse_position(position)
-        self._move(self._find(topic, partition, self._client._deadline(_TOPICS_S)), start)
+        self._move([self._find(topic, partition, self._client._deadline(_TOPICS_S))], start)
 
     def seek_to_beginning(self) -> None:
         """Go on at the first record kept, in every partition."""
         self._seek_all(AT_EARLIEST)
 
     def seek_to_end(self) -> None:
-        """Go on at the high watermark, in every partition."""
+        """Go on at the high watermark, in every partition; it is asked for as in `seek`."""
         self._seek_all(AT_LATEST)
 
     def position(self, topic: str, partition: int, *, timeout_s: float | None = 30) -> int:
@@ -341,7 +291,7 @@ class Consumer:
         self._enter()
         self._find(topic, partition, self._client._deadline(_TOPICS_S)).paused = False
 
-    def _settle(self, partition: _Partition, timeout_s: float | None, deadline_ms: int) -> None:
+    def _settle(self, partition: Followed, timeout_s: float | None, deadline_ms: int) -> None:
         while partition.wanted is not None:
             if not isinstance(partition.op, OffsetOp):
                 self._drop(partition)
@@ -366,19 +316,34 @@ class Consumer:
     def _seek_all(self, wanted: int) -> None:
         self._enter()
         self._await_partitions(self._client._deadline(_TOPICS_S))
-        for partition in [*self._partitions.values(), *self._gone.values()]:
-            self._move(partition, (None, wanted))
+        self._move([*self._partitions.values(), *self._gone.values()], (None, wanted))
 
-    def _move(self, partition: _Partition, start: tuple[int | None, int | None]) -> None:
-        self._drop(partition)
-        partition.seen = self._seen(partition.topic, partition.number) or partition.log
-        partition.seek(*start)
+    def _move(self, partitions: Iterable[Followed], start: tuple[int | None, int | None]) -> None:
+        for partition in partitions:
+            self._drop(partition)
+            partition.seen = self._seen(partition.topic, partition.number) or partition.log
+            partition.seek(*start)
+        self._find_starts([one for one in partitions if one.lacks_start and self._partitions.get((one.topic, one.number)) is one])
+
+    def _find_starts(self, partitions: list[Followed]) -> None:
+        """Ask where each is to begin, and wait for that as a first poll does. What fails the next call raises."""
+        if not partitions:
+            return
+        driver = self._client._driver
+        with driver.lock, driver.changing:
+            now_ms = driver.now_ms()
+            for partition in partitions:
+                self._ask(partition, now_ms)
+            driver.run()
+        self._wait(lambda: all(p.op is None or p.op.done for p in partitions), now_ms + self._client._core.config.unanswered_ms)
+        for partition in partitions:
+            self._collect(partition)
 
     def _seen(self, topic: str, number: int) -> PartitionId | None:
         place = self._client._core.view.place(topic, number)
         return None if place is None else place.identity
 
-    def _drop(self, partition: _Partition) -> None:
+    def _drop(self, partition: Followed) -> None:
         if partition.op is not None:
             with self._client._driver.lock, self._client._driver.changing:
                 self._client._core.forget(partition.op)
@@ -422,7 +387,7 @@ class Consumer:
         serial, first = core.view.serial, not self._partitions
         if first and not self._seek_topics():
             return False
-        found: dict[tuple[str, int], _Partition] = {}
+        found: dict[tuple[str, int], Followed] = {}
         for topic in self._topics:
             known = core.view.topics.get(topic)
             if known is None:
@@ -435,7 +400,7 @@ class Consumer:
                     continue
                 partition = self._gone.get((topic, number))
                 if partition is None or partition.log != seen:
-                    partition = _Partition(topic, number, self._start if first else (None, AT_EARLIEST), seen)
+                    partition = Followed(topic, number, self._start if first else (None, AT_EARLIEST), seen)
                 found[topic, number] = partition
         self._partitions |= found  # all or none: a first call that was interrupted is the first again
         self._sought = {}
@@ -489,7 +454,7 @@ class Consumer:
                 raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=topic, partition=number)
         return self._chosen
 
-    def _find(self, topic: str, partition: int, deadline_ms: int) -> _Partition:
+    def _find(self, topic: str, partition: int, deadline_ms: int) -> Followed:
         check_topic_name(topic)
         check_partition_number(partition)
         self._await_partitions(deadline_ms)

@@ -7,7 +7,7 @@ from typing import Any
 from tests.simulation.mutants.entry import Mutant, Patch
 
 from replog.client.batches import Batch
-from replog.client.consumer import _Partition
+from replog.client.followed import Followed
 from replog.client.producer import Producer
 from replog.client.queues import PartitionQueue
 from replog.records import Record
@@ -39,24 +39,24 @@ def leaves_open_what_lingers(patch: Patch) -> None:
 
 def keeps_what_was_buffered(patch: Patch) -> None:
     """A consumer that is moved elsewhere hands out what it had buffered before."""
-    seek = _Partition.seek
+    seek = Followed.seek
 
-    def mutant(self: _Partition, offset: int | None, wanted: int | None) -> None:
+    def mutant(self: Followed, offset: int | None, wanted: int | None) -> None:
         kept = list(self.buffer)
         seek(self, offset, wanted)
         self.buffer.extend(kept)
 
-    patch.setattr(_Partition, "seek", mutant)
+    patch.setattr(Followed, "seek", mutant)
 
 
 def stands_behind_what_it_has_fetched(patch: Patch) -> None:
     """The position of a consumer is that of its last answer, not of the last record that it has handed out."""
 
-    def mutant(self: _Partition) -> Record:
+    def mutant(self: Followed) -> Record:
         self.offset = self.fetch_offset
         return self.buffer.popleft()
 
-    patch.setattr(_Partition, "take", mutant)
+    patch.setattr(Followed, "take", mutant)
 
 
 _OPEN: dict[str, Any] = {"workloads": ("produce",), "retention_bytes": 0, "retention_ms": 0, "linger_ms": 20, "files": False}

@@ -81,6 +81,24 @@ def test_seeking_everywhere_includes_what_is_out_of_sight() -> None:
     assert [r.text() for r in consumer.poll(timeout_s=1)] == ["a", "b"]
 
 
+def test_seeking_to_the_end_of_what_is_out_of_sight_asks_when_it_is_seen_again() -> None:
+    cluster, driver, client = make({"t": 1, "u": 1})
+    client.append("t", 0, ["a", "b"])
+    consumer = client.consumer("t", "u", start="earliest")
+    assert len(consumer.poll()) == 2
+    hide(cluster, client, "t")
+    with pytest.raises(UnknownTopicOrPartition):
+        consumer.poll(timeout_s=5)
+    since_ms = driver.now_ms()
+    consumer.seek_to_end()
+    assert driver.now_ms() == since_ms
+    hide(cluster, client)
+    client.append("t", 0, ["c"])
+    assert consumer.poll(timeout_s=1) == []
+    client.append("t", 0, ["d"])
+    assert [r.text() for r in consumer.poll(timeout_s=1)] == ["d"]
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_topic_that_is_made_again_while_it_is_out_of_sight_is_read_from_its_beginning(times: int) -> None:
     cluster, _, client = make({"t": 1, "u": 1})
