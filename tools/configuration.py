@@ -53,7 +53,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "ClientConfig.retry_backoff_ms_max": "Longest pause between two tries.",
     "ClientConfig.batch_bytes": "What a producer puts into one batch before it is sent, each record with 20 bytes more than its key, value "
     "and headers count for. Never more than the topic takes (its `max_batch_bytes`), nor than 20,000,000, so at most 1,000,000 records.",
-    "ClientConfig.linger_ms": "How long a producer waits for more records before it sends a batch that is not full.",
+    "ClientConfig.linger_ms": "How long a producer waits for more records before it sends a batch that is not full. With 0, `send` makes a "
+    "batch of each record in a `Cluster`: [many records, one by one](embedding.md#many-records-one-by-one).",
     "ClientConfig.buffer_bytes": "Records that a producer holds that are not settled, each with 20 bytes more than its key, value and "
     "headers count for; under acks=0 with what it has sent and connections have not taken. Above that `send` blocks; a record that is "
     "larger by itself raises `MessageTooLarge`.",

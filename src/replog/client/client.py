@@ -306,6 +306,7 @@ class Client(Administration, Staging):
     ) -> Producer:
         """A producer: many records, batched, in order per partition. What is None comes from the client's configuration.
 
+        Who sends many records one by one gives `linger_ms=5`: with 0, the default, each is a batch of its own on a `Cluster`: see Producer.
         `idempotent=False` (and acks=0) gives up sequences: a batch whose answer is lost is sent again and may then be stored
         twice (never under acks=0, which sends once and never hears of a loss). With `max_block_ms=0` nothing is asked either: topics that
         the client has not heard of raise TimedOut until another call has, `partitions_for` for example.
@@ -316,10 +317,8 @@ class Client(Administration, Staging):
         check_choice("partitioner", partitioner, PARTITIONERS)
         check_choice("idempotent", idempotent, (True, False))
         self._check_open()
-        number = parse_acks(acks)
-        return Producer(
-            self, acks=number, config=config, compression=compression, idempotent=idempotent, partitioner=PARTITIONERS[partitioner]
-        )
+        choose = PARTITIONERS[partitioner]
+        return Producer(self, acks=parse_acks(acks), config=config, compression=compression, idempotent=idempotent, partitioner=choose)
 
     # ----------------------------------------------------------------------------------------------------------- reading
 
@@ -383,12 +382,12 @@ class Client(Administration, Staging):
         return listed.offset if listed.offset >= 0 else None
 
     def consumer(self, *topics: str, partitions: Iterable[int] | None = None, start: Position = "latest") -> Consumer:
-        """A consumer that follows topics from `start` on. There are no consumer groups: it reads every partition named."""
+        """A consumer that follows topics from `start` on ("latest": the end at its first `poll`). There are no consumer groups: it reads
+        every partition named."""
         if not topics:
             raise UsageError("a consumer needs at least one topic")
         names = list(dict.fromkeys([check_topic_name(topic) for topic in topics]))
         chosen = None if partitions is None else checked_partitions(partitions)
-        parse_position(start, "start")
         self._check_open()
         return Consumer(self, names, chosen, start)
 
@@ -491,10 +490,9 @@ def _usable(topic: Topic | None) -> bool:
     return topic is not None and bool(topic.partitions) and all(p.leader is not None for p in topic.partitions.values())
 
 
-def _described(view: PartitionView, asked: OffsetOp | None) -> PartitionDescription:
+def _described(v: PartitionView, asked: OffsetOp | None) -> PartitionDescription:
     listed: ListedOffset | None = asked.result if asked is not None and asked.error is None else None
-    offsets = (None, None, None) if listed is None else (listed.start_offset, listed.offset, listed.end_offset)
-    v, (start, watermark, end) = view, offsets
+    start, watermark, end = (None, None, None) if listed is None else (listed.start_offset, listed.offset, listed.end_offset)
     return PartitionDescription(
         v.partition, v.leader, v.leader_epoch, v.replicas, v.isr, v.elr, start, watermark, end, adding=v.adding, removing=v.removing
     )

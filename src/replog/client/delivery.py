@@ -82,7 +82,8 @@ class Delivery:
     def future(self) -> Future[RecordMetadata]:
         """The same as a `concurrent.futures.Future`, for code that wants one: its `result` and `exception` wait as those here do.
 
-        Nobody has to wait: the outcome comes also to whoever only awaits it (`asyncio.wrap_future`) or has a callback.
+        Nobody has to wait: the outcome comes also to whoever only awaits it (`asyncio.wrap_future`) or has a callback, once the batch has
+        lingered.
         A failure that nobody asks it for, nor hears of by a callback of it, is still raised by `flush`.
         """
         future = _DeliveryFuture(self)

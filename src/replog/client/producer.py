@@ -38,7 +38,10 @@ class Producer:
     """Sends records in batches, in order per partition. Any thread may call.
 
     With `linger_ms=0` a record goes at once while fewer than five batches of its partition are under way, otherwise it joins the next
-    batch. Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future.
+    batch. A `Cluster` stores what goes at once within `send`, so each record is a batch of its own there: writing, and later reading, costs
+    tens of times as much. Many records, one by one, take `linger_ms=5`, or `send_many`. Whoever waits does not wait longer for that:
+    `result`, `exception` and `flush` send the batch at once. Whoever only awaits a future, or has a callback, hears after the linger.
+    Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future.
     """
 
     def __init__(
