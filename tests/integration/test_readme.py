@@ -25,9 +25,10 @@ def test_block_runs(code: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_reading_is_the_same_over_tcp(tmp_path: Path) -> None:
-    """The block about reading, by a client whose brokers answer after a while only."""
-    (code,) = [code for _, code in python("README.md") if "cluster.consumer(" in code]
+@pytest.mark.parametrize(("page", "mark"), [("README.md", "cluster.consumer("), ("docs/embedding.md", "run_in_executor(thread")])
+def test_reading_is_the_same_over_tcp(page: str, mark: str, tmp_path: Path) -> None:
+    """The blocks about reading, by a client whose brokers answer after a while only."""
+    (code,) = [code for _, code in python(page) if mark in code]
     inside = "with replog.Cluster(brokers=3) as cluster:"
     assert code.count(inside) == 1
     outside = 'with replog.Cluster(listen="tcp://127.0.0.1:0") as brokers, replog.connect(brokers.endpoints) as cluster:'
