@@ -61,7 +61,8 @@ def test_a_queue_that_stays_full_blocks_for_so_long_and_then_says_why() -> None:
         fill = (producer.send("orders", bytes(100)) for _ in range(1_000))
         with pytest.raises(Unavailable, match=r"waited 0\.3 s for room: 19\d{3} bytes are buffered, buffer_bytes is 20000"):
             deque(fill, maxlen=0)
-        client.close()
+        with pytest.warns(ResourceWarning, match=r"nobody was told what became of 16\d records of its producers"):
+            client.close()
 
 
 _WITH = """
@@ -89,6 +90,25 @@ def test_the_last_records_of_a_program_do_not_vanish_unsaid(program: str, stored
         done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
         assert [record.text() for record in cluster.read("orders")] == [str(number) for number in range(stored)]
         assert said in done.stderr
+
+
+_CLIENT_FIRST = """
+import sys, replog
+with replog.connect(sys.argv[1]) as client:
+    producer = client.producer(linger_ms=60_000)
+    for number in range(100):
+        producer.send("orders", str(number))
+"""
+
+
+def test_a_client_that_is_closed_under_a_producer_says_what_that_costs_whatever_is_configured() -> None:
+    with replog.Cluster(listen="tcp://127.0.0.1:0") as cluster:
+        cluster.create_topic("orders")
+        command = [sys.executable, "-c", _CLIENT_FIRST, ",".join(cluster.endpoints)]
+        done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
+        assert list(cluster.read("orders")) == []
+    said = "a Client was closed, and nobody was told what became of 100 records of its producers: 100 were not sent"
+    assert done.stderr == f"{said}; call flush() or use `with`\n"
 
 
 def test_a_producer_that_is_dropped_says_how_many_records_it_had(cluster: replog.Cluster) -> None:

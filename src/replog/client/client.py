@@ -239,8 +239,7 @@ class Client(Administration, Staging):
         """
         topic = check_topic_name(topic)
         partition = check_partition_number(partition)
-        number = parse_acks(acks)
-        timeout_s = check_timeout(timeout_s)
+        number, timeout_s = parse_acks(acks), check_timeout(timeout_s)
         made = checked_records(records)
         size = self._check_sizes(topic, made)
         self._check_open()
@@ -394,7 +393,10 @@ class Client(Administration, Staging):
     # -------------------------------------------------------------------------------------------------------------- life
 
     def close(self) -> None:
-        """Let go of everything. Idempotent; afterwards calls raise UsageError. In a signal handler: when the call it came into lets go."""
+        """Let go of everything. Idempotent; afterwards calls raise UsageError. In a signal handler: when the call it came into lets go.
+
+        Nothing is flushed: records of producers that are not settled fail. Of how many nobody was told is logged, and a ResourceWarning.
+        """
         self._driver.close()
 
     def __enter__(self) -> Self:
@@ -452,8 +454,7 @@ class Client(Administration, Staging):
 
     def _topic(self, topic: str, timeout_s: float | None) -> Topic:
         """The topic, as some broker knows it now. Raises UnknownTopicOrPartition naming the topics that exist."""
-        topic = check_topic_name(topic)
-        view = self._view(timeout_s)
+        topic, view = check_topic_name(topic), self._view(timeout_s)
         if topic not in view.topics and topic in view.hidden:
             text = f"topic {topic!r} is there, and the controller cannot read it now"
             raise rejection(Code.UNKNOWN_SERVER_ERROR, text, topic=topic)
@@ -476,8 +477,7 @@ class Client(Administration, Staging):
 
     def _check_sizes(self, topic: str, records: Sequence[Record | bytes | None]) -> int:
         """The bytes of all records. Raises MessageTooLarge naming size and limit."""
-        limit = self._core.config.max_record_bytes
-        total = 0
+        limit, total = self._core.config.max_record_bytes, 0
         for record in records:
             size = record_size(record)
             if size > limit:

@@ -71,10 +71,9 @@ class Delivery:
         if not callable(callback):
             raise UsageError(f"a callback is called with the delivery; {callback!r:.120} cannot be called")
         with self._producer._lock, self._producer._changing:
+            callbacks = self._producer._writer.heard(self._batch)
             if not self._batch.done:
-                if self._batch.callbacks is None:
-                    self._batch.callbacks = []
-                self._batch.callbacks.append(partial(callback, self))
+                callbacks.append(partial(callback, self))
                 self._producer._driver.expect()
                 return
         _call(partial(callback, self))

@@ -17,6 +17,7 @@ from replog.client.columns import ROW_BYTES, as_cells, as_extras, sizes_of
 from replog.client.delivery import Deliveries, Delivery, run_callbacks, timed_out
 from replog.client.queues import PartitionQueue
 from replog.client.route import Route, seek_partition
+from replog.client.untold import dropped, records_in
 from replog.config import ClientConfig, check_partition_number, check_topic_name
 from replog.errors import MessageTooLarge, ReplogError, TimedOut, Unavailable, UsageError
 from replog.model import ACKS_NONE
@@ -41,7 +42,8 @@ class Producer:
     batch. A `Cluster` stores what goes at once within `send`, so each record is a batch of its own there: writing, and later reading, costs
     tens of times as much. Many records, one by one, take `linger_ms=5`, or `send_many`. Whoever waits does not wait longer for that:
     `result`, `exception` and `flush` send the batch at once. Whoever only awaits a future, or has a callback, hears after the linger.
-    Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future.
+    Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future. Without it, call
+    `flush` before the client is closed or the producer dropped: neither waits, and only a warning says how many records that cost.
     """
 
     def __init__(
@@ -54,7 +56,6 @@ class Producer:
         idempotent: bool,
         partitioner: Callable[[bytes, int], int],
     ) -> None:
-        self._closed = False
         self._client = client
         self._driver = driver = client._driver
         self._core = driver.core
@@ -70,10 +71,12 @@ class Producer:
                 batch_bytes=config.batch_bytes,
                 linger_ms=config.linger_ms,
             )
+        self._writer.complains = True
         self._leaving = self._writer.leaving
         self._pid = os.getpid()
         self._routes: dict[str, Route] = self._writer.routes
         self._in_flight_max = self._writer.max_in_flight
+        self._closed = False  # last: before, `__del__` has nothing to say
 
     # ------------------------------------------------------------------------------------------------------------ sending
 
@@ -409,7 +412,7 @@ class Producer:
             for batch in lost:
                 failed.pop(batch, None)
         if lost:
-            unsent, unknown = _records(b for b in lost if b.sent_ms < 0), _records(b for b in lost if b.sent_ms >= 0)
+            unsent, unknown = records_in(b for b in lost if b.sent_ms < 0), records_in(b for b in lost if b.sent_ms >= 0)
             parts = [f"{unsent} records were not sent"] if unsent else []
             parts += [f"{unknown} records were sent, but whether they were stored is unknown"] if unknown else []
             self._raise_failed(Unavailable(f"the client was closed before this Producer: {', '.join(parts)}"))
@@ -442,16 +445,17 @@ class Producer:
         left = [batch for batch in self._send_open() if not batch.done]
         run_callbacks(self._core)
         if left:
-            raise Unavailable(f"{_records(left)} records had no outcome yet and were not waited for")
+            self._writer.complains = False
+            raise Unavailable(f"{records_in(left)} records had no outcome yet and were not waited for")
         self._raise_failed()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or self._driver.closed:
+        if getattr(self, "_closed", True):
             return
-        batches = list(self._writer.unsettled())
-        if batches:
-            count = _records(batches)
-            text = f"a Producer was dropped with {count} records ({len(batches)} batches) not flushed; use `with` or call flush()"
+        if self._driver.closed and os.getpid() != self._pid:  # a forked child of a `Cluster`: they are its parent's
+            return
+        text = dropped(self._writer)
+        if text:
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
     def _send_open(self) -> list[Batch]:
@@ -478,7 +482,8 @@ class Producer:
                     self._go(batch.queue)
         if not all(batch.done for batch in batches):
             left_s = timeout_s if timeout_s is None or since_ms is None else max(0.0, timeout_s - (now_ms - since_ms) / 1000)
-            self._driver.wait(lambda: all(batch.done for batch in batches), left_s)
+            with self._writer.awaiting(batches):
+                self._driver.wait(lambda: all(batch.done for batch in batches), left_s)
         run_callbacks(self._core)
         late = next((batch for batch in batches if not batch.done), None)
         if late is not None:
@@ -488,8 +493,3 @@ class Producer:
         if batch.error is not None:
             with self._lock, self._changing:
                 self._writer.told(batch)
-
-
-def _records(batches: Iterable[Batch]) -> int:
-    """How many records they have, sealed or open."""
-    return sum(batch.count or len(batch.values) for batch in batches)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.client.batches import Batch, afresh
@@ -53,10 +54,16 @@ class Writer:
         """Failed batches that nobody has been told of yet, ..."""
         self._forgotten = 0
         """... how many more there were, ..."""
+        self.forgotten_records = 0
+        """... with how many records of which no callback has heard, ..."""
         self._example: Batch | None = None
         """... and one of those, unless somebody was told of it."""
         self._taken = 0
         """How often they were taken: each time they are counted anew."""
+        self.awaited: list[Sequence[Batch]] = []
+        """What threads wait for now: they hear of it."""
+        self.complains = False
+        """Whether failures of which nobody was told are to be named at the end (`untold.py`): those of a `Producer`, once."""
         self.first_epoch = 0
         """Where the epochs of a new queue begin."""
 
@@ -73,6 +80,16 @@ class Writer:
             del self.queues[queue.topic, queue.partition]
             self.first_epoch = max(self.first_epoch, queue.epoch + 1)
 
+    @contextmanager
+    def awaiting(self, batches: Sequence[Batch]) -> Iterator[None]:
+        """A thread waits for these: it hears of them. Without the lock."""
+        try:
+            self.awaited.append(batches)
+            yield
+        finally:
+            with suppress(ValueError):
+                self.awaited.remove(batches)
+
     def crash(self, error: BaseException) -> None:
         """The core was interrupted: nothing that was under way can be relied on."""
         for queue in list(self.queues.values()):
@@ -85,6 +102,7 @@ class Writer:
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
         self.routes.clear()
+        self.awaited.clear()
         self.take_failed()
 
     def held(self, unsent_to: Callable[[Address], int]) -> int:
@@ -97,10 +115,20 @@ class Writer:
             batch, _ = self.failed.popitem()
             batch.forgotten = self._taken
             self._forgotten += 1
+            self.forgotten_records += batch.count if batch.callbacks is None else 0
             self._example = batch
+
+    def heard(self, batch: Batch) -> list[Callable[[], object]]:
+        """Somebody hears of its outcome by a callback, and it is named no more at the end. Its callbacks. Called with the lock held."""
+        if batch.callbacks is None:
+            batch.callbacks = []
+            if batch.forgotten == self._taken:
+                self.forgotten_records -= batch.count
+        return batch.callbacks
 
     def told(self, batch: Batch) -> None:
         """Somebody was told what this batch failed with: nobody else need be. Called with the lock held."""
+        self.heard(batch)
         self.failed.pop(batch, None)
         if batch.forgotten == self._taken:
             batch.forgotten = -1
@@ -118,7 +146,7 @@ class Writer:
         elif self._forgotten:
             error = Unavailable("a batch of this producer failed, with what was not kept")
         self.failed.clear()
-        self._forgotten, self._example = 0, None
+        self._forgotten, self.forgotten_records, self._example = 0, 0, None
         self._taken += 1
         return error, count - 1
 

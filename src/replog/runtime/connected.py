@@ -27,6 +27,7 @@ from replog.log.files import kill_in_child
 from replog.messages import Disconnected
 from replog.model import Address
 from replog.runtime.changing import Changing
+from replog.runtime.closing import Closing
 from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.ids import RandomIds
 from replog.runtime.pump import LOUD
@@ -360,11 +361,10 @@ class ConnectedDriver:
             if self._closed:
                 return
             self._closed = True
-            # Nobody must wait for what was on its way, or think it stored.
-            self.core.crash(UsageError("the client was closed"))
+            closing = Closing(self.core, "Client")
             self._drop(abandon=False)
             self._waiters.call_all()
-        run_callbacks(self.core)
+        closing.tell()
 
     def die_in_child(self) -> None:
         """After a fork the child has a copy of everything. It goes on as another client with the same configuration."""

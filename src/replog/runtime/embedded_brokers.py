@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.core import ClientCore
-from replog.client.delivery import run_callbacks
 from replog.config import BrokerConfig, ClientConfig, check_rack
 from replog.errors import ReplogError, Unavailable, UsageError
 from replog.log.files import Fs, kill_in_child
@@ -24,6 +23,7 @@ from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore
 from replog.runtime.changing import Changing
+from replog.runtime.closing import Closing
 from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.folder import ClusterFolder
@@ -324,12 +324,9 @@ class EmbeddedBrokers:
                 self._stop_all(clean=True)
             self._abandon()
             self._state = "closed"
-            # What was on its way, or still lingering, will never be answered: nobody must wait for it, or think it stored.
-            self.core.crash(UsageError("the cluster was closed"))
+            closing = Closing(self.core, "Cluster")
             self._pump.wake()
-        run_callbacks(self.core)
-        if self.finisher is not None:
-            self.finisher.end()
+        closing.tell(self.finisher, problem)
         if problem is not None:
             raise problem
 

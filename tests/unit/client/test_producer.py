@@ -1211,7 +1211,9 @@ def test_what_is_unsettled_can_be_counted_while_others_settle_it() -> None:
     writer.queues["t", 1].seal()
     writer.forget(writer.queues["t", 0])
     assert len(list(seen)) == 1
-    client.close()
+    seen.close()
+    with pytest.warns(ResourceWarning, match=r"dropped with 1 records"):
+        del producer
 
 
 def test_what_is_unsettled_counts_once_while_it_is_sealed_and_no_more_while_it_leaves() -> None:

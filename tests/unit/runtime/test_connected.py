@@ -805,6 +805,8 @@ def test_another_thread_finishes_what_is_sent_after_one_has_died(client: replog.
     client.producer(linger_ms=20).send("t", "b").add_done_callback(lambda _: called.set())
     assert called.wait(10)
     assert cluster.partition("t").values() == [b"b"]
+    with pytest.raises(Unavailable, match=r"interrupted \(SystemExit\)"):
+        producer.flush()
 
 
 def test_a_record_without_acknowledgement_is_waited_for_until_it_has_left(client: replog.Client) -> None:
