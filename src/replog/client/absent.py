@@ -164,6 +164,8 @@ class TopicOp(MetadataOp):
 def forget_gone(writers: Iterable[Writer], view: View) -> None:
     """Nothing is kept for topics and partitions that are gone, once all that was sent there has its outcome."""
     for writer in writers:
+        if writer.is_retired:  # perhaps by the collector, which may change no timers
+            writer.retire()
         for queue in [q for q in writer.queues.values() if not q.has_batches and view.place(q.topic, q.partition) is None]:
             writer.forget(queue)
         for topic in [topic for topic in writer.routes if topic not in view.topics]:

@@ -274,7 +274,8 @@ class ClientCore:
         produces = Produces(self.config.request_timeout_ms)
         for queue in ready:
             if not queue.batches and queue.open is None:
-                continue  # everything is settled
+                queue.rest()
+                continue
             batches = queue.sendable(now_ms)
             place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
             if place is not None and place.leader is not None:

@@ -399,8 +399,7 @@ class Producer:
         try:
             self._finish(timeout_s, since_ms)
         finally:
-            with self._lock:
-                self._closed = True
+            self._retire()
         self._finish(timeout_s, since_ms)
         self._raise_failed()
 
@@ -441,7 +440,7 @@ class Producer:
         """Close without waiting, for somebody who presses Ctrl-C: what can go at once goes. Raises Unavailable if something is left."""
         if self._closed:
             return
-        self._closed = True
+        self._retire()
         left = [batch for batch in self._send_open() if not batch.done]
         run_callbacks(self._core)
         if left:
@@ -452,11 +451,17 @@ class Producer:
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
             return
+        self._writer.is_retired = True
         if self._driver.closed and os.getpid() != self._pid:  # a forked child of a `Cluster`: they are its parent's
             return
         text = dropped(self._writer)
         if text:
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+
+    def _retire(self) -> None:
+        with self._lock, self._changing:
+            self._closed = True
+            self._writer.retire()
 
     def _send_open(self) -> list[Batch]:
         """Send what still lingers; returns every batch without an outcome."""

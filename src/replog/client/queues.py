@@ -351,6 +351,11 @@ class PartitionQueue:
         """The broker is gone, or did not answer in time: whatever is under way may or may not be stored."""
         self.go_back(now_ms, refresh=True)
 
+    def rest(self) -> None:
+        """Everything in it has its outcome. If it will be filled no more, nothing wakes it: a timer would keep its whole producer."""
+        if self.writer.is_retired:
+            self.core._timers.disarm(self)
+
     def settle(self, batch: Batch, *, base_offset: int | None = None, error: BaseException | None = None) -> None:
         """The outcome of a batch; it leaves the queue, last of all: what an interruption leaves half done `crash` finds there."""
         if batch.done:

@@ -64,6 +64,8 @@ class Writer:
         """What threads wait for now: they hear of it."""
         self.complains = False
         """Whether failures of which nobody was told are to be named at the end (`untold.py`): those of a `Producer`, once."""
+        self.is_retired = False
+        """Whether its producer is closed, or gone: no timer keeps what is settled."""
         self.first_epoch = 0
         """Where the epochs of a new queue begin."""
 
@@ -79,6 +81,13 @@ class Writer:
         if self.queues.get((queue.topic, queue.partition)) is queue:
             del self.queues[queue.topic, queue.partition]
             self.first_epoch = max(self.first_epoch, queue.epoch + 1)
+
+    def retire(self) -> None:
+        """Its producer sends no more: what is settled, now or later, is kept by no timer. Called with the lock held, perhaps again."""
+        self.is_retired = True
+        for queue in self.queues.values():
+            if not queue.has_batches:
+                queue.rest()
 
     @contextmanager
     def awaiting(self, batches: Sequence[Batch]) -> Iterator[None]:

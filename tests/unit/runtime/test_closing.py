@@ -181,10 +181,10 @@ def test_the_child_of_a_fork_says_nothing_of_what_its_parent_has_sent() -> None:
     driver, client = ready()
     drop_produced(driver)
     producer = client.producer()
-    producer.send("t", "x")
-    waiting, _ = in_thread(lambda: producer.flush(0.01))
-    waiting.join(30)
-    driver.core.after_fork()
+    delivery = producer.send("t", "x")
+    with producer._writer.awaiting([delivery._batch]):  # a thread that there is not in the child
+        driver.core.after_fork()
+        assert producer._writer.awaited == []
     producer.send("t", "the child's")
     (said,) = close(driver)
     assert "of 1 records" in said
