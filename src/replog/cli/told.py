@@ -62,10 +62,14 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def tell_on(stream: TextIO, level: str) -> logging.Handler:
-    """Send what replog logs from `level` on to a stream; returns the handler, to be removed again."""
+    """Send what replog logs from `level` on to a stream; returns the handler, to be removed again.
+
+    The audit log goes there whatever the level is: its lines are INFO, as they tell of what was done and of no trouble.
+    """
     handler = _Handler(stream)
     handler.setFormatter(Lines())
     logger = logging.getLogger("replog")
     logger.addHandler(handler)
     logger.setLevel(level.upper())
+    logging.getLogger("replog.audit").setLevel(logging.INFO)
     return handler

@@ -14,6 +14,7 @@ import pytest
 
 from replog.cli import main
 from replog.errors import LogDamaged, TimedOut, UsageError
+from replog.security.audit import audit
 
 WORDS = ("broker", "--id", "1", "--listen", "tcp://127.0.0.1:0", "--data", "memory://", "--store", "file://unused")
 
@@ -65,11 +66,12 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Played]]:
     for name, value in (("looks", 0), ("stops", []), ("reason", None), ("refused", ""), ("ready", True)):
         monkeypatch.setattr(Played, name, value)
     monkeypatch.setattr("replog.runtime.node.Broker", Played)
-    logger = logging.getLogger("replog")
-    before = list(logger.handlers), logger.level
+    logger, audit = logging.getLogger("replog"), logging.getLogger("replog.audit")
+    before = list(logger.handlers), logger.level, audit.level
     yield Played
-    logger.handlers[:], level = before
+    logger.handlers[:], level, audit_level = before
     logger.setLevel(level)
+    audit.setLevel(audit_level)
 
 
 def ran(stdout: io.BytesIO | None = None, *words: str) -> tuple[int, str, list[str]]:
@@ -135,6 +137,21 @@ def test_one_that_will_never_be_ready(monkeypatch: pytest.MonkeyPatch, reason: E
 def test_a_refusal_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Played, "reason", UsageError("listen on 127.0.0.1, or say insecure=True"))
     assert ran() == (2, "", ["replog: listen on 127.0.0.1, or give --insecure"])
+
+
+@pytest.mark.parametrize(("level", "told"), [("info", 3), ("warning", 2), ("error", 1)])
+def test_the_audit_log_is_written_at_every_level(monkeypatch: pytest.MonkeyPatch, level: str, told: int) -> None:
+    def stop() -> None:
+        audit("admin/anna", "127.0.0.1:5", "delete_topic", "orders", {}, 0)
+        for number in (logging.INFO, logging.WARNING):
+            logging.getLogger("replog.other").log(number, "other")
+
+    monkeypatch.setattr(Played, "reason", LogDamaged("so that it ends"))
+    monkeypatch.setattr(Played, "stopping", staticmethod(stop))
+    _, _, err = ran(None, "--log-level", level)
+    written = "INFO    principal=admin/anna address=127.0.0.1:5 action=delete_topic topic=orders outcome=ok"
+    assert [line.partition(" ")[2].partition(" ")[2] for line in err if "principal" in line] == [written]
+    assert len([line for line in err if "principal" in line or line.endswith(" other")]) == told
 
 
 @pytest.mark.parametrize("problem", [BrokenPipeError(), OSError(28, "No space left on device")])
