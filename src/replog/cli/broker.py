@@ -9,6 +9,8 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
@@ -16,7 +18,7 @@ from replog.cli.context import Context, security_file
 from replog.cli.exits import BAD, OK, REFUSED, UNAVAILABLE, USAGE
 from replog.cli.output import OutputClosed, OutputFailed, quieten
 from replog.cli.spoken import spoken
-from replog.cli.told import tell_on
+from replog.cli.told import telling
 from replog.errors import TimedOut, UsageError
 
 __all__ = ["broker"]
@@ -38,8 +40,10 @@ class Ending:
     lock. So the main thread waits for a pipe, into which every signal writes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, last_word: Callable[[], object]) -> None:
+        """`last_word` waits, bounded in time, until what was said is written: before the process ends at once."""
         self.asked = threading.Event()
+        self.last_word = last_word
         self.why = ""
         self.orphaned = False
         self._signals = 0
@@ -104,7 +108,8 @@ def broker(context: Context) -> int:
     from replog.runtime.node import Broker
 
     asked = context.arguments
-    tell_on(context.output.stderr, asked.log_level)
+    told = context.at_end.enter_context(telling(context.output.stderr, asked.log_level))
+    context.output.tell = partial(told.tell, is_last=True)
     one = Broker(
         asked.id,
         listen=asked.listen,
@@ -117,7 +122,7 @@ def broker(context: Context) -> int:
         quotas=asked.quotas,
         insecure=asked.insecure,
     )
-    ending = Ending()
+    ending = Ending(told.flush)
     served, page_url = contextlib.ExitStack(), None
     try:
         if asked.until_stdin_closes:
@@ -237,6 +242,7 @@ def _stop(one: Any, ending: Ending) -> None:
     stopped = threading.Event()
     threading.Thread(target=stop, name="stop", daemon=True).start()
     if not ending.wait(stopped, _ORPHAN_S if ending.orphaned else None):
+        ending.last_word()
         os._exit(1)
     if problems:
         raise problems[0]

@@ -55,6 +55,7 @@ def main(
         told_on = stderr or sys.stderr or opened.enter_context(open(os.devnull, "w", encoding="utf-8"))
         output = Output(out, told_on, asked.format, pretty=out.isatty())
         context = Context(asked, output, given, client)
+        opened.enter_context(context.at_end)
         try:
             status = _run(asked.run, context) if wrong is None else _misspelt(context, wrong)
             output.flush()

@@ -46,6 +46,9 @@ class Context:
     facts: dict[str, Any] = field(factory=dict, init=False)
     """What the JSON of an error says besides: of what was done before it."""
 
+    at_end: contextlib.ExitStack = field(factory=contextlib.ExitStack, init=False)
+    """What is closed when the command has said its last word."""
+
     @property
     def timeout_s(self) -> float | None:
         """How long each question to the cluster may take."""

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, Final, TextIO
 
@@ -48,6 +48,8 @@ class Output:
     """"table" or "json"."""
     pretty: bool = False
     """A person looks at stdout."""
+    tell: Callable[[str], None] | None = field(default=None, init=False)
+    """Takes lines for people in place of stderr, behind what it was given before; None: they are written to stderr."""
     is_live: bool = field(default=False, init=False)
     """A line is on the screen that the next one is to take the place of."""
 
@@ -121,8 +123,12 @@ class Output:
 
     def note(self, text: str) -> None:
         """A line to stderr, for people; if nobody can be told there, nobody is."""
+        line = visible(text, "\n\t")
+        if self.tell is not None:
+            self.tell(f"{line}\n")
+            return
         try:
-            print(visible(text, "\n\t"), file=self.stderr, flush=True)
+            print(line, file=self.stderr, flush=True)
         except OSError:
             quieten(self.stderr)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from textwrap import indent
 from typing import Any, Final, TextIO
 
-from replog.cli.output import quieten, visible
+from replog.cli.output import visible
+from replog.cli.unread import Teller
 
-__all__ = ["Lines", "tell_on"]
+__all__ = ["Lines", "telling"]
 
 _AMBIGUOUS: Final = re.compile(r"[\s,='\"]")
 """What ends a field, or begins one, to whoever reads a line."""
@@ -51,25 +52,41 @@ def _plain(value: Any) -> str:
     return text if text and text.isprintable() and not _AMBIGUOUS.search(text) else repr(text)
 
 
-class _Handler(logging.StreamHandler[TextIO]):
-    """Where nobody listens any more, it falls silent: that is no reason for a broker to end badly."""
+class _Handler(logging.Handler):
+    """Gives each line to whoever writes it, and never waits for that."""
 
-    def handleError(self, record: logging.LogRecord) -> None:
-        if isinstance(sys.exc_info()[1], BrokenPipeError):
-            quieten(self.stream)
-        else:
-            super().handleError(record)
+    def __init__(self, teller: Teller) -> None:
+        super().__init__()
+        self._teller = teller
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._teller.tell(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
 
 
-def tell_on(stream: TextIO, level: str) -> logging.Handler:
-    """Send what replog logs from `level` on to a stream; returns the handler, to be removed again.
+def _lost(lines: int) -> str:
+    told = {"name": "replog", "levelno": logging.WARNING, "levelname": "WARNING"}
+    what, them = ("1 line of this log is", "it") if lines == 1 else (f"{lines} lines of this log are", "them")
+    words = f"{what} lost: stderr did not take {them}"
+    return f"{Lines().format(logging.makeLogRecord({**told, 'msg': words}))}\n"
+
+
+@contextlib.contextmanager
+def telling(stream: TextIO, level: str) -> Iterator[Teller]:
+    """Within it a stream is told what replog logs from `level` on; nobody waits for the stream, but for two seconds at its end.
 
     The audit log goes there whatever the level is: its lines are INFO, as they tell of what was done and of no trouble.
     """
-    handler = _Handler(stream)
-    handler.setFormatter(Lines())
     logger = logging.getLogger("replog")
-    logger.addHandler(handler)
-    logger.setLevel(level.upper())
-    logging.getLogger("replog.audit").setLevel(logging.INFO)
-    return handler
+    with Teller(stream, _lost) as teller:
+        handler = _Handler(teller)
+        handler.setFormatter(Lines())
+        logger.addHandler(handler)
+        logger.setLevel(level.upper())
+        logging.getLogger("replog.audit").setLevel(logging.INFO)
+        try:
+            yield teller
+        finally:
+            logger.removeHandler(handler)

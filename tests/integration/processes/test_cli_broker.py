@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import re
 import signal
@@ -211,6 +213,44 @@ def test_whoever_reads_its_readiness_may_go(tmp_path: Path) -> None:
         os.kill(broker.pid, signal.SIGTERM)
         eventually(lambda: broker.poll() is not None)
         assert broker.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stderr_that_takes_nothing_holds_up_nobody(tmp_path: Path, number: int) -> None:
+    """A pipe that is open, full, and not read; or a terminal after Ctrl-S."""
+    reader, writer = os.pipe()
+    try:
+        size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4_096)
+        assert os.write(writer, b"-" * size) == size
+        with started(*broker_words(tmp_path), stderr=writer) as broker:
+            endpoint, _ = ready(broker)
+            with replog.connect(endpoint) as client:
+                client.create_topic("t")
+                client.append("t", 0, ["x"])
+                assert [record.text() for record in client.read("t")] == ["x"]
+            broker.send_signal(number)
+            assert broker.wait() == 0
+        assert os.read(reader, 2 * size) == b"-" * size
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert command("log", "verify", tmp_path / "b1").returncode == 0
+
+
+def test_a_broker_that_cannot_start_ends_although_stderr_takes_nothing(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    try:
+        size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4_096)
+        os.write(writer, b"-" * size)
+        (tmp_path / "b1").write_text("a file")
+        with started(*broker_words(tmp_path, 1, "--format", "json"), stderr=writer) as broker:
+            stdout, _ = broker.communicate()
+        assert broker.returncode == 2
+        assert "is a file, not a log directory" in json.loads(stdout)["why"]
+        assert os.read(reader, 2 * size) == b"-" * size
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_a_readiness_line_without_a_reader_does_not_end_it(tmp_path: Path) -> None:

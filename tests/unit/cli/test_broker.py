@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from replog.cli import main
+from replog.cli.broker import _stop
 from replog.errors import LogDamaged, TimedOut, UsageError
 from replog.security.audit import audit
 
@@ -175,3 +177,17 @@ def test_programs_get_one_object_once_it_is_ready(monkeypatch: pytest.MonkeyPatc
     assert json.loads(line) == {"broker": 1, "state": "ready", "endpoint": where, "cluster_id": "c", "page": page}
     _, out, _ = ran(None, *http)
     assert out.splitlines() == [f"ready broker 1 at {where} cluster c", *(["page http://page"] if http else [])]
+
+
+def test_what_it_said_is_written_before_a_stop_that_takes_too_long_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+
+    def leave(status: int) -> None:
+        happened.append(f"left with {status}")
+        raise SystemExit
+
+    ending = SimpleNamespace(why="", orphaned=True, set=lambda _: None, wait=lambda *_: False, last_word=lambda: happened.append("written"))
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(SystemExit):
+        _stop(Played(), ending)  # type: ignore[arg-type]
+    assert happened == ["written", "left with 1"]
