@@ -25,7 +25,7 @@ __all__ = ["broker"]
 
 _log = logging.getLogger("replog")
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SLICE_S: Final = 0.25
 _TELL_EVERY: Final = 40
 """Slices between two lines that say what it still waits for."""
@@ -50,7 +50,9 @@ class Ending:
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wake, False)
-        self._before = {number: signal.signal(number, self.on_signal) for number in _SIGNALS}
+        ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup, say: it is to outlive its terminal
+        heard = [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]
+        self._before = {number: signal.signal(number, self.on_signal) for number in heard}
         self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
     def close(self) -> None:
@@ -80,7 +82,12 @@ class Ending:
             os.write(self._wake, b"\0")
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """The first asks for a controlled stop; the second ends the process, as SIGKILL would."""
+        """The first asks for a controlled stop; the second ends the process, as SIGKILL would.
+
+        But for SIGHUP: where a terminal is closed, both the system and the shell may send it, and nobody is impatient.
+        """
+        if number == signal.SIGHUP and self.asked.is_set():
+            return
         self._signals += 1
         if self._signals > 1:
             os._exit(128 + number)

@@ -40,12 +40,14 @@ from replog.log.storage import Storage, folder_name
 from replog.model import PartitionId
 from replog.ports import Location, Log, LogDirectory, LogStart, LossKind
 
-__all__ = ["FileLogDirectory", "Recovered"]
+__all__ = ["MADE_BY_SYSTEM", "FileLogDirectory", "Recovered"]
 
 FORMAT: Final = 1
 _KIND: Final = "replog log directory"
 _LOCK, _META, _LIFE, _CHECKPOINT, _CLEAN, _LOGS, _QUARANTINE = "lock", "meta", "life", "checkpoint", "clean", "logs", "quarantine"
 _STAGED = "staged"
+MADE_BY_SYSTEM: Final = "lost+found"
+"""What a new file system has at its top: a folder with nothing else is empty."""
 
 Result = TypeVar("Result")
 
@@ -118,7 +120,7 @@ class FileLogDirectory(LogDirectory):
         except NotADirectoryError:
             raise UsageError(f"{self.path} is a file, not a log directory") from None
         begun = (_LOCK, f"{_META}.new", _CHECKPOINT, f"{_CHECKPOINT}.new")  # a crash may have come while it was made
-        foreign = [name for name in names if name not in begun]
+        foreign = [name for name in names if name not in (*begun, MADE_BY_SYSTEM)]
         if foreign and _META not in names and "catalogue" in names:
             raise LogCorrupt(f"{self.path} has lost its {_META!r} file; nothing was changed")
         if foreign and _META not in names:

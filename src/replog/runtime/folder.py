@@ -21,7 +21,7 @@ from typing import Final
 
 from replog.config import BrokerConfig
 from replog.errors import LogDamaged, LogFull, StoreCorrupt, UsageError
-from replog.log.directory import FileLogDirectory
+from replog.log.directory import MADE_BY_SYSTEM, FileLogDirectory
 from replog.log.files import OS, Fs
 from replog.log.lock import FolderLock
 from replog.log.segmented import PASSING
@@ -100,7 +100,7 @@ class ClusterFolder:
         """Ids of the brokers in the folder. UsageError if something else is in it, and no cluster."""
         names = os.listdir(self.path)
         brokers = [int(match.group(1)) for name in names if (match := _BROKER.fullmatch(name))]
-        foreign = sorted(name for name in names if name != _LOCK and not name.startswith(_BEGUN))
+        foreign = sorted(name for name in names if name not in (_LOCK, MADE_BY_SYSTEM) and not name.startswith(_BEGUN))
         if foreign and _STORE not in names and not brokers:
             raise UsageError(f"{self.path} is not empty, and holds no cluster: it has {foreign[0]!r} and no {_STORE!r}")
         return brokers

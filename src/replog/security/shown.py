@@ -15,7 +15,9 @@ _USER_OF_A_FILE: Final = re.compile(r"(//)[^/]*@")
 _AUTHORITY: Final = re.compile(r"(?:\s*[a-z][a-z0-9+.-]*:/{1,3})?(?P<hosts>[^/?#]*)", re.IGNORECASE)
 _PORT: Final = re.compile(r"\[[0-9a-fA-F:.%]*\]|:(?P<port>[^:,]*)")
 _PLAIN: Final = frozenset({"session_ms", "secure", "authority", "certificate", "key"})
-"""Options whose values are no secrets."""
+"""Options whose values are no secrets: the last three name files."""
+_PLAIN_OF_A_FILE: Final = frozenset({"session_ms"})
+"""A store in a file, or in memory, has no other option: what looks like one may be anything."""
 
 
 def shown_with_port(url: str) -> str:
@@ -23,10 +25,13 @@ def shown_with_port(url: str) -> str:
 
     >>> shown_with_port("zookeeper://user:pa/ss@zk1:2181/replog?password=x&session_ms=9000")
     'zookeeper://***@zk1:2181/replog?password=***&session_ms=9000'
+    >>> shown_with_port("file:///store.db?key=x&session_ms=9000")
+    'file:///store.db?key=***&session_ms=9000'
     """
     user = _USER_OF_A_FILE if url.lower().startswith("file:") else _USER
     head, mark, query = user.sub(r"\1***@", url).partition("?")
-    return head + mark + "&".join(map(_option, query.split("&"))) if query else head + mark
+    plain = _PLAIN_OF_A_FILE if url.lower().lstrip().startswith(("file:", "memory:")) else _PLAIN
+    return head + mark + "&".join(_option(one, plain) for one in query.split("&")) if query else head + mark
 
 
 def shown(url: str) -> str:
@@ -58,9 +63,9 @@ def is_place(path: str) -> bool:
         return False
 
 
-def _option(text: str) -> str:
+def _option(text: str, plain: frozenset[str]) -> str:
     name, equals, value = text.partition("=")
     if not equals:
         return "***"
-    is_plain = name in _PLAIN or (name == "auth" and is_place(value))
+    is_plain = name in plain or (name == "auth" and plain is _PLAIN and is_place(value))
     return f"{name}={value if is_plain else '***'}"

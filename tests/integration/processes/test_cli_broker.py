@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (INFO   |WARNING|ERROR  ) \S.*")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_in_a_controlled_way(tmp_path: Path, number: signal.Signals) -> None:
     with started(*broker_words(tmp_path), stdin=subprocess.DEVNULL) as broker:
         endpoint, cluster_id = ready(broker)

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from replog.cli import main
-from replog.cli.broker import _stop
+from replog.cli.broker import Ending, _stop
 from replog.errors import LogDamaged, TimedOut, UsageError
 from replog.security.audit import audit
 
@@ -191,3 +192,36 @@ def test_what_it_said_is_written_before_a_stop_that_takes_too_long_ends_the_proc
     with pytest.raises(SystemExit):
         _stop(Played(), ending)  # type: ignore[arg-type]
     assert happened == ["written", "left with 1"]
+
+
+@pytest.fixture
+def ending() -> Iterator[Callable[[], Ending]]:
+    """Makes one; in the end SIGHUP means again what it meant before."""
+    before, made = signal.getsignal(signal.SIGHUP), contextlib.ExitStack()
+
+    def make() -> Ending:
+        one = Ending(lambda: None)
+        made.callback(one.close)
+        return one
+
+    yield make
+    made.close()
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_hangup_asks_for_the_end_however_often_it_comes(ending: Callable[[], Ending], monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    one = ending()
+    for _ in range(3):
+        signal.raise_signal(signal.SIGHUP)
+    assert (one.asked.is_set(), one.why, left) == (True, "SIGHUP", [])
+    signal.raise_signal(signal.SIGTERM)
+    assert left == [128 + signal.SIGTERM]
+
+
+def test_a_hangup_that_is_ignored_stays_so(ending: Callable[[], Ending]) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    one = ending()
+    signal.raise_signal(signal.SIGHUP)
+    assert (one.asked.is_set(), signal.getsignal(signal.SIGHUP)) == (False, signal.SIG_IGN)

@@ -81,6 +81,18 @@ def test_a_folder_of_somebody_else_is_left_alone() -> None:
         FileLogDirectory("/file", fs=fs)
 
 
+def test_the_top_of_a_new_file_system_is_an_empty_folder() -> None:
+    fs = MemoryFs()
+    for folder in ("/d", "/d/lost+found", "/other", "/other/lost+found"):
+        fs.mkdir(folder)
+    kill(fs, open_log(fs)[0])
+    assert {"lost+found", "meta"} <= set(fs.listdir("/d"))
+    open_directory(fs)
+    fs.open("/other/photo.jpg", create=True)
+    with pytest.raises(UsageError, match=r"it has 'photo\.jpg'"):
+        FileLogDirectory("/other", fs=fs)
+
+
 def test_lost_meta_data_is_reported() -> None:
     fs = MemoryFs()
     kill(fs, open_log(fs)[0])

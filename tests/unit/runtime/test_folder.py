@@ -170,6 +170,13 @@ def test_a_folder_that_an_interrupt_kept_from_its_cluster_is_let_go_in_silence(t
     assert told == []
 
 
+def test_the_top_of_a_new_file_system_is_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    for _ in range(2):
+        with replog.Cluster(tmp_path, brokers=1) as cluster:
+            assert [broker.broker_id for broker in cluster.describe_cluster().brokers] == [1]
+
+
 def test_a_folder_of_something_else_stays_as_it_was(tmp_path: Path) -> None:
     for name in ("metadata.db.new-0", "notes"):
         (tmp_path / name).touch()

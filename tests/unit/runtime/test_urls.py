@@ -112,7 +112,8 @@ def test_what_is_neither_url_nor_store_is_refused(tmp_path: Path) -> None:
         "zookeeper://user:S3cr", "zookeeper://user:S3cr/x?nosuch=1", "zookeeper://localhost:1,user:S3cr/x", "user:S3cr",
         "zookeeper://user:12/S3cr@localhost:1/x", "zookeeper://localhost:1/S3cr@x", "user:S3cr//S3cr@localhost:1", "zk:/u:S3cr//S3cr@x",
         "etcd://user:S3cr@localhost:1/x", "memory://user:S3cr@", "memory://x?password=S3cr",
-        "file:///no/such/folder/store.db?password=S3cr", "file:///?password=S3cr", "user:S3cr@localhost:1",
+        "file:///no/such/folder/store.db?password=S3cr", "file:///store.db?key=S3cr", "memory://?key=S3cr", "file:///store.db?auth=/tmp/S3cr",
+        "file:///?password=S3cr", "user:S3cr@localhost:1",
     ],
 )  # fmt: skip
 def test_credentials_are_not_shown(url: str) -> None:
