@@ -9,6 +9,7 @@ from attrs import evolve
 from tests.simulation.checks.situations import booted, entry, holds, violates
 
 from replog.model import PartitionId
+from replog.ports import LossReport
 from replog.testing.simulator import ending
 from replog.testing.simulator.clients import Acknowledged
 from replog.testing.simulator.ending import finish
@@ -71,19 +72,22 @@ def test_only_what_retention_has_removed_need_not_be_read(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("topic", "elr", "last_known", "waits"),
+    ("topic", "elr", "last_known", "anew", "waits"),
     [
-        ("other", (1,), (), True),
-        ("other", (1, 2), (), False),
-        ("t", (1,), (), False),
-        ("other", (), (), False),  # nobody may ever lead
-        ("other", (), (2, 3), False),  # all who are to be asked are there
-        ("other", (), (1, 2), True),
-        ("other", (2,), (1, 2), False),
+        ("other", (1,), (), 0, True),
+        ("other", (1, 2), (), 0, False),
+        ("t", (1,), (), 0, False),
+        ("other", (), (), 0, False),  # nobody may ever lead
+        ("other", (), (2, 3), 0, False),  # all who are to be asked are there
+        ("other", (), (2, 3), 3, True),  # of whom one has begun anew
+        ("other", (), (2, 3), 1, False),
+        ("t", (), (2, 3), 3, False),
+        ("other", (), (1, 2), 0, True),
+        ("other", (2,), (1, 2), 2, False),
     ],
 )
 def test_a_partition_of_absent_brokers_alone_waits_for_them(
-    topic: str, elr: tuple[int, ...], last_known: tuple[int, ...], waits: bool
+    topic: str, elr: tuple[int, ...], last_known: tuple[int, ...], anew: int, waits: bool
 ) -> None:
     """But not the topic that every run has."""
     world = recovered()
@@ -94,4 +98,6 @@ def test_a_partition_of_absent_brokers_alone_waits_for_them(
     world.checks.expected = lambda: [ledger]  # type: ignore[method-assign]
     assert list(EveryPartitionIsLed().missing(world))
     world.absent = frozenset({1})
+    for broker, node in world.nodes.items():
+        node.directory.loss = LossReport("power", lives=() if broker == anew else ("an earlier one",))
     assert (not list(EveryPartitionIsLed().missing(world))) == waits

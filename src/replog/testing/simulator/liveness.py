@@ -17,6 +17,7 @@ from replog.metadata import layout
 from replog.model import PartitionId
 from replog.partition.isr import Committed
 from replog.partition.partition import Partition
+from replog.ports import LossReport
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.ledger import Copy, Ledger, Violation
 from replog.testing.simulator.spoiled import bytes_of, is_spoiled
@@ -475,7 +476,14 @@ def _waits_rightly(world: World, ledger: Ledger) -> bool:
     if state.leader is not None:
         return False
     complete = (*state.isr, *state.elr)
-    return world.absent.issuperset(complete) if complete else not world.absent.isdisjoint((*state.last_known, *ledger.replicas))
+    if complete:
+        return world.absent.issuperset(complete)
+    anew = any(_has_begun_anew(world.nodes[broker].directory.loss, ledger) for broker in state.last_known)
+    return not world.absent.isdisjoint((*state.last_known, *(ledger.replicas if anew else ())))
+
+
+def _has_begun_anew(loss: LossReport, ledger: Ledger) -> bool:
+    return not loss.lives or loss.kind == "replaced" or (loss.kind == "corrupt" and ledger.identity in loss.lossy)
 
 
 def _living_copies(world: World) -> Iterator[tuple[Ledger, int, Partition | None]]:
