@@ -153,7 +153,7 @@ class Controller:
                 if len(arrived) < reassign.MOVES_MAX:  # else it stays due
                     arrived[partition] = state
             elif choice.state is None and choice.ask:
-                asks.append(Ask(partition, cluster.states[partition].leader_epoch, choice.ask))
+                asks.append(Ask(partition, cluster.states[partition].leader_epoch, choice.ask, choice.awaited))
             elif choice.state is None:
                 same.append(partition)
             else:
@@ -257,9 +257,9 @@ class Controller:
             return Decision()
         if state.leader is not None or state.isr or state.elr or not all(r in live for r in state.last_known):
             return Decision()
-        answers = {broker: (epoch, end) for broker, epoch, end in event.answers}
-        asked = self.choose(event.partition).ask
-        if not asked or not answers.keys() >= set(asked):
+        asked = self.choose(event.partition)
+        answers = {broker: (epoch, end) for broker, epoch, end in event.answers if broker in asked.ask}
+        if not asked.ask or not answers.keys() >= set(asked.awaited) or not set(event.asked) >= set(asked.ask):
             return Decision()  # somebody has come since, and is being asked; or has gone, and is waited for
         topic = cluster.topics[event.partition.topic_id]
         choice = recover(state, answers, cluster.replicas(event.partition), cluster.min_isr_in(state, event.partition))

@@ -57,6 +57,8 @@ class Ask:
     partition: PartitionId
     leader_epoch: int
     replicas: tuple[int, ...]
+    awaited: tuple[int, ...] = ()
+    """Those of them without whom nothing is decided, however long they say nothing; (): all."""
 
 
 @frozen

@@ -49,6 +49,8 @@ class Choice:
 
     state: PartitionState | None = None
     ask: tuple[int, ...] = ()
+    awaited: tuple[int, ...] = ()
+    """Those of `ask` who have to answer; of the others what they have said by then counts."""
     loss: Loss | None = None
 
 
@@ -102,6 +104,7 @@ def choose(
     joining: Container[int] = (),
     emptied: Container[int] = (),
     broken: Container[int] = (),
+    by_hand: bool = False,
 ) -> Choice:
     """What the partition should be now that these replicas are `live` (registered, unfenced, their disk working).
 
@@ -110,7 +113,8 @@ def choose(
     everybody else who is live: what they lost others may have); an unclean election if the topic allows it; nobody.
     `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else. What `emptied` ones lost is not just the end
     of the log: while one of them is in the last-known set every replica is waited for whose copy is not `broken`, for any of them may
-    hold what nobody else does any more, and would be cut.
+    hold what nobody else does any more, and would be cut; unless the topic allows unclean elections, or a person wants one (`by_hand`),
+    which is not kept waiting for questions that nobody has asked.
     Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9). Those that are
     `joining` with a move are not elected uncleanly: they may be empty, and the move would take away whoever is not. Nor is anybody while
     one that is complete is only `roomless` (it would be live if its disk had room): nobody has died, and nothing is lost.
@@ -131,8 +135,11 @@ def choose(
         able = _staying(tuple(r for r in settled if r in live), leaving) if unclean and not waits else ()
         after = _led(after, None)
         awaited = whom_to_await(after, [r for r in settled if r not in broken], emptied)
+        if unclean and not by_hand:  # the topic would rather have a leader than wait for what others may have
+            awaited = whom_to_await(after, (), ())
         if awaited and all(r in live for r in awaited):
-            return Choice(None if after == state else after, ask=tuple(r for r in replicas if r in awaited or (r in settled and r in live)))
+            asked = tuple(r for r in replicas if r in awaited or (r in settled and r in live))
+            return Choice(None if after == state else after, ask=asked, awaited=awaited)
         return _without_leader(state, after, replicas, live, able, emptied)
     after = _led(after, leader)
     return Choice(None if after == state else after)

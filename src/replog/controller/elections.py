@@ -97,8 +97,9 @@ def unclean(
     if state.leader is not None and state.leader in live:
         raise Refusal(Code.ELECTION_NOT_NEEDED, f"broker {state.leader} leads: an unclean election is only for partitions without a leader")
     choice = choose(
-        state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving, unclean=True, emptied=emptied, broken=broken
-    )
+        state, replicas=replicas, min_isr=min_isr, live=live, lossy=lossy, leaving=leaving, unclean=True, emptied=emptied, broken=broken,
+        by_hand=True,
+    )  # fmt: skip
     if choice.ask:
         who = ", ".join(map(str, choice.ask))
         text = f"brokers {who} are being asked how far they reach: the one with most becomes the leader, so that less is lost"

@@ -121,13 +121,15 @@ class ReplicasServed:
 
 @frozen
 class LastKnownAnswered:
-    """Every replica of a last-known set has said how far it reaches."""
+    """Every replica of a last-known set has said how far it reaches, and of the others who were asked those who answer."""
 
     partition: PartitionId
     leader_epoch: int
     """Of the state they were asked about."""
     answers: tuple[tuple[int, int, int], ...]
     """(broker, last epoch, end offset)."""
+    asked: tuple[int, ...]
+    """Everybody who was."""
 
 
 @frozen

@@ -1,5 +1,7 @@
 """Asking the replicas of last-known sets how far they reach, until every one has answered (KIP-966).
 
+Those that are not waited for, since they were never complete, have an ack timeout to say something: a broker may live and hear nothing.
+
 Only what was asked since the question began is an answer to it: an older one, of this term or of one before it on the same broker,
 may be from before the partition was led, and written to, again.
 
@@ -26,11 +28,21 @@ class _Question:
     ask: Ask
     since: int = -1
     """Number of the first request about it; -1: it has not been sent."""
+    begun_ms: int = 0
+    """When that was."""
     answers: dict[int, tuple[int, int]] = field(factory=dict)
     """Broker -> (last epoch, end offset)."""
 
     def waiting(self) -> list[int]:
         return [b for b in self.ask.replicas if b not in self.answers]
+
+    def is_enough(self) -> bool:
+        """Whether all have answered who must."""
+        return self.answers.keys() >= set(self.ask.awaited or self.ask.replicas)
+
+    def answered(self) -> LastKnownAnswered:
+        answers = tuple((b, *self.answers[b]) for b in self.ask.replicas if b in self.answers)
+        return LastKnownAnswered(self.ask.partition, self.ask.leader_epoch, answers, self.ask.replicas)
 
 
 class LastKnown:
@@ -60,7 +72,7 @@ class LastKnown:
         by_broker: dict[int, list[PartitionId]] = {}
         for partition, question in sorted(self._open.items()):
             if question.since < 0:
-                question.since = self._request + 1
+                question.since, question.begun_ms = self._request + 1, now_ms
             for broker_id in question.waiting():
                 by_broker.setdefault(broker_id, []).append(partition)
         for broker_id in sorted(by_broker):
@@ -80,7 +92,10 @@ class LastKnown:
                 continue
             question.answers[answer.broker_id] = (replica.last_epoch, replica.end_offset)
             if not question.waiting():
-                answers = tuple((b, *question.answers[b]) for b in question.ask.replicas)
-                done.append(LastKnownAnswered(replica.partition, question.ask.leader_epoch, answers))
-                del self._open[replica.partition]
+                done.append(self._open.pop(replica.partition).answered())
         return done
+
+    def settled(self, now_ms: int, timeout_ms: int) -> list[LastKnownAnswered]:
+        """Questions that all have answered who must, and of which the others have said nothing for so long."""
+        done = [p for p, question in self._open.items() if now_ms - question.begun_ms >= timeout_ms and question.since >= 0]
+        return [self._open.pop(partition).answered() for partition in done if self._open[partition].is_enough()]

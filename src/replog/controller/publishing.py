@@ -11,6 +11,7 @@ from replog.config import BrokerConfig
 from replog.controller.changes import BrokerGone, BrokerSet, Settled, StateGone, StateSet, Topic, TopicSet
 from replog.controller.cluster import Cluster
 from replog.controller.decision import Ask, Step
+from replog.controller.events import LastKnownAnswered
 from replog.controller.lastknown import LastKnown
 from replog.controller.outboxes import Outboxes
 from replog.controller.views import Views
@@ -144,11 +145,14 @@ class Publisher:
         """Notices that were not acknowledged in time."""
         self.send(self.outboxes.overdue(now_ms))
 
-    def ask_again(self, now_ms: int) -> None:
-        """Questions that were not answered in time."""
+    def ask_again(self, now_ms: int) -> list[LastKnownAnswered]:
+        """Questions that were not answered in time. Returns those that need no more answers."""
         asking = self.last_known.deadline_ms(self._ack_timeout_ms)
-        if asking is not None and asking <= now_ms:
-            self.ask_replicas((), now_ms)
+        if asking is None or asking > now_ms:
+            return []
+        settled = self.last_known.settled(now_ms, self._ack_timeout_ms)
+        self.ask_replicas((), now_ms)
+        return settled
 
     def deadline_ms(self) -> int | None:
         """When something is to be said again."""

@@ -459,7 +459,8 @@ class Term(Hearing):
         self._listen()
         if self.balance.is_due(self._now_ms):
             self.ask(BalanceDue())
-        self.publisher.ask_again(self._now_ms)
+        for event in self.publisher.ask_again(self._now_ms):
+            self.ask(event)
 
     def deadline_ms(self) -> int | None:
         """When `run_timers` has something to do."""

@@ -93,13 +93,12 @@ def parse_bootstrap(endpoints: str | Iterable[str]) -> list[str]:
 class _Waiter(Waiter):
     """One thread in a `wait`: it rests on the sockets, or until the thread that does brings it what it wants."""
 
-    __slots__ = ("background", "left", "resting_on", "thread", "woken")
+    __slots__ = ("background", "left", "resting_on", "woken")
 
     def __init__(self, done: Callable[[], bool], lock: RLock, *, background: bool) -> None:
         super().__init__(done, lock)
         self.background = background
         """Whether it gives way to the application."""
-        self.thread = get_ident()
         self.left = False
         """Whether it is on its way out, and rests on nothing any more."""
         self.resting_on: TcpTransport | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from _thread import RLock
+from _thread import RLock, get_ident
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,8 +29,9 @@ __all__ = ["LOUD", "Pump", "Seat", "tell"]
 
 _log = logging.getLogger("replog")
 
-_LOOK_MS: Final = 5_000
-"""So often whoever does not keep the clock looks up nevertheless: an interrupt may have ended the one that did."""
+_LOOK_MS: Final = 1_000
+"""So often whoever does not keep the clock looks up nevertheless: an interrupt may have ended the one that did, or a signal handler that
+takes its time may keep it from looking."""
 LOUD: Final = frozenset(
     {
         "records_may_be_lost",
@@ -453,7 +454,8 @@ class Pump:
         self._waiting.rest(waiter, max(waiter.until_ms - now_ms, 1) / 1000)
 
     def _is_kept(self) -> bool:
-        return self._keeper is not None and self._keeper in self._waiting
+        """Whether another thread keeps the clock. This one does not: a signal handler is in its way."""
+        return self._keeper is not None and self._keeper in self._waiting and self._keeper.thread != get_ident()
 
     def _pass_on(self) -> None:
         """If nobody keeps the clock now, one of those who rest should."""

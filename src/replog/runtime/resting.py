@@ -15,12 +15,13 @@ __all__ = ["Resting", "Waiter"]
 class Waiter:
     """One thread in a `wait`."""
 
-    __slots__ = ("condition", "done", "until_ms")
+    __slots__ = ("condition", "done", "thread", "until_ms")
 
     def __init__(self, done: Callable[[], bool], lock: RLock) -> None:
         self.condition = threading.Condition(lock)
         """Its own, of the common lock: those for whom there is nothing sleep on."""
         self.done = done
+        self.thread = threading.get_ident()
         self.until_ms = 0
         """When it looks up by itself."""
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from tests.unit.controller.harness import World, pid
 
-from replog.controller.changes import StateSet, TopicSet
+from replog.controller.changes import BrokerGone, StateSet, TopicSet
 from replog.controller.events import LastKnownAnswered
 from replog.errors import Code
 from replog.messages import (
@@ -340,7 +340,8 @@ def test_who_was_never_complete_is_waited_for_and_may_lead_once_the_only_complet
     assert world.told("records_may_be_lost")[0]["candidates"] == ((2, *world.disks[2][pid(topic)]), (3, 0, 8), (4, 0, 9))
 
 
-def test_who_is_asked_although_nobody_waits_for_it_and_goes_away_holds_up_nothing():
+@pytest.mark.parametrize("how", ["ends", "ended", "is silent"])
+def test_who_is_asked_although_nobody_waits_for_it_holds_up_nothing(how):
     world = World(4)
     topic = world.create(assignment={0: [2, 3, 4]})
     for node in (2, 3, 4):
@@ -350,8 +351,20 @@ def test_who_is_asked_although_nobody_waits_for_it_and_goes_away_holds_up_nothin
     for node in (2, 3, 4):
         world.start(node, loss=power(topic, 0), settle=True)
     assert (facts(world)[0], facts(world)[4], world.leader.questions) == (None, (3, 4), 1)
-    world.kill(2)
+    if how == "ends":
+        world.kill(2)
+    elif how == "ended":  # it has answered, and the controller has heard since that it has gone
+        late = LastKnownAnswered(pid(topic), world.state().leader_epoch, ((2, 9, 99), (3, 1, 10), (4, 1, 12)), (2, 3, 4))
+        world.kill(2, settle=False)
+        controller = world.leader._term.controller
+        controller.cluster.apply(BrokerGone(2))
+        (after,) = [c.state for step in controller.decide(late).steps for c in step.changes if isinstance(c, StateSet)]
+        assert after.leader == 4
+        return
+    else:
+        world.advance(world.config.ack_timeout_ms + 100)  # it lives, and hears nothing
     assert facts(world)[0] == 4
+    assert world.leader.questions == 0
 
 
 def test_a_person_decides_where_one_that_is_waited_for_does_not_come_back():
@@ -382,7 +395,8 @@ def test_who_comes_or_goes_while_others_are_asked_counts(comes):
         world.start(3, settle=True)
     world.start(2, loss=loss, settle=True)
     assert world.leader.questions == 1
-    old = LastKnownAnswered(pid(topic), world.state().leader_epoch, ((2, -1, 0),) if comes else ((2, -1, 0), (3, 0, 9)))
+    answers = ((2, -1, 0),) if comes else ((2, -1, 0), (3, 0, 9))
+    old = LastKnownAnswered(pid(topic), world.state().leader_epoch, answers, tuple(broker for broker, _, _ in answers))
     if comes:
         world.start(3, settle=True)
     else:
@@ -737,6 +751,6 @@ def test_who_is_remembered_follows_from_the_min_isr_of_the_state(stored, altered
     known = controller.cluster.topics[topic]
     controller.cluster.apply(TopicSet(attrs.evolve(known, config=attrs.evolve(known.config, min_isr=altered))))
     answers = tuple((node, 1, 10 + node) for node in (2, 3, 4))
-    decision = controller.decide(LastKnownAnswered(pid(topic), state.leader_epoch, answers))
+    decision = controller.decide(LastKnownAnswered(pid(topic), state.leader_epoch, answers, (2, 3, 4)))
     (after,) = [change.state for step in decision.steps for change in step.changes if isinstance(change, StateSet)]
     assert (after.isr, after.min_isr, after.last_known) == ((state.last_known[-1],), stored, last_known)

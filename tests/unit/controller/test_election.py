@@ -113,6 +113,16 @@ def test_while_one_of_them_has_begun_anew_everybody_is_waited_for(live, given, a
     assert (choice.ask, choice.state) == (asked, None)
 
 
+def test_where_unclean_elections_are_allowed_those_who_are_there_are_asked_and_nobody_else_is_waited_for():
+    gone = state(None, (), (), (2, 3))
+    choice = choose(gone, replicas=AR, min_isr=2, live=(2, 3), emptied=(3,), unclean=True)
+    assert (choice.ask, choice.awaited) == ((2, 3), (2, 3))
+    by_hand = choose(gone, replicas=AR, min_isr=2, live=(2, 3), emptied=(3,), unclean=True, by_hand=True)
+    assert (by_hand.ask, by_hand.state.leader) == ((), 2), "who is waited for is not there, and nobody has been asked"
+    choice = choose(gone, replicas=AR, min_isr=2, live=(1, 2, 3), emptied=(3,), unclean=True, by_hand=True)
+    assert (choice.ask, choice.awaited) == ((1, 2, 3), (2, 3, 1))
+
+
 @pytest.mark.parametrize(("emptied", "leader"), [((), 3), ((3,), 1), ((1, 3), 3), ((1,), 3)])
 def test_an_unclean_election_takes_who_has_begun_anew_last(emptied, leader):
     choice = choose(state(None, (), (), (2, 3)), replicas=AR, min_isr=2, live=(1, 3), unclean=True, emptied=emptied)

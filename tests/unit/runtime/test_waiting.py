@@ -15,6 +15,7 @@ from replog.ports import Outbox
 from replog.runtime import pump
 from replog.runtime.loop import Loop
 from replog.runtime.pump import Pump, Seat
+from replog.runtime.resting import Resting, Waiter
 from replog.testing.eventually import eventually
 
 FAR_MS = 3_600_000
@@ -164,6 +165,25 @@ def test_whoever_kept_the_clock_leaves_it_to_another(outcome: bool, world: World
     for thread, _ in world.threads:
         thread.join(30)
     assert [type(found) for _, (found,) in world.threads] == [bool if outcome else LookupError] * 3
+
+
+def test_a_signal_handler_in_a_wait_keeps_the_clock_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter runs it while its thread rests: whoever keeps the clock there cannot look before the handler is done."""
+    rest, within = Resting.rest, Looking()
+    looked = iter(range(20))
+
+    def interrupted(self: Resting[Waiter], waiter: Waiter, timeout_s: float | None) -> None:
+        if within.looks:
+            rest(self, waiter, timeout_s)
+            return
+        self._waiters[waiter] = None
+        world.pump.wait(lambda: within() or next(looked, None) is None, None)
+        del self._waiters[waiter]
+
+    monkeypatch.setattr(Resting, "rest", interrupted)
+    world.board.due = world.now + 2
+    world.threads = [in_thread(partial(world.pump.wait, lambda: within.looks > 5, None))]
+    assert world.all_came()
 
 
 def test_after_an_error_all_look_again(world: World) -> None:
