@@ -17,10 +17,10 @@ from replog.metadata import layout
 from replog.model import PartitionId
 from replog.partition.isr import Committed
 from replog.partition.partition import Partition
-from replog.ports import LossReport
 from replog.testing.simulator.clients import TOPIC
 from replog.testing.simulator.ledger import Copy, Ledger, Violation
 from replog.testing.simulator.spoiled import bytes_of, is_spoiled
+from replog.testing.simulator.waiting import waits_rightly
 
 if TYPE_CHECKING:
     from replog.testing.simulator.node import Node
@@ -132,7 +132,7 @@ class EveryPartitionIsLed(Promise):
         yield from _unregistered(world)
         yield from _unread(world)
         for ledger in _partitions(world):
-            if (ledger.state is None or ledger.state.leader is None) and not _waits_rightly(world, ledger):
+            if (ledger.state is None or ledger.state.leader is None) and not waits_rightly(world, ledger):
                 yield f"{_name(ledger)} has {ledger.state}"
 
 
@@ -154,7 +154,7 @@ class IsrsAreFull(Promise):
     def missing(self, world: World) -> Iterator[str]:
         for ledger in _partitions(world):
             state = ledger.state
-            if _waits_rightly(world, ledger):
+            if waits_rightly(world, ledger):
                 continue
             if state is None or state.leader is None or state.recovering or set(state.isr) != set(_living(world, ledger)):
                 yield f"{_name(ledger)} of replicas {ledger.replicas} has {state}"
@@ -305,7 +305,7 @@ class CopiesAreEqual(Promise):
 
     def missing(self, world: World) -> Iterator[str]:
         for ledger in _partitions(world):
-            if _waits_rightly(world, ledger) or ledger.state is None:  # it is being made just now
+            if waits_rightly(world, ledger) or ledger.state is None:  # it is being made just now
                 continue
             copies = {broker: world.checks.copy(ledger.identity, broker) for broker in _living(world, ledger)}
             start = max((copy.log.start_offset for copy in copies.values() if copy.log is not None), default=0)
@@ -464,32 +464,10 @@ def _living(world: World, ledger: Ledger) -> tuple[int, ...]:
     return tuple(broker for broker in ledger.replicas if broker not in world.absent)
 
 
-def _waits_rightly(world: World, ledger: Ledger) -> bool:
-    """Whether nobody of those who are there may lead: the topic came when the absent ones were already going, and only they were in it.
-
-    Where nobody is complete for certain, all of the last-known set are asked, so it waits for each of them; and for everybody else while
-    one of them has begun anew. Not so the topic that every run has: `absence` leaves it enough of its replicas.
-    """
-    state = ledger.state
-    if not world.absent or ledger.topic == TOPIC or state is None:
-        return False
-    if state.leader is not None:
-        return False
-    complete = (*state.isr, *state.elr)
-    if complete:
-        return world.absent.issuperset(complete)
-    anew = any(_has_begun_anew(world.nodes[broker].directory.loss, ledger) for broker in state.last_known)
-    return not world.absent.isdisjoint((*state.last_known, *(ledger.replicas if anew else ())))
-
-
-def _has_begun_anew(loss: LossReport, ledger: Ledger) -> bool:
-    return not loss.lives or loss.kind == "replaced" or (loss.kind == "corrupt" and ledger.identity in loss.lossy)
-
-
 def _living_copies(world: World) -> Iterator[tuple[Ledger, int, Partition | None]]:
     """Every copy that is to be there, with its broker, but of those that rightly wait."""
     for ledger in _partitions(world):
-        for broker in () if _waits_rightly(world, ledger) else _living(world, ledger):
+        for broker in () if waits_rightly(world, ledger) else _living(world, ledger):
             yield ledger, broker, _partition(world, broker, ledger.identity)
 
 
