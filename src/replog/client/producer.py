@@ -435,6 +435,7 @@ class Producer:
             if ends and (os.getpid() == self._pid or not self._driver.closed):
                 raise
             error.add_note(f"while closing the producer: {type(failure).__name__}: {failure}")
+            self._writer.complains = False  # that says it
 
     def _leave(self) -> None:
         """Close without waiting, for somebody who presses Ctrl-C: what can go at once goes. Raises Unavailable if something is left."""
@@ -454,8 +455,7 @@ class Producer:
         self._writer.is_retired = True
         if self._driver.closed and os.getpid() != self._pid:  # a forked child of a `Cluster`: they are its parent's
             return
-        text = dropped(self._writer)
-        if text:
+        if text := dropped(self._writer):
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
     def _retire(self) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ pytestmark = pytest.mark.processes
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (INFO   |WARNING|ERROR  ) \S.*")
 
 
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """A process that is started hears of them: whoever runs the tests may ignore them, and that is inherited."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_in_a_controlled_way(tmp_path: Path, number: signal.Signals) -> None:
     with started(*broker_words(tmp_path), stdin=subprocess.DEVNULL) as broker:
