@@ -81,6 +81,7 @@ class _Life:
             buffer_bytes=config.buffer_bytes,
             max_block_ms=self.max_block_ms,
         )
+        self.producer._writer.complains = False  # the history knows what has no outcome; a process that was killed says nothing
         self.open: dict[_Sent, None] = {}
         """Whose outcome is not noted yet."""
 
