@@ -134,9 +134,9 @@ def choose(
         settled = tuple(r for r in replicas if r not in joining)
         able = _staying(tuple(r for r in settled if r in live), leaving) if unclean and not waits else ()
         after = _led(after, None)
-        awaited = whom_to_await(after, [r for r in settled if r not in broken], emptied)
-        if unclean and not by_hand:  # the topic would rather have a leader than wait for what others may have
-            awaited = whom_to_await(after, (), ())
+        # A topic that allows unclean elections would rather have a leader than wait for what others may have.
+        intact = () if unclean and not by_hand else tuple(r for r in settled if r not in broken)
+        awaited = whom_to_await(after, intact, emptied)
         if awaited and all(r in live for r in awaited):
             asked = tuple(r for r in replicas if r in awaited or (r in settled and r in live))
             return Choice(None if after == state else after, ask=asked, awaited=awaited)
