@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 import replog
-from replog.runtime import pump as pump_module
 
 PARTITIONS = 2
 
@@ -82,7 +82,7 @@ def test_killed_and_opened_again(tmp_path: Path, flush: str, rounds: int, broker
     expected = dict.fromkeys(range(PARTITIONS), 0)
     slept: list[float] = []
 
-    wait = pump_module.threading.Condition.wait
+    wait = threading.Condition.wait
 
     for _ in range(rounds):
         acknowledged = killed_run(data, flush, chance, brokers_die=brokers_die)
@@ -95,7 +95,7 @@ def test_killed_and_opened_again(tmp_path: Path, flush: str, rounds: int, broker
             return wait(self, timeout)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.setattr(pump_module.threading.Condition, "wait", counted)
+            patch.setattr(threading.Condition, "wait", counted)
             with replog.Cluster(data) as cluster:
                 assert cluster.brokers == [1, 2, 3]
                 cluster.wait_until_in_sync(timeout_s=30)
