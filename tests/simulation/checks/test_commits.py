@@ -114,6 +114,20 @@ def test_s3_candidates_have_flushed_what_is_committed() -> None:
     holds(rule.stored, book, copies, None)
 
 
+def test_s3_who_is_elected_after_all_were_lost_may_have_flushed_less() -> None:
+    """Until more is committed: it flushes what it has before."""
+    book, copies = ledger(), {3: copy_of(3, [entry(n) for n in range(3)])}
+    rule, leader, before = CandidatesAreDurable(), partition(), evolve(STATE, leader=None, isr=())
+    book.durable, copies[3].durable = True, 1
+    book.state = evolve(STATE, leader=3, leader_epoch=4, isr=(3,))
+    violates("S3", rule.stored, book, copies, before)
+    book.state = evolve(book.state, recovering=True)
+    holds(rule.stored, book, copies, before)
+    leader.high_watermark = 3
+    violates("S3", rule.committed, book, copies, copies[3], leader)
+    violates("S3", rule.stored, book, copies, book.state)
+
+
 def test_a_mirror_remembers_what_was_flushed_until_it_is_cut() -> None:
     log, copy = MemoryLog(PID), Copy(1)
     for epoch in (1, 1, 2):
@@ -136,6 +150,7 @@ def test_a_mirror_remembers_what_was_flushed_until_it_is_cut() -> None:
 
 def test_s4_too_few_are_counted() -> None:
     leader = partition()
+    leader.high_watermark = 1
     holds(EnoughAreCounted().committed, ledger(), {}, copy_of(1, []), leader)
     wider = ledger()
     wider.state = evolve(STATE, isr=(1, 2, 3))
@@ -143,6 +158,9 @@ def test_s4_too_few_are_counted() -> None:
     demanding = ledger()
     demanding.min_isr = 3
     violates("S4", EnoughAreCounted().committed, demanding, {}, copy_of(1, []), leader)
+    told = copy_of(1, [])
+    told.high_watermark = 1  # by the leader before, as a follower
+    holds(EnoughAreCounted().committed, demanding, {}, told, leader)
 
 
 def test_s11_a_member_of_the_isr_is_cut() -> None:

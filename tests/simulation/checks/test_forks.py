@@ -252,7 +252,7 @@ def test_s17_what_was_said_again_of_a_version_may_be_lost_with_it() -> None:
 def test_s3_what_such_a_leader_had_of_before_is_flushed_before_more_is_committed() -> None:
     (book, copies), rule = parted(), CandidatesAreDurable()
     book.durable = True
-    violates("S3", rule.stored, book, copies, STATE)
+    violates("S3", rule.stored, book, copies, book.state)
     rule.parted(book)
     holds(rule.stored, book, copies, STATE)
     leader = partition()

@@ -128,7 +128,10 @@ class CandidatesAreDurable(Invariant):
             self._check(ledger, copies)
 
     def stored(self, ledger: Ledger, copies: Copies, before: PartitionState | None) -> None:
-        """Other candidates."""
+        """Other candidates. After every complete copy was lost who reaches furthest may be one that was never asked to have flushed."""
+        state = ledger.state
+        if state is not None and state.recovering and (before is None or before.leader_epoch != state.leader_epoch):
+            self._proven[ledger] = 0
         if ledger.durable:
             self._check(ledger, copies)
 
@@ -162,9 +165,12 @@ class EnoughAreCounted(Invariant):
     protocol = ("I6", "I18")
 
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
-        """Only of the leader of the stored epoch: the ISR of a later epoch is not this leader's business."""
+        """Only of the leader of the stored epoch: the ISR of a later epoch is not this leader's business. Nor is it a commit of its own
+        what it knew as a follower, from one whose copy failed in the step in which that committed."""
         leading, state = partition.leading, ledger.state
         assert leading is not None
+        if partition.high_watermark <= copy.high_watermark:
+            return
         min_isr = ledger.min_isrs.get(leading.partition_epoch, ledger.min_isr)
         if len(leading.isr.isr) < min_isr:
             self.fail(ledger, f"broker {copy.broker} commits with ISR {leading.isr.isr} below min ISR {min_isr}")
