@@ -212,19 +212,22 @@ class FileLogDirectory(LogDirectory):
         states: dict[PartitionId, LogState] = {}
         for identity, entry in self._catalogue.live.items():
             state = None
+            watermark, start, flushed = known.get(identity, Known(-1, 0, 0))
+            committed = 0 if power else watermark
             if folder_name(identity) in folders:
                 folders.discard(folder_name(identity))
                 state = restore(self._storage, identity, saved[identity]) if identity in saved else None
                 if state is None:
-                    _, start, flushed = known.get(identity, Known(-1, 0, 0))
                     flushed = saved[identity][1] if identity in saved else flushed
                     start_known, rewrite = None if checkpoint is None else start, self._life.flush_failed
                     note = partial(self._note_loss, identity, entry.config)
-                    state = recover(self._storage, identity, start_known, flushed, note, power=power, rewrite=rewrite)
+                    state = recover(
+                        self._storage, identity, start_known, flushed, note, power=power, committed_end=committed, rewrite=rewrite
+                    )
                     if state.bytes_cut or state.corrupt:
                         self.recovered[identity] = Recovered(state.bytes_cut, state.corrupt)
-            elif identity in known and (known[identity].flushed_end or known[identity].start_offset):
-                state = LogState.missing(self._limits.producers_max, known[identity].start_offset, known[identity].flushed_end)
+            elif flushed or start or committed > 0:
+                state = LogState.missing(self._limits.producers_max, start, flushed, committed)
                 if state.corrupt:
                     self.recovered[identity] = Recovered(0, state.corrupt)
             if state is not None:

@@ -57,13 +57,14 @@ class LogState:
     """The names of the folder and of the segments are known to be on the disk."""
 
     @classmethod
-    def missing(cls, producers_max: int, start_offset: int, flushed_end: int) -> LogState:
-        """A log whose folder is gone although it had flushed records, or none left and a start."""
+    def missing(cls, producers_max: int, start_offset: int, flushed_end: int, committed_end: int) -> LogState:
+        """A log whose folder is gone although it had records that were flushed, or committed, or none left and a start."""
         state = cls(ProducerTable(producers_max))
         state.start_offset = state.end_offset = state.flushed_end = start_offset
         state.producers.forgetful = True
-        if flushed_end > start_offset:
-            state.corrupt = f"the folder is missing, and with it records up to offset {flushed_end}, which were flushed"
+        if max(flushed_end, committed_end) > start_offset:
+            end, what = (flushed_end, "flushed") if flushed_end >= committed_end else (committed_end, "committed")
+            state.corrupt = f"the folder is missing, and with it records up to offset {end}, which were {what}"
         return state
 
 
@@ -105,16 +106,19 @@ def recover(
     note_loss: Callable[[LossKind], None],
     *,
     power: bool,
+    committed_end: int = 0,
     rewrite: bool = False,
 ) -> LogState:
     """Recover the log whose folder exists, given what the last checkpoint knew. Raises OSError if the disk does not let it.
+
+    `committed_end`: its high watermark, flushed or not. Only a power cut may take what is below: a killed process leaves it in the cache.
 
     `start` None: the checkpoint is lost. Then the log starts where its files do, and whether something is missing in
     front of them cannot be told; it is never a reason to throw away what is there (P-50). `rewrite`: an fsync has failed,
     so that what the cache shows above the recovery point may not be on the disk, and no later fsync would bring it there.
     `note_loss` is called before anything is removed that may have counted: once it is cut, no later opening sees that it was there.
     """
-    return _Recovery(storage, identity, start, flushed_end, note_loss, power, rewrite).run()
+    return _Recovery(storage, identity, start, flushed_end, note_loss, power, 0 if power else committed_end, rewrite).run()
 
 
 class _Recovery:
@@ -126,6 +130,7 @@ class _Recovery:
         flushed_end: int,
         note_loss: Callable[[LossKind], None],
         power: bool,
+        committed_end: int,
         rewrite: bool,
     ) -> None:
         self.storage, self.fs, self.identity = storage, storage.fs, identity
@@ -141,7 +146,10 @@ class _Recovery:
         self.starts_with_files = not power or start is None
         self.state.hole = power and start is None
         self.note: StartNote | None = None
-        self.recovery_point = flushed_end if marker is None else min(flushed_end, marker.recovery_max)
+        self.recovery_point, self.committed_end = flushed_end, committed_end
+        if marker is not None:
+            self.recovery_point = min(flushed_end, marker.recovery_max)
+            self.committed_end = min(committed_end, marker.recovery_max)
 
     def run(self) -> LogState:
         state = self.state
@@ -160,6 +168,8 @@ class _Recovery:
             end = self.start
         if end < self.recovery_point and not state.corrupt:
             state.corrupt = f"records from offset {end} to {self.recovery_point}, which were flushed, are missing"
+        elif end < self.committed_end and not state.corrupt:
+            state.corrupt = f"records from offset {end} to {self.committed_end}, which were committed, are missing"
         state.start_offset, state.end_offset = self.start, end
         state.flushed_end = min(max(self.recovery_point, self.start), end)
         state.epochs.trim(self.start)

@@ -148,6 +148,48 @@ def test_the_folder_is_missing() -> None:
     assert len(shown(log)) == 2
 
 
+@pytest.mark.parametrize("gone", ["folder", "file", "content", "end"])
+@pytest.mark.parametrize("power", [False, True])
+def test_what_was_committed_and_never_flushed_is_missing(gone: str, power: bool) -> None:
+    """The cache survives a killed process: what has gone since has gone some other way. A power cut may take it, and is told as one."""
+    fs = MemoryFs()
+    directory, log = open_log(fs, BIG)
+    lengths = [append(log, 2, epoch=n).length for n in range(3)]
+    directory.high_watermarks[IDENTITY] = 5
+    directory.checkpoint()
+    kill(fs, directory)
+    (path,) = segments(fs)
+    if gone == "content":
+        del fs.content(path)[:]
+    elif gone == "end":
+        del fs.content(path)[lengths[0] + lengths[1] :]
+    else:
+        for name in [f"/{one}" for one in fs.paths(FOLDER)] if gone == "folder" else [path]:
+            fs.unlink(name)
+    if gone == "folder":
+        fs.rmdir(FOLDER)
+    if power:
+        fs.cut_power(keep_all)
+    directory, log = reopened(fs)
+    assert (directory.loss.kind, directory.loss.lossy) == ("power" if power else "corrupt", (IDENTITY,))
+    assert log.end_offset == (4 if gone == "end" else 0)
+    if not power:
+        assert "offset 5" in directory.recovered[IDENTITY].corrupt or "to 5" in directory.recovered[IDENTITY].corrupt
+
+
+def test_what_was_committed_and_cut_on_purpose_is_not_missing() -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs, BIG)
+    for _ in range(3):
+        append(log, 2)
+    directory.high_watermarks[IDENTITY] = 6
+    directory.checkpoint()
+    log.truncate_to(4)
+    kill(fs, directory)
+    directory, log = reopened(fs)
+    assert (directory.loss.kind, directory.loss.lossy, log.end_offset) == ("process", (), 4)
+
+
 def test_a_batch_of_another_log_is_not_taken() -> None:
     """A misdirected write: intact, and yet not ours."""
     fs, ends = written(3)
