@@ -60,6 +60,7 @@ _BIG_U32: Final = Struct(">I")
 _SHORT_ARRAYS: Final = tuple(bytes((0x90 + count,)) for count in range(16))
 _LZ4_PAYS: Final = 0.9
 _LZ4_RATIO_MAX: Final = 255  # one byte of an lz4 block stands for at most this many
+_NO_COLUMN: Final = memoryview(b"")
 _HEADER_BYTES_MIN: Final = 2  # an empty name and an empty value
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -370,10 +371,12 @@ def column_lengths(data: Buffer, at: int) -> tuple[int, ...]:
 def split_columns(payload: memoryview) -> list[memoryview]:
     """The four columns: values, keys, timestamps, headers. Raises BadBatch if they are not exactly the payload."""
     lengths = column_lengths(payload, 0)
+    if not any(lengths[1:]):  # nearly always: values alone
+        return [payload[DIRECTORY.size :], _NO_COLUMN, _NO_COLUMN, _NO_COLUMN]
     columns: list[memoryview] = []
     at = DIRECTORY.size
     for length in lengths:
-        columns.append(payload[at : at + length])
+        columns.append(payload[at : at + length] if length else _NO_COLUMN)
         at += length
     return columns
 

@@ -270,9 +270,9 @@ class RecordBatch:
         if crc32c(_U32.pack(batch.payload_crc), crc32c(front[: FRONT.size])) != header_crc or batch.count < 1 or base_offset < 0:
             read_header(view, at)
             raise BadBatch("the batch header does not match its checksum")
-        batch.identity = PartitionId(topic_id, partition, creation)
-        if identity is not None and batch.identity != identity:
-            raise BadBatch(f"batch of log {batch.identity!r} found in log {identity!r}")
+        batch.identity = identity or PartitionId(topic_id, partition, creation)  # one for all that are kept
+        if identity is not None and (topic_id, partition, creation) != identity:
+            raise BadBatch(f"batch of log {PartitionId(topic_id, partition, creation)!r} found in log {identity!r}")
         if batch.extension_bytes > length - HEADER_BYTES:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a batch of {length}")
         if crc32c(batch.body[4:]) != batch.payload_crc:
@@ -429,12 +429,13 @@ class BatchReader:
         self._headers_max = record_headers_max, headers_max
         self.header_count = 0
         """Those that `headers` has made."""
-        batch.check_layout()
+        if (layout := batch.attributes & (FORMAT_MASK | CODEC_MASK)) not in (CODEC_NONE, CODEC_LZ4):
+            batch.check_layout()
         if batch.extension_bytes > len(batch.body) - BODY_HEADER.size:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a body of {len(batch.body)}")
         if not 1 <= batch.count <= records_max:
             raise BadBatch(f"a batch of {batch.count} records; allowed are 1 to {records_max}")
-        payload = columns.decompress(batch.payload, payload_bytes_max) if batch.codec == CODEC_LZ4 else batch.payload
+        payload = columns.decompress(batch.payload, payload_bytes_max) if layout == CODEC_LZ4 else batch.payload
         self._values, self._keys, self._times, self._headers = columns.split_columns(payload)
         if batch.count > len(self._values):
             raise BadBatch(f"{batch.count} records in a column of {len(self._values)} bytes")

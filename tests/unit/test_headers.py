@@ -14,7 +14,7 @@ from crc32c import crc32c
 from tests.unit.client.fake import make
 
 from replog import records as r
-from replog.client import fetching
+from replog.client import unpacking
 from replog.config import BATCH_BYTES_MAX, BATCH_HEADERS_MAX, HEADER_COST, RECORD_HEADERS_MAX
 from replog.errors import UsageError
 from replog.payload import DIRECTORY, as_headers, headers_size, record_size
@@ -163,8 +163,8 @@ def test_an_answer_is_unpacked_no_further_than_so_many_headers(monkeypatch: pyte
     _, _, client = make({"t": 1})
     for n in range(4):
         client.append("t", 0, [Record(str(n), headers=[("a", b"")] * 2), "x"])
-    monkeypatch.setattr(fetching, "BATCH_HEADERS_MAX", 4)
+    monkeypatch.setattr(unpacking, "BATCH_HEADERS_MAX", 4)
     assert [record.text() for record in client.fetch("t", 0, 0)] == ["0", "x", "1", "x"]
-    monkeypatch.setattr(fetching, "BATCH_HEADERS_MAX", 1)
+    monkeypatch.setattr(unpacking, "BATCH_HEADERS_MAX", 1)
     assert [record.text() for record in client.fetch("t", 0, 3)] == ["x"]  # of the batch that begins below
     assert len(list(client.read("t"))) == 8

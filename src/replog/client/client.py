@@ -37,6 +37,7 @@ from replog.client.producer import Producer
 from replog.client.reading import Reading
 from replog.client.results import BrokerDescription, ClusterDescription, Fetch, PartitionDescription, Receipt, TopicDescription
 from replog.client.staging import Staging
+from replog.client.unpacking import unpack_all
 from replog.client.view import Topic, View
 from replog.client.writer import Writer
 from replog.config import ClientConfig, TopicConfig, check_partition_number, check_topic_name
@@ -339,8 +340,8 @@ class Client(Administration, Staging):
             deadline_ms = FOREVER_MS if wait_s is None else self._driver.now_ms() + wait_ms + patience_ms
             op = FetchOp(topic, partition, position, max_bytes=max_bytes, wait_ms=wait_ms, deadline_ms=deadline_ms, expected=expected)
             result: Fetch = self._do(op)
-            if result.records or wait_s is not None:
-                return result.records
+            if result.batches or wait_s is not None:
+                return unpack_all(op).records
             expected, position = op.place.identity if op.place is not None else None, result.next_offset
 
     def read(

@@ -116,7 +116,7 @@ class Consumer:
                 return
             yield from found
             for partition in list(self._partitions.values()):
-                while partition.buffer and not partition.paused and not self._closed:
+                while not partition.paused and not self._closed and (partition.buffer or partition.unpack()):
                     yield partition.take()
 
     def _left_for_starts_s(self) -> float:
@@ -141,8 +141,9 @@ class Consumer:
         return self._client._core.config.retry_backoff_ms / 1000 if is_unasked else float("inf")
 
     def _step(self) -> None:
-        """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position. Raises what a
-        partition failed with, unless that was just done and there are records to hand out."""
+        """Take in what was answered, and ask for what is missing, as long as answers come at once and move a position; then, without the
+        lock, unpack one batch where nothing is at hand. Raises what a partition failed with, unless that was just done and there are
+        records to hand out."""
         client = self._client
         with client._driver.lock, client._driver.changing:
             core, now_ms = client._core, client._driver.now_ms()
@@ -156,6 +157,9 @@ class Consumer:
                     break
         if core.finished:
             run_callbacks(core)
+        for partition in self._partitions.values():
+            if partition.unread and not partition.buffer and not partition.paused:
+                partition.unpack()
         failed = next((partition for partition in self._partitions.values() if partition.failure is not None), None)
         if failed is not None and not (self._has_raised and any(p.buffer and not p.paused for p in self._partitions.values())):
             self._has_raised = True
@@ -209,7 +213,7 @@ class Consumer:
         error = partition.failure
         if error is None:
             return
-        partition.op, partition.trouble = None, str(error)
+        partition.op, partition.undecodable, partition.trouble = None, None, str(error)
         if isinstance(error, UnknownTopicOrPartition):
             self._leave_out_what_is_gone(partition)  # said once: then it goes on with those that there are
         raise error
@@ -220,7 +224,7 @@ class Consumer:
         gone: list[Followed] = []
         if topic is None:
             if any(name != partition.topic for name, _ in self._partitions):
-                gone = [p for p in self._partitions.values() if p.topic == partition.topic and not p.buffer]
+                gone = [p for p in self._partitions.values() if p.topic == partition.topic and not p.at_hand]
         elif self._chosen is None and partition.number not in topic.partitions:
             gone = [partition]
         for one in gone:
@@ -235,9 +239,8 @@ class Consumer:
         self._turn += 1
         for n in range(len(partitions)):
             partition = partitions[(self._turn + n) % len(partitions)]
-            if not partition.paused:
-                while partition.buffer and len(found) < max_records:
-                    found.append(partition.take())
+            if not partition.paused and len(found) < max_records:
+                found += partition.take_some(max_records - len(found))
         return found
 
     def _standing(self) -> Iterator[str]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.client.operations import PartitionOp
 from replog.client.parting import Parting
 from replog.client.results import Fetch as FetchResult
-from replog.config import BATCH_HEADERS_MAX, BATCH_RECORDS_MAX
+from replog.config import BATCH_RECORDS_MAX
 from replog.errors import Code, LogTruncated, UndecodableBatch, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
 from replog.model import Address, PartitionId
-from replog.records import BadBatch, BatchReader, Record, RecordBatch
+from replog.records import BadBatch, RecordBatch
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -24,7 +24,8 @@ SLICE_MS_MAX: Final = 60_000
 
 
 class FetchOp(PartitionOp):
-    """Fetch records from `offset` on, committed ones only. Result: `results.Fetch`.
+    """Fetch batches from `offset` on, committed ones only. Result: `results.Fetch`, whose batches are verified and not decoded: this runs
+    under the lock of the driver, and a reader decodes what it wants without (`unpacking`).
 
     Who waits longer than a request may take asks again and again: in slices of the request timeout, `SLICE_MS_MAX` at most. A leader that
     holds as many fetches of this client as it may answers with nothing before the time is over: it is asked again after a pause. One for
@@ -37,9 +38,9 @@ class FetchOp(PartitionOp):
     has changed (`parting`).
 
     A damaged answer is asked for again until time runs out, with the wish that the leader check its disk: it may then give the
-    lead to another broker. In the end the error is CorruptMessage. A batch that matches its checksums and cannot be decoded is what its
-    writer has sent, and is the same wherever it is asked for: the error is UndecodableBatch, at once. If there are records in front of
-    either, they are the result, and the next fetch finds what is behind them.
+    lead to another broker. In the end the error is CorruptMessage. If there are batches in front of it, they are the result, and the next
+    fetch finds what is behind them. A batch that matches its checksums and cannot be decoded is what its writer has sent, and is the same
+    wherever it is asked for: whoever decodes it raises UndecodableBatch.
     """
 
     is_read = True
@@ -166,8 +167,8 @@ class FetchOp(PartitionOp):
                 self.fail(LogTruncated(self.topic, self.partition, self.offset, entry.start_offset))
                 return Code.NONE
             self.doubtful = False
-            self._take(core, self._decode(entry, leader_epoch), now_ms)
-        except UndecodableBatch as bad:
+            self._take(core, self._checked(entry, leader_epoch), now_ms)
+        except UndecodableBatch as bad:  # of who looks into it at once: `OffsetOp`
             self.fail(bad)
         except BadBatch as bad:
             broker = self.place.leader if self.place is not None else None
@@ -182,11 +183,11 @@ class FetchOp(PartitionOp):
         """The result, or where to go on: after an empty slice that was not the last, an empty answer before its time, or one that left out
         what there is."""
         is_last = self._slice_ms == self.left_ms
-        left_out = not result.records and result.high_watermark > result.next_offset
+        left_out = not result.batches and result.high_watermark > result.next_offset
         self.left_ms = max(0, self._until_ms - now_ms)
         # By whatever clock, the leader has not waited: it holds as many fetches of this client as it may.
         early = bool(self.left_ms) and result.next_offset == self.offset and 2 * (now_ms - self.sent_ms) < self._slice_ms and not left_out
-        if result.records or not (left_out or early or (self.left_ms and not is_last)):
+        if result.batches or not (left_out or early or (self.left_ms and not is_last)):
             self.finish(result)
             return
         self._left_out = result if left_out else None
@@ -217,40 +218,30 @@ class FetchOp(PartitionOp):
         broker, epoch = (self.place.leader, self.place.leader_epoch) if self.place is not None else (None, None)
         return rejection(Code.OFFSET_OUT_OF_RANGE, text, topic=self.topic, partition=self.partition, broker=broker, epoch=epoch)
 
-    def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
-        """Every batch verified; records below the asked offset (a batch may begin there) and above the high watermark dropped.
+    def _checked(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
+        """Every batch verified; those above the high watermark left out.
 
-        What would be more than BATCH_RECORDS_MAX records in all, or is behind BATCH_HEADERS_MAX headers, is left to the next fetch:
-        compressed, an answer may hold any number.
+        What would be more than BATCH_RECORDS_MAX records in all is left to the next fetch: compressed, an answer may hold any number.
         """
         assert self.place is not None
-        records: list[Record] = []
+        batches: list[RecordBatch] = []
         epochs = list(self.epochs)
-        headers = 0
-        position, last_epoch = self.offset, epochs[-1][0] if epochs else -1
+        position, last_epoch, held = self.offset, epochs[-1][0] if epochs else -1, 0
         try:
             for batch in committed_batches(entry, self.place.identity):
-                if records and (len(records) + batch.count > BATCH_RECORDS_MAX or headers >= BATCH_HEADERS_MAX):
-                    break
+                end = batch.end_offset
                 if not batch.is_control:
-                    found, more = self._unpacked(batch)
-                    headers += more
-                    records += found if batch.base_offset >= position else found[position - batch.base_offset :]
+                    if batches and held + batch.count > BATCH_RECORDS_MAX:
+                        break
+                    batches.append(batch)
+                    held += end - position
                 if batch.leader_epoch != last_epoch:
                     epochs.append((batch.leader_epoch, position))
-                position, last_epoch = batch.end_offset, batch.leader_epoch
-        except (BadBatch, UndecodableBatch):
-            if not records:
+                position, last_epoch = end, batch.leader_epoch
+        except BadBatch:
+            if not batches:
                 raise
-        return FetchResult(records, position, leader_epoch, entry.high_watermark, epochs)
-
-    def _unpacked(self, batch: RecordBatch) -> tuple[list[Record], int]:
-        """The records of a batch, and how many headers they have. Raises UndecodableBatch."""
-        try:
-            reader = BatchReader(batch)
-            return reader.records(self.topic, self.partition), reader.header_count
-        except BadBatch as bad:
-            raise UndecodableBatch(self.topic, self.partition, batch.base_offset, batch.end_offset, str(bad)) from None
+        return FetchResult(batches, position, leader_epoch, entry.high_watermark, epochs)
 
 
 def committed_batches(entry: FetchedEntry, identity: PartitionId) -> Iterator[RecordBatch]:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, PartitionOp
 from replog.client.results import Fetch
-from replog.errors import Unavailable
+from replog.client.unpacking import epochs_before, unpack
+from replog.config import BATCH_HEADERS_MAX
+from replog.errors import Unavailable, UndecodableBatch
 from replog.messages import ListedOffset
 from replog.model import PartitionId
-from replog.records import Record
+from replog.records import Record, RecordBatch
 
 __all__ = ["Followed"]
 
@@ -20,8 +22,8 @@ class Followed:
     """One partition that a consumer follows."""
 
     __slots__ = (
-        "buffer", "epochs", "fetch_offset", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
-        "trouble", "wanted", "watermark",
+        "buffer", "epochs", "fetch_offset", "headers", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
+        "trouble", "undecodable", "unread", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, topic: str, number: int, start: tuple[int | None, int | None], seen: PartitionId | None) -> None:
@@ -31,6 +33,11 @@ class Followed:
         """The log that had this name when the position was given; None if none was known."""
         self.op: PartitionOp | None = None
         self.buffer: deque[Record] = deque()
+        """Of the batch that is being handed out: the only one that is unpacked."""
+        self.unread: deque[RecordBatch] = deque()
+        """Behind those, as they were fetched."""
+        self.headers = 0
+        """Of all that was unpacked since `take_some` was called."""
         self.paused = False
         self.watermark: int | None = None
         """The last high watermark that a leader has told."""
@@ -50,6 +57,9 @@ class Followed:
         self.identity: PartitionId | None = None
         """The log that the position belongs to; None until a leader has answered."""
         self.buffer.clear()
+        self.unread.clear()
+        self.undecodable: UndecodableBatch | None = None
+        """What is wrong with the batch at the position, until that has been raised."""
         self.op = None
 
     @property
@@ -67,17 +77,24 @@ class Followed:
         self.known_epoch = listed.leader_epoch  # who led before may not know of what is there (KIP-320)
 
     def fetched(self, result: Fetch) -> None:
-        """Records have come, or only control batches to be passed over."""
-        self.buffer.extend(result.records)
+        """Batches have come, or only control batches to be passed over."""
+        self.unread.extend(result.batches)
         self.fetch_offset = result.next_offset
         self.watermark = result.high_watermark
         self.epochs, self.known_epoch = result.epochs, result.known_epoch
-        if not self.buffer:
+        if not self.unread:
             self.offset = self.fetch_offset
 
     @property
+    def at_hand(self) -> bool:
+        """Whether it needs no answer to go on, unless what is there cannot be decoded."""
+        return bool(self.buffer or self.unread)
+
+    @property
     def failure(self) -> BaseException | None:
-        """Why its question has failed for good; None: it has not. One that nobody has answered is asked again."""
+        """Why its question has failed for good, or its batch cannot be decoded; None: neither. What nobody has answered is asked again."""
+        if self.undecodable is not None:
+            return self.undecodable
         return self.op.error if self.op is not None and self.op.done and not isinstance(self.op.error, Unavailable) else None
 
     @property
@@ -89,10 +106,39 @@ class Followed:
     @property
     def lacks_question(self) -> bool:
         """Whether it is to be asked for records, or where they are; of one that is paused, where it begins."""
-        return self.op is None and not self.buffer and (not self.paused or self.lacks_start)
+        return self.op is None and not (self.buffer or self.unread or self.undecodable) and (not self.paused or self.lacks_start)
 
     def take(self) -> Record:
-        """Hand out the next record."""
+        """Hand out the next record of those in the buffer."""
         record = self.buffer.popleft()
-        self.offset = record.offset + 1 if self.buffer else self.fetch_offset
+        self.offset = record.offset + 1 if self.buffer or self.unread else self.fetch_offset
         return record
+
+    def take_some(self, most: int) -> list[Record]:
+        """Hand out at most so many. Fewer, once what was unpacked for it has many headers: compressed, an answer may hold any number."""
+        found: list[Record] = []
+        self.headers = 0
+        while len(found) < most and (self.buffer or (self.headers < BATCH_HEADERS_MAX and self.unpack())):
+            found.append(self.take())
+        return found
+
+    def unpack(self) -> bool:
+        """If the buffer is empty, unpack the next batch, in the thread of whoever takes its records and without a lock. Returns whether
+        there are any. What is undecodable becomes the failure, with the position at it; it and what is behind it is to be asked for again.
+        """
+        while self.unread and not self.buffer:
+            batch = self.unread[0]
+            assert self.offset is not None
+            try:
+                # From the position on: a batch that an interrupt has left here after its records were handed out has none.
+                records, headers = unpack(batch, self.topic, self.number, self.offset)
+            except UndecodableBatch as bad:
+                self.fetch_offset = self.offset = max(batch.base_offset, self.offset)
+                self.epochs = epochs_before(self.epochs, self.fetch_offset)
+                self.undecodable = bad
+                self.unread.clear()
+                return False
+            self.headers += headers
+            self.buffer.extend(records)
+            self.unread.popleft()
+        return bool(self.buffer)

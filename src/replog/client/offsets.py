@@ -13,6 +13,7 @@ from attrs import evolve
 from replog.client.fetching import FetchOp
 from replog.client.operations import AT_LATEST
 from replog.client.results import Fetch as FetchResult
+from replog.client.unpacking import unpack
 from replog.client.view import Place
 from replog.errors import Code
 from replog.messages import FetchedEntry, ListedOffset, ListedOffsets, ListOffsets, ListOffsetsEntry
@@ -97,11 +98,14 @@ class OffsetOp(FetchOp):
         return super()._fetched(core, entry, leader_epoch, now_ms)
 
     def _take(self, core: ClientCore, result: FetchResult, now_ms: int) -> None:
-        """The first record that is young enough. A batch without any, whose header is wrong, is passed over, and so is a control batch."""
+        """The first record that is young enough. A batch without any, whose header is wrong, is passed over, and so is a control batch.
+        Raises UndecodableBatch."""
         assert self._listed is not None
-        for record in result.records:
-            if record.timestamp_ms >= self.at:
-                return self.finish(evolve(self._listed, offset=record.offset, timestamp_ms=record.timestamp_ms))
+        for batch in result.batches:  # one: it is decoded here, for only then it is known whether to ask on
+            for record in unpack(batch, self.topic, self.partition, self.offset)[0]:
+                timestamp_ms = record.timestamp_ms or 0
+                if timestamp_ms >= self.at:
+                    return self.finish(evolve(self._listed, offset=record.offset, timestamp_ms=timestamp_ms))
         if result.next_offset >= self.latest:
             self.finish(evolve(self._listed, offset=-1, timestamp_ms=-1))
         elif result.next_offset == self.offset:

@@ -9,6 +9,7 @@ from replog.client.fetching import FetchOp
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_LATEST, recreated
 from replog.client.results import Fetch
+from replog.client.unpacking import unpack
 from replog.errors import Code, TimedOut, rejection
 from replog.messages import ListedOffset
 from replog.model import PartitionId
@@ -75,7 +76,7 @@ class Reading:
     def records(self) -> Iterator[Record]:
         """The records, in order within each partition.
 
-        Raises LogTruncated, OffsetOutOfRange (trimmed meanwhile), UnknownTopicId (deleted and created again) or TimedOut.
+        Raises LogTruncated, OffsetOutOfRange (trimmed meanwhile), UnknownTopicId (deleted and created again), UndecodableBatch or TimedOut.
         """
         for identity, first, stop, epoch in self._ranges:
             yield from self._partition(identity, first, stop, epoch)
@@ -98,10 +99,13 @@ class Reading:
                 expected=identity,
             )
             result: Fetch = self._client._do(op)
-            for record in result.records:
-                if record.offset >= stop:
+            for batch in result.batches:
+                if batch.base_offset >= stop:
                     return
-                yield record
+                for record in unpack(batch, self._topic, identity.partition, offset)[0]:
+                    if record.offset >= stop:
+                        return
+                    yield record
             if result.next_offset == offset:
                 # A new leader that does not yet know how much is committed: it will, or the time runs out.
                 now_ms = self._client._driver.now_ms()

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import attrs
 from attrs import frozen
 
+from replog.records import RecordBatch
+
 __all__ = [
     "BrokerDescription",
     "ClusterDescription",
@@ -161,7 +163,8 @@ class FeatureLevels:
 class Fetch(NamedTuple):
     """What one fetch brought, and where the next one goes on."""
 
-    records: list[Any]
+    batches: list[RecordBatch]
+    """Verified and committed, not decoded (`unpacking`); without control batches. The first may begin below what was asked for."""
     next_offset: int
     """After the last batch seen, control batches included."""
     known_epoch: int

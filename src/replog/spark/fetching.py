@@ -34,7 +34,7 @@ class Trimmed(OffsetOutOfRange):
 
 
 class RangeFetchOp(FetchOp):
-    """Fetch stored batches of a planned range from `offset` on. Result: `results.Fetch`, its records the batches as they are stored.
+    """Fetch stored batches of a planned range from `offset` on. Result: `results.Fetch`, of which only what is in the range.
 
     Everything below the range's end was committed under the leader epoch of its plan. So under each later leader epoch it is enough to
     ask the new leader, once, whether that epoch reaches to the end of the range in its log (KIP-320): if it does not, an unclean
@@ -150,7 +150,7 @@ class RangeFetchOp(FetchOp):
         text = f"offset {self.offset} of {self.topic}-{self.partition} is out of range"
         return Trimmed(text, start=start, topic=self.topic, partition=self.partition)
 
-    def _decode(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
+    def _checked(self, entry: FetchedEntry, leader_epoch: int) -> FetchResult:
         """Every batch verified; those that have nothing of [offset, end of the range), or are not committed, left out. What is damaged is
         asked for again once what is in front of it was taken."""
         assert self.place is not None

@@ -263,7 +263,7 @@ class Lookup:
             client._do_all(ops.values())
         found = {}
         for place, op in ops.items():
-            batches = op.result.records if op.error is None else []
+            batches = op.result.batches if op.error is None else []
             if batches:
                 found[place] = sum(batch.length for batch in batches) / sum(batch.count for batch in batches)
         mean = sum(found.values()) / len(found) if found else _RECORD_BYTES

@@ -48,7 +48,7 @@ def _rows(options: ReadOptions, one: OffsetRange) -> Iterator[pa.RecordBatch]:
         reading = RangeReading(client, options, one)
         try:
             for fetched in reading.stretches():
-                yield from unpacking.rows(one.place, fetched.records, one.start, reading.stop)
+                yield from unpacking.rows(one.place, fetched.batches, one.start, reading.stop)
         finally:
             reading.close()
 
@@ -87,7 +87,7 @@ class RangeReading:
             self._offset = fetched.next_offset
             if self._offset < self._range.stop:
                 self._under_way = self._ask()
-            if fetched.records:
+            if fetched.batches:
                 yield fetched
 
     def close(self) -> None:

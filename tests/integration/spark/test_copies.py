@@ -47,13 +47,13 @@ def test_a_leader_that_dies_under_a_task(cluster: replog.Cluster, servers: str) 
 def test_a_copy_nearby(cluster: replog.Cluster, servers: str, monkeypatch: pytest.MonkeyPatch, rack: str, is_near: bool) -> None:
     """In-sync followers serve what they know to be committed."""
     served: list[bool] = []
-    decode = RangeFetchOp._decode
+    checked = RangeFetchOp._checked
 
     def noted(op: RangeFetchOp, entry: Any, leader_epoch: int) -> Any:
         served.append(op._near is not None)
-        return decode(op, entry, leader_epoch)
+        return checked(op, entry, leader_epoch)
 
-    monkeypatch.setattr(RangeFetchOp, "_decode", noted)
+    monkeypatch.setattr(RangeFetchOp, "_checked", noted)
     reader = batch(servers, rack=rack, **T)
     assert [offset for _, offset, _ in rows(reader, reader.partitions())] == list(range(40))
     assert len(served) > 10

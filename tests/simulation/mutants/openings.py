@@ -42,9 +42,10 @@ def keeps_what_was_buffered(patch: Patch) -> None:
     seek = Followed.seek
 
     def mutant(self: Followed, offset: int | None, wanted: int | None) -> None:
-        kept = list(self.buffer)
+        kept, unread = list(self.buffer), list(self.unread)
         seek(self, offset, wanted)
         self.buffer.extend(kept)
+        self.unread.extend(unread)
 
     patch.setattr(Followed, "seek", mutant)
 

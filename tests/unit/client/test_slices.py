@@ -10,9 +10,15 @@ from tests.unit.client.fake import FakeCluster, FakeDriver, make
 
 from replog.client.client import Client
 from replog.client.fetching import SLICE_MS_MAX, FetchOp
+from replog.client.unpacking import unpack_all
 from replog.errors import Code, LogTruncated, UnknownTopicId
 from replog.messages import Fetch, Fetched, FetchedEntry, OffsetsForLeaderEpoch
-from replog.records import RecordBatch, encode_records
+from replog.records import Record, RecordBatch, encode_records
+
+
+def unpacked(client: Client, op: FetchOp) -> list[Record]:
+    client._do(op)
+    return unpack_all(op).records
 
 
 class Waits:
@@ -181,7 +187,7 @@ def test_what_a_leader_had_trimmed_up_to_the_position_is_no_truncation_in_a_late
     waits.happens = {2: lambda: partition.append(passed_over), 4: waits.come}
     now_ms = waits.driver.now_ms()
     op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=200_000, deadline_ms=now_ms + 300_000, known_epoch=0, epochs=[(0, 0)])
-    assert [record.value for record in waits.client._do(op).records] == [b"late"]
+    assert [record.value for record in unpacked(waits.client, op)] == [b"late"]
     assert waits.cluster.counts[OffsetsForLeaderEpoch.__name__] == 1
 
 
@@ -206,7 +212,7 @@ def test_a_leader_from_before_the_position_is_not_asked() -> None:
 
     cluster.override = answer
     op = FetchOp("t", 0, 1, max_bytes=1_000, wait_ms=0, deadline_ms=driver.now_ms() + 60_000, known_epoch=1, epochs=[(1, 0)])
-    assert [record.value for record in client._do(op).records] == [b"next"]
+    assert [record.value for record in unpacked(client, op)] == [b"next"]
     assert [what for what in asked if what[0] != "Metadata"] == [("Fetch", 2)]
     assert len(asked) > 3
 

@@ -39,7 +39,7 @@ def test_damage_in_an_answer_is_asked_for_again_once_what_is_in_front_of_it_was_
 
     cluster.override = override
     found = fetched(cluster, client, driver.now_ms(), 0)
-    assert ([batch.base_offset for batch in found.records], found.next_offset, wished) == ([0, 1], 2, [False])
+    assert ([batch.base_offset for batch in found.batches], found.next_offset, wished) == ([0, 1], 2, [False])
     with pytest.raises(CorruptMessage, match="damaged batch: the batch at offset 2 does not match its payload checksum"):
         fetched(cluster, client, driver.now_ms(), 2)
     assert wished[1:3] == [False, True]

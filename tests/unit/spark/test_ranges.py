@@ -35,7 +35,7 @@ def world(records: int = 6, **config: Any) -> tuple[FakeCluster, FakeDriver, Cli
 
 def values(client: Client, one: OffsetRange, **options: Any) -> list[str]:
     reading = RangeReading(client, evolve(OPTIONS, **options), one)
-    found = [record.text() for fetched in reading.stretches() for batch in fetched.records for record in decode_records(batch)]
+    found = [record.text() for fetched in reading.stretches() for batch in fetched.batches for record in decode_records(batch)]
     reading.close()
     return found
 
@@ -78,7 +78,7 @@ def test_records_above_the_high_watermark_are_dropped_even_if_a_broker_sends_the
 
     cluster.override = override
     reading = RangeReading(client, OPTIONS, one)
-    assert [len(fetched.records) for fetched in reading.stretches()] == [2, 1]
+    assert [len(fetched.batches) for fetched in reading.stretches()] == [2, 1]
 
 
 def test_control_batches_and_empty_ends_are_passed_over() -> None:
@@ -96,8 +96,8 @@ def test_an_answer_whose_time_ran_out_while_rows_were_taken_is_asked_for_again()
     first = next(stretches)
     driver.flying.clear()
     driver.clock.advance(5_000)
-    rest = [record.text() for fetched in stretches for batch in fetched.records for record in decode_records(batch)]
-    assert [batch.count for batch in first.records] == [1]
+    rest = [record.text() for fetched in stretches for batch in fetched.batches for record in decode_records(batch)]
+    assert [batch.count for batch in first.batches] == [1]
     assert rest == ["1", "2", "3", "4", "5"]
 
 
@@ -228,7 +228,7 @@ def test_a_copy_that_nobody_listens_to_is_not_silent(busy_ms: int) -> None:
     driver.filter = None
     driver.clock.advance(busy_ms)
     driver.flying += [(driver.now_ms() + 10, -1, CLIENT, 2, message) for message in late]
-    assert [record.text() for fetched in stretches for batch in fetched.records for record in decode_records(batch)] == list("12345")
+    assert [record.text() for fetched in stretches for batch in fetched.batches for record in decode_records(batch)] == list("12345")
     assert asked == [2, 2]
 
 

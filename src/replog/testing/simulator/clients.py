@@ -15,7 +15,7 @@ from replog.client.fetching import FetchOp
 from replog.client.offsets import OffsetOp
 from replog.client.once import AppendOnceOp, PublishOp, StageOp
 from replog.client.operations import AT_EARLIEST, AdminOp, Operation
-from replog.client.results import Fetch as FetchResult
+from replog.client.unpacking import Unpacked, unpack_all
 from replog.client.writer import Writer
 from replog.errors import ReplogError
 from replog.messages import Disconnected, ListedOffset, Published
@@ -212,7 +212,7 @@ class SimulatedClient:
         process: str | None = None,
         near: bool = False,
         **position: Any,
-    ) -> FetchResult:
+    ) -> Unpacked:
         """Fetch committed records from an offset on. Raises what `Cluster.fetch` raises.
 
         The history has it as a poll of `process`, which reads on from where its last one ended unless the history says otherwise;
@@ -225,12 +225,12 @@ class SimulatedClient:
         self.submit(op)
         try:
             await self._done(op)
+            found = unpack_all(op)
         except ReplogError:
             if poll is not None:
                 poll.info()
             raise
         self.reads += 1
-        found: FetchResult = op.result
         near = isinstance(op, NearFetch) and op.near  # a copy may know an earlier high watermark than readers were shown
         if found.records and near:
             self.world.marks.hit("a copy in the rack is read")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.client.fetching import FetchOp
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, Operation
+from replog.client.unpacking import Unpacked, unpack_all
 from replog.errors import OffsetOutOfRange
 from replog.testing.history.checker import check
 from replog.testing.history.events import NEVER, Send, Value
@@ -117,7 +118,7 @@ def _read_all(world: World, client: SimulatedClient, topic: str, partition: int,
         poll = world.history.invoke_poll(process, key, position, final=True) if topic == TOPIC else None
         op = FetchOp(topic, partition, position, max_bytes=1 << 20, wait_ms=_PAUSE_MS if idle else 0, deadline_ms=world.now_ms + READ_MS)
         try:
-            found = _wait(world, client, op, f"{where} at {position}")
+            found = _fetched(world, client, op, f"{where} at {position}")
         except OffsetOutOfRange as error:  # retention was faster
             before, start = position, _earliest(world, client, topic, partition)
             position = start
@@ -163,6 +164,11 @@ def _compare(world: World, ledger: Ledger, start: int, values: dict[int, bytes |
 def _earliest(world: World, client: SimulatedClient, topic: str, partition: int) -> int:
     op = OffsetOp(topic, partition, AT_EARLIEST, world.now_ms + READ_MS)
     return _wait(world, client, op, f"{topic}-{partition}").offset  # type: ignore[no-any-return]
+
+
+def _fetched(world: World, client: SimulatedClient, op: FetchOp, where: str) -> Unpacked:
+    _wait(world, client, op, where)
+    return unpack_all(op)
 
 
 def _wait(world: World, client: SimulatedClient, op: Operation, where: str) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from replog.client.fetching import FetchOp
+from replog.client.unpacking import unpack_all
 from replog.controller.changes import HiddenSet
 from replog.errors import OffsetOutOfRange
 from replog.metadata import layout
@@ -285,9 +286,10 @@ class ProbesAreConfirmed(Promise):
         assert probe.base_offset is not None
         if isinstance(op.error, OffsetOutOfRange) and world.is_trimmed(probe.queue.partition, probe.base_offset):
             return True  # retention was faster
-        if op.done and op.error is None and not op.result.records and not last:
+        found = unpack_all(op).records if op.done and op.error is None else []
+        if op.done and op.error is None and not found and not last:
             return False
-        if not op.done or op.error is not None or not op.result.records or op.result.records[0].offset != probe.base_offset:
+        if not found or found[0].offset != probe.base_offset:
             where = f"{probe.queue.topic}-{probe.queue.partition} at {probe.base_offset}"
             raise Violation("L8" if world.absent else self.name, f"{where} was confirmed, and is not read: {op.error}")
         return True

@@ -257,6 +257,7 @@ def test_answers_that_bring_nothing_end(monkeypatch: pytest.MonkeyPatch) -> None
         high_watermark = 99
 
     monkeypatch.setattr(ending, "_wait", lambda *_: Nothing())
+    monkeypatch.setattr(ending, "_fetched", lambda *_: Nothing())
     world = World(CALM)
     with pytest.raises(Violation, match="100 answers without records, committed 99"):
         ending._read_all(world, world.clients["client", 1], "t", 0, 0)
@@ -288,6 +289,7 @@ def test_the_last_reader_goes_on_until_it_has_seen_what_was_committed(
         return Found(op.offset)
 
     monkeypatch.setattr(ending, "_wait", answer)
+    monkeypatch.setattr(ending, "_fetched", answer)
     world = World(CALM)
     assert ending._read_all(world, world.clients["client", 1], "t", 0, 1) == (0, seen)
     assert waits[0] == 0
