@@ -112,10 +112,10 @@ def _goes_on(cluster: Cluster, partition: PartitionId, broker_id: int) -> bool:
 
 
 def _counts_in_vain(cluster: Cluster, partition: PartitionId, broker_id: int) -> bool:
-    """Whether the broker counts as complete in what is known, and has lost records."""
+    """Whether the broker counts as complete in what is known, or as one that was, and has lost records."""
     state = cluster.states.get(partition)
     counts = state is not None and broker_id in (state.leader, *state.isr, *state.elr)
-    return counts and broker_id in cluster.lossy(partition)
+    return (counts and broker_id in cluster.lossy(partition)) or cluster.is_to_note(partition, broker_id)
 
 
 # -------------------------------------------------------------------------------------------------------- who came early

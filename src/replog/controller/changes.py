@@ -81,24 +81,31 @@ class Broker:
     lossy: frozenset[PartitionId] = field(default=Factory(lambda self: frozenset(self.loss.lossy), takes_self=True), eq=False, repr=False)
     """Those of `loss`: they may be very many, and each partition is looked up."""
 
-    def has_begun_anew(self, partition: PartitionId) -> bool:
-        """Whether this life found an empty folder, or damage in this log: what it lacks may be anything, not just what was not flushed."""
+    def has_begun_anew(self, partition: PartitionId, admitted: Admitted | None) -> bool:
+        """Whether this life found an empty folder, or one of another life, or damage in this log: what it lacks may be anything, not just
+        what was not flushed."""
         loss = self.loss
-        return not loss.lives or loss.kind == "replaced" or (loss.kind == "corrupt" and partition in self.lossy)
+        if not loss.lives or loss.kind == "replaced" or (loss.kind == "corrupt" and partition in self.lossy):
+            return True
+        return admitted is not None and self.is_of_another(admitted)
+
+    def is_of_another(self, admitted: Admitted) -> bool:
+        """Whether this life does not go on from the one that was let in last: in another folder, or in an image of a life before that one,
+        which knows nothing of what came since (KIP-966)."""
+        if admitted.incarnation == self.incarnation:
+            return False
+        return admitted.directory_id != self.info.directory_id or admitted.incarnation not in self.loss.lives
 
     def has_lost(self, admitted: Admitted | None, *, is_named: bool) -> bool:
         """Whether this life, after the one that was let in last, has lost records of a partition that its report names, or does not."""
         if admitted is not None and admitted.incarnation == self.incarnation:
             return False  # the same process lost its session, not its data
-        if admitted is not None and admitted.directory_id != self.info.directory_id:
+        if admitted is not None and self.is_of_another(admitted):
             return True
         loss, is_reported = self.loss, self.loss.kind == "replaced" or is_named
         if admitted is None:
             return is_reported
-        # Whatever was found counts only if this life goes on from the one that was let in (KIP-966), be it over others that nobody came to
-        # let in. Else its directory is an image of a life before that one, and knows nothing of what came since.
-        if admitted.incarnation not in loss.lives:
-            return True
+        # Whatever was found counts only if this life goes on from the one that was let in, be it over others that nobody came to let in.
         is_over = loss.since in loss.lives and loss.lives.index(admitted.incarnation) <= loss.lives.index(loss.since)
         return is_reported and not is_over
 

@@ -150,11 +150,6 @@ class Cluster:
         broker, silence = self.brokers.get(broker_id), self.silences.get(broker_id)
         return broker is not None and silence is not None and silence.broker_epoch == broker.info.broker_epoch
 
-    def at_the_same_endpoint(self, broker_id: int) -> int | None:
-        """Another broker that is registered with an endpoint of this one: who is there can be only one of them."""
-        mine = set(self.brokers[broker_id].info.endpoints) - {""}
-        return next((b for b in sorted(self.brokers) if b != broker_id and mine.intersection(self.brokers[b].info.endpoints)), None)
-
     def lossy(self, partition: PartitionId) -> list[int]:
         """Replicas that lost acknowledged records of this partition, as far as it has not been dealt with."""
         return [b for b in self.replicas(partition) if self.is_broken(partition, b) or self._lost(partition, b)]
@@ -167,8 +162,15 @@ class Cluster:
         return may_be_empty or broker.has_lost(self.admitted.get(broker_id), is_named=partition in broker.lossy)
 
     def emptied(self, partition: PartitionId) -> list[int]:
-        """Replicas whose present life began in an empty folder, or with damage in this log: see `Broker.has_begun_anew`."""
-        return [b for b in self.replicas(partition) if (broker := self.brokers.get(b)) is not None and broker.has_begun_anew(partition)]
+        """Replicas whose present life may lack anything of this log, not just its end: see `Broker.has_begun_anew`."""
+        present = [b for b in self.replicas(partition) if b in self.brokers]
+        return [b for b in present if self.brokers[b].has_begun_anew(partition, self.admitted.get(b))]
+
+    def is_to_note(self, partition: PartitionId, broker_id: int) -> bool:
+        """Whether the state has yet to say that the broker has begun anew: its next life will not."""
+        state = self.states.get(partition)
+        waits = state is not None and broker_id in state.last_known and broker_id not in state.anew
+        return waits and self._lost(partition, broker_id) and broker_id in self.emptied(partition)
 
     def concerns(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the broker's fate changes anything for the partition."""
@@ -177,7 +179,7 @@ class Cluster:
             return False
         if state.leader is None and (broker_id in state.last_known or not (state.isr or state.elr)):
             return True  # whoever is there is asked how far it reaches
-        return broker_id in (state.leader, *state.isr, *state.elr)
+        return broker_id in (state.leader, *state.isr, *state.elr) or self.is_to_note(partition, broker_id)
 
     def is_broken(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the disk under this replica failed in the broker's present life."""

@@ -84,11 +84,12 @@ def with_isr(
     gains everyone who was complete: a lossy replica leaves the ELR but never the last-known set.
     """
     if len(isr) >= min_isr:
-        return evolve(state, isr=tuple(isr), elr=(), last_known=())
+        return evolve(state, isr=tuple(isr), elr=(), last_known=(), anew=())
     complete = {*state.isr, *state.elr}
     elr = tuple(r for r in replicas if r in complete and r not in isr and r not in lossy)
     last_known = tuple(r for r in replicas if r in complete or r in state.last_known)
-    return evolve(state, isr=tuple(isr), elr=elr, last_known=last_known)
+    anew = tuple(r for r in last_known if r in state.anew and r not in isr)
+    return evolve(state, isr=tuple(isr), elr=elr, last_known=last_known, anew=anew)
 
 
 def choose(
@@ -112,7 +113,8 @@ def choose(
     once the ISR is empty; who reaches furthest, once all of the last-known set is live (they must be asked first, and with them
     everybody else who is live: what they lost others may have); an unclean election if the topic allows it; nobody.
     `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else. What `emptied` ones lost is not just the end
-    of the log: while one of them is in the last-known set every replica is waited for whose copy is not `broken`, for any of them may
+    of the log, which the state remembers (`anew`) when their next life does not show it any more. While one of them is in the last-known
+    set every replica is waited for whose copy is not `broken`, for any of them may
     hold what nobody else does any more, and would be cut; unless the topic allows unclean elections, or a person wants one (`by_hand`),
     which is not kept waiting for questions that nobody has asked.
     Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9). Those that are
@@ -124,6 +126,7 @@ def choose(
     if isr != state.isr or any(r in lossy for r in state.elr):
         # From `state`: its leader has reckoned with the old min ISR so far, and hears of both changes at once.
         after = evolve(with_isr(state, isr, replicas=replicas, min_isr=min_isr, lossy=lossy), min_isr=state.min_isr and min_isr)
+    after = _noting(after, [r for r in replicas if r in lossy and r in emptied and r not in broken])
     leader = after.leader if after.leader in isr else next((r for r in replicas if r in isr), None)
     if leader is None:
         leader = next(iter(_staying(tuple(r for r in replicas if r in after.elr and r in live), leaving)), None)
@@ -145,6 +148,12 @@ def choose(
     return Choice(None if after == state else after)
 
 
+def _noting(state: PartitionState, begun: Container[int]) -> PartitionState:
+    """`state`, remembering who of the last-known set has lost more than the end of its log, until it is in sync again."""
+    anew = tuple(r for r in state.last_known if r in state.anew or r in begun)
+    return state if anew == state.anew else evolve(state, anew=anew)
+
+
 def _staying(replicas: tuple[int, ...], leaving: Container[int]) -> tuple[int, ...]:
     """Those that are not about to leave; all of them, if that is nobody."""
     return tuple(r for r in replicas if r not in leaving) or replicas
@@ -162,7 +171,7 @@ def whom_to_await(state: PartitionState, intact: Sequence[int], emptied: Contain
     """
     if state.isr or state.elr:
         return ()
-    more = intact if any(r in emptied for r in state.last_known) else ()
+    more = intact if any(r in emptied or r in state.anew for r in state.last_known) else ()
     return tuple(dict.fromkeys((*state.last_known, *more))) if state.last_known else ()
 
 
@@ -178,7 +187,7 @@ def _without_leader(
     if not able:
         return Choice(None if after == before else after)
     # Who was complete once lacks the least, as far as anybody knows, unless it has begun anew.
-    leader = min(able, key=lambda r: (r in emptied, r not in after.last_known))
+    leader = min(able, key=lambda r: (r in emptied or r in after.anew, r not in after.last_known))
     candidates = tuple((r, -1, -1) for r in replicas if r in live)
     missing = tuple(r for r in replicas if r not in live)
     return Choice(uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))
@@ -186,7 +195,7 @@ def _without_leader(
 
 def uncleanly(state: PartitionState, leader: int, epoch: int) -> PartitionState:
     """Led by a replica that may miss committed records: alone in the ISR, and recovering until it says otherwise (KIP-704)."""
-    return evolve(state, leader=leader, leader_epoch=epoch + 1, isr=(leader,), elr=(), last_known=(), recovering=True)
+    return evolve(state, leader=leader, leader_epoch=epoch + 1, isr=(leader,), elr=(), last_known=(), anew=(), recovering=True)
 
 
 def longest(answers: Mapping[int, tuple[int, int]], replicas: Sequence[int], complete: Container[int] = ()) -> int:
@@ -214,5 +223,6 @@ def recover(state: PartitionState, answers: Mapping[int, tuple[int, int]], repli
     leader = longest(answers, replicas, state.last_known)
     candidates = tuple((r, *answers[r]) for r in replicas if r in answers)
     last_known = state.last_known if min_isr > 1 else ()
-    after = evolve(uncleanly(state, leader, state.leader_epoch), last_known=last_known)
+    anew = tuple(r for r in state.anew if r in last_known and r != leader)
+    after = evolve(uncleanly(state, leader, state.leader_epoch), last_known=last_known, anew=anew)
     return Choice(after, loss=Loss("last_known", leader, candidates, ()))

@@ -148,7 +148,7 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
         return "it is not registered: its process has ended, or its store session has"
     if cluster.is_silent(broker_id):
         return "it is fenced: it does not answer the controller, although its store session lives"
-    if broker.info.fenced and (other := cluster.at_the_same_endpoint(broker_id)) is not None:
+    if broker.info.fenced and (other := _at_the_same_endpoint(cluster, broker_id)) is not None:
         where = ", ".join(broker.info.endpoints)
         return f"it is fenced: it is said to be reached at {where}, as broker {other} is; one of them has to advertise another endpoint"
     if is_kept_out(cluster, broker_id):
@@ -160,6 +160,12 @@ def why_away(cluster: Cluster, partition: PartitionId, broker_id: int) -> str:
     if cluster.is_roomless(partition, broker_id):
         return "its disk has no room for this copy"
     return "it is draining" if broker.info.draining else ""
+
+
+def _at_the_same_endpoint(cluster: Cluster, broker_id: int) -> int | None:
+    """Another broker that is registered with an endpoint of this one: who is there can be only one of them."""
+    mine = set(cluster.brokers[broker_id].info.endpoints) - {""}
+    return next((b for b in sorted(cluster.brokers) if b != broker_id and mine.intersection(cluster.brokers[b].info.endpoints)), None)
 
 
 # ----------------------------------------------------------------------------------------------------------- by request

@@ -120,7 +120,8 @@ def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: Partiti
         who = _or(state.last_known, "and")
         yield f"No replica is known to be complete. The last that were are {who}; it waits until all are live, to take the longest log."
         if more := [r for r in awaited if r not in state.last_known]:
-            anew = [r for r in cluster.emptied(partition) if r in state.last_known]
+            emptied = cluster.emptied(partition)
+            anew = [r for r in state.last_known if r in emptied or r in state.anew]
             hope = f"{_or(more, 'and')} may hold more now, so it waits for all"
             yield f"Of them {_or(anew, 'and')} began anew, in an empty folder or cut at damage: {hope}."
         yield f"Start {_or(away, 'and')}."

@@ -425,6 +425,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
         "recovering": state.recovering,
         "controller_epoch": state.controller_epoch,
         "min_isr": state.min_isr,
+        **({"anew": state.anew} if state.anew else {}),
     })
 
 
@@ -441,6 +442,7 @@ def decode_partition_state(path: str, stored: Versioned) -> PartitionState:
         recovering=fields.flag("recovering"),
         controller_epoch=fields.number("controller_epoch"),
         partition_epoch=stored.version,
+        anew=fields.numbers("anew", missing=()),
         min_isr=fields.number("min_isr", missing=0),
     )
 

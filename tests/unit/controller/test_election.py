@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +112,33 @@ def test_while_one_of_them_has_begun_anew_everybody_is_waited_for(live, given, a
     gone = state(None, (), (), (2, 3))
     choice = choose(gone, replicas=AR, min_isr=2, live=live, **given)
     assert (choice.ask, choice.state) == (asked, None)
+
+
+def test_that_one_of_them_has_begun_anew_is_remembered_until_it_is_in_sync_again():
+    """X-17: its next life finds a log of its own, whatever that lacks."""
+    gone = state(None, (), (), (2, 3))
+    noted = choose(gone, replicas=AR, min_isr=2, live=(2,), lossy=(3,), emptied=(3,)).state
+    assert noted == evolve(gone, anew=(3,))
+    assert choose(noted, replicas=AR, min_isr=2, live=(2, 3)).ask == ()
+    assert choose(noted, replicas=AR, min_isr=2, live=(1, 2, 3)).ask == (1, 2, 3)
+    assert choose(noted, replicas=AR, min_isr=2, live=(1, 2, 3)).state is None
+    assert choose(noted, replicas=AR, min_isr=2, live=(1, 3), unclean=True).state.leader == 1
+    assert choose(noted, replicas=AR, min_isr=2, live=(1, 3), unclean=True).state.anew == ()
+    led = recover(noted, {1: (4, 1), 2: (4, 12), 3: (-1, 0)}, AR, min_isr=2).state
+    assert (led.leader, led.anew) == (2, (3,))
+    assert recover(noted, {1: (4, 1), 2: (4, 12), 3: (4, 13)}, AR, min_isr=2).state.anew == ()
+    assert recover(noted, {1: (4, 1), 2: (4, 12), 3: (-1, 0)}, AR, min_isr=1).state.anew == ()
+    assert with_isr(led, (2, 3), replicas=AR, min_isr=2).anew == ()
+    assert with_isr(led, (2, 3), replicas=AR, min_isr=3).anew == ()
+    assert with_isr(led, (2, 1), replicas=AR, min_isr=3).anew == (3,)
+
+
+def test_only_who_has_lost_more_than_its_end_is_remembered():
+    shrunk = choose(state(3, (2, 3)), replicas=AR, min_isr=2, live=(2,), lossy=(3,)).state
+    assert (shrunk.last_known, shrunk.anew) == ((2, 3), ())
+    assert choose(state(3, (2, 3)), replicas=AR, min_isr=2, live=(2,), lossy=(3,), emptied=(2, 3)).state.anew == (3,)
+    assert choose(state(3, (2, 3)), replicas=AR, min_isr=2, live=(2,), lossy=(3,), emptied=(3,), broken=(3,)).state.anew == ()
+    assert choose(state(3, (2, 3)), replicas=AR, min_isr=2, live=(2, 3), emptied=(2, 3)).state is None
 
 
 def test_where_unclean_elections_are_allowed_those_who_are_there_are_asked_and_nobody_else_is_waited_for():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -195,6 +196,7 @@ states = st.builds(
     isr=brokers,
     elr=brokers,
     last_known=brokers,
+    anew=brokers,
     recovering=st.booleans(),
     controller_epoch=numbers,
     partition_epoch=numbers,
@@ -214,6 +216,7 @@ def test_values_are_format() -> None:
         b'{"version":1,"leader":-1,"leader_epoch":4,"isr":[1,2],"elr":[3],"last_known":[1,2,3],'
         b'"recovering":true,"controller_epoch":9,"min_isr":3}'
     )
+    assert layout.encode_partition_state(evolve(state, anew=(2,))).endswith(b'"min_isr":3,"anew":[2]}')
     topic = TopicEntry(TOPIC_ID, {"min_isr": 2}, {1: Assignment((2, 1), 5, adding=(2,)), 0: Assignment((1,))}, 6)
     assert layout.encode_topic(topic) == (
         b'{"version":1,"topic_id":"' + HEX.encode() + b'","config":{"min_isr":2},'

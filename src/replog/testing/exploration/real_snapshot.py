@@ -156,6 +156,7 @@ def thaw_log(frozen: Frozen, config: TopicConfig) -> MemoryLog:
 
 def freeze_state(state: PartitionState) -> Frozen:
     """(leader, leader epoch, ISR, ELR, last known, recovering, partition epoch); the controller epoch never changes here."""
+    assert not state.anew, "no disk is replaced here"
     return (
         state.leader or 0,
         state.leader_epoch,

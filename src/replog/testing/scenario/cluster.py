@@ -443,6 +443,8 @@ def _state(name: str, state: PartitionState | None) -> str:
         parts.append(f"ELR {letters(state.elr)}")
     if state.last_known:
         parts.append(f"last known {letters(state.last_known)}")
+    if state.anew:
+        parts.append(f"anew {letters(state.anew)}")
     if state.recovering:
         parts.append("recovering")
     return " ".join([*parts, f"pe {state.partition_epoch}"])
