@@ -107,11 +107,12 @@ class PartitionState:
     controller_epoch: int = 0
     partition_epoch: int = 0
     """The version of this value in the store: grows by one with each stored change, the token of every proposal."""
-    anew: tuple[int, ...] = ()
-    """Those of the last-known set that have come back, since they were complete, with an empty folder, an older one, or damage."""
     min_isr: int = 0
     """Fewest in-sync replicas that commit anything, as this state, its ELR and its leader reckon. A topic's new min_isr counts for a
     partition from the state on that says so (KAFKA-16540). 0: as the topic says."""
+    anew: tuple[int, ...] = field(default=(), metadata={"unsent": True})
+    """Those of the last-known set that have come back, since they were complete, with an empty folder, an older one, or damage. Only the
+    controller asks: no message has it."""
 
 
 @frozen

@@ -20,7 +20,7 @@ from replog import messages as m
 from replog.codec import FRAME_BYTES_MAX, HEADER, LOCAL_MESSAGES, MESSAGE_TYPES, CodecError, decode, encode, frame_length, stepwise
 from replog.codec.frames import SINCE
 from replog.config import TopicConfig
-from replog.model import PartitionId
+from replog.model import PartitionId, PartitionState
 from replog.slices import MemorySlice
 
 SAMPLES = messages()
@@ -50,6 +50,15 @@ def test_every_message_survives_a_frame(name: str) -> None:
     assert comparable(decode(frame)) == comparable(SAMPLES[name])
     assert comparable(decode(memoryview(bytearray(frame)))) == comparable(SAMPLES[name])
     assert frame_length(frame[:4]) == len(frame)
+
+
+def test_what_only_the_store_has_of_a_state_is_not_sent() -> None:
+    state = PartitionState(1, 4, (1,), last_known=(1, 2), min_isr=2)
+    with_it, without = (
+        m.AlterIsrAnswer(1, 0, [m.AlterIsrResult(PartitionId(b"t" * 16, 0, 0), 0, one)]) for one in (attrs.evolve(state, anew=(2,)), state)
+    )
+    assert b"".join(encode(with_it)) == b"".join(encode(without))
+    assert decode(b"".join(encode(with_it))) == without
 
 
 def test_every_class_of_messages_is_a_message_or_part_of_one() -> None:

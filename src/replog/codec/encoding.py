@@ -13,7 +13,7 @@ from msgpack import packb
 
 from replog import messages as m
 from replog.codec import quick
-from replog.codec.frames import HEADER, KEYS, LENGTH, PLAIN, PLAIN_DEPTH_MAX, PROTOCOL_VERSION, TYPE_NUMBERS, CodecError, Part
+from replog.codec.frames import HEADER, KEYS, LENGTH, PLAIN, PLAIN_DEPTH_MAX, PROTOCOL_VERSION, TYPE_NUMBERS, CodecError, Part, sent
 from replog.config import TopicConfig
 
 __all__ = ["encode", "encode_parts", "sized_parts"]
@@ -62,7 +62,7 @@ _FIELDS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {}
 def _fields_of(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
     """What takes the fields out of an object of this class."""
     if kind not in _FIELDS:
-        names = [a.name for a in attrs.fields(kind) if a.init]
+        names = [a.name for a in sent(kind)]
         get: Callable[[Any], Any] = attrgetter(*names)
         _FIELDS[kind] = get if len(names) > 1 else lambda value: (get(value),)
     return _FIELDS[kind]

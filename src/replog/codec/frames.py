@@ -6,6 +6,8 @@ import typing
 from struct import Struct
 from typing import Any, Final
 
+import attrs
+
 from replog import messages as m
 from replog.config import FRAME_BYTES_MAX
 from replog.errors import ReplogError
@@ -30,16 +32,20 @@ __all__ = [
     "TO_CONTROLLER",
     "TYPE_NUMBERS",
     "UINT32_MAX",
+    "UNSENT",
     "CodecError",
     "Part",
     "frame_length",
     "route_of",
+    "sent",
 ]
 
 PROTOCOL_VERSION: Final = 1
 SINCE: Final = "since"
 """Key of a field's metadata: the version of the protocol that brought it; without it the first. Such a field has a default, which is what
 messages of earlier versions are read with, and comes after all that were there before: those versions leave out what they do not know."""
+UNSENT: Final = "unsent"
+"""Key of a field's metadata: no message has it, and whoever reads one gets its default."""
 ITEMS_MAX: Final = 8_000_000
 """Most items that the lists and dicts of one message may have, all of them together, where nothing else is said: an item takes one
 byte of a frame and a hundred of memory. A complete view of 500,000 partitions has so many."""
@@ -122,6 +128,11 @@ class Part(typing.Protocol):
     length: int
 
     def view(self) -> memoryview: ...
+
+
+def sent(kind: type[Any]) -> list[attrs.Attribute[Any]]:
+    """The fields of a class that messages have, in their order."""
+    return [a for a in attrs.fields(kind) if a.init and UNSENT not in a.metadata]
 
 
 def frame_length(head: bytes | memoryview, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> int:

@@ -28,6 +28,7 @@ from replog.codec.frames import (
     RANGES,
     SINCE,
     CodecError,
+    sent,
 )
 from replog.config import SCATTERED_KEYS_MAX, TopicConfig
 from replog.errors import UsageError
@@ -127,7 +128,7 @@ def _object(kind: type[Any]) -> Read:
 
 def _make_object(kind: type[Any]) -> Read:
     hints = typing.get_type_hints(kind)
-    names = [a.name for a in attrs.fields(kind) if a.init] if attrs.has(kind) else list(kind._fields)
+    names = [a.name for a in sent(kind)] if attrs.has(kind) else list(kind._fields)
     special: dict[tuple[type[Any], str], Read] = {
         (m.ProduceEntry, "body"): _read_body,
         (m.FetchedEntry, "slices"): _read_slices,
@@ -137,7 +138,7 @@ def _make_object(kind: type[Any]) -> Read:
         (PartitionState, "isr"): _once(_reader(tuple[int, ...], "PartitionState.isr")),
     }
     reads = tuple(special.get((kind, name)) or _reader(hints[name], f"{kind.__name__}.{name}") for name in names)
-    positional = [] if not attrs.has(kind) else [a.name for a in attrs.fields(kind) if a.kw_only]
+    positional = [] if not attrs.has(kind) else [a.name for a in sent(kind) if a.kw_only]
     split = len(names) - len(positional)
     assert names[split:] == positional, f"{kind.__name__}: keyword-only fields come last"
     sinces = _sinces(kind)
@@ -163,7 +164,7 @@ def _sinces(kind: type[Any]) -> list[int]:
     """Since which version of the protocol a class has each of its fields."""
     if not attrs.has(kind):
         return [1] * len(kind._fields)
-    fields = [a for a in attrs.fields(kind) if a.init]
+    fields = sent(kind)
     sinces = [field.metadata.get(SINCE, 1) for field in fields]
     assert sinces == sorted(sinces), f"{kind.__name__}: newer fields come last"
     newer = [field for field, since in zip(fields, sinces, strict=True) if since > 1]
