@@ -380,7 +380,7 @@ class _Recovery:
             rest = (fs.size(segment.path) or 0) - stop.position
             follows = follows or valid_batch_follows(fs, fd, stop.position, counted, self.identity)
         reason = f"at offset {stop.offset}: {stop.reason}"
-        if counted < self.recovery_point or (not self.power and (follows or not stop.torn)):
+        if counted < max(self.recovery_point, self.committed_end) or (not self.power and (follows or not stop.torn)):
             state.corrupt = reason
         state.hole = state.hole or (self.power and follows)
         if state.corrupt or state.hole:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from tests.unit.controller.harness import World
 
 from replog.config import TopicConfig
 from replog.controller.admitting import _counts_in_vain
@@ -66,3 +67,23 @@ def test_whoever_was_let_in_has_nothing_to_be_noted() -> None:
     found.apply(BrokerAdmitted(2, Admitted(7, "third", "other", 1)))
     assert found.emptied(PID) == [2]
     assert not _counts_in_vain(found, PID, 2)
+
+
+def test_it_is_noted_of_one_that_others_lead_without() -> None:
+    """It counts for nothing just then, and may be asked when its leader is gone."""
+    world = World(4)
+    partition = PartitionId(world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 2}), 0, 0)
+    for broker in (4, 3, 2):
+        world.kill(broker)
+    world.disks[2][partition], world.disks[3][partition], world.disks[4][partition] = (0, 2), (0, 1), (0, 1)
+    for broker in (2, 3):
+        world.start(broker, loss=LossReport("power", (partition,)), settle=True)
+    world.advance(20_000)
+    world.kill(3)
+    world.disks[3].clear()
+    world.start(3, directory="f" * 32, settle=True)
+    world.advance(20_000)
+    assert world.leader._term is not None
+    found = world.leader._term.cluster
+    assert found.is_admitted(3)
+    assert (found.states[partition].leader, found.states[partition].last_known, found.states[partition].anew) == (2, (2, 3), (3,))

@@ -177,6 +177,28 @@ def test_what_was_committed_and_never_flushed_is_missing(gone: str, power: bool)
         assert "offset 5" in directory.recovered[IDENTITY].corrupt or "to 5" in directory.recovered[IDENTITY].corrupt
 
 
+@pytest.mark.parametrize("flushed", [0, 1])
+def test_what_was_committed_and_torn_is_noted_before_it_is_cut(flushed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs, BIG)
+    torn = [append(log, 2).length for _ in range(flushed)]
+    if flushed:
+        flush(log)
+    for _ in range(3):
+        append(log, 2)
+    directory.high_watermarks[IDENTITY] = log.end_offset
+    directory.checkpoint()
+    kill(fs, directory)
+    (path,) = segments(fs)
+    del fs.content(path)[sum(torn) + 20 :]
+    with monkeypatch.context() as patch:
+        patch.setattr("replog.log.directory.judge", None)  # the opening ends before it notes its life
+        with pytest.raises(TypeError):
+            reopened(fs)
+    directory, log = reopened(fs)
+    assert (directory.loss.kind, directory.loss.lossy, log.end_offset) == ("corrupt", (IDENTITY,), 2 * flushed)
+
+
 def test_what_was_committed_and_cut_on_purpose_is_not_missing() -> None:
     fs = MemoryFs()
     directory, log = open_log(fs, BIG)
