@@ -179,7 +179,8 @@ class Cluster:
             return False
         if state.leader is None and (broker_id in state.last_known or not (state.isr or state.elr)):
             return True  # whoever is there is asked how far it reaches
-        return broker_id in (state.leader, *state.isr, *state.elr) or self.is_to_note(partition, broker_id)
+        was_complete = broker_id in state.last_known and broker_id not in state.anew  # its next life may have begun anew: `is_to_note`
+        return was_complete or broker_id in (state.leader, *state.isr, *state.elr)
 
     def is_broken(self, partition: PartitionId, broker_id: int) -> bool:
         """Whether the disk under this replica failed in the broker's present life."""

@@ -358,10 +358,7 @@ class Controller:
             if known is not None and now is not None and known.info.broker_epoch == now.info.broker_epoch:
                 continue
             changes.append(BrokerGone(broker_id) if now is None else BrokerSet(now))
-            held = cluster.on_broker(broker_id)
-            # Whoever was known last may have begun anew, as will be seen when this life is known.
-            last = [] if now is None else [p for p in held if p in cluster.states and broker_id in cluster.states[p].last_known]
-            due = tuple(dict.fromkeys([*(p for p in held if cluster.concerns(p, broker_id)), *last]))
+            due = tuple(p for p in cluster.on_broker(broker_id) if cluster.concerns(p, broker_id))
             changes.append(Due(due))
             told.append(Told("broker_gone" if now is None else "broker_registered", {"broker": broker_id, "partitions": len(due)}))
         ended = tuple(DrainingEnded(b) for b in shutdown.ended(cluster, event))

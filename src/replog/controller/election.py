@@ -6,7 +6,7 @@ The invariant behind all of them: while |ISR| < min_isr nothing commits, so whoe
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Literal
 
 from attrs import evolve, frozen
@@ -103,7 +103,7 @@ def choose(
     roomless: Container[int] = (),
     unclean: bool = False,
     joining: Container[int] = (),
-    emptied: Container[int] = (),
+    emptied: Collection[int] = (),
     broken: Container[int] = (),
     by_hand: bool = False,
 ) -> Choice:
@@ -114,9 +114,9 @@ def choose(
     everybody else who is live: what they lost others may have); an unclean election if the topic allows it; nobody.
     `lossy` replicas lost acknowledged records: out of ISR and ELR before anything else. What `emptied` ones lost is not just the end
     of the log, which the state remembers (`anew`) when their next life does not show it any more. While one of them is in the last-known
-    set every replica is waited for whose copy is not `broken`, for any of them may
-    hold what nobody else does any more, and would be cut; unless the topic allows unclean elections, or a person wants one (`by_hand`),
-    which is not kept waiting for questions that nobody has asked.
+    set every replica is waited for whose copy is not `broken`, for any of them may hold what nobody else does any more, and would be cut;
+    unless the topic allows unclean elections, or a person wants one (`by_hand`), which is not kept waiting for questions that nobody has
+    asked.
     Live ones that are `leaving` (in controlled shutdown) lead and are in sync only where nobody else can be (PROTOCOL 4.9). Those that are
     `joining` with a move are not elected uncleanly: they may be empty, and the move would take away whoever is not. Nor is anybody while
     one that is complete is only `roomless` (it would be live if its disk had room): nobody has died, and nothing is lost.
@@ -126,7 +126,7 @@ def choose(
     if isr != state.isr or any(r in lossy for r in state.elr):
         # From `state`: its leader has reckoned with the old min ISR so far, and hears of both changes at once.
         after = evolve(with_isr(state, isr, replicas=replicas, min_isr=min_isr, lossy=lossy), min_isr=state.min_isr and min_isr)
-    after = _noting(after, [r for r in replicas if r in lossy and r in emptied and r not in broken])
+    after = _noting(after, lossy, emptied, broken)
     leader = after.leader if after.leader in isr else next((r for r in replicas if r in isr), None)
     if leader is None:
         leader = next(iter(_staying(tuple(r for r in replicas if r in after.elr and r in live), leaving)), None)
@@ -139,18 +139,19 @@ def choose(
         after = _led(after, None)
         # A topic that allows unclean elections would rather have a leader than wait for what others may have.
         intact = () if unclean and not by_hand else tuple(r for r in settled if r not in broken)
-        awaited = whom_to_await(after, intact, emptied)
+        begun = {*emptied, *after.anew}
+        awaited = whom_to_await(after, intact, begun)
         if awaited and all(r in live for r in awaited):
             asked = tuple(r for r in replicas if r in awaited or (r in settled and r in live))
             return Choice(None if after == state else after, ask=asked, awaited=awaited)
-        return _without_leader(state, after, replicas, live, able, emptied)
+        return _without_leader(state, after, replicas, live, able, begun)
     after = _led(after, leader)
     return Choice(None if after == state else after)
 
 
-def _noting(state: PartitionState, begun: Container[int]) -> PartitionState:
+def _noting(state: PartitionState, lossy: Container[int], emptied: Container[int], broken: Container[int]) -> PartitionState:
     """`state`, remembering who of the last-known set has lost more than the end of its log, until it is in sync again."""
-    anew = tuple(r for r in state.last_known if r in state.anew or r in begun)
+    anew = tuple(r for r in state.last_known if r in state.anew or (r in lossy and r in emptied and r not in broken))
     return state if anew == state.anew else evolve(state, anew=anew)
 
 
@@ -164,14 +165,14 @@ def _led(state: PartitionState, leader: int | None) -> PartitionState:
     return state if leader == state.leader else evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1)
 
 
-def whom_to_await(state: PartitionState, intact: Sequence[int], emptied: Container[int]) -> tuple[int, ...]:
+def whom_to_await(state: PartitionState, intact: Sequence[int], begun: Container[int]) -> tuple[int, ...]:
     """Who has to be live before anybody is asked how far it reaches; empty while a complete replica is waited for, or none ever was.
 
-    `intact`: replicas that may have something, as far as anybody knows.
+    `intact`: replicas that may have something, as far as anybody knows; `begun`: those that have begun anew, in this life or before.
     """
     if state.isr or state.elr:
         return ()
-    more = intact if any(r in emptied or r in state.anew for r in state.last_known) else ()
+    more = intact if any(r in begun for r in state.last_known) else ()
     return tuple(dict.fromkeys((*state.last_known, *more))) if state.last_known else ()
 
 
@@ -181,13 +182,13 @@ def _without_leader(
     replicas: Sequence[int],
     live: Container[int],
     able: tuple[int, ...],
-    emptied: Container[int],
+    begun: Container[int],
 ) -> Choice:
     """No ISR or ELR member can lead: elect one of those who are `able` to lead uncleanly, or wait."""
     if not able:
         return Choice(None if after == before else after)
     # Who was complete once lacks the least, as far as anybody knows, unless it has begun anew.
-    leader = min(able, key=lambda r: (r in emptied or r in after.anew, r not in after.last_known))
+    leader = min(able, key=lambda r: (r in begun, r not in after.last_known))
     candidates = tuple((r, -1, -1) for r in replicas if r in live)
     missing = tuple(r for r in replicas if r not in live)
     return Choice(uncleanly(after, leader, before.leader_epoch), loss=Loss("unclean", leader, candidates, missing))

@@ -6,7 +6,7 @@ nothing is lost; that something may be lost has to be asked for, and is done onl
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from attrs import evolve
@@ -90,7 +90,7 @@ def unclean(
     live: Container[int],
     lossy: Container[int] = (),
     leaving: Container[int] = (),
-    emptied: Container[int] = (),
+    emptied: Collection[int] = (),
     broken: Container[int] = (),
 ) -> Choice:
     """`state` under somebody, if nobody leads it: a complete replica if one is live, else any. Raises Refusal."""

@@ -110,7 +110,8 @@ def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: Partiti
     live = cluster.live(partition)
     joining, broken = moves.joining(assignment), cluster.broken_of(partition)
     intact = [r for r in cluster.replicas(partition) if r not in joining and r not in broken]
-    awaited = whom_to_await(state, intact, cluster.emptied(partition))
+    begun = {*cluster.emptied(partition), *state.anew}
+    awaited = whom_to_await(state, intact, begun)
     if state.isr or state.elr:
         yield f"It waits for {_or((*state.isr, *state.elr))}: who is eligible (ELR) holds everything that was committed. Start one of them."
     elif awaited and all(r in live for r in awaited):
@@ -120,8 +121,7 @@ def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: Partiti
         who = _or(state.last_known, "and")
         yield f"No replica is known to be complete. The last that were are {who}; it waits until all are live, to take the longest log."
         if more := [r for r in awaited if r not in state.last_known]:
-            emptied = cluster.emptied(partition)
-            anew = [r for r in state.last_known if r in emptied or r in state.anew]
+            anew = [r for r in state.last_known if r in begun]
             hope = f"{_or(more, 'and')} may hold more now, so it waits for all"
             yield f"Of them {_or(anew, 'and')} began anew, in an empty folder or cut at damage: {hope}."
         yield f"Start {_or(away, 'and')}."
