@@ -85,6 +85,7 @@ CODEC_LZ4: Final = 1
 FORMAT_MASK: Final = 0b0011_1000
 FORMAT_SHIFT: Final = 3
 FORMAT_COLUMNS: Final = 0
+_LAYOUTS: Final = frozenset(FORMAT_COLUMNS << FORMAT_SHIFT | codec for codec in (CODEC_NONE, CODEC_LZ4))
 CONTROL_BIT: Final = 1 << 6
 GROUP_OPEN_BIT: Final = 1 << 7  # readers see a group whole, or not at all
 
@@ -205,6 +206,8 @@ class RecordBatch:
 
     def check_layout(self) -> None:
         """Raise BadBatch if the payload is of a format, or compressed by a codec, that there is not."""
+        if self.attributes & (FORMAT_MASK | CODEC_MASK) in _LAYOUTS:
+            return
         if (layout := (self.attributes & FORMAT_MASK) >> FORMAT_SHIFT) != FORMAT_COLUMNS:
             raise BadBatch(f"payload format {layout}; this library reads {FORMAT_COLUMNS}", Code.INVALID_RECORD)
         if self.codec not in (CODEC_NONE, CODEC_LZ4):
@@ -429,13 +432,12 @@ class BatchReader:
         self._headers_max = record_headers_max, headers_max
         self.header_count = 0
         """Those that `headers` has made."""
-        if (layout := batch.attributes & (FORMAT_MASK | CODEC_MASK)) not in (CODEC_NONE, CODEC_LZ4):
-            batch.check_layout()
+        batch.check_layout()
         if batch.extension_bytes > len(batch.body) - BODY_HEADER.size:
             raise BadBatch(f"extension of {batch.extension_bytes} bytes in a body of {len(batch.body)}")
         if not 1 <= batch.count <= records_max:
             raise BadBatch(f"a batch of {batch.count} records; allowed are 1 to {records_max}")
-        payload = columns.decompress(batch.payload, payload_bytes_max) if layout == CODEC_LZ4 else batch.payload
+        payload = columns.decompress(batch.payload, payload_bytes_max) if batch.codec == CODEC_LZ4 else batch.payload
         self._values, self._keys, self._times, self._headers = columns.split_columns(payload)
         if batch.count > len(self._values):
             raise BadBatch(f"{batch.count} records in a column of {len(self._values)} bytes")

@@ -158,7 +158,7 @@ class Consumer:
         if core.finished:
             run_callbacks(core)
         for partition in self._partitions.values():
-            if partition.unread and not partition.buffer and not partition.paused:
+            if not partition.paused:
                 partition.unpack()
         failed = next((partition for partition in self._partitions.values() if partition.failure is not None), None)
         if failed is not None and not (self._has_raised and any(p.buffer and not p.paused for p in self._partitions.values())):

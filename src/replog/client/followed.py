@@ -106,7 +106,7 @@ class Followed:
     @property
     def lacks_question(self) -> bool:
         """Whether it is to be asked for records, or where they are; of one that is paused, where it begins."""
-        return self.op is None and not (self.buffer or self.unread or self.undecodable) and (not self.paused or self.lacks_start)
+        return self.op is None and not self.at_hand and self.undecodable is None and (not self.paused or self.lacks_start)
 
     def take(self) -> Record:
         """Hand out the next record of those in the buffer."""

@@ -52,13 +52,14 @@ def unpack_all(op: FetchOp) -> Unpacked:
     records: list[Record] = []
     headers, stop = 0, found.next_offset
     for batch in found.batches:
+        if headers >= BATCH_HEADERS_MAX:
+            stop = batch.base_offset
+            break
         try:
-            more, count = unpack(batch, op.topic, op.partition, op.offset) if headers < BATCH_HEADERS_MAX else (None, 0)
+            more, count = unpack(batch, op.topic, op.partition, op.offset)
         except UndecodableBatch:
             if not records:
                 raise
-            more, count = None, 0
-        if more is None:
             stop = batch.base_offset
             break
         records += more

@@ -111,14 +111,15 @@ def recover(
 ) -> LogState:
     """Recover the log whose folder exists, given what the last checkpoint knew. Raises OSError if the disk does not let it.
 
-    `committed_end`: its high watermark, flushed or not. Only a power cut may take what is below: a killed process leaves it in the cache.
+    `committed_end`: its high watermark, flushed or not; 0 after a power cut, which may take what is below: a killed process leaves it in
+    the cache.
 
     `start` None: the checkpoint is lost. Then the log starts where its files do, and whether something is missing in
     front of them cannot be told; it is never a reason to throw away what is there (P-50). `rewrite`: an fsync has failed,
     so that what the cache shows above the recovery point may not be on the disk, and no later fsync would bring it there.
     `note_loss` is called before anything is removed that may have counted: once it is cut, no later opening sees that it was there.
     """
-    return _Recovery(storage, identity, start, flushed_end, note_loss, power, 0 if power else committed_end, rewrite).run()
+    return _Recovery(storage, identity, start, flushed_end, note_loss, power, committed_end, rewrite).run()
 
 
 class _Recovery:
