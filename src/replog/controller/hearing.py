@@ -107,8 +107,10 @@ class Hearing:
 
     def on_replica_states_answer(self, message: ReplicaStatesAnswer) -> None:
         """How far copies reach."""
-        if (broker := self.cluster.brokers.get(message.broker_id)) is not None and broker.info.broker_epoch == message.broker_epoch:
-            for event in self.publisher.last_known.answered(message):
+        if (box := self.publisher.outboxes.get(message.broker_id, message.broker_epoch)) is not None:
+            answered = self.publisher.last_known.answered(message)
+            self._listen(box)  # first: what is elected with its answer counts it as live
+            for event in answered:
                 self.ask(event)
 
     def on_proposal(self, event: IsrProposed) -> None:
@@ -137,5 +139,6 @@ class Hearing:
         if answering is not None:
             answering.heard(self._now_ms)
         if self.loaded:
-            for event in silences(self.cluster, self.publisher.outboxes.owing(self._now_ms, self._config.session_ms)):
+            owing = self.publisher.outboxes.owing(self._now_ms, self._config.session_ms, self.publisher.last_known.owed())
+            for event in silences(self.cluster, owing):
                 self.ask(event)

@@ -7,6 +7,9 @@ may be from before the partition was led, and written to, again.
 
 A broker says nothing of a copy that has failed. It is asked again, an ack timeout later, until its report of the failure is here: with that
 the partition is decided otherwise, and waits for the broker to come back with what it has (X-13).
+
+A broker that answers nothing at all owes an answer, as to a notice, and counts as fenced after a session timeout: people can decide
+without it (X-19). So it is asked until it answers, also once there is nothing any more that it could answer.
 """
 
 from __future__ import annotations
@@ -21,6 +24,14 @@ from replog.messages import ReplicaStatesAnswer
 from replog.model import PartitionId, numbers_from
 
 __all__ = ["LastKnown"]
+
+
+@define
+class _Asked:
+    """A broker that has answered nothing since."""
+
+    since_ms: int
+    requests: int = 0
 
 
 @define
@@ -53,6 +64,7 @@ class LastKnown:
         self._open: dict[PartitionId, _Question] = {}
         self._request = numbers_from(controller_epoch)
         self._sent_ms = 0
+        self._asked: dict[int, _Asked] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -60,6 +72,10 @@ class LastKnown:
     def drop(self, partition: PartitionId) -> None:
         """The partition was decided again: what was asked about it counts no more."""
         self._open.pop(partition, None)
+
+    def forget(self, broker_id: int) -> None:
+        """A life of a broker has ended, or begun: it owes nothing."""
+        self._asked.pop(broker_id, None)
 
     def begin(self, asks: Iterable[Ask]) -> None:
         """Open questions; `messages` sends them."""
@@ -75,16 +91,22 @@ class LastKnown:
                 question.since, question.begun_ms = self._request + 1, now_ms
             for broker_id in question.waiting():
                 by_broker.setdefault(broker_id, []).append(partition)
-        for broker_id in sorted(by_broker):
+        for broker_id in sorted(by_broker.keys() | self._asked.keys()):
             self._request += 1
-            yield broker_id, self._request, by_broker[broker_id]
+            self._asked.setdefault(broker_id, _Asked(now_ms)).requests += 1
+            yield broker_id, self._request, by_broker.get(broker_id, [])
 
     def deadline_ms(self, timeout_ms: int) -> int | None:
         """When to ask again."""
-        return self._sent_ms + timeout_ms if self._open else None
+        return self._sent_ms + timeout_ms if self._open or self._asked else None
+
+    def owed(self) -> dict[int, int]:
+        """Broker -> since when it owes an answer; those that were asked more than once."""
+        return {b: asked.since_ms for b, asked in self._asked.items() if asked.requests > 1}
 
     def answered(self, answer: ReplicaStatesAnswer) -> list[LastKnownAnswered]:
         """Take an answer; returns the questions that it was the last answer to."""
+        self.forget(answer.broker_id)
         done = []
         for replica in answer.replicas:
             question = self._open.get(replica.partition)

@@ -9,7 +9,7 @@ be left, it first goes back, that is on to the original replicas, and ends when 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from attrs import evolve
 
@@ -116,12 +116,18 @@ def completed(assignment: Assignment, state: PartitionState, *, min_isr: int, li
 
 
 def cancelled(
-    assignment: Assignment, state: PartitionState, *, min_isr: int, live: Container[int], unclean: bool = False
+    assignment: Assignment,
+    state: PartitionState,
+    *,
+    min_isr: int,
+    live: Container[int],
+    unclean: bool = False,
+    emptied: Collection[int] = (),
 ) -> Choice | None:
     """The state of the partition back on its original replicas: the ISR without those that were to join; or a complete one of the ELR.
 
     None if nobody complete would be left: only an unclean election could go back then, which takes a topic that allows it and
-    somebody who lives (P-87).
+    somebody who lives (P-87): of these one that has not begun anew, and was complete last.
     """
     original = restored(assignment).replicas
     isr = tuple(r for r in original if r in state.isr)
@@ -132,7 +138,8 @@ def cancelled(
     if complete is not None:
         after = evolve(with_isr(state, (complete,), replicas=original, min_isr=min_isr), min_isr=min_isr)
         return Choice(evolve(after, leader=complete, leader_epoch=state.leader_epoch + 1))
-    trusted = sorted(original, key=lambda r: r not in (*state.elr, *state.last_known))
+    begun, complete_once = {*emptied, *state.anew}, {*state.elr, *state.last_known}
+    trusted = sorted(original, key=lambda r: (r in begun, r not in complete_once))
     leader = next((r for r in trusted if r in live), None) if unclean else None
     if leader is None:
         return None

@@ -12,8 +12,9 @@ acknowledgement. So what there is for a broker that cannot be reached follows fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 
 from attrs import Factory, define, evolve, field
 
@@ -294,11 +295,14 @@ class BrokerOutbox:
         """The broker has answered a notice, whatever it says."""
         self.heard_ms = self.alive_ms = now_ms
 
-    def owes(self, before_ms: int) -> bool:
-        """Whether a notice that was sent more than once has been waiting since before, and nothing has been answered since."""
-        if not self._notices:
+    def owes(self, before_ms: int, asked_ms: int | None = None) -> bool:
+        """Whether a notice that was sent more than once has been waiting since before, or a question since `asked_ms`, and nothing has been
+        answered since."""
+        if not self._notices and asked_ms is None:
             return False  # as nearly always, and it is asked of every broker at every event
         since = max(self.heard_ms, 0)
+        if asked_ms is not None and max(asked_ms, since) <= before_ms:
+            return True
         return any(notice.sends > 1 and max(notice.asked_ms, since) <= before_ms for notice in self._notices.values())
 
     def overdue(self, before_ms: int) -> list[int]:
@@ -432,18 +436,21 @@ class Outboxes:
         for broker_id, box in sorted(self._brokers.items()):
             yield from self._again(broker_id, box, box.overdue(now_ms - self._ack_timeout_ms), now_ms)
 
-    def owing(self, now_ms: int, session_ms: int) -> dict[int, bool]:
+    def owing(self, now_ms: int, session_ms: int, asked: Mapping[int, int] = MappingProxyType({})) -> dict[int, bool]:
         """Brokers that have not answered in time -> whether for so long that they count as dead, although their sessions live.
+
+        `asked`: since when those wait for answers that were asked something besides their notices.
 
         One that is alone with the controller's own cannot be told from a controller that nobody hears; of several, one at least
         has to be heard: else it is this controller that is cut off, and taking leaderships away would only do harm.
         """
         found: dict[int, bool] = {}
-        heard = [b for b, box in self._brokers.items() if box.alive_ms > now_ms - session_ms and not box.owes(now_ms - session_ms)]
+        before_ms = now_ms - session_ms
+        heard = [b for b, box in self._brokers.items() if box.alive_ms > before_ms and not box.owes(before_ms, asked.get(b))]
         for broker_id, box in sorted(self._brokers.items()):
-            if box.owes(now_ms - self._ack_timeout_ms):
+            if box.owes(now_ms - self._ack_timeout_ms, asked.get(broker_id)):
                 others = [b for b in self._brokers if b not in (broker_id, self._controller_id)]
-                found[broker_id] = box.owes(now_ms - session_ms) and (not others or any(b in heard for b in others))
+                found[broker_id] = box.owes(before_ms, asked.get(broker_id)) and (not others or any(b in heard for b in others))
         return found
 
     def deadline_ms(self) -> int | None:

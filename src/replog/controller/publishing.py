@@ -71,8 +71,10 @@ class Publisher:
                     self.last_known.drop(partition)
                 case BrokerSet(broker):
                     outboxes.register(broker.info.broker_id, broker.info.broker_epoch)
+                    self.last_known.forget(broker.info.broker_id)
                 case BrokerGone(broker_id):
                     outboxes.forget(broker_id)
+                    self.last_known.forget(broker_id)
                 case Settled(partitions):
                     for partition in partitions:
                         self.last_known.drop(partition)

@@ -119,7 +119,8 @@ def _way_back(cluster: Cluster, topic: Topic, partition: PartitionId, state: Par
     assignment = topic.assignments[partition.partition]
     min_isr = cluster.min_isr(partition)
     unclean = topic.config.unclean_leader_election
-    return moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean)
+    emptied = cluster.emptied(partition)
+    return moves.cancelled(assignment, state, min_isr=min_isr, live=_able(cluster, partition), unclean=unclean, emptied=emptied)
 
 
 def remembered(cluster: Cluster, look: WishesSeen) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""Brokers that do not answer notices although their store sessions live (design, section 6, "Notices").
+"""Brokers that do not answer notices, or how far their copies reach, although their store sessions live (design, section 6, "Notices").
 
 They act on what they were told last. After an ack timeout people are told; after a session timeout they count as fenced: others
 lead what they led, and no ISR takes them in, until they have answered again. Nothing of it is stored: the next controller finds

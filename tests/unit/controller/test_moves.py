@@ -175,6 +175,18 @@ def test_the_way_back(
         assert (choice.loss is not None) == (after is not None and after.recovering)
 
 
+@pytest.mark.parametrize(
+    ("last_known", "anew", "emptied", "leader"),
+    [((1,), (), (), 1), ((1,), (1,), (), 2), ((1,), (), (1,), 2), ((2,), (2,), (), 1), ((1, 2), (), (), 1), ((1, 2), (1, 2), (), 1)],
+)
+def test_an_unclean_way_back_takes_nobody_who_began_anew_if_it_can(last_known, anew, emptied, leader) -> None:
+    before = state(3, "3", last_known=last_known, anew=anew)
+    choice = moves.cancelled(at("231", "3", "1", "12"), before, min_isr=2, live=(1, 2, 3), unclean=True, emptied=emptied)
+    assert choice is not None
+    assert choice.state is not None
+    assert choice.state.leader == leader
+
+
 def test_an_unclean_way_back_says_who_may_hold_more() -> None:
     choice = moves.cancelled(at("231", "3", "1", "12"), state(3, "3"), min_isr=2, live=(2, 3), unclean=True)
     assert choice is not None

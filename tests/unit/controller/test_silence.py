@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.harness import World, pid
 
+from replog.controller.changes import BrokerSet
+from replog.controller.decision import Step
 from replog.controller.outboxes import Outboxes
 from replog.errors import Code
-from replog.messages import Heartbeat, LeaderAndIsr, LeaderAndIsrAnswer, UpdateMetadata
+from replog.messages import Heartbeat, LeaderAndIsr, LeaderAndIsrAnswer, ReplicaStates, ReplicaStatesAnswer, UpdateMetadata
 from replog.model import PartitionId
+from replog.ports import LossReport
 
 
 def pass_time(world: World, ms: int) -> None:
@@ -101,6 +104,109 @@ def test_a_pause_of_the_controller_itself_blames_nobody():
     world.advance(0)
     pass_time(world, 4_000)
     assert world.told("broker_silent") == []
+
+
+def asked_and_deaf() -> tuple[World, bytes]:
+    """Broker 2, of a last-known set, is asked how far it reaches, and those questions are lost."""
+    world = World(4, ack_timeout_ms=3_000, session_ms=9_000)
+    topic = world.create(assignment={0: [2, 3]}, config={"min_isr": 2})
+    for node in (2, 3):
+        world.kill(node)
+    world.disks[2][pid(topic)] = (0, 7)
+    world.drop = lambda _sender, to, message: to == 2 and isinstance(message, ReplicaStates)
+    for node in (2, 3):
+        world.start(node, loss=LossReport("power", (pid(topic),)), settle=True)
+    assert world.leader.questions == 1
+    return world, topic
+
+
+def test_who_does_not_say_how_far_it_reaches_is_silent_until_it_does():
+    """X-19. Nobody asks it any more once the partition is decided without it; it must not come back by that."""
+    world, _ = asked_and_deaf()
+    world.advance(8_000)
+    (result,) = world.admin("elect", partitions=[["t", 0]], unclean=True).result["partitions"]
+    assert result[2] == Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert "being asked" in result[3]
+    pass_time(world, 60_000)
+    assert [one["broker"] for one in world.told("broker_silent")] == [2]
+    assert world.told("broker_answers_again") == []
+    assert "it does not answer the controller" in " ".join(world.admin("explain", name="t", partition=0).result["sentences"])
+    world.drop = lambda _sender, _to, _message: False
+    pass_time(world, 4_000)
+    assert [one["broker"] for one in world.told("broker_answers_again")] == [2]
+    assert world.state().leader == 2
+    assert world.told("records_may_be_lost")[0]["candidates"] == ((2, 0, 7), (3, -1, 0))
+    pass_time(world, 30_000)
+    assert len(world.told("broker_silent")) == 1
+
+
+def test_a_person_decides_without_one_that_does_not_say_how_far_it_reaches():
+    world, _ = asked_and_deaf()
+    world.nodes[2].broker.mute = True
+    pass_time(world, 15_000)
+    assert world.admin("elect", partitions=[["t", 0]], unclean=True).result["partitions"] == [["t", 0, 0, ""]]
+    assert world.state().leader == 3
+    pass_time(world, 30_000)
+    assert world.told("broker_answers_again") == [], "it still says nothing"
+    world.nodes[2].broker.mute = False
+    world.drop = lambda _sender, _to, _message: False
+    pass_time(world, 4_000)
+    assert len(world.told("broker_answers_again")) == 1
+
+
+@pytest.mark.parametrize("broker_says", ["nothing of the copy", "nothing"])
+def test_a_broker_that_only_says_nothing_of_a_failed_copy_answers(broker_says):
+    world, _ = asked_and_deaf()
+    epoch = world.nodes[2].broker.broker_epoch
+    for number in range(30):
+        if broker_says == "nothing of the copy" and number % 3 == 0:
+            world.send(2, ("controller", 1), ReplicaStatesAnswer(2, epoch, 2**40, []))
+        pass_time(world, 1_000)
+    assert bool(world.told("broker_silent")) == (broker_says == "nothing")
+
+
+def test_whoever_answers_something_else_is_not_silent_for_a_session_after_that():
+    world, _ = asked_and_deaf()
+    for number in range(3):
+        world.create(f"u{number}", assignment={0: [2, 3]})
+        pass_time(world, 6_000)
+        assert world.told("broker_silent") == []
+    pass_time(world, 6_000)
+    assert [one["broker"] for one in world.told("broker_silent")] == [2]
+
+
+def test_a_question_that_was_sent_once_says_nothing_of_whom_it_was_sent_to():
+    """Time has jumped: nobody had the time to answer."""
+    world, _ = asked_and_deaf()
+    world.now_ms += 60_000
+    world.heartbeat(3)
+    world.drop = lambda _sender, _to, _message: False
+    world.advance(0)
+    pass_time(world, 4_000)
+    assert world.told("broker_silent") == []
+    assert world.state().leader == 2
+
+
+@pytest.mark.parametrize("seen", ["ended", "replaced", "both"])
+def test_another_life_owes_nothing_that_an_earlier_one_was_asked(seen):
+    world, topic = asked_and_deaf()
+    world.advance(8_000)
+    term = world.leader._term
+    assert set(term.publisher.last_known.owed()) == {2}
+    if seen == "replaced":  # whoever comes back at once is never seen to be gone
+        term.publisher.note(Step(changes=(BrokerSet(term.cluster.brokers[2]),)), ())
+        assert term.publisher.last_known.owed() == {}
+        return
+    world.kill(2)
+    if seen == "both":
+        world.start(2, loss=LossReport("power", (pid(topic),)), settle=True)
+        pass_time(world, 6_000)
+        assert world.told("broker_silent") == []
+    else:
+        before = len(world.sent)
+        pass_time(world, 30_000)
+        assert not [m for _, _, m in world.sent[before:] if isinstance(m, ReplicaStates)]
+        assert term.publisher.last_known.owed() == {}
 
 
 P0 = PartitionId(bytes(16), 0, 0)
