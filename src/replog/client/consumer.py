@@ -40,9 +40,10 @@ class Consumer:
     with `timeout_s=0`, for `unanswered_ms` (of the client, 3 s) at most. Where none has by then the consumer starts at the end that there
     is when one does, and no later poll waits for that: it finds nothing (KIP-266). Calls without a time limit raise TimedOut after 30 s
     without an answer. "earliest" and offsets are the same at any time: nothing waits for them. After an unclean
-    election that removed what was read, `poll` raises LogTruncated; after the topic was deleted and created again, UnknownTopicId; at a
-    batch that is intact and cannot be decoded, UndecodableBatch, once what is in front of it was handed out. `seek` to go on: until then
-    the position stays, and the error is raised again, in turns with records of other partitions.
+    election that removed what was read, or what was in front of a position that was looked up, `poll` raises LogTruncated; after the topic
+    was deleted and created again, UnknownTopicId; at a batch that is intact and cannot be decoded, UndecodableBatch, once what is in front
+    of it was handed out. `seek` to go on: until then the position stays, and the error is raised again, in turns with records of other
+    partitions.
     Partitions that are added are read from their beginning. For one that is removed `poll` raises UnknownTopicOrPartition: once, if
     whole topics are followed; the next call goes on with the others. So it does for a topic that is deleted, if others are followed: one
     that is made again under its name is read from its beginning; the same one, when it is seen again, from where this consumer was.
@@ -83,17 +84,17 @@ class Consumer:
         driver = self._client._driver
         deadline_ms = None if timeout_s is None else driver.now_ms() + int(timeout_s * 1000)
         while not self._closed:
-            found: list[Record] = []
+            ready: list[tuple[Followed, list[Record]]] = []
             is_assigned = self._assign()
             if is_assigned:
                 self._step()
             patience_s = self._left_for_starts_s()
             if is_assigned and not patience_s and not self._closed:
-                found = self._take(max_records)
-            if found:
+                ready = self._ready(max_records)
+            if ready:
                 self._has_raised = False
                 self._silence.broken()
-                return found
+                return _handed_out(ready)
             now_ms = driver.now_ms()
             quiet_s = self._silence.goes_on(now_ms, self._standing)
             left_s = max(patience_s, quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000)
@@ -116,8 +117,18 @@ class Consumer:
                 return
             yield from found
             for partition in list(self._partitions.values()):
-                while not partition.paused and not self._closed and (partition.buffer or partition.unpack()):
-                    yield partition.take()
+                while not partition.paused and not self._closed and partition.unpack():
+                    yield from self._unpacked(partition)
+
+    def _unpacked(self, partition: Followed) -> Iterator[Record]:
+        """What is unpacked of a partition, until the application moves or pauses it, or closes this. Without a call for each record."""
+        buffer = partition.buffer
+        for at, record in enumerate(buffer[partition.at :], partition.at):
+            if partition.paused or partition.at != at or partition.buffer is not buffer or self._closed:
+                return
+            is_last = at + 1 == len(buffer) and not partition.unread
+            partition.at, partition.offset = at + 1, partition.fetch_offset if is_last else record.offset + 1
+            yield record
 
     def _left_for_starts_s(self) -> float:
         """For how many seconds a poll has still to wait for somebody to say where it starts. 0 also while a partition has failed: that is
@@ -161,7 +172,7 @@ class Consumer:
             if not partition.paused:
                 partition.unpack()
         failed = next((partition for partition in self._partitions.values() if partition.failure is not None), None)
-        if failed is not None and not (self._has_raised and any(p.buffer and not p.paused for p in self._partitions.values())):
+        if failed is not None and not (self._has_raised and any(p.is_unpacked and not p.paused for p in self._partitions.values())):
             self._has_raised = True
             self._raise_failure(failed)
 
@@ -232,16 +243,17 @@ class Consumer:
             self._gone[one.topic, one.number] = one
             del self._partitions[one.topic, one.number]
 
-    def _take(self, max_records: int) -> list[Record]:
-        """From the partitions in turn, beginning with another one each time."""
-        found: list[Record] = []
-        partitions = list(self._partitions.values())
+    def _ready(self, max_records: int) -> list[tuple[Followed, list[Record]]]:
+        """What each partition has, in turn, beginning with another one each time. None of it is handed out yet."""
+        ready: list[tuple[Followed, list[Record]]] = []
+        partitions, room = list(self._partitions.values()), max_records
         self._turn += 1
         for n in range(len(partitions)):
             partition = partitions[(self._turn + n) % len(partitions)]
-            if not partition.paused and len(found) < max_records:
-                found += partition.take_some(max_records - len(found))
-        return found
+            if room and not partition.paused and (records := partition.some(room)):
+                ready.append((partition, records))
+                room -= len(records)
+        return ready
 
     def _standing(self) -> Iterator[str]:
         """Of each partition that is followed: who would have to say something, and what is known. Those that nobody leads come first,
@@ -466,3 +478,11 @@ class Consumer:
             read = ", ".join(f"{name}-{number}" for name, number in self._partitions)
             raise UsageError(f"this consumer does not read {topic}-{partition}; it reads {read}")
         return found
+
+
+def _handed_out(ready: list[tuple[Followed, list[Record]]]) -> list[Record]:
+    """All of it, with the positions behind it: the last thing that a poll does."""
+    found = ready[0][1] if len(ready) == 1 else [record for _, records in ready for record in records]
+    for partition, records in ready:
+        partition.hand_out(len(records))
+    return found

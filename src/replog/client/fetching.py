@@ -35,7 +35,8 @@ class FetchOp(PartitionOp):
     `epochs`, of what was read before `offset`, is where each leader epoch began, oldest first; `known_epoch` is the leader epoch under
     which that was last confirmed. When leadership has changed since, the new leader is first asked where the last of them ends in its log
     (KIP-320): a log that grew past the position with other records is found out too (P-47), and LogTruncated names the first offset that
-    has changed (`parting`).
+    has changed (`parting`). Where nothing was read yet it is asked where `known_epoch` ends, under which the position was looked up: what
+    is appended below the position would be passed over.
 
     A damaged answer is asked for again until time runs out, with the wish that the leader check its disk: it may then give the
     lead to another broker. In the end the error is CorruptMessage. If there are batches in front of it, they are the result, and the next
@@ -96,7 +97,7 @@ class FetchOp(PartitionOp):
 
     @property
     def _validating(self) -> bool:
-        return bool(self.epochs) and self.place is not None and self.place.leader_epoch > self.known_epoch
+        return self.known_epoch >= 0 and self.place is not None and self.place.leader_epoch > self.known_epoch
 
     @property
     def _found_out(self) -> Parting | None:
@@ -106,9 +107,12 @@ class FetchOp(PartitionOp):
 
     @property
     def _asks(self) -> int:
-        """The epoch of which the leader has to say where it ends: the last one that was read, or an earlier one."""
+        """The epoch of which the leader has to say where it ends: the last one that was read, or an earlier one; that of the position if
+        nothing was read."""
         found_out = self._found_out
-        return self.epochs[-1][0] if found_out is None else found_out.asks
+        if found_out is not None:
+            return found_out.asks
+        return self.epochs[-1][0] if self.epochs else self.known_epoch
 
     def message(self, core: ClientCore) -> Fetch | OffsetsForLeaderEpoch:
         """The fetch, without a session; after a leader change first the question about our epoch."""
@@ -142,8 +146,12 @@ class FetchOp(PartitionOp):
         found_out = self._found_out
         if found_out is None:
             self.doubtful = result.epoch < 0
-            if self.doubtful or (result.epoch == self.epochs[-1][0] and result.end_offset >= self.offset):
+            same = not self.epochs or result.epoch == self.epochs[-1][0]  # who has read nothing has read nothing else
+            if self.doubtful or (same and result.end_offset >= self.offset):
                 self.known_epoch = leader_epoch
+                return Code.NONE
+            if not self.epochs:
+                self.fail(LogTruncated(self.topic, self.partition, self.offset, result.end_offset))
                 return Code.NONE
             found_out = self._parting = Parting(leader_epoch, self.epochs, self.offset)
         changed = found_out.answered(result.epoch, result.end_offset)

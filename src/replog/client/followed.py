@@ -22,7 +22,7 @@ class Followed:
     """One partition that a consumer follows."""
 
     __slots__ = (
-        "buffer", "epochs", "fetch_offset", "headers", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
+        "at", "buffer", "epochs", "fetch_offset", "headers", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
         "trouble", "undecodable", "unread", "wanted", "watermark",
     )  # fmt: skip
 
@@ -32,12 +32,14 @@ class Followed:
         self.seen = seen
         """The log that had this name when the position was given; None if none was known."""
         self.op: PartitionOp | None = None
-        self.buffer: deque[Record] = deque()
-        """Of the batch that is being handed out: the only one that is unpacked."""
+        self.buffer: list[Record] = []
+        """What is unpacked: of the batch that is being handed out, and of those that a poll wants as well."""
+        self.at = 0
+        """How many of these have been handed out."""
         self.unread: deque[RecordBatch] = deque()
         """Behind those, as they were fetched."""
         self.headers = 0
-        """Of all that was unpacked since `take_some` was called."""
+        """Of all that was unpacked since `some` was called."""
         self.paused = False
         self.watermark: int | None = None
         """The last high watermark that a leader has told."""
@@ -56,7 +58,7 @@ class Followed:
         """Where each leader epoch of what was read began."""
         self.identity: PartitionId | None = None
         """The log that the position belongs to; None until a leader has answered."""
-        self.buffer.clear()
+        self.buffer, self.at = [], 0
         self.unread.clear()
         self.undecodable: UndecodableBatch | None = None
         """What is wrong with the batch at the position, until that has been raised."""
@@ -88,7 +90,12 @@ class Followed:
     @property
     def at_hand(self) -> bool:
         """Whether it needs no answer to go on, unless what is there cannot be decoded."""
-        return bool(self.buffer or self.unread)
+        return bool(self.is_unpacked or self.unread)
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether the next record needs no decoding."""
+        return self.at < len(self.buffer)
 
     @property
     def failure(self) -> BaseException | None:
@@ -108,37 +115,50 @@ class Followed:
         """Whether it is to be asked for records, or where they are; of one that is paused, where it begins."""
         return self.op is None and not self.at_hand and self.undecodable is None and (not self.paused or self.lacks_start)
 
-    def take(self) -> Record:
-        """Hand out the next record of those in the buffer."""
-        record = self.buffer.popleft()
-        self.offset = record.offset + 1 if self.buffer or self.unread else self.fetch_offset
-        return record
+    def hand_out(self, count: int) -> None:
+        """The next `count` of those that are unpacked are with the application. Nothing before it has moved the position: whatever
+        interrupts the decoding costs no records."""
+        at = self.at + count
+        is_last = at == len(self.buffer) and not self.unread
+        offset = self.fetch_offset if is_last else self.buffer[at - 1].offset + 1
+        self.at, self.offset = at, offset
 
-    def take_some(self, most: int) -> list[Record]:
-        """Hand out at most so many. Fewer, once what was unpacked for it has many headers: compressed, an answer may hold any number."""
-        found: list[Record] = []
+    def some(self, most: int) -> list[Record]:
+        """The next records, `most` of them at most, which stay here until they are handed out. Fewer, once what was unpacked for it has
+        many headers: compressed, an answer may hold any number."""
         self.headers = 0
-        while len(found) < most and (self.buffer or (self.headers < BATCH_HEADERS_MAX and self.unpack())):
-            found.append(self.take())
-        return found
+        while len(self.buffer) - self.at < most and (not self.is_unpacked or self.headers < BATCH_HEADERS_MAX) and self._unpack_next():
+            pass
+        return self.buffer[self.at : self.at + most]
 
     def unpack(self) -> bool:
-        """If the buffer is empty, unpack the next batch, in the thread of whoever takes its records and without a lock. Returns whether
+        """If nothing is, unpack the next batch that has records, in the thread of whoever takes them and without a lock. Returns whether
         there are any. What is undecodable becomes the failure, with the position at it; it and what is behind it is to be asked for again.
         """
-        while self.unread and not self.buffer:
-            batch = self.unread[0]
-            assert self.offset is not None
-            try:
-                # From the position on: a batch that an interrupt has left here after its records were handed out has none.
-                records, headers = unpack(batch, self.topic, self.number, self.offset)
-            except UndecodableBatch as bad:
-                self.fetch_offset = self.offset = max(batch.base_offset, self.offset)
+        while not self.is_unpacked and self._unpack_next():
+            pass
+        return self.is_unpacked
+
+    def _unpack_next(self) -> bool:
+        """Unpack one more batch, behind those that are. Returns whether there was one; one that is undecodable waits for its turn."""
+        if not self.unread:
+            return False
+        if self.at:
+            self.buffer, self.at = self.buffer[self.at :], 0
+        batch = self.unread[0]
+        assert self.offset is not None
+        # From there on: a batch that an interrupt has left here after it was unpacked has none.
+        since = self.buffer[-1].offset + 1 if self.buffer else self.offset
+        try:
+            records, headers = unpack(batch, self.topic, self.number, since)
+        except UndecodableBatch as bad:
+            if not self.buffer:
+                self.fetch_offset = self.offset = max(batch.base_offset, since)
                 self.epochs = epochs_before(self.epochs, self.fetch_offset)
                 self.undecodable = bad
                 self.unread.clear()
-                return False
-            self.headers += headers
-            self.buffer.extend(records)
-            self.unread.popleft()
-        return bool(self.buffer)
+            return False
+        self.headers += headers
+        self.buffer += records
+        self.unread.popleft()
+        return True

@@ -130,7 +130,8 @@ class LogDamaged(ReplogError):
 
 
 class LogTruncated(ReplogError):
-    """The records just before a reader's position are no longer part of the log: an unclean election removed them (KIP-320).
+    """The records just before a reader's position are no longer part of the log, whether it has read them or not: an unclean election
+    removed them (KIP-320).
 
     `topic`, `partition` and `offset` name the position, `divergent_offset` the first offset that may have changed.
     """

@@ -10,7 +10,6 @@ from replog.client.batches import Batch
 from replog.client.followed import Followed
 from replog.client.producer import Producer
 from replog.client.queues import PartitionQueue
-from replog.records import Record
 
 __all__ = ["MUTANTS"]
 
@@ -42,7 +41,7 @@ def keeps_what_was_buffered(patch: Patch) -> None:
     seek = Followed.seek
 
     def mutant(self: Followed, offset: int | None, wanted: int | None) -> None:
-        kept, unread = list(self.buffer), list(self.unread)
+        kept, unread = self.buffer[self.at :], list(self.unread)
         seek(self, offset, wanted)
         self.buffer.extend(kept)
         self.unread.extend(unread)
@@ -53,11 +52,10 @@ def keeps_what_was_buffered(patch: Patch) -> None:
 def stands_behind_what_it_has_fetched(patch: Patch) -> None:
     """The position of a consumer is that of its last answer, not of the last record that it has handed out."""
 
-    def mutant(self: Followed) -> Record:
-        self.offset = self.fetch_offset
-        return self.buffer.popleft()
+    def mutant(self: Followed, count: int) -> None:
+        self.at, self.offset = self.at + count, self.fetch_offset
 
-    patch.setattr(Followed, "take", mutant)
+    patch.setattr(Followed, "hand_out", mutant)
 
 
 _OPEN: dict[str, Any] = {"workloads": ("produce",), "retention_bytes": 0, "retention_ms": 0, "linger_ms": 20, "files": False}

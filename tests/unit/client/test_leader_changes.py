@@ -229,6 +229,43 @@ def test_who_seeks_has_read_nothing_in_front_of_there() -> None:
     assert texts(consumer.poll(timeout_s=1)) == [f"other {n}" for n in range(1, 6)]
 
 
+def looked_up(*, in_front: int, kept: int, then: int) -> tuple[Any, Any]:
+    """A cluster, and a consumer at the end of a log of which it has read nothing; a later leader has less of it, and more that is new."""
+    cluster, _, client = make({"t": 1})
+    client.append("t", 0, [str(n) for n in range(4)])
+    cluster.move("t", 0, 2)
+    for n in range(in_front - 4):
+        client.append("t", 0, [str(n)])
+    consumer = client.consumer("t")
+    assert consumer.poll() == []
+    assert consumer.position("t", 0) == in_front
+    partition = cluster.partition("t")
+    del partition.log[kept:]
+    cluster.move("t", 0, 3)
+    for n in range(then):
+        client.append("t", 0, [f"new {n}"], acks=1)
+    return cluster, consumer
+
+
+@pytest.mark.parametrize(("in_front", "kept"), [(4, 0), (8, 0), (8, 1), (8, 3)])
+def test_what_is_appended_below_a_position_that_was_looked_up_is_not_passed_over(in_front: int, kept: int) -> None:
+    _, consumer = looked_up(in_front=in_front, kept=kept, then=12)
+    left = 0 if not kept else 4 + kept - 1  # the first batch has four records
+    with pytest.raises(LogTruncated) as caught:
+        consumer.poll(timeout_s=1)
+    assert (caught.value.offset, caught.value.divergent_offset) == (in_front, left)
+    consumer.seek("t", 0, left)
+    assert texts(consumer.poll(timeout_s=1)) == [f"new {n}" for n in range(12)]
+
+
+@pytest.mark.parametrize("in_front", [4, 8])
+def test_a_position_that_was_looked_up_stays_where_nothing_is_gone(in_front: int) -> None:
+    """Also where its leader has written nothing in its epoch, and who comes after it knows only an earlier one."""
+    cluster, consumer = looked_up(in_front=in_front, kept=99, then=2)
+    assert texts(consumer.poll(timeout_s=1)) == ["new 0", "new 1"]
+    assert cluster.counts["OffsetsForLeaderEpoch"] == 1
+
+
 def test_p47_a_leader_that_knows_no_epoch_as_old_as_ours() -> None:
     cluster, _, client = make({"t": 1})
     for n in range(4):

@@ -49,10 +49,10 @@ def is_lost(world: World, partition: int, offset: int, epoch: int = -1) -> bool:
 def told_lost(world: World, error: LogTruncated, known_epoch: int, epochs: Sequence[tuple[int, int]], who: str) -> int:
     """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are.
 
-    `epochs` is where each leader epoch began of what it has read: where the first one did, it began to read. What changed in front of
-    that is nothing to it, and nobody can name it.
+    `epochs` is where each leader epoch began of what it has read: where the first one did, it began to read; without any, it has read
+    nothing, and what was in front of its position is gone. What changed in front of that is nothing to it, and nobody can name it.
     """
-    begun = epochs[0][1] if epochs else 0
+    begun = epochs[0][1] if epochs else error.offset
     partition, told = error.partition, error.divergent_offset
     if not is_lost(world, partition, error.offset, known_epoch):
         raise Violation("S8", f"{who} at {error.offset} of partition {partition} is told: {error}") from error
