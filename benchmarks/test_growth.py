@@ -2,7 +2,8 @@
 
 Run with `pytest benchmarks/test_growth.py --benchmark-enable -s`. Three replicas in one process, over files. `produce_cpu`: processor time
 of a batch of 16 KiB, one after the other; `idle_cpu`: of three seconds in which nobody asks for anything, so that followers' fetches run
-out and come again; `rate`: 16 KiB pipelined over ten partitions. Each as a multiple of the same with ten partitions.
+out and come again; `rate`: 16 KiB pipelined over ten partitions. Each as a multiple of the same with ten partitions. And a topic more, of N
+topics of one partition in memory, as a multiple of the same with a hundred: made, until a first append to it is acknowledged; and deleted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 import statistics
 import time
 from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +29,8 @@ BATCH: Final = 16 << 10
 BATCHES: Final = 200
 IDLE_S: Final = 3.0
 SETTLING_S: Final = 2.0
+TOPICS: Final = (100, 1_000, 10_000)
+TRIES: Final = 51
 BOUNDS: Final = {"produce_cpu": 1.15, "idle_cpu": 1.3, "rate": 0.85}
 
 
@@ -89,3 +94,25 @@ def test_growth(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Pa
         draw(benchmark, "partitions", f"limit: {line}", [(count, 1 / bound if name == "rate" else bound) for count in COUNTS])
     figures |= {"produce_cpu_us": middle["produce_cpu"][10] * 1e6, "idle_core": middle["idle_cpu"][10]}
     report(benchmark, capsys, "10,000 partitions / ten", figures, *targets)
+
+
+def test_a_topic_more(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[int, dict[str, float]] = {}
+    with replog.Cluster() as cluster:
+
+        def make(name: str) -> None:
+            cluster.create_topic(name)
+            cluster.append(name, 0, [b"x"])
+
+        for before, count in pairwise((0, *TOPICS)):
+            for number in range(before, count):
+                make(f"t{number}")
+            times = [
+                (timed(partial(make, f"more{number}")), timed(partial(cluster.delete_topic, f"more{number}"))) for number in range(TRIES)
+            ]
+            found[count] = dict(zip(("made", "deleted"), map(statistics.median, zip(*times, strict=True)), strict=True))
+    benchmark.pedantic(lambda: None, rounds=1)
+    first = TOPICS[0]
+    figures = {f"{name}_{count}_over_{first}": found[count][name] / found[first][name] for count in TOPICS[1:] for name in found[first]}
+    targets = [at_most(f"{name}_{TOPICS[-1]}_over_{first}", 1.5) for name in found[first]]
+    report(benchmark, capsys, "a topic more, of N", {f"{name}_ms": value * 1e3 for name, value in found[first].items()} | figures, *targets)

@@ -26,6 +26,9 @@ TOPICS = {"memory": int(os.environ.get("REPLOG_TOPICS", "1000")), "files": int(o
 CONFIG = {"deletion_delay_ms": 60_000}
 CATALOGUE_BYTES = 150_000
 """What a folder says of its logs is written anew when some 1,000 changes speak of what is no more."""
+BOUNDED = ("Meter.changes", "Meter.told", "Recent._versions", "Histogram.counts")
+"""The last changes and events, of which each broker keeps so many, and the times of kinds of events that have happened for the first time:
+there are as many as kinds."""
 LATER_MS = 400_000
 """After this much time, quarantined copies are deleted and old stops forgotten."""
 
@@ -80,10 +83,9 @@ def all_of(cluster: replog.Cluster, *more: Any) -> dict[str, int]:
 
 
 def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """What has more in it, but for the last changes and events, of which each broker keeps so many, and the times of kinds of
-    events that have happened for the first time: there are as many as kinds."""
+    """What has more in it, but for what is `BOUNDED`."""
     found = {name: (before.get(name, 0), count) for name, count in after.items() if count > before.get(name, 0)}
-    return {name: counts for name, counts in found.items() if name not in ("Meter.changes", "Meter.told", "Histogram.counts")}
+    return {name: counts for name, counts in found.items() if name not in BOUNDED}
 
 
 def files(folder: Path) -> list[str]:

@@ -46,8 +46,7 @@ class MissingTopics:
         if not sought or not self._config.auto_create_topics:
             return []
         self._forget(now_ms)
-        known = {topic.topic for topic in self._routing.topics.values()}
-        return [self._verdict(name, commands, now_ms) for name in sought if name not in known]
+        return [self._verdict(name, commands, now_ms) for name in sought if name not in self._routing.names]
 
     def _verdict(self, name: str, commands: Commands, now_ms: int) -> Verdict:
         try:

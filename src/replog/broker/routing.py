@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from replog.broker.recent import Recent
 from replog.messages import ClusterView, Metadata, PartitionView, TopicView
 from replog.model import BrokerInfo
 
@@ -23,6 +24,10 @@ class Routing:
         self.brokers: dict[int, BrokerInfo] = {}
         """Shared with every partition of this broker: who is registered, in which life, fenced or draining."""
         self.topics: dict[bytes, TopicView] = {}
+        self.names: dict[str, bytes] = {}
+        """Name -> topic id, of `topics`."""
+        self._recent_topics = Recent[bytes]()
+        self._recent_brokers = Recent[int]()
         self._partitions: dict[bytes, dict[int, PartitionView]] = {}
         """Topic id -> the partitions of that topic by number."""
 
@@ -43,6 +48,7 @@ class Routing:
             self.hidden = frozenset(view.hidden)
             for topic_id in [topic_id for topic_id, topic in self.topics.items() if topic.topic not in self.hidden]:
                 self._drop(topic_id)
+            self._recent_topics, self._recent_brokers = Recent(view.version), Recent(view.version)
         self.controller_epoch = view.controller_epoch
         self.version = view.version
         self.controller = view.controller
@@ -55,16 +61,21 @@ class Routing:
             self._merge_topic(topic)
         for topic_id in view.removed_topics:
             self._drop(topic_id)
+        if view.since >= 0:
+            self._recent_topics.note([*(topic.topic_id for topic in view.topics), *view.removed_topics], view.version)
+            self._recent_brokers.note([*(broker.broker_id for broker in view.brokers), *view.removed_brokers], view.version)
         return True
 
     def _drop(self, topic_id: bytes) -> None:
-        self.topics.pop(topic_id, None)
+        topic = self.topics.pop(topic_id, None)
+        if topic is not None and self.names.get(topic.topic) == topic_id:
+            del self.names[topic.topic]
         self._partitions.pop(topic_id, None)
 
     def _merge_topic(self, topic: TopicView) -> None:
-        if self.hidden and topic.topic_id not in self.topics:  # it may have the name of one that was hidden, and is deleted
-            for topic_id in [topic_id for topic_id, known in self.topics.items() if known.topic == topic.topic]:
-                self._drop(topic_id)
+        if self.hidden and self.names.get(topic.topic, topic.topic_id) != topic.topic_id:
+            self._drop(self.names[topic.topic])  # it had the name of one that was hidden, and is deleted
+        self.names[topic.topic] = topic.topic_id
         partitions = self._partitions.setdefault(topic.topic_id, {})
         if topic.end >= 0:
             for gone in [number for number in partitions if number >= topic.end]:
@@ -76,21 +87,35 @@ class Routing:
         self.topics[topic.topic_id] = evolve(topic, partitions=tuple(partitions[n] for n in sorted(partitions)))
 
     def answer(self, asked: Metadata, missing: list[tuple[str, int, str]] | None = None) -> ClusterView:
-        """What a client at (controller epoch, version) is missing: nothing, or the complete view; and what becomes of topics it sought.
-
-        One that seeks a topic while some are hidden is shown everything: other brokers may not know what is known here.
-        """
-        since = asked.since
-        same = (asked.controller_epoch, since) == (self.controller_epoch, self.version) and not (asked.sought and self.hidden)
+        """What a client at (controller epoch, version) is missing, or the complete view; and what becomes of topics it sought."""
+        topics, brokers = self._changed_since(asked) or (None, None)
         return ClusterView(
             self.controller_epoch,
             self.version,
-            since if same else -1,
+            -1 if topics is None else asked.since,
             self.controller,
-            [] if same else [self.brokers[b] for b in sorted(self.brokers)],
-            [] if same else [self.topics[t] for t in sorted(self.topics)],
+            [self.brokers[b] for b in sorted(self.brokers if brokers is None else self.brokers.keys() & brokers)],
+            [self.topics[t] for t in sorted(self.topics if topics is None else self.topics.keys() & topics)],
+            removed_topics=sorted(t for t in topics or () if t not in self.topics),
+            removed_brokers=sorted(b for b in brokers or () if b not in self.brokers),
             cluster_id=self.cluster_id,
             request=asked.request,
             missing=missing or [],
-            hidden=[] if same else sorted(self.hidden),
+            hidden=sorted(self.hidden) if topics is None else [],
         )
+
+    def _changed_since(self, asked: Metadata) -> tuple[frozenset[bytes], frozenset[int]] | None:
+        """Topics and brokers that changed, or went, since the version of a client; None: it is to be shown everything.
+
+        So is who seeks a topic that has not changed since, and asks because it lacks it; and while topics are hidden who seeks any, or
+        is behind: other brokers may not know what is known here.
+        """
+        if asked.controller_epoch != self.controller_epoch or asked.since > self.version:
+            return None
+        if self.hidden and (asked.sought or asked.since < self.version):
+            return None
+        topics, brokers = self._recent_topics.after(asked.since), self._recent_brokers.after(asked.since)
+        if topics is None or brokers is None:
+            return None
+        lacking = (self.names[name] for name in asked.sought if name in self.names)
+        return (topics, brokers) if asked.since == self.version or topics.issuperset(lacking) else None

@@ -58,7 +58,9 @@ class Absent:
 
     def created(self, topic: str, until_ms: int, now_ms: int) -> None:
         """This client has created a topic: for a while, a broker that does not know it is only late."""
-        self._created = {name: at for name, at in self._created.items() if at > now_ms}
+        while self._created and self._created[first := next(iter(self._created))] <= now_ms:  # they end in this order
+            del self._created[first]
+        self._created.pop(topic, None)
         self._created[topic] = until_ms
 
     def deleted(self, topic: str) -> None:
@@ -166,7 +168,14 @@ def forget_gone(writers: Iterable[Writer], view: View) -> None:
     for writer in writers:
         if writer.is_retired:  # perhaps by the collector, which may change no timers
             writer.retire()
-        for queue in [q for q in writer.queues.values() if not q.has_batches and view.place(q.topic, q.partition) is None]:
-            writer.forget(queue)
-        for topic in [topic for topic in writer.routes if topic not in view.topics]:
-            del writer.routes[topic]
+        gone = writer.queues if view.gone is None else [place for place in view.gone if place in writer.queues]
+        for queue in [*writer.unplaced, *(writer.queues[place] for place in gone)]:
+            if view.place(queue.topic, queue.partition) is not None:
+                writer.unplaced.pop(queue, None)
+            elif queue.has_batches:
+                writer.unplaced[queue] = None
+            else:
+                writer.forget(queue)
+        for topic in list(writer.routes) if view.gone is None else [topic for topic, _ in view.gone]:
+            if topic not in view.topics:
+                writer.routes.pop(topic, None)

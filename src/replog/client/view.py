@@ -57,11 +57,13 @@ class Topic:
         self.partitions[number] = news
         self.places[number] = Place(PartitionId(self.topic_id, number, news.creation), news.leader, news.leader_epoch)
 
-    def cut(self, end: int) -> None:
-        """Partitions from this number on were removed."""
-        for number in [n for n in self.partitions if n >= end]:
+    def cut(self, end: int) -> list[int]:
+        """Partitions from this number on were removed. Returns their numbers."""
+        gone = [n for n in self.partitions if n >= end]
+        for number in gone:
             del self.partitions[number]
             del self.places[number]
+        return gone
 
     def numbers(self) -> list[int]:
         """The existing partition numbers, ascending."""
@@ -75,7 +77,7 @@ class View:
     Topics that are `hidden` are there, and the controller cannot read them: they are here as they were, if they were.
     """
 
-    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "hidden", "serial", "topics", "version")
+    __slots__ = ("_names", "brokers", "cluster_id", "controller", "controller_epoch", "gone", "hidden", "serial", "topics", "version")
 
     def __init__(self) -> None:
         self.controller_epoch = -1
@@ -87,12 +89,15 @@ class View:
         self._names: dict[bytes, str] = {}
         self.hidden: frozenset[str] = frozenset()
         self.serial = 0
+        self.gone: dict[tuple[str, int], None] | None = {}
+        """Partitions (topic, number) that the last news took away; None: perhaps any."""
 
     def merge(self, news: ClusterView) -> int:
         """Take in an answer or a pushed view: NEWS, NOT_NEWER or STALE."""
         ours, theirs = (self.controller_epoch, self.version), (news.controller_epoch, news.version)
         if theirs < ours or (news.since < 0 and not news.brokers):
             return STALE
+        self.gone = {}
         if theirs == ours and (news.since >= 0 or self._has_named(news)):
             return NOT_NEWER
         if news.since >= 0 and (news.controller_epoch != self.controller_epoch or news.since > self.version):
@@ -112,6 +117,8 @@ class View:
         self._remove(news.removed_topics)
         for topic in news.topics:
             self._take(topic, known.get(topic.topic))
+        if news.since < 0:
+            self.gone = None
         self.serial += 1
         return NEWS
 
@@ -124,18 +131,23 @@ class View:
         for topic_id in topic_ids:
             name = self._names.pop(topic_id, None)
             if name is not None and self.topics[name].topic_id == topic_id:
-                del self.topics[name]
+                self._lose(name, self.topics.pop(name).partitions)
+
+    def _lose(self, topic: str, numbers: Iterable[int]) -> None:
+        if self.gone is not None:
+            self.gone.update(((topic, number), None) for number in numbers)
 
     def _take(self, news: TopicView, known: Topic | None) -> None:
         topic = self.topics.get(news.topic)
         if topic is None or topic.topic_id != news.topic_id:
             if topic is not None:
                 self._names.pop(topic.topic_id, None)
+                self._lose(topic.name, topic.partitions)
             topic = self.topics[news.topic] = Topic(news.topic, news.topic_id, news.config)
             self._names[news.topic_id] = news.topic
         topic.config = news.config
         if news.end >= 0:
-            topic.cut(news.end)
+            self._lose(topic.name, topic.cut(news.end))
         led = known.partitions if known is not None and known.topic_id == news.topic_id else {}
         for partition in news.partitions:
             topic.take(_led_no_earlier(partition, led.get(partition.partition)))

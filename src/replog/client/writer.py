@@ -48,6 +48,8 @@ class Writer:
         self.leaving = Leaving(core)
         """Under acks=0, where sending settles a batch."""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
+        self.unplaced: dict[PartitionQueue, None] = {}
+        """Those of partitions that the view did not have when they were made, or has no more: they may have to be forgotten."""
         self.routes: dict[str, Any] = {}
         """What a producer remembers of topics that there are: kept here so that it goes with them."""
         self.failed: dict[Batch, None] = {}
@@ -74,12 +76,15 @@ class Writer:
         found = self.queues.get((topic, partition))
         if found is None:
             found = self.queues[topic, partition] = PartitionQueue(self, topic, partition)
+            if self.core.view.place(topic, partition) is None:
+                self.unplaced[found] = None
         return found
 
     def forget(self, queue: PartitionQueue) -> None:
         """The log of a queue without batches is gone. Another queue under its name begins in an epoch that it has not used."""
         if self.queues.get((queue.topic, queue.partition)) is queue:
             del self.queues[queue.topic, queue.partition]
+            self.unplaced.pop(queue, None)
             self.first_epoch = max(self.first_epoch, queue.epoch + 1)
 
     def retire(self) -> None:
@@ -110,6 +115,7 @@ class Writer:
         """Become another producer: new id, nothing remembered."""
         self.producer_id = ids.number() if self.idempotent else -1
         self.queues.clear()
+        self.unplaced.clear()
         self.routes.clear()
         self.awaited.clear()
         self.take_failed()

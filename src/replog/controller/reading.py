@@ -256,7 +256,7 @@ class Reader:
 
     def hidden(self, known: Cluster) -> HiddenSet:
         """What could not be read, when it was last read, of that which says what brokers have lost."""
-        self._unknown -= known.names.keys()
+        self._unknown = {name for name in self._unknown if name not in known.names}
         paths = {judgements.admitted_path(broker_id): broker_id for broker_id in known.brokers}
         refused = frozenset(paths[path] for path in self._refused.intersection(paths))
         garbled = frozenset(paths[path] for path in paths.keys() & self.unreadable.keys()) - refused
@@ -328,7 +328,7 @@ class Reader:
     def _away(self, known: Cluster) -> set[str]:
         """Names of topics that are there, were left out because they could not be read, and are not known from before that."""
         unread = {path.split("/")[3] for path in self.unreadable if path.startswith(_below(layout.TOPICS))}
-        return (unread | self._doubted) - known.names.keys()
+        return {name for name in unread | self._doubted if name not in known.names}
 
     def doubted(self, topics: Iterable[Topic]) -> dict[bytes, None]:
         """Of topics that have just been read for the first time the ids of those that may be half deleted."""

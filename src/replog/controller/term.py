@@ -19,6 +19,7 @@ from replog.controller.campaign import Deposed, Won, still_seated
 from replog.controller.changes import Change, DrainingSet, Due, HiddenSet, NodesFreed, Parked, Settled, StateSet, TopicGone, TopicSet
 from replog.controller.controller import Controller
 from replog.controller.decision import Decision, Step
+from replog.controller.echoes import Echoes
 from replog.controller.events import (
     AdminAsked,
     BalanceDue,
@@ -74,6 +75,7 @@ class Term(Hearing):
         self._queues = Queues(observer=observer)
         self._looks: dict[str, None] = {}
         """Levels of the store to be read again."""
+        self._echoes = Echoes(config.reconcile_ms)
         self._unsure: dict[str, None] = {}
         """Paths to be read again before anything is decided: a conflict, or an outcome nobody heard."""
         self._failure: ReplogError | None = None
@@ -150,6 +152,7 @@ class Term(Hearing):
             self.ask(FinishDeletion(topic_id))
         self._looks.update(dict.fromkeys(WISHED))  # drops wishes that name no topic
         self.loaded = True
+        self._echoes.end(self._now_ms)
         self._tell("controller_loaded", topics=len(self.cluster.topics), partitions=len(everything))
 
     def _standing(self) -> Script:
@@ -227,6 +230,7 @@ class Term(Hearing):
 
     def _look_at_topics(self) -> Script:
         armed = self._reader.is_armed(layout.TOPICS)
+        self._echoes.begin()
         seen = yield from self._reader.topics(self.cluster)
         standing = (yield from self._standing()) if seen.topics else ()
         doubted = self._reader.doubted(seen.topics)
@@ -237,6 +241,7 @@ class Term(Hearing):
         self._observe(decision)
         if standing:
             self._take_standing(*standing)
+        self._echoes.end(self._now_ms)
         self._look_behind("topics", armed and bool(decision.steps))
 
     def _look_behind(self, what: str, is_silent: bool) -> None:
@@ -334,6 +339,7 @@ class Term(Hearing):
     def _store(self, steps: tuple[Step, ...]) -> Script:
         """Each step is a transaction of its own. True if all of them were committed; what was not is read again first."""
         stored, asked = [step for step in steps if step.ops], self._queues.asked
+        self._echoes.store(stored)
         try:
             results = (yield "commit_each", [step.ops for step in stored]) if stored else []
         except (UnknownOutcome, UsageError) as error:  # whoever only waited would try the same for ever
@@ -438,7 +444,9 @@ class Term(Hearing):
 
     def fired(self, path: str) -> None:
         """A watch fired: look again."""
-        self._looks.update(dict.fromkeys(looks_at(path)))
+        for what in looks_at(path):
+            if what != "topics" or not self._echoes.is_one(len(self.cluster.topics), self._now_ms):
+                self._looks[what] = None
 
     def reconcile(self) -> None:
         """Look at everything whose watch may have been lost, and let brokers notice a delta that was."""
@@ -457,6 +465,8 @@ class Term(Hearing):
         """Send again what was not acknowledged or answered in time."""
         self.publisher.send_overdue(self._now_ms)
         self._listen()
+        if self._echoes.is_due(self._now_ms):
+            self._looks["topics"] = None
         if self.balance.is_due(self._now_ms):
             self.ask(BalanceDue())
         for event in self.publisher.ask_again(self._now_ms):
@@ -464,7 +474,7 @@ class Term(Hearing):
 
     def deadline_ms(self) -> int | None:
         """When `run_timers` has something to do."""
-        deadlines = self.publisher.deadline_ms(), self.balance.deadline_ms(self._now_ms)
+        deadlines = self.publisher.deadline_ms(), self.balance.deadline_ms(self._now_ms), self._echoes.deadline_ms()
         return min((d for d in deadlines if d is not None), default=None)
 
     def resign(self) -> None:

@@ -6,7 +6,7 @@ What a watch looks at is messages, store calls, flushes and events, never record
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -278,11 +278,12 @@ class BrokerWatch:
         routing, view, meter = self._broker.routing, message.view, self._meter
         newest = view.controller_epoch, view.version
         found = changes_of(routing.topics, view) if newest > (routing.controller_epoch, routing.version) else None
+        gone = [routing.topics[topic_id].topic for topic_id in view.removed_topics if topic_id in routing.topics]
         self._receive(sender, message, now_ms)
         if found is None or (routing.controller_epoch, routing.version) != newest:
             return
         if view.removed_topics or view.since < 0:
-            self._forget_topics()
+            self._forget_topics(gone if view.since >= 0 else list(meter.traffic))
         meter.change("election", found.elections)
         meter.change("isr", found.isrs)
         if message.controller_id == meter.broker_id:
@@ -291,12 +292,12 @@ class BrokerWatch:
             if found.elections:
                 meter.elections.observe(meter.decided_s, len(found.elections))
 
-    def _forget_topics(self) -> None:
-        """Of what is no more nothing is counted any longer."""
-        traffic, known = self._meter.traffic, {topic.topic for topic in self._broker.routing.topics.values()}
-        for name in [name for name in traffic if name and name not in known]:
-            del traffic[name]
-        self._joining.intersection_update(self._partitions)
+    def _forget_topics(self, perhaps: Iterable[str]) -> None:
+        """Of what is no more nothing is counted any longer. `perhaps`: names that may have gone."""
+        for name in perhaps:
+            if name and name not in self._broker.routing.names:
+                self._meter.traffic.pop(name, None)
+        self._joining = {identity for identity in self._joining if identity in self._partitions}
         for identity in [identity for identity in self._group_ends if identity not in self._partitions]:
             del self._group_ends[identity]
 

@@ -72,10 +72,18 @@ def test_deltas_apply_in_order_and_a_gap_is_no_answer() -> None:
     assert view.merge(delta(cluster.view(), since=2)) == STALE
     assert view.merge(delta(cluster.view(), since=1)) == NEWS
     assert sorted(view.topics) == ["a", "b"]
+    assert (list(view.gone or ()), view.merge(delta(cluster.view(), since=1)), view.gone) == ([], NOT_NEWER, {})
     gone = view.topics["a"].topic_id
     assert view.merge(ClusterView(1, 9, view.version, 1, [], [], removed_topics=[gone], removed_brokers=[3])) == NEWS
     assert sorted(view.topics) == ["b"]
     assert sorted(view.brokers) == [1, 2]
+    assert view.gone == {("a", 0): None}
+    assert view.merge(ClusterView(1, 10, 9, 1, [], [])) == NEWS
+    assert view.gone == {}
+    assert view.merge(evolve(cluster.view(), version=11)) == NEWS
+    assert view.gone is None, "perhaps anything"
+    assert view.merge(evolve(cluster.view(), version=11)) == NOT_NEWER
+    assert view.gone == {}
 
 
 def test_a_hidden_topic_stays_as_it_was_and_no_other() -> None:
