@@ -73,8 +73,10 @@ class Routing:
         self._partitions.pop(topic_id, None)
 
     def _merge_topic(self, topic: TopicView) -> None:
-        if self.hidden and self.names.get(topic.topic, topic.topic_id) != topic.topic_id:
-            self._drop(self.names[topic.topic])  # it had the name of one that was hidden, and is deleted
+        before = self.names.get(topic.topic, topic.topic_id)
+        if before != topic.topic_id:  # made anew under its name, and nobody has said that the other one is gone
+            self._drop(before)
+            self._recent_topics.note([before], self.version)
         self.names[topic.topic] = topic.topic_id
         partitions = self._partitions.setdefault(topic.topic_id, {})
         if topic.end >= 0:

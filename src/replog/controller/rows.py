@@ -6,6 +6,7 @@ A tool that only writes a path is served like a request (V3 "Paths").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from replog.controller.cluster import Cluster
     from replog.controller.controller import Controller
 
-__all__ = ["ROWS", "noted", "wishes_seen"]
+__all__ = ["ROWS", "may_be_of_unknown", "noted", "wishes_seen"]
 
 Judge = Callable[["Controller", str, Sequence[Wish]], Iterator[Piece]]
 """Decides the wishes of one row about one topic: the pieces, one transaction each, of those that change anything now."""
@@ -62,6 +63,24 @@ def noted(cluster: Cluster, seen: WishesSeen | DeletionsSeen | RejectionsSeen) -
             return (*gone, *(RejectionNoted(path, version) for path, version in kept.items()))
         case _:
             return ()
+
+
+def may_be_of_unknown(cluster: Cluster, seen: WishesSeen | DeletionsSeen | RejectionsSeen) -> bool:
+    """Whether a wish may be about a topic that was made just now, and is not known, or not known to have taken the place of another.
+
+    A wish to delete one says which it means. Others need not, and there are few of them.
+    """
+    if not isinstance(seen, DeletionsSeen):
+        return isinstance(seen, WishesSeen) and bool(seen.wishes)
+    meant = {_meant(wish) for wish in seen.wishes} - {None}
+    return any(topic_id not in cluster.topics and topic_id not in cluster.deletions for topic_id in meant)
+
+
+def _meant(wish: Wish) -> bytes | None:
+    """The topic that is to be deleted; None if that cannot be read."""
+    with suppress(StoreCorrupt):
+        return layout.decode_delete_topic(wish.path, wish.value)
+    return None
 
 
 def wishes_seen(controller: Controller, event: WishesSeen) -> Decision:

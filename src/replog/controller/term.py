@@ -39,7 +39,7 @@ from replog.controller.publishing import Publisher
 from replog.controller.queues import Observer, Queued, Queues, row_of
 from replog.controller.reading import Reader, Script
 from replog.controller.refusal import failed, resigned, why_given_up
-from replog.controller.rows import noted
+from replog.controller.rows import may_be_of_unknown, noted
 from replog.controller.stuck import let_be
 from replog.errors import ReplogError, UsageError
 from replog.metadata import layout
@@ -222,7 +222,9 @@ class Term(Hearing):
             return (yield from self._look_at_topics())
         else:
             wishes = yield from self._wishes(what)
-            if wishes.wishes:
+            if self._echoes.deadline_ms() is not None and may_be_of_unknown(self.cluster, wishes):
+                self._looks.update({"topics": None, what: None})  # the look that waits may show its topic: else it would be dropped
+            elif wishes.wishes:
                 self.ask(wishes)
             return
         self._observe(decision)

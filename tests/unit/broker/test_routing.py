@@ -10,7 +10,7 @@ from attrs import evolve
 
 from replog.broker import recent
 from replog.broker.routing import Routing
-from replog.client.view import STALE, View
+from replog.client.view import NEWS, STALE, View
 from replog.config import TopicConfig
 from replog.messages import ClusterView, Metadata, PartitionView, TopicView
 from replog.model import BrokerInfo
@@ -146,58 +146,96 @@ def test_while_topics_are_hidden_whoever_is_behind_is_shown_everything() -> None
     assert routing.answer(Metadata(1, 1, 7)).since == 7
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_whoever_is_told_what_has_changed_ends_up_with_what_there_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers that hear of changes late, together, or anew; a client that asks any of them, against one that is told everything."""
-    monkeypatch.setattr(recent, "CHANGES_MAX", 6)
-    dice = random.Random(seed)
-    brokers, topics, ids = {1: BrokerInfo(1, 1)}, dict[str, TopicView](), count(1)
-    version, history = 0, list[ClusterView]()
-    whole = ClusterView(1, 0, -1, 1, list(brokers.values()), [])
-    routings, client, deltas = [Routing() for _ in range(3)], View(), 0
-    for routing in routings:
-        routing.merge(whole)
-    for _ in range(120):
-        version += 1
-        news = ClusterView(1, version, version - 1, 1, [], [])
+def test_a_topic_made_anew_takes_the_place_of_the_one_that_had_its_name() -> None:
+    routing, client = many(2), View()
+    client.merge(routing.answer(Metadata(1, -1, -1)))
+    anew = evolve(topic(1), topic_id=b"n" * 16)
+    routing.merge(ClusterView(1, 6, 5, 1, [], [anew]))
+    assert names(routing) == [("t0", bytes(16)), ("t1", b"n" * 16)]
+    assert routing.partition(topic(1).topic_id, 0) is None
+    routing.merge(ClusterView(1, 7, 6, 1, [], [], removed_topics=[anew.topic_id]))
+    client.merge(routing.answer(Metadata(1, 1, 5)))
+    assert list(client.topics) == ["t0"], "it had not heard of the other one"
+
+
+class Changing:
+    """A cluster that changes at random, as its controllers tell of it."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._brokers, self._topics, self._ids = {1: BrokerInfo(1, 1)}, dict[str, TopicView](), count(1)
+        self.epoch = 0
+        self.shown: dict[tuple[int, int], ClusterView] = {}
+        """(controller epoch, version) -> everything that there was."""
+        self.begin()
+
+    def begin(self) -> None:
+        """A new controller: it counts anew."""
+        self.epoch, self.history = self.epoch + 1, list[ClusterView]()
+        self._show()
+
+    def _show(self) -> None:
+        version, topics = len(self.history), sorted(self._topics.values(), key=lambda one: one.topic_id)
+        self.whole = ClusterView(self.epoch, version, -1, 1, [self._brokers[b] for b in sorted(self._brokers)], topics)
+        self.shown[self.epoch, version] = self.whole
+
+    def change(self) -> None:
+        dice, version = self._dice, len(self.history) + 1
+        news = ClusterView(self.epoch, version, version - 1, 1, [], [])
         name = f"t{dice.randrange(8)}"
         what = dice.choice(["make", "make", "drop", "grow", "cut", "anew", "broker"])
-        known = topics.get(name)
+        known = self._topics.get(name)
         if what == "broker":
             number = dice.randrange(2, 5)
-            if brokers.pop(number, None) is None:
-                brokers[number] = BrokerInfo(number, version)
-                news.brokers.append(brokers[number])
+            if self._brokers.pop(number, None) is None:
+                self._brokers[number] = BrokerInfo(number, version)
+                news.brokers.append(self._brokers[number])
             else:
                 news.removed_brokers.append(number)
         elif known is None or what == "anew":
-            news.removed_topics += [known.topic_id] if known is not None else []
-            topics[name] = TopicView(name, next(ids).to_bytes(16, "big"), TopicConfig(min_isr=1), PARTITIONS[:2], 2)
-            news.topics.append(topics[name])
+            news.removed_topics += [known.topic_id] if known is not None and dice.random() < 0.5 else []
+            self._topics[name] = TopicView(name, next(self._ids).to_bytes(16, "big"), TopicConfig(min_isr=1), PARTITIONS[:2], 2)
+            news.topics.append(self._topics[name])
         elif what == "drop":
-            news.removed_topics.append(topics.pop(name).topic_id)
+            news.removed_topics.append(self._topics.pop(name).topic_id)
         elif what in ("grow", "cut"):
             end = min(4, known.end + 1) if what == "grow" else max(1, known.end - 1)
-            topics[name] = evolve(known, partitions=PARTITIONS[:end], end=end)
-            news.topics.append(evolve(topics[name], partitions=PARTITIONS[known.end : end]))
-        history.append(news)
-        whole = ClusterView(1, version, -1, 1, [brokers[b] for b in sorted(brokers)], sorted(topics.values(), key=lambda t: t.topic_id))
-        for routing in routings:
+            self._topics[name] = evolve(known, partitions=PARTITIONS[:end], end=end)
+            news.topics.append(evolve(self._topics[name], partitions=PARTITIONS[known.end : end]))
+        self.history.append(news)
+        self._show()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whoever_is_told_what_has_changed_ends_up_with_what_there_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that hear of changes late, together, or anew; a client that asks any of them, and is answered in any order."""
+    monkeypatch.setattr(recent, "CHANGES_MAX", 6)
+    dice = random.Random(seed)
+    cluster = Changing(dice)
+    routings, client, answers, deltas, stale = [Routing() for _ in range(3)], View(), list[ClusterView](), 0, 0
+    for _ in range(300):
+        if dice.random() < 0.03:
+            cluster.begin()
+        else:
+            cluster.change()
+        for at, routing in enumerate(routings):
+            if dice.random() < 0.02:
+                routing = routings[at] = Routing()  # it has begun anew
             if dice.random() < 0.1:
-                routing.merge(whole)
-            elif dice.random() < 0.6:
-                assert all(routing.merge(one) for one in history[routing.version :])
+                routing.merge(cluster.whole)
+            elif dice.random() < 0.6 and not all(routing.merge(one) for one in cluster.history[max(0, routing.version) :]):
+                assert routing.controller_epoch < cluster.epoch
             assert routing.names == {one.topic: topic_id for topic_id, one in routing.topics.items()}
-        routing = dice.choice(routings)
-        if routing.version < client.version or dice.random() < 0.3:
-            continue
-        said = routing.answer(Metadata(1, client.controller_epoch, client.version))
-        deltas += said.since >= 0
-        other = View()
-        other.merge(routing.answer(Metadata(1, -1, -1)))
-        assert client.merge(said) != STALE
-        assert client.brokers == other.brokers
-        assert {n: (t.topic_id, t.partitions) for n, t in client.topics.items()} == {
-            n: (t.topic_id, t.partitions) for n, t in other.topics.items()
-        }
+        answers += [one.answer(Metadata(1, client.controller_epoch, client.version)) for one in routings if dice.random() < 0.5]
+        while answers and dice.random() < 0.6:
+            said = answers.pop(dice.randrange(len(answers)))
+            merged = client.merge(said)
+            deltas += merged == NEWS and said.since >= 0
+            stale += merged == STALE
+            if merged != STALE:
+                there = cluster.shown[client.controller_epoch, client.version]
+                assert client.brokers == {one.broker_id: one for one in there.brokers}
+                found = {name: (one.topic_id, tuple(one.partitions.values())) for name, one in client.topics.items()}
+                assert found == {one.topic: (one.topic_id, one.partitions) for one in there.topics}
     assert deltas > 10
+    assert stale > 10

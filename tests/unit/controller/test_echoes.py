@@ -12,8 +12,9 @@ from replog.controller.decision import Step
 from replog.controller.echoes import Echoes
 from replog.controller.reading import DECODED_MAX
 from replog.metadata import layout
+from replog.metadata.wishes import Meant, encode_replicas
 from replog.model import Assignment
-from replog.ports import Delete, StoreCall
+from replog.ports import Create, Delete, StoreCall
 
 TOPICS = DECODED_MAX + 10
 PAUSE_MS = TOPICS // 2
@@ -88,6 +89,45 @@ def test_what_somebody_else_stores_is_found_at_once_and_beside_a_step_of_ones_ow
     remove(world, "other")
     world.settle()
     assert "other" not in world.leader._term.cluster.names, "the watch is armed again, and what it says is not awaited"
+
+
+ANEW = b"n" * 16
+WISHES = {
+    "delete": (layout.delete_topic_path("other"), layout.encode_delete_topic(ANEW)),
+    "add": (layout.partition_add_path("other", 1), encode_replicas((1,))),
+    "add to this one": (layout.partition_add_path("other", 1), encode_replicas((1,), Meant(ANEW))),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "made anew"])
+def test_a_wish_about_a_topic_that_somebody_else_has_just_made_is_not_dropped(world: World, wish: str, is_known: bool) -> None:
+    if is_known:
+        world.create("other", partitions=1)
+    look(world)
+    world.create("own", partitions=1)
+    if is_known:
+        remove(world, "other")
+    world.store.commit([nodes.create(Topic("other", ANEW, TopicConfig(min_isr=1), {0: Assignment((2,))}))])
+    world.settle()
+    assert ANEW not in world.leader._term.cluster.topics
+    world.store.commit([Create(*WISHES[wish])])
+    world.settle()
+    if wish == "delete":
+        assert "other" not in world.store.list(layout.TOPICS)
+        assert world.store.list(layout.DELETE_TOPICS) == []
+    else:
+        assert world.state(1, "other").leader == 1
+
+
+def test_what_is_no_wish_brings_no_look(world: World, looks: list[str]) -> None:
+    look(world)
+    world.create("own", partitions=1)
+    looks.clear()
+    world.store.commit([Create(layout.delete_topic_path("other"), b"junk")])
+    world.settle()
+    assert looks.count(layout.TOPICS) == 0
+    assert world.store.list(layout.DELETE_TOPICS) == []
 
 
 def test_a_scan_of_everything_waits_for_nothing(world: World, looks: list[str]) -> None:
