@@ -154,6 +154,9 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "bad.json").write_text("{}", encoding="utf-8")
     assert main(["--plan", str(tmp_path / "bad.json")]) == 2
     assert capsys.readouterr().err == f"{tmp_path / 'bad.json'}: the failure lacks the field 'plan'\n"
+    (tmp_path / "bad.json").write_text("[" * 100_000, encoding="utf-8")
+    assert main(["--plan", str(tmp_path / "bad.json")]) == 2
+    assert capsys.readouterr().err == f"{tmp_path / 'bad.json'}: values are nested too deeply\n"
     for words in ([], ["1", "--plan", "x"], ["1", "--keep", "x"]):
         with pytest.raises(SystemExit):
             main(words)
@@ -175,6 +178,18 @@ def test_a_number_that_means_nothing_is_refused(words: list[str], capsys: pytest
         main(words)
     assert refused.value.code == 2
     assert "invalid" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["soak", "--minutes", "0"], ["double", "3"]])
+def test_a_seed_below_0_is_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No ledger can hold it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests" / "simulation").mkdir(parents=True)  # where the ledger is, if nobody says otherwise
+    assert main([*words, "--from", "-5"]) == 2
+    assert capsys.readouterr().err == "the first seed is -5, and must be 0 or more\n"
+    assert not [one for one in tmp_path.rglob("*") if one.is_file()]
 
 
 @pytest.mark.parametrize("minimise", [[], ["--no-minimise"]])
@@ -311,12 +326,19 @@ def test_what_does_not_fail_again_is_said(tmp_path: Path) -> None:
     assert load(tmp_path / "failure-5.json").plan == SHORT
 
 
-class Pool:
-    """Does each task at once, when it is asked for; `interrupt_at` is the number of a task during which a person interrupts."""
+def test_what_other_workloads_found_has_no_command(tmp_path: Path) -> None:
+    """It would run those that the plan names."""
+    told = explain(SHORT, Violation("S1", "why"), tmp_path, fails=lambda plan: Violation("S1", "why"), runs_max=3)
+    assert told[-1] == f"kept: {tmp_path / 'failure-5.json'}"
+    assert not [line for line in told if "replay" in line]
 
-    def __init__(self, *args: Any, interrupt_at: int = 0, **given: Any) -> None:
+
+class Pool:
+    """Does each task at once, when it is asked for; a person interrupts while the fourth is handed to one of `all_pools`."""
+
+    def __init__(self, all_pools: list[Pool], **given: Any) -> None:
         self.asked = 0
-        self.interrupt_at = interrupt_at
+        self.all_pools = all_pools
         given["initializer"](*given["initargs"])
 
     def __enter__(self) -> Pool:
@@ -327,7 +349,7 @@ class Pool:
 
     def submit(self, call: Callable[..., Result], *args: Any) -> Any:
         self.asked += 1
-        if self.asked == self.interrupt_at:
+        if sum(one.asked for one in self.all_pools) == 4:
             raise KeyboardInterrupt
         done: Any = import_module("concurrent.futures").Future()
         done.set_result(call(*args))
@@ -340,7 +362,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
     made: list[Pool] = []
 
     def make(*args: Any, **given: Any) -> Pool:
-        made.append(Pool(*args, interrupt_at=4, **given))
+        made.append(Pool(made, **given))
         return made[-1]
 
     monkeypatch.setattr(soaking, "ProcessPoolExecutor", make)
@@ -366,7 +388,7 @@ def test_a_worker_that_found_something_does_no_more(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(soaking, "batch", found)
     said: list[str] = []
     assert soak(60, jobs=2, first=9, ledger=tmp_path / "ledger.jsonl", out=tmp_path, size=3, say=said.append) == 2
-    assert pool[0].asked == 2
+    assert [one.asked for one in pool] == [1, 1]
     assert [one.first for one in tally.read(tmp_path / "ledger.jsonl")] == [9, 12]
     assert said.count("replay: it") == 2
 

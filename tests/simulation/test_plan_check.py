@@ -22,10 +22,14 @@ PLAN = Plan(5, Shape(), (), 1_000)
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("brokers", 0, "replicas is 3, brokers is 0"),
+        ("brokers", 2, "replicas is 3, brokers is 2"),
+        ("brokers", 0, "brokers is 0, and must be from 1 to 100"),
+        ("brokers", 101, "brokers is 101, and must be from 1 to 100"),
+        ("partitions", 10_000_000, "partitions is 10000000, and must be from 1 to 200"),
+        ("clients", 1_000_000, "clients is 1000000, and must be from 1 to 200"),
         ("min_isr", 4, "min_isr is 4, replicas is 3"),
-        ("partitions", 0, "partitions is 0, and must be 1 or more"),
-        ("clients", 0, "clients is 0, and must be 1 or more"),
+        ("partitions", 0, "partitions is 0, and must be from 1 to 200"),
+        ("clients", 0, "clients is 0, and must be from 1 to 200"),
         ("delay_ms", 0, "delay_ms is 0, and must be 1 or more"),
         ("slow_ms", 2, "slow_ms is 2, and must be at least delay_ms, which is 3"),
         ("think_ms", 0, "think_ms is 0, and must be 1 or more"),
@@ -43,6 +47,16 @@ PLAN = Plan(5, Shape(), (), 1_000)
 def test_a_shape_that_cannot_be_is_refused(field: str, value: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         run(5, plan=evolve(PLAN, shape=evolve(PLAN.shape, **{field: value})))
+
+
+def test_a_shape_that_is_too_large_is_not_drawn() -> None:
+    with pytest.raises(UsageError, match="brokers is 1000000000, and must be from 1 to 100"):
+        draw(5, brokers=10**9)
+
+
+@pytest.mark.parametrize("size", [{"brokers": 100}, {"partitions": 200}, {"clients": 200}])
+def test_the_largest_shapes_can_be_run(size: dict[str, int]) -> None:
+    assert run(5, plan=evolve(PLAN, shape=evolve(PLAN.shape, **size)), tail=0).violation is None
 
 
 @pytest.mark.parametrize("field", ["at_ms", "length_ms", "other"])

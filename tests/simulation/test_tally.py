@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -98,6 +99,36 @@ def test_lines_about_consecutive_seeds_are_joined(tmp_path: Path) -> None:
     joined = counts(1, 200, violated={"7": "S1"}, marks={"a": 1, "b": 3})
     assert tally.read(file) == [joined, counts(302, 5), other, counts(307, 5, OTHER)]
     assert [one.name for one in tmp_path.iterdir()] == ["ledger.jsonl"]
+
+
+def test_only_lines_that_count_are_joined(tmp_path: Path) -> None:
+    """Joined to seeds that follow, the second would take these with it."""
+    file = tmp_path / "ledger.jsonl"
+    for one in (counts(1, 100), counts(51, 50, violated={"60": "S2"}), counts(101, 100), counts(201, 300)):
+        tally.append(file, one)
+    assert tally.fold(file) == 1
+    assert tally.read(file) == [counts(1, 500, violated={"60": "S2"})]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fold_changes_no_total(seed: int, tmp_path: Path) -> None:
+    file, chance = tmp_path / "ledger.jsonl", random.Random(seed)
+    for _ in range(chance.randint(1, 60)):
+        first, count = 25 * chance.randint(0, 40), 25 * chance.randint(1, 8)
+        violated = {str(chance.randrange(first, first + count)): "S1"} if chance.random() < 0.2 else {}
+        series = {"simulator": chance.choice(("s1", "s2")), "direction": chance.choice(("", "long", "power-all"))}
+        tally.append(file, counts(first, count, chance.choice((CODE, OTHER)), violated=violated, marks={"a": count}, **series))
+
+    def totals() -> list[list[str]]:
+        """But for how many lines are not counted."""
+        lines = tally.read(file)
+        return [[line for line in tally.totals(lines, code) if "are not counted" not in line] for code in (CODE, OTHER)]
+
+    before = totals()
+    remain = tally.fold(file)
+    assert totals() == before
+    assert tally.counted(tally.read(file)) == tally.read(file)
+    assert tally.fold(file) == remain
 
 
 def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:

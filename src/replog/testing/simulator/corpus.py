@@ -56,9 +56,12 @@ def from_json(text: str) -> Failure:
     """Read a file's text: a failure, or a bare plan.
 
     A field that is missing has its default. Raises ValueError, which names the field, if a field is unknown, has no default
-    and is missing, or holds a value of another type.
+    and is missing, or holds a value of another type; and if it is no JSON.
     """
-    data = json.loads(text)
+    try:
+        data = json.loads(text)
+    except RecursionError as problem:
+        raise ValueError("values are nested too deeply") from problem
     if isinstance(data, dict) and "plan" not in data and "faults" in data:
         data = {"plan": data}
     failure = _read(data, Failure, "the failure")

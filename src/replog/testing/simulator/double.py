@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any, Final
 
+from replog.errors import UsageError
 from replog.testing.simulator.running import Outcome
 
 __all__ = ["compare", "describe", "double"]
@@ -32,7 +33,12 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 
 def double(first: int, count: int) -> list[str]:
-    """Run `count` seeds from `first` on under two values of PYTHONHASHSEED at the same time; a line for each that differs."""
+    """Run `count` seeds from `first` on under two values of PYTHONHASHSEED at the same time; a line for each that differs.
+
+    Raises UsageError for a seed below 0.
+    """
+    if first < 0:
+        raise UsageError(f"the first seed is {first}, and must be 0 or more")
     command = [sys.executable, "-m", "replog.testing.simulator", str(first), "--runs", str(count), "--json", "--no-minimise"]
     processes = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": value}, stdout=subprocess.PIPE, text=True) for value in HASH_SEEDS

@@ -36,6 +36,8 @@ _SOMETIMES: Final = (
 """Fields of the shape that are 0 in most runs: the stream of each, the share of runs in which it is not, and what it is then."""
 UNCLEAN: Final = ("", "topic", "asked", "both")
 """Who allows unclean elections: nobody, the configuration of every topic, a person who asks for one."""
+_MOST: Final = {"brokers": 100, "partitions": 200, "clients": 200}
+"""Field of a shape -> the most that it may be. Of more a run takes minutes, or does more in a second than its invariants allow (S21)."""
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -301,7 +303,13 @@ def _fit(shape: Shape, given: Mapping[str, Any]) -> Shape:
 
 
 def check_sizes(shape: Shape) -> None:
-    """Raise UsageError for sizes that no cluster has: 1 <= min_isr <= replicas <= brokers, and min_isr replicas are always there."""
+    """Raise UsageError for sizes that no cluster has: 1 <= min_isr <= replicas <= brokers, and min_isr replicas are always there.
+
+    And for more than can be simulated.
+    """
+    for name, most in _MOST.items():
+        if not 1 <= (size := getattr(shape, name)) <= most:
+            raise UsageError(f"{name} is {size}, and must be from 1 to {most}")
     brokers, replicas, min_isr, absent = shape.brokers, shape.replicas, shape.min_isr, shape.absent
     for small, many, large, room in (("replicas", replicas, "brokers", brokers), ("min_isr", min_isr, "replicas", replicas)):
         if not 1 <= many <= room:

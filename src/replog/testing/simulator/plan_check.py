@@ -13,8 +13,6 @@ from replog.testing.simulator.workloads import WORKLOADS
 __all__ = ["check_plan"]
 
 _LEAST: Final = {
-    "partitions": 1,
-    "clients": 1,
     "slow_ms": 1,
     "delay_ms": 1,
     "think_ms": 1,

@@ -10,8 +10,12 @@ import gc
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from functools import partial
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from threading import Thread
@@ -25,7 +29,8 @@ from replog.testing.simulator import tally
 from replog.testing.simulator.corpus import Failure, replay_command, write
 from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.ledger import Violation
-from replog.testing.simulator.minimise import RUNS_MAX, Fails, fails, minimise
+from replog.testing.simulator.minimise import RUNS_MAX, Fails, minimise
+from replog.testing.simulator.minimise import fails as usual_fails
 from replog.testing.simulator.plan import Plan
 from replog.testing.simulator.plan_check import check_plan
 from replog.testing.simulator.running import Outcome, run
@@ -81,10 +86,11 @@ def batch(first: int, count: int, out: Path, stopped: Callable[[], bool] = lambd
     return Result(done)
 
 
-def explain(plan: Plan, violation: Violation, out: Path, *, fails: Fails = fails, runs_max: int = RUNS_MAX) -> list[str]:
+def explain(plan: Plan, violation: Violation, out: Path, *, fails: Fails | None = None, runs_max: int = RUNS_MAX) -> list[str]:
     """Keep a failing plan in the folder `out`, make it small, keep that instead, and say all that is needed to look into it.
 
-    The plan is kept as it is first, so that whoever interrupts this still has it. With `runs_max` 0 it stays as it is.
+    The plan is kept as it is first, so that whoever interrupts this still has it. With `runs_max` 0 it stays as it is. `fails` runs
+    a plan with workloads of one's own; there is no command that replays that, so only the file is told.
     """
     seed = plan.seed
     file = write(Failure(plan, violation.invariant), out, seed=seed)
@@ -93,14 +99,15 @@ def explain(plan: Plan, violation: Violation, out: Path, *, fails: Fails = fails
     small = plan
     if runs_max:
         try:
-            found = minimise(plan, fails=fails, runs_max=runs_max)
+            found = minimise(plan, fails=fails or usual_fails, runs_max=runs_max)
         except ValueError:  # it did not fail again
             lines.append("it did not fail a second time: the run does not depend on its seed alone")
         else:
             small, violation = found.plan, found.violation
             write(Failure(small, violation.invariant), out, seed=seed)
             lines.append(f"minimised from {len(plan.faults)} to {len(small.faults)} faults in {found.runs} runs; it violates {violation}")
-    return [*lines, *str(small).splitlines(), f"replay: {replay_command(file)}"]
+    where = f"replay: {replay_command(file)}" if fails is None else f"kept: {file}"
+    return [*lines, *str(small).splitlines(), where]
 
 
 # ------------------------------------------------------------------------------------------------------------ processes
@@ -135,33 +142,76 @@ def _work(first: int, count: int, out: Path, direction: str) -> Result:
 class _Soak:
     """The seeds that come next, and what is under way."""
 
-    pool: ProcessPoolExecutor
+    stop: Event
     ledger: Path
     out: Path
     next_seed: int
     size: int
     direction: str
     say: Callable[[str], None]
-    running: set[Future[Result]] = attrs.field(factory=set)
+    running: dict[Future[Result], tuple[ProcessPoolExecutor, int]] = attrs.field(factory=dict)
+    """Batches that are not written down yet: whose worker runs each, and its first seed."""
+    lost: list[str] = attrs.field(factory=list)
+    """What will not be written down, and why, in lines."""
     done: tally.Batch = attrs.field(factory=lambda: tally.Batch("", "", 0))
 
-    def start(self) -> None:
-        self.running.add(self.pool.submit(_work, self.next_seed, self.size, self.out, self.direction))
-        self.next_seed += self.size
+    def go_on(self, pools: Sequence[ProcessPoolExecutor], end_s: float) -> None:
+        """Run batches until the time is over or one is lost, and write down what was begun."""
+        for pool in pools:
+            self.start(pool)
+        while self.running and not self.lost and (left_s := end_s - time.monotonic()) > 0:
+            for pool in self.collect(left_s):
+                self.start(pool)
+        self.finish()
 
-    def collect(self, timeout_s: float | None) -> int:
-        """Wait for a batch and write it down; how many workers are free for another one."""
-        finished, self.running = wait(self.running, timeout_s, return_when=FIRST_COMPLETED)
-        free = 0
-        for result in sorted((future.result() for future in finished), key=lambda one: one.batch.first):
-            tally.append(self.ledger, result.batch)
-            self.done.join(result.batch)
-            last = result.batch.end - 1
-            self.say(f"seeds {result.batch.first} to {last}: {result.batch.events:,} events, {len(result.batch.violated)} violations")
-            for line in result.report:
-                self.say(line)
-            free += not result.report
+    def finish(self) -> None:
+        """The workers end after the runs under way; write down what they have run."""
+        self.stop.set()
+        while self.running:
+            self.collect(None)
+
+    def start(self, pool: ProcessPoolExecutor) -> None:
+        first, self.next_seed = self.next_seed, self.next_seed + self.size
+        try:
+            future = pool.submit(_work, first, self.size, self.out, self.direction)
+        except BrokenProcessPool:  # between two batches
+            self.lose(first, "their process died")
+        else:
+            self.running[future] = pool, first
+
+    def collect(self, timeout_s: float | None) -> list[ProcessPoolExecutor]:
+        """Wait for a batch and write it down; the workers that are free for another one."""
+        finished, _ = wait(self.running, timeout_s, return_when=FIRST_COMPLETED)
+        free = []
+        for future in sorted(finished, key=lambda one: self.running[one][1]):
+            pool, first = self.running[future]
+            problem = future.exception()
+            if problem is not None:
+                self.lose(first, "their process died" if isinstance(problem, BrokenProcessPool) else repr(problem))
+            elif self.write_down(future.result()):
+                free.append(pool)
+            del self.running[future]  # not before: an interrupt may come meanwhile, and what is written twice counts once
         return free
+
+    def write_down(self, result: Result) -> bool:
+        """Whether the worker goes on after that."""
+        tally.append(self.ledger, result.batch)
+        self.done.join(result.batch)
+        last = result.batch.end - 1
+        self.say(f"seeds {result.batch.first} to {last}: {result.batch.events:,} events, {len(result.batch.violated)} violations")
+        for line in result.report:
+            self.say(line)
+        return not result.report
+
+    def lose(self, first: int, why: str) -> None:
+        self.lost.append(f"seeds {first} to {first + self.size - 1} are not written down: {why}")
+
+    def give_up(self, workers: Iterable[BaseProcess]) -> None:
+        """Wait for nothing any more."""
+        for _, first in self.running.values():
+            self.lose(first, "interrupted a second time")
+        for worker in workers:
+            worker.kill()
 
 
 def soak(
@@ -177,10 +227,14 @@ def soak(
 ) -> int:
     """Run unused seeds for some minutes in `jobs` processes, in general or of one series; how many runs violated something.
 
-    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down. The
-    processes end with this one, however it ends. Raises UsageError without jobs, and FileNotFoundError without a folder for the ledger.
+    It begins after the highest seed of the ledger, or at `first`. An interrupt ends it early: what was run is written down. A second
+    one ends it at once, and a process that dies costs what it had under way: ChildProcessError names those seeds, when all else is
+    written down. The processes end with this one, however it ends. Raises UsageError without jobs or for a seed below 0, and
+    FileNotFoundError without a folder for the ledger.
     """
     began = tally.next_seed(tally.read(ledger)) if first is None else first
+    if began < 0:
+        raise UsageError(f"the first seed is {began}, and must be 0 or more")
     if jobs < 1:
         raise UsageError(f"jobs is {jobs}, and must be 1 or more")
     if not ledger.parent.is_dir():
@@ -188,19 +242,22 @@ def soak(
     context: Any = multiprocessing.get_context("spawn")
     stop = context.Event()
     end_s = time.monotonic() + 60 * minutes
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(stop,)) as pool:
-        work = _Soak(pool, ledger, out, began, size, direction, say)
+    others = set(multiprocessing.active_children())
+    work = _Soak(stop, ledger, out, began, size, direction, say)
+    with ExitStack() as stack:  # a worker that dies takes its pool with it, with all who work there: each has one of its own
+        make = partial(ProcessPoolExecutor, 1, mp_context=context, initializer=_begin, initargs=(stop,))
+        pools = [stack.enter_context(make()) for _ in range(jobs)]
+        stack.callback(stop.set)  # else a failure here would wait for whole batches
         try:
-            for _ in range(jobs):
-                work.start()
-            while work.running and time.monotonic() < end_s:
-                for _ in range(work.collect(max(0.0, end_s - time.monotonic()))):
-                    work.start()
+            try:
+                work.go_on(pools, end_s)
+            except KeyboardInterrupt:
+                say("interrupted: waiting for the runs under way")
+                work.finish()
         except KeyboardInterrupt:
-            say("interrupted: waiting for the runs under way")
-        stop.set()
-        while work.running:
-            work.collect(None)
+            work.give_up(set(multiprocessing.active_children()) - others)
     done = work.done
     say(f"{done.count} seeds, {done.faults:,} faults, {done.virtual_ms / 3_600_000:.2f} virtual hours, {len(done.violated)} violations")
+    if work.lost:
+        raise ChildProcessError("\n".join(work.lost))
     return len(done.violated)

@@ -138,9 +138,12 @@ def append(file: Path, batch: Batch) -> None:
 
 
 def fold(file: Path) -> int:
-    """Join lines of one code and one simulator whose seeds follow each other; how many lines remain."""
+    """Join lines of one code and one simulator whose seeds follow each other; how many lines remain.
+
+    Lines that do not count (see `counted`) are dropped: joined to one that does, they would take it with them.
+    """
     joined: list[Batch] = []
-    for batch in sorted(read(file), key=lambda one: (*one.series, one.first)):
+    for batch in counted(read(file)):
         last = joined[-1] if joined else None
         if last is not None and (*last.series, last.end) == (*batch.series, batch.first):
             last.join(batch)
