@@ -105,6 +105,11 @@ def asks_once(patch: Patch) -> None:
     patch.setattr(Parting, "answered", mutant)
 
 
+def believes_where_it_was_placed(patch: Patch) -> None:
+    """A reader that has read nothing asks no later leader whether its log still reaches to where it begins."""
+    patch.setattr(FetchOp, "_validating", property(lambda self: bool(self.epochs) and self.place.leader_epoch > self.known_epoch))
+
+
 def records_no_loss(patch: Patch) -> None:
     """An election that may lose something is stored, and nothing beside it."""
     patch.setattr(Controller, "_record_loss", lambda self, *given: None)
@@ -133,10 +138,12 @@ def deposes_who_leads(patch: Patch) -> None:
     patch.setattr(elections_module, "unclean", mutant)
 
 
+_READERS = "tests/unit/client/test_leader_changes.py"
 _LOSING: dict[str, Any] = {
     "unclean": "topic", "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, "files": False, "workloads": ("append", "follow"),
     "retention_bytes": 0, "retention_ms": 0, "lag_ms": 500, "session_ms": 1_500, "think_ms": 60, "flush": "os",
 }  # fmt: skip
+_PLACED: dict[str, Any] = {**_LOSING, "min_isr": 1, "workloads": ("append", "consume")}
 _ASKING: dict[str, Any] = {**_LOSING, "unclean": "asked", "workloads": ("append", "decide")}
 
 MUTANTS = (
@@ -151,7 +158,12 @@ MUTANTS = (
     ),
     Mutant(
         "X119", "a reader asks a leader once where their logs part", "KIP-320", asks_once,
-        tests=("tests/unit/client/test_leader_changes.py::test_p47_a_leader_is_asked_again_about_an_earlier_epoch_of_the_reader",),
+        tests=(f"{_READERS}::test_p47_a_leader_is_asked_again_about_an_earlier_epoch_of_the_reader",),
+    ),
+    Mutant(
+        "X121", "a reader goes on at the end of a log that was cut below it", "KIP-320", believes_where_it_was_placed,
+        ("consumer",), _PLACED,
+        tests=(f"{_READERS}::test_what_is_appended_below_a_position_that_was_looked_up_is_not_passed_over[8-3]",),
     ),
     Mutant("X114", "an election that may lose something is not recorded", "KIP-966", records_no_loss, ("S26", "S3"), _LOSING),
     Mutant("X115", "a follower keeps what was committed", "KIP-101", keeps_what_was_committed, ("S9", "S3", "L2"), _LOSING),

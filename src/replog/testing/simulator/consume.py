@@ -9,7 +9,7 @@ from replog.client.consumer import Consumer
 from replog.errors import LogTruncated, OffsetOutOfRange, ReplogError
 from replog.testing.history.events import Poll
 from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
-from replog.testing.simulator.known import is_lost, told_lost
+from replog.testing.simulator.known import is_lost, is_passed_over, told_lost
 from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.strands import Strand
 from replog.testing.simulator.workload import Workload
@@ -80,6 +80,7 @@ class _Reader:
         """The history has it as one poll of each partition that can answer."""
         history = self.world.history
         polls = {n: history.invoke_poll(self.process, f"{TOPIC}/{n}", self._known(n)) for n in self.partitions if n not in self.paused}
+        placed = self._placed()
         try:
             records = self.consumer.poll(max_records, timeout_s)
         except ReplogError as error:
@@ -98,7 +99,27 @@ class _Reader:
             last, stands = some[-1][0], self._known(number)
             if stands is None or stands <= last:
                 raise Violation("consumer", f"{self.process} was given {last} of partition {number} and stands at {stands}")
+            self._check_placed(number, placed)
         self._none(polls)
+
+    def _placed(self) -> dict[int, tuple[int, int]]:
+        """Where it has been told to begin and has read nothing: partition -> (offset, leader epoch)."""
+        followed = {number: self.consumer._partitions.get((TOPIC, number)) for number in self.partitions}
+        return {
+            number: (one.offset, one.known_epoch)
+            for number, one in followed.items()
+            if one is not None and one.offset is not None and one.known_epoch >= 0 and not one.epochs
+        }
+
+    def _check_placed(self, number: int, placed: dict[int, tuple[int, int]]) -> None:
+        """It goes on from there only if nothing was cut in front of it meanwhile (KIP-320)."""
+        if number in placed:
+            confirmed = self.consumer._partitions[TOPIC, number].known_epoch
+            self.world.marks.hit("a consumer begins where it was told to")
+            if is_passed_over(self.world, number, *placed[number], confirmed):
+                where, epoch = placed[number]
+                text = f"{self.process} goes on at {where} of partition {number}, looked up in epoch {epoch}, and passes over records"
+                raise Violation("consumer", text)
 
     def _none(self, polls: dict[int, Poll]) -> None:
         for poll in polls.values():

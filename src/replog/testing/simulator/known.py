@@ -14,7 +14,7 @@ from replog.testing.simulator.ledger import Ledger, Violation
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
-__all__ = ["Known", "is_forgiven", "is_lost", "told_lost"]
+__all__ = ["Known", "is_forgiven", "is_lost", "is_passed_over", "told_lost"]
 
 
 class Known:
@@ -44,6 +44,18 @@ class Known:
 def is_lost(world: World, partition: int, offset: int, epoch: int = -1) -> bool:
     """Whether an election after a leader epoch may have taken away what was in front of an offset."""
     return any(fork.since > epoch and fork.end < offset for one in _ledgers(world, partition) for fork in one.forks)
+
+
+def is_passed_over(world: World, partition: int, offset: int, epoch: int, confirmed: int) -> bool:
+    """Whether a reader that was placed at an offset under one leader epoch, and goes on there since a later one confirmed it, passes over
+    records: the log was shorter meanwhile, and what is below the offset now was appended by later leaders. Not if yet another log has
+    become the partition's since, of which the one that confirmed it knew nothing.
+    """
+    return any(
+        offset <= len(one.entries) and epoch < one.entries[offset - 1].leader_epoch <= confirmed
+        for one in _ledgers(world, partition)
+        if offset > 0 and all(fork.since <= confirmed for fork in one.forks)
+    )
 
 
 def told_lost(world: World, error: LogTruncated, known_epoch: int, epochs: Sequence[tuple[int, int]], who: str) -> int:

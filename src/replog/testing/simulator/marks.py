@@ -26,6 +26,7 @@ EXPECTED: Final = (
     "a broker starts with loss process",
     "a broker starts with loss replaced",
     "a close raises what failed",
+    "a consumer begins where it was told to",
     "a consumer catches up once all is healed",
     "a consumer finds that retention has taken its position",
     "a copy in the rack is read",
