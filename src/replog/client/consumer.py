@@ -122,12 +122,14 @@ class Consumer:
 
     def _unpacked(self, partition: Followed) -> Iterator[Record]:
         """What is unpacked of a partition, until the application moves or pauses it, or closes this. Without a call for each record."""
-        buffer = partition.buffer
-        for at, record in enumerate(buffer[partition.at :], partition.at):
-            if partition.paused or partition.at != at or partition.buffer is not buffer or self._closed:
-                return
-            is_last = at + 1 == len(buffer) and not partition.unread
-            partition.at, partition.offset = at + 1, partition.fetch_offset if is_last else record.offset + 1
+        buffer, at = partition.buffer, partition.at
+        while partition.buffer is buffer and partition.at == at < len(buffer) and not (partition.paused or self._closed):
+            record = buffer[at]
+            at += 1
+            if at < len(buffer):
+                partition.at, partition.offset = at, record.offset + 1
+            else:
+                partition.hand_out(1)
             yield record
 
     def _left_for_starts_s(self) -> float:

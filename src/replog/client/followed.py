@@ -121,14 +121,19 @@ class Followed:
         at = self.at + count
         is_last = at == len(self.buffer) and not self.unread
         offset = self.fetch_offset if is_last else self.buffer[at - 1].offset + 1
-        self.at, self.offset = at, offset
+        buffer, at = ([], 0) if at == len(self.buffer) else (self.buffer, at)  # a quiet partition keeps nothing
+        self.buffer, self.at, self.offset = buffer, at, offset
 
     def some(self, most: int) -> list[Record]:
         """The next records, `most` of them at most, which stay here until they are handed out. Fewer, once what was unpacked for it has
         many headers: compressed, an answer may hold any number."""
         self.headers = 0
-        while len(self.buffer) - self.at < most and (not self.is_unpacked or self.headers < BATCH_HEADERS_MAX) and self._unpack_next():
-            pass
+        try:
+            while len(self.buffer) - self.at < most and (not self.is_unpacked or self.headers < BATCH_HEADERS_MAX) and self._unpack_next():
+                pass
+        except MemoryError:  # several batches may be too many; one that is has its turn
+            if not self.is_unpacked:
+                raise
         return self.buffer[self.at : self.at + most]
 
     def unpack(self) -> bool:

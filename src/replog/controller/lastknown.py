@@ -31,7 +31,8 @@ class _Asked:
     """A broker that has answered nothing since."""
 
     since_ms: int
-    requests: int = 0
+    again: bool = False
+    """Whether it was asked once more when it had had the time to answer."""
 
 
 @define
@@ -82,7 +83,7 @@ class LastKnown:
         for ask in asks:
             self._open[ask.partition] = _Question(ask)
 
-    def messages(self, now_ms: int) -> Iterator[tuple[int, int, list[PartitionId]]]:
+    def messages(self, now_ms: int, timeout_ms: int) -> Iterator[tuple[int, int, list[PartitionId]]]:
         """(broker, request number, partitions) for everyone who has yet to answer."""
         self._sent_ms = now_ms
         by_broker: dict[int, list[PartitionId]] = {}
@@ -93,7 +94,8 @@ class LastKnown:
                 by_broker.setdefault(broker_id, []).append(partition)
         for broker_id in sorted(by_broker.keys() | self._asked.keys()):
             self._request += 1
-            self._asked.setdefault(broker_id, _Asked(now_ms)).requests += 1
+            asked = self._asked.setdefault(broker_id, _Asked(now_ms))
+            asked.again = asked.again or now_ms - asked.since_ms >= timeout_ms
             yield broker_id, self._request, by_broker.get(broker_id, [])
 
     def deadline_ms(self, timeout_ms: int) -> int | None:
@@ -101,8 +103,8 @@ class LastKnown:
         return self._sent_ms + timeout_ms if self._open or self._asked else None
 
     def owed(self) -> dict[int, int]:
-        """Broker -> since when it owes an answer; those that were asked more than once."""
-        return {b: asked.since_ms for b, asked in self._asked.items() if asked.requests > 1}
+        """Broker -> since when it owes an answer; those that were asked again."""
+        return {b: asked.since_ms for b, asked in self._asked.items() if asked.again}
 
     def answered(self, answer: ReplicaStatesAnswer) -> list[LastKnownAnswered]:
         """Take an answer; returns the questions that it was the last answer to."""

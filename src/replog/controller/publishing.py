@@ -136,7 +136,7 @@ class Publisher:
     def ask_replicas(self, asks: Iterable[Ask], now_ms: int) -> None:
         """Open questions, and send whatever has yet to be answered."""
         self.last_known.begin(asks)
-        for broker_id, request, partitions in self.last_known.messages(now_ms):
+        for broker_id, request, partitions in self.last_known.messages(now_ms, self._ack_timeout_ms):
             if (broker := self._cluster.brokers.get(broker_id)) is not None:
                 head = (self._broker_id, self._controller_epoch, broker.info.broker_epoch)
                 self._outbox.messages.append((broker_id, ReplicaStates(*head, request, partitions)))

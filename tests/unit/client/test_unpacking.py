@@ -286,6 +286,35 @@ def test_the_lock_is_free_while_a_batch_is_decoded(name: str, monkeypatch: pytes
     assert outcome == [None]
 
 
+@pytest.mark.parametrize("name", ["poll", "iterate"])
+def test_a_quiet_partition_keeps_nothing_of_what_was_handed_out(name: str) -> None:
+    _, _, client = world(["a", "b"], ["c"])
+    consumer = client.consumer("t", start="earliest")
+    assert texts(READERS[name](client, consumer)) == ["a", "b", "c"]
+    assert consumer.poll() == []
+    assert [followed.buffer for followed in consumer._partitions.values()] == [[]]
+
+
+def test_a_batch_for_which_there_is_no_memory_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, client = world(["a", "b"], ["c"], ["d"])
+
+    class Full(BatchReader):
+        def records(self, topic: str = "", partition: int = -1) -> list[Record]:
+            found = super().records(topic, partition)
+            if found[0].text() == "c":
+                raise MemoryError
+            return found
+
+    monkeypatch.setattr(unpacking, "BatchReader", Full)
+    consumer = client.consumer("t", start="earliest")
+    assert texts(consumer.poll()) == ["a", "b"]
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            consumer.poll()
+    monkeypatch.undo()
+    assert texts(consumer.poll()) == ["c", "d"]
+
+
 def test_an_interrupt_at_any_line_before_records_are_handed_out_loses_nothing_and_repeats_nothing() -> None:
     """A poll takes batch after batch, of several partitions: what it had by then is handed out by the next one."""
     names = {"unpack", "_unpack_next", "some", "_ready"}

@@ -183,10 +183,10 @@ def test_strays_are_judged_by_what_is_assigned_now():
 def test_only_the_asked_may_answer():
     questions = LastKnown(0)
     questions.begin([Ask(P, 5, (1, 2))])
-    assert [m[0] for m in questions.messages(0)] == [1, 2]
+    assert [m[0] for m in questions.messages(0, 3_000)] == [1, 2]
     assert questions.answered(ReplicaStatesAnswer(3, 13, 1, [ReplicaState(P, 9, 9)])) == []
     assert questions.answered(ReplicaStatesAnswer(2, 12, 1, [ReplicaState(P, 1, 2)])) == []
-    assert [m[0] for m in questions.messages(0)] == [1]
+    assert [m[0] for m in questions.messages(0, 3_000)] == [1]
     (event,) = questions.answered(ReplicaStatesAnswer(1, 11, 1, [ReplicaState(P, 3, 4)]))
     assert event.answers == ((1, 3, 4), (2, 1, 2))
     assert questions.answered(ReplicaStatesAnswer(1, 11, 1, [ReplicaState(P, 3, 4)])) == []
@@ -201,11 +201,11 @@ def test_an_answer_to_an_earlier_question_is_none_to_this_one():
         each.drop(P)
         each.begin([Ask(P, 5, (1,))])
         assert each.answered(ReplicaStatesAnswer(1, 11, 2**62, [ReplicaState(P, 1, 2)])) == []  # nobody has been asked yet
-        asked += [request for _, request, _ in each.messages(0)]
+        asked += [request for _, request, _ in each.messages(0, 3_000)]
     assert asked == sorted(set(asked))
     for request in asked[:2]:
         assert now.answered(ReplicaStatesAnswer(1, 11, request, [ReplicaState(P, 1, 2)])) == []
-    again = [request for _, request, _ in now.messages(0)]
+    again = [request for _, request, _ in now.messages(0, 3_000)]
     assert again > asked[2:]
     (event,) = now.answered(ReplicaStatesAnswer(1, 11, asked[2], [ReplicaState(P, 3, 4)]))  # late, but to this question
     assert event.answers == ((1, 3, 4),)

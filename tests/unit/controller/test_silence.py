@@ -175,9 +175,12 @@ def test_whoever_answers_something_else_is_not_silent_for_a_session_after_that()
     assert [one["broker"] for one in world.told("broker_silent")] == [2]
 
 
-def test_a_question_that_was_sent_once_says_nothing_of_whom_it_was_sent_to():
-    """Time has jumped: nobody had the time to answer."""
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_question_that_was_sent_at_one_time_says_nothing_of_whom_it_was_sent_to(times):
+    """Time has jumped: nobody had the time to answer. With each question to somebody all that wait are sent again."""
     world, _ = asked_and_deaf()
+    for _ in range(times - 1):
+        world.leader._term.publisher.ask_replicas((), world.now_ms)
     world.now_ms += 60_000
     world.heartbeat(3)
     world.drop = lambda _sender, _to, _message: False
