@@ -119,10 +119,11 @@ class Followed:
         """The next `count` of those that are unpacked are with the application. Nothing before it has moved the position: whatever
         interrupts the decoding costs no records."""
         at = self.at + count
-        is_last = at == len(self.buffer) and not self.unread
-        offset = self.fetch_offset if is_last else self.buffer[at - 1].offset + 1
-        buffer, at = ([], 0) if at == len(self.buffer) else (self.buffer, at)  # a quiet partition keeps nothing
-        self.buffer, self.at, self.offset = buffer, at, offset
+        offset = self.buffer[at - 1].offset + 1
+        if at < len(self.buffer):
+            self.at, self.offset = at, offset
+        else:  # a quiet partition keeps nothing
+            self.buffer, self.at, self.offset = [], 0, offset if self.unread else self.fetch_offset
 
     def some(self, most: int) -> list[Record]:
         """The next records, `most` of them at most, which stay here until they are handed out. Fewer, once what was unpacked for it has

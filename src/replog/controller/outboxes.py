@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 
 from attrs import Factory, define, evolve, field
 
@@ -436,7 +435,7 @@ class Outboxes:
         for broker_id, box in sorted(self._brokers.items()):
             yield from self._again(broker_id, box, box.overdue(now_ms - self._ack_timeout_ms), now_ms)
 
-    def owing(self, now_ms: int, session_ms: int, asked: Mapping[int, int] = MappingProxyType({})) -> dict[int, bool]:
+    def owing(self, now_ms: int, session_ms: int, asked: Mapping[int, int]) -> dict[int, bool]:
         """Brokers that have not answered in time -> whether for so long that they count as dead, although their sessions live.
 
         `asked`: since when those wait for answers that were asked something besides their notices.

@@ -251,9 +251,9 @@ def test_notices_that_were_sent_once_say_nothing():
     boxes = Outboxes(1, 1, 3_000, lambda partition: None)
     boxes.register(2, 7)
     boxes.announce(2, [P0], (), 0)
-    assert boxes.owing(50_000, 9_000) == {}
+    assert boxes.owing(50_000, 9_000, {}) == {}
     assert len(list(boxes.overdue(50_000))) == 1
-    assert boxes.owing(50_000, 9_000) == {2: True}
+    assert boxes.owing(50_000, 9_000, {}) == {2: True}
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])
@@ -272,7 +272,7 @@ def test_a_broker_that_got_on_for_a_while_is_fenced_a_session_after_its_last_ans
             box.answered(now_ms // 2_500 - 1, (), now_ms)
             box.heard(now_ms)
         list(boxes.overdue(now_ms))
-        for is_silent in boxes.owing(now_ms, 9_000).values():
+        for is_silent in boxes.owing(now_ms, 9_000, {}).values():
             seen.setdefault(is_silent, now_ms)
     heard_ms = 2_500 * (last + 1)
     assert seen == {False: heard_ms + 3_000, True: heard_ms + 9_000}

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any, Final
 
-from replog.errors import UsageError
+from replog.testing.simulator.plan_check import check_least
 from replog.testing.simulator.running import Outcome
 
 __all__ = ["compare", "describe", "double"]
@@ -37,8 +37,7 @@ def double(first: int, count: int) -> list[str]:
 
     Raises UsageError for a seed below 0.
     """
-    if first < 0:
-        raise UsageError(f"the first seed is {first}, and must be 0 or more")
+    check_least("the first seed", first, 0)
     command = [sys.executable, "-m", "replog.testing.simulator", str(first), "--runs", str(count), "--json", "--no-minimise"]
     processes = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": value}, stdout=subprocess.PIPE, text=True) for value in HASH_SEEDS

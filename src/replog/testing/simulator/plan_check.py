@@ -10,7 +10,7 @@ from replog.testing.simulator.kinds import ROLES, check_kinds, check_names, role
 from replog.testing.simulator.plan import UNCLEAN, Plan, Shape, check_sizes
 from replog.testing.simulator.workloads import WORKLOADS
 
-__all__ = ["check_plan"]
+__all__ = ["check_least", "check_plan"]
 
 _LEAST: Final = {
     "slow_ms": 1,
@@ -45,18 +45,18 @@ def check_plan(plan: Plan) -> None:
     _check_shape(shape)
     check_kinds(fault.kind for fault in plan.faults)
     check_names("workload", shape.workloads, WORKLOADS)
-    _check_least("safety_ms", plan.safety_ms, 0)
+    check_least("safety_ms", plan.safety_ms, 0)
     numbers = [str(broker) for broker in range(1, shape.brokers + 1)]
     for fault in plan.faults:
         everybody = roles_of(fault.kind) == ("all",)
         check_names(f"target of {fault.kind}", [fault.target], ["all"] if everybody else [*dict.fromkeys(ROLES), *numbers])
         for name in ("at_ms", "length_ms", "other"):
-            _check_least(f"{name} of the fault {fault.kind}", getattr(fault, name), 0)
+            check_least(f"{name} of the fault {fault.kind}", getattr(fault, name), 0)
 
 
 def _check_shape(shape: Shape) -> None:
     for name, least in _LEAST.items():
-        _check_least(name, getattr(shape, name), least)
+        check_least(name, getattr(shape, name), least)
     check_names("one who allows unclean elections", [shape.unclean], UNCLEAN)
     for name, most in _SHARES.items():
         share = getattr(shape, name)
@@ -71,6 +71,7 @@ def _check_shape(shape: Shape) -> None:
         make()  # refuses what it must
 
 
-def _check_least(name: str, value: Any, least: int) -> None:
+def check_least(name: str, value: Any, least: int) -> None:
+    """Raise UsageError for less than the least that a value may be."""
     if value < least:
         raise UsageError(f"{name} is {value}, and must be {least} or more")

@@ -24,7 +24,6 @@ from typing import Any, Final
 import attrs
 from attrs import define, frozen
 
-from replog.errors import UsageError
 from replog.testing.simulator import tally
 from replog.testing.simulator.corpus import Failure, replay_command, write
 from replog.testing.simulator.directions import draw_directed
@@ -32,7 +31,7 @@ from replog.testing.simulator.ledger import Violation
 from replog.testing.simulator.minimise import RUNS_MAX, Fails, minimise
 from replog.testing.simulator.minimise import fails as usual_fails
 from replog.testing.simulator.plan import Plan
-from replog.testing.simulator.plan_check import check_plan
+from replog.testing.simulator.plan_check import check_least, check_plan
 from replog.testing.simulator.running import Outcome, run
 
 __all__ = ["BATCH", "Result", "batch", "explain", "soak", "violation_of"]
@@ -233,10 +232,8 @@ def soak(
     FileNotFoundError without a folder for the ledger.
     """
     began = tally.next_seed(tally.read(ledger)) if first is None else first
-    if began < 0:
-        raise UsageError(f"the first seed is {began}, and must be 0 or more")
-    if jobs < 1:
-        raise UsageError(f"jobs is {jobs}, and must be 1 or more")
+    check_least("the first seed", began, 0)
+    check_least("jobs", jobs, 1)
     if not ledger.parent.is_dir():
         raise FileNotFoundError(f"no folder {ledger.parent} for the ledger")
     context: Any = multiprocessing.get_context("spawn")
