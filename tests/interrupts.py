@@ -1,13 +1,15 @@
-"""A Ctrl-C at any line: what is interrupted there must be whole afterwards, or nothing."""
+"""A Ctrl-C at any line, or wherever one may come: what is interrupted there must be whole afterwards, or nothing."""
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable
-from types import FrameType
+from functools import cache
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-__all__ = ["at_every_line", "called_at", "interrupted_at"]
+__all__ = ["at_every_line", "called_at", "interrupted_at", "signalled_at"]
 
 Result = TypeVar("Result")
 
@@ -64,3 +66,50 @@ def called_at(
         return action()
     finally:
         sys.settrace(before)
+
+
+@cache
+def _operations(code: CodeType) -> dict[int, str]:
+    return {one.offset: one.opname for one in dis.get_instructions(code)}
+
+
+def signalled_at(moment: int, where: Callable[[FrameType], bool], action: Callable[[], object]) -> bool:
+    """Run `action` with a KeyboardInterrupt at the n-th moment there in which the interpreter looks for signals; whether it came to that.
+
+    It looks as a function is entered and a generator resumed, where a loop jumps back, and once a call has returned that is not of Python
+    code: nowhere between what is assigned and the return of it.
+    """
+    seen = 0
+    called: dict[FrameType, bool] = {}
+    """Of each frame that is there: whether what it did last was a call, of which no Python code came."""
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        if event == "call":
+            if frame.f_back is not None and frame.f_back in called:
+                called[frame.f_back] = False
+            if frame.f_code.co_name == "__del__" or not where(frame):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            called[frame] = True
+        elif event == "opcode":
+            name = _operations(frame.f_code)[frame.f_lasti]
+            looks = called[frame] or ("JUMP_BACKWARD" in name and "NO_INTERRUPT" not in name)
+            called[frame] = name.startswith("CALL")
+            if looks:
+                seen += 1
+                if seen == moment:
+                    raise KeyboardInterrupt
+        elif event == "return":
+            called.pop(frame, None)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -65,6 +65,8 @@ class Consumer:
         self._patience_ms: int = client._core.config.unanswered_ms
         """For how long polls, all together, may still wait to be told where to start: as long as a client waits for a broker before it
         holds that it stands still. 0: nothing is left to be told, or they have waited for long enough."""
+        self._returned: Sequence[tuple[Followed, tuple[list[Record], int, int | None]]] = ()
+        """What the last poll has returned records of, and where each is behind these; not there yet."""
         self._has_raised = False
         """The last thing that was handed out was what a partition has failed with: now it is the turn of records, if others have some."""
         self._owner: int | None = None
@@ -94,7 +96,9 @@ class Consumer:
             if ready:
                 self._has_raised = False
                 self._silence.broken()
-                return _handed_out(ready)
+                found = ready[0][1] if len(ready) == 1 else [record for _, records in ready for record in records]
+                self._returned = [(partition, partition.behind(len(records))) for partition, records in ready]
+                return found
             now_ms = driver.now_ms()
             quiet_s = self._silence.goes_on(now_ms, self._standing)
             left_s = max(patience_s, quiet_s if deadline_ms is None else (deadline_ms - now_ms) / 1000)
@@ -117,13 +121,24 @@ class Consumer:
                 return
             yield from found
             for partition in list(self._partitions.values()):
+                self._move_on()
                 while not partition.paused and not self._closed and partition.unpack():
                     yield from self._unpacked(partition)
+                    self._move_on()
+
+    def _move_on(self) -> None:
+        """Have each partition behind what was returned of it. Not when it is returned: an exception from outside, after the first of them
+        has moved, would lose records, and one that is here has them moved at the next call."""
+        for partition, place in self._returned:
+            partition.buffer, partition.at, partition.offset = place
+        self._returned = ()
 
     def _unpacked(self, partition: Followed) -> Iterator[Record]:
-        """What is unpacked of a partition, until the application moves or pauses it, or closes this. Without a call for each record."""
+        """What is unpacked of a partition, until the application polls, moves or pauses it, or closes this. No call for each record."""
         buffer, at = partition.buffer, partition.at
-        while partition.buffer is buffer and partition.at == at < len(buffer) and not (partition.paused or self._closed):
+        while partition.buffer is buffer and partition.at == at < len(buffer):
+            if partition.paused or self._closed or self._returned:
+                return
             record = buffer[at]
             at += 1
             if at < len(buffer):
@@ -179,8 +194,9 @@ class Consumer:
             self._raise_failure(failed)
 
     def _ask(self, partition: Followed, now_ms: int) -> None:
-        partition.op = self._question(partition, now_ms)
-        self._client._core.submit(partition.op, now_ms)
+        op = self._question(partition, now_ms)
+        self._client._core.submit(op, now_ms)
+        partition.op = op  # now that somebody will answer it, whatever interrupts this
 
     def _question(self, partition: Followed, now_ms: int) -> PartitionOp:
         config, deadline_ms = self._client._core.config, self._given_up_ms(now_ms)
@@ -208,10 +224,10 @@ class Consumer:
         op = partition.op
         if op is None or not op.done or partition.failure is not None:
             return False
-        partition.op = None
-        partition.trouble = "" if op.error is None else str(op.error)
         if op.error is not None:
+            partition.op, partition.trouble = None, str(op.error)
             return False  # nobody answered: asked again at the next step
+        partition.trouble = ""
         if isinstance(op, OffsetOp):
             partition.located(op)
             return True
@@ -395,6 +411,7 @@ class Consumer:
         self._owner = me if self._owner is None else self._owner
         if self._owner != me:
             raise UsageError("a Consumer belongs to the thread that first used it; make one per thread")
+        self._move_on()
 
     def _assign(self) -> bool:
         """Find the partitions; those that were added later too, from their beginning. False: nobody has said yet which there are."""
@@ -434,8 +451,9 @@ class Consumer:
             for topic in self._topics:
                 asked = self._sought.get(topic)
                 if asked is None or isinstance(asked.error, Unavailable):
-                    self._sought[topic] = asked = TopicOp(topic, self._given_up_ms(now_ms))
+                    asked = TopicOp(topic, self._given_up_ms(now_ms))
                     core.submit(asked, now_ms)
+                    self._sought[topic] = asked
             driver.run()
         for asked in self._sought.values():
             if asked.error is not None and not isinstance(asked.error, Unavailable):
@@ -480,11 +498,3 @@ class Consumer:
             read = ", ".join(f"{name}-{number}" for name, number in self._partitions)
             raise UsageError(f"this consumer does not read {topic}-{partition}; it reads {read}")
         return found
-
-
-def _handed_out(ready: list[tuple[Followed, list[Record]]]) -> list[Record]:
-    """All of it, with the positions behind it: the last thing that a poll does."""
-    found = ready[0][1] if len(ready) == 1 else [record for _, records in ready for record in records]
-    for partition, records in ready:
-        partition.hand_out(len(records))
-    return found

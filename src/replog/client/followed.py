@@ -19,7 +19,11 @@ __all__ = ["Followed"]
 
 
 class Followed:
-    """One partition that a consumer follows."""
+    """One partition that a consumer follows.
+
+    Its owner may be interrupted at any call (a Ctrl-C) and go on with it. So whatever moves the position works out all of it first, and
+    then assigns it with no call in between: it is where it was, or where it was to be.
+    """
 
     __slots__ = (
         "at", "buffer", "epochs", "fetch_offset", "headers", "identity", "known_epoch", "number", "offset", "op", "paused", "seen", "topic",
@@ -31,7 +35,19 @@ class Followed:
         self.number = number
         self.seen = seen
         """The log that had this name when the position was given; None if none was known."""
-        self.op: PartitionOp | None = None
+        self.op: PartitionOp | None
+        """What is being asked."""
+        self.offset: int | None
+        """Of the next record to hand out; None until the leader has said where `wanted` is."""
+        self.wanted: int | None
+        self.fetch_offset: int
+        self.known_epoch: int
+        self.epochs: Sequence[tuple[int, int]]
+        """Where each leader epoch of what was read began."""
+        self.identity: PartitionId | None
+        """The log that the position belongs to; None until a leader has answered."""
+        self.undecodable: UndecodableBatch | None
+        """What is wrong with the batch at the position, until that has been raised."""
         self.buffer: list[Record] = []
         """What is unpacked: of the batch that is being handed out, and of those that a poll wants as well."""
         self.at = 0
@@ -49,19 +65,16 @@ class Followed:
 
     def seek(self, offset: int | None, wanted: int | None) -> None:
         """Begin again elsewhere: at an offset, or wherever the leader says."""
+        unread: deque[RecordBatch] = deque()
         self.offset = offset
-        """Of the next record to hand out; None until the leader has said where `wanted` is."""
         self.wanted = wanted
         self.fetch_offset = offset or 0
         self.known_epoch = -1
-        self.epochs: Sequence[tuple[int, int]] = ()
-        """Where each leader epoch of what was read began."""
-        self.identity: PartitionId | None = None
-        """The log that the position belongs to; None until a leader has answered."""
+        self.epochs = ()
+        self.identity = None
         self.buffer, self.at = [], 0
-        self.unread.clear()
-        self.undecodable: UndecodableBatch | None = None
-        """What is wrong with the batch at the position, until that has been raised."""
+        self.unread = unread
+        self.undecodable = None
         self.op = None
 
     @property
@@ -73,19 +86,22 @@ class Followed:
         """The leader has said where `wanted` is. Where no record is as young, that is "latest" of the moment in which it looked: asked
         for later, what was committed in between would be passed over."""
         listed: ListedOffset = asked.result
-        self.offset = self.fetch_offset = listed.offset if listed.offset >= 0 else asked.latest
+        offset = listed.offset if listed.offset >= 0 else asked.latest
+        self.offset = self.fetch_offset = offset
         self.wanted = None
         self.identity = listed.partition
         self.known_epoch = listed.leader_epoch  # who led before may not know of what is there (KIP-320)
+        self.op = None
 
     def fetched(self, result: Fetch) -> None:
         """Batches have come, or only control batches to be passed over."""
-        self.unread.extend(result.batches)
+        unread = self.unread + deque(result.batches)
+        offset = self.offset if unread else result.next_offset
+        self.unread, self.offset = unread, offset
         self.fetch_offset = result.next_offset
         self.watermark = result.high_watermark
         self.epochs, self.known_epoch = result.epochs, result.known_epoch
-        if not self.unread:
-            self.offset = self.fetch_offset
+        self.op = None
 
     @property
     def at_hand(self) -> bool:
@@ -115,15 +131,18 @@ class Followed:
         """Whether it is to be asked for records, or where they are; of one that is paused, where it begins."""
         return self.op is None and not self.at_hand and self.undecodable is None and (not self.paused or self.lacks_start)
 
+    def behind(self, count: int) -> tuple[list[Record], int, int | None]:
+        """`buffer`, `at` and `offset` once the next `count` of those that are unpacked are with the application."""
+        at = self.at + count
+        if at < len(self.buffer):
+            return self.buffer, at, self.buffer[at - 1].offset + 1
+        # A quiet partition keeps nothing.
+        return [], 0, self.buffer[-1].offset + 1 if self.unread else self.fetch_offset
+
     def hand_out(self, count: int) -> None:
         """The next `count` of those that are unpacked are with the application. Nothing before it has moved the position: whatever
         interrupts the decoding costs no records."""
-        at = self.at + count
-        offset = self.buffer[at - 1].offset + 1
-        if at < len(self.buffer):
-            self.at, self.offset = at, offset
-        else:  # a quiet partition keeps nothing
-            self.buffer, self.at, self.offset = [], 0, offset if self.unread else self.fetch_offset
+        self.buffer, self.at, self.offset = self.behind(count)
 
     def some(self, most: int) -> list[Record]:
         """The next records, `most` of them at most, which stay here until they are handed out. Fewer, once what was unpacked for it has

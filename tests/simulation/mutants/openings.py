@@ -10,6 +10,7 @@ from replog.client.batches import Batch
 from replog.client.followed import Followed
 from replog.client.producer import Producer
 from replog.client.queues import PartitionQueue
+from replog.records import Record
 
 __all__ = ["MUTANTS"]
 
@@ -52,10 +53,10 @@ def keeps_what_was_buffered(patch: Patch) -> None:
 def stands_behind_what_it_has_fetched(patch: Patch) -> None:
     """The position of a consumer is that of its last answer, not of the last record that it has handed out."""
 
-    def mutant(self: Followed, count: int) -> None:
-        self.at, self.offset = self.at + count, self.fetch_offset
+    def mutant(self: Followed, count: int) -> tuple[list[Record], int, int | None]:
+        return self.buffer, self.at + count, self.fetch_offset
 
-    patch.setattr(Followed, "hand_out", mutant)
+    patch.setattr(Followed, "behind", mutant)
 
 
 _OPEN: dict[str, Any] = {"workloads": ("produce",), "retention_bytes": 0, "retention_ms": 0, "linger_ms": 20, "files": False}

@@ -267,7 +267,7 @@ class FakeDriver:
         self.chaos = chaos
         self.core = ClientCore(CLIENT, config=ClientConfig(**config), ids=SeededIds(seed), bootstrap=bootstrap)
         self.lock = threading.RLock()
-        self.changing = Changing()
+        self.changing = Changing(self.core.crash)
         self.closed = False
         self.flying: list[tuple[int, int, Any, Any, Any]] = []
         self.delivered = 0
@@ -309,7 +309,7 @@ class FakeDriver:
             self._post(to, CLIENT, message)
 
     def run(self) -> None:
-        with self.lock:
+        with self.lock, self.changing:
             self._collect()
             while True:
                 due = [item for item in self.flying if item[0] <= self.now_ms()]

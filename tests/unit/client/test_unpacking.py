@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 import pytest
-from tests.interrupts import at_every_line, interrupted_at
+from tests.interrupts import at_every_line, signalled_at
 from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster, make
 from tests.unit.client.test_undecodable import undecodable
@@ -315,27 +316,83 @@ def test_a_batch_for_which_there_is_no_memory_has_its_turn(monkeypatch: pytest.M
     assert texts(consumer.poll()) == ["c", "d"]
 
 
-def test_an_interrupt_at_any_line_before_records_are_handed_out_loses_nothing_and_repeats_nothing() -> None:
-    """A poll takes batch after batch, of several partitions: what it had by then is handed out by the next one."""
-    names = {"unpack", "_unpack_next", "some", "_ready"}
+def in_client(frame: Any) -> bool:
+    return "/replog/client/" in frame.f_code.co_filename
 
-    def is_there(frame: Any) -> bool:
-        where = frame.f_code.co_filename
-        return frame.f_code.co_name in names and where.endswith(("/client/followed.py", "/client/unpacking.py", "/client/consumer.py"))
 
-    def once(line: int) -> bool:
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("most", [1, 6])
+def test_an_interrupt_at_any_moment_of_a_poll_loses_nothing_and_repeats_nothing(most: int, is_first: bool) -> None:
+    """It takes batch after batch, of several partitions, and asks for more: what it had by then is handed out by the next one."""
+
+    def once(moment: int) -> bool:
         _, _, client = world(["a", "b"], ["c", "d"], ["e"], partitions=2)
         client.append("t", 1, ["x", "y"])
         consumer = client.consumer("t", start="earliest")
-        assert consumer.position("t", 0) == 0
         found: list[str] = []
-        poll = lambda: found.extend(texts(consumer.poll(max_records=6)))  # noqa: E731
-        interrupted = interrupted_at(line, is_there, poll)
-        assert interrupted == (not found)
-        for _ in range(3):
+        poll = lambda: found.extend(texts(consumer.poll(most, timeout_s=20)))  # noqa: E731
+        if not is_first:
             poll()
-        assert [one for one in found if one in "abcde"] == list("abcde"), line
-        assert [one for one in found if one in "xy"] == list("xy"), line
+        before = list(found)
+        interrupted = signalled_at(moment, in_client, poll)
+        assert interrupted == (found == before)
+        while len(found) < 7:
+            poll()
+        assert [one for one in found if one in "abcde"] == list("abcde"), moment
+        assert [one for one in found if one in "xy"] == list("xy"), moment
         return interrupted
 
-    assert at_every_line(once) > 40
+    assert at_every_line(once) > 60
+
+
+def test_an_interrupt_at_any_moment_of_an_iteration_loses_nothing_and_repeats_nothing() -> None:
+    def once(moment: int) -> bool:
+        _, _, client = world(["a", "b"], ["c", "d"], ["e"], partitions=2)
+        client.append("t", 1, ["x", "y"])
+        consumer = client.consumer("t", start="earliest")
+        found: list[str] = []
+
+        def iterate() -> None:
+            for record in consumer:
+                found.append(record.text())
+                if len(found) == 7:
+                    break
+
+        interrupted = signalled_at(moment, in_client, iterate)
+        if interrupted:
+            iterate()
+        assert [one for one in found if one in "abcde"] == list("abcde"), moment
+        assert [one for one in found if one in "xy"] == list("xy"), moment
+        return interrupted
+
+    assert at_every_line(once) > 300
+
+
+def test_an_interrupt_at_any_moment_of_a_seek_leaves_the_position_or_moves_it() -> None:
+    def once(moment: int) -> bool:
+        _, _, client = world(["a", "b"], ["c", "d"], ["e"])
+        consumer = client.consumer("t", start="earliest")
+        assert texts(consumer.poll(max_records=1)) == ["a"]
+        interrupted = signalled_at(moment, in_client, lambda: consumer.seek("t", 0, 3))
+        rest = texts(consumer.poll(timeout_s=20))
+        assert rest == list("de") or (interrupted and rest == list("bcde")), moment
+        assert consumer.position("t", 0) == 5
+        return interrupted
+
+    assert at_every_line(once) > 20
+
+
+@pytest.mark.parametrize("position", ["latest", datetime(2000, 1, 1, tzinfo=UTC)])
+def test_an_interrupt_at_any_moment_of_a_seek_to_where_the_leader_says_hides_nothing_that_is_appended_later(position: Any) -> None:
+    def once(moment: int) -> bool:
+        _, _, client = world(["a", "b"], ["c"])
+        consumer = client.consumer("t", start="earliest")
+        assert texts(consumer.poll(max_records=1)) == ["a"]
+        interrupted = signalled_at(moment, in_client, lambda: consumer.seek("t", 0, position))
+        assert consumer.position("t", 0) in ((3,) if position == "latest" else (0,)) or interrupted
+        client.append("t", 0, ["d"])
+        rest = texts(consumer.poll(timeout_s=20) + consumer.poll())
+        assert rest in ([list("d")] if position == "latest" else [list("abcd")]) or (interrupted and rest == list("bcd")), moment
+        return interrupted
+
+    assert at_every_line(once) > 20

@@ -6,6 +6,7 @@ from typing import Final
 
 from replog.client.arguments import Position
 from replog.client.consumer import Consumer
+from replog.client.followed import Followed
 from replog.errors import LogTruncated, OffsetOutOfRange, ReplogError
 from replog.testing.history.events import Poll
 from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
@@ -104,7 +105,7 @@ class _Reader:
 
     def _placed(self) -> dict[int, tuple[int, int]]:
         """Where it has been told to begin and has read nothing: partition -> (offset, leader epoch)."""
-        followed = {number: self.consumer._partitions.get((TOPIC, number)) for number in self.partitions}
+        followed = {number: self._followed(number) for number in self.partitions}
         return {
             number: (one.offset, one.known_epoch)
             for number, one in followed.items()
@@ -125,9 +126,13 @@ class _Reader:
         for poll in polls.values():
             poll.info()
 
+    def _followed(self, number: int) -> Followed | None:
+        self.consumer._move_on()  # behind what the last poll has returned, as with any call
+        return self.consumer._partitions.get((TOPIC, number))
+
     def _known(self, number: int) -> int | None:
         """Its position in a partition; None: no leader has said yet where it begins."""
-        found = self.consumer._partitions.get((TOPIC, number))
+        found = self._followed(number)
         return None if found is None else found.offset
 
     def _place(self, number: int) -> int:
