@@ -267,7 +267,7 @@ class FakeDriver:
         self.chaos = chaos
         self.core = ClientCore(CLIENT, config=ClientConfig(**config), ids=SeededIds(seed), bootstrap=bootstrap)
         self.lock = threading.RLock()
-        self.changing = Changing(self.core.crash)
+        self.changing = Changing()
         self.closed = False
         self.flying: list[tuple[int, int, Any, Any, Any]] = []
         self.delivered = 0

@@ -320,13 +320,20 @@ def in_client(frame: Any) -> bool:
     return "/replog/client/" in frame.f_code.co_filename
 
 
+def crashing(*batches: list[str], partitions: int = 1) -> Client:
+    """Those batches in t-0; who is interrupted in the core has it begin anew."""
+    _, driver, client = world(*batches, partitions=partitions)
+    driver.changing.interrupted = driver.core.crash
+    return client
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("most", [1, 6])
 def test_an_interrupt_at_any_moment_of_a_poll_loses_nothing_and_repeats_nothing(most: int, is_first: bool) -> None:
     """It takes batch after batch, of several partitions, and asks for more: what it had by then is handed out by the next one."""
 
     def once(moment: int) -> bool:
-        _, _, client = world(["a", "b"], ["c", "d"], ["e"], partitions=2)
+        client = crashing(["a", "b"], ["c", "d"], ["e"], partitions=2)
         client.append("t", 1, ["x", "y"])
         consumer = client.consumer("t", start="earliest")
         found: list[str] = []
@@ -347,7 +354,7 @@ def test_an_interrupt_at_any_moment_of_a_poll_loses_nothing_and_repeats_nothing(
 
 def test_an_interrupt_at_any_moment_of_an_iteration_loses_nothing_and_repeats_nothing() -> None:
     def once(moment: int) -> bool:
-        _, _, client = world(["a", "b"], ["c", "d"], ["e"], partitions=2)
+        client = crashing(["a", "b"], ["c", "d"], ["e"], partitions=2)
         client.append("t", 1, ["x", "y"])
         consumer = client.consumer("t", start="earliest")
         found: list[str] = []
@@ -370,7 +377,7 @@ def test_an_interrupt_at_any_moment_of_an_iteration_loses_nothing_and_repeats_no
 
 def test_an_interrupt_at_any_moment_of_a_seek_leaves_the_position_or_moves_it() -> None:
     def once(moment: int) -> bool:
-        _, _, client = world(["a", "b"], ["c", "d"], ["e"])
+        client = crashing(["a", "b"], ["c", "d"], ["e"])
         consumer = client.consumer("t", start="earliest")
         assert texts(consumer.poll(max_records=1)) == ["a"]
         interrupted = signalled_at(moment, in_client, lambda: consumer.seek("t", 0, 3))
@@ -385,7 +392,7 @@ def test_an_interrupt_at_any_moment_of_a_seek_leaves_the_position_or_moves_it() 
 @pytest.mark.parametrize("position", ["latest", datetime(2000, 1, 1, tzinfo=UTC)])
 def test_an_interrupt_at_any_moment_of_a_seek_to_where_the_leader_says_hides_nothing_that_is_appended_later(position: Any) -> None:
     def once(moment: int) -> bool:
-        _, _, client = world(["a", "b"], ["c"])
+        client = crashing(["a", "b"], ["c"])
         consumer = client.consumer("t", start="earliest")
         assert texts(consumer.poll(max_records=1)) == ["a"]
         interrupted = signalled_at(moment, in_client, lambda: consumer.seek("t", 0, position))
