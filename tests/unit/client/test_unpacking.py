@@ -316,6 +316,20 @@ def test_a_batch_for_which_there_is_no_memory_has_its_turn(monkeypatch: pytest.M
     assert texts(consumer.poll()) == ["c", "d"]
 
 
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_a_poll_within_an_iteration_takes_what_comes_next(most: int) -> None:
+    _, _, client = world(list("abcdefgh"), ["i"])
+    consumer = client.consumer("t", start="earliest")
+    found: list[str] = []
+    for record in consumer:
+        found.append(record.text())
+        if len(found) in (2, 5):
+            found += texts(consumer.poll(max_records=most))
+        if len(found) >= 9:
+            break
+    assert found == list("abcdefghi")
+
+
 def in_client(frame: Any) -> bool:
     return "/replog/client/" in frame.f_code.co_filename
 
