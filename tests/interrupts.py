@@ -68,6 +68,10 @@ def called_at(
         sys.settrace(before)
 
 
+_THROUGH_C = {"<genexpr>", "__init__", "__eq__", "__hash__", "__len__"}
+"""Python code that is called by what is called: any(), a class, a dict."""
+
+
 @cache
 def _operations(code: CodeType) -> dict[int, str]:
     return {one.offset: one.opname for one in dis.get_instructions(code)}
@@ -86,7 +90,7 @@ def signalled_at(moment: int, where: Callable[[FrameType], bool], action: Callab
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal seen
         if event == "call":
-            if frame.f_back is not None and frame.f_back in called:
+            if frame.f_back is not None and frame.f_back in called and frame.f_code.co_name not in _THROUGH_C:
                 called[frame.f_back] = False
             if frame.f_code.co_name == "__del__" or not where(frame):
                 return None

@@ -13,7 +13,7 @@ from replog.client.delivery import run_callbacks
 from replog.client.fetching import FetchOp
 from replog.client.followed import Followed
 from replog.client.offsets import OffsetOp
-from replog.client.operations import AT_EARLIEST, AT_LATEST, PartitionOp
+from replog.client.operations import AT_EARLIEST, AT_LATEST, Operation, PartitionOp
 from replog.client.silence import Silence
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
@@ -66,7 +66,7 @@ class Consumer:
         """For how long polls, all together, may still wait to be told where to start: as long as a client waits for a broker before it
         holds that it stands still. 0: nothing is left to be told, or they have waited for long enough."""
         self._returned: Sequence[tuple[Followed, tuple[list[Record], int, int | None]]] = ()
-        """What the last poll has returned records of, and where each is behind these; not there yet."""
+        """The partitions that the last poll has returned records of, if several, and where each is behind these; not there yet."""
         self._has_raised = False
         """The last thing that was handed out was what a partition has failed with: now it is the turn of records, if others have some."""
         self._owner: int | None = None
@@ -97,7 +97,12 @@ class Consumer:
                 self._has_raised = False
                 self._silence.broken()
                 found = ready[0][1] if len(ready) == 1 else [record for _, records in ready for record in records]
-                self._returned = [(partition, partition.behind(len(records))) for partition, records in ready]
+                moves = [(partition, partition.behind(len(records))) for partition, records in ready]
+                if len(moves) == 1:
+                    [(partition, place)] = moves
+                    partition.buffer, partition.at, partition.offset = place
+                else:
+                    self._returned = moves
                 return found
             now_ms = driver.now_ms()
             quiet_s = self._silence.goes_on(now_ms, self._standing)
@@ -127,8 +132,7 @@ class Consumer:
                     self._move_on()
 
     def _move_on(self) -> None:
-        """Have each partition behind what was returned of it. Not when it is returned: an exception from outside, after the first of them
-        has moved, would lose records, and one that is here has them moved at the next call."""
+        """Have each partition behind what was returned of it: at the next call, so that nothing interrupts it between two of them."""
         for partition, place in self._returned:
             partition.buffer, partition.at, partition.offset = place
         self._returned = ()
@@ -281,11 +285,7 @@ class Consumer:
         places = {one: self._client._core.view.place(*key) for key, one in self._partitions.items() if not one.paused}
         leaders = {one: None if place is None else place.leader for one, place in places.items()}
         for one in sorted(leaders, key=lambda one: leaders[one] is not None and not one.trouble):
-            leader = "nobody" if leaders[one] is None else f"broker {leaders[one]}"
-            at = "its end" if one.offset is None else f"offset {one.offset}"
-            mark = "unknown" if one.watermark is None else one.watermark
-            trouble = f" ({one.trouble})" if one.trouble else ""
-            yield f"{one.topic}-{one.number} at {at}, high watermark {mark}, led by {leader}{trouble}"
+            yield one.stands(leaders[one])
 
     # --------------------------------------------------------------------------------------------------------- positions
 
@@ -349,13 +349,12 @@ class Consumer:
     def _seek_all(self, wanted: int) -> None:
         self._enter()
         self._await_partitions(self._client._deadline(_TOPICS_S))
-        self._move([*self._partitions.values(), *self._gone.values()], (None, wanted))
+        self._move((self._gone | self._partitions).values(), (None, wanted))
 
     def _move(self, partitions: Iterable[Followed], start: tuple[int | None, int | None]) -> None:
         for partition in partitions:
             self._drop(partition)
-            partition.seen = self._seen(partition.topic, partition.number) or partition.log
-            partition.seek(*start)
+            partition.seek(*start, self._seen(partition.topic, partition.number) or partition.log)
         self._find_starts([one for one in partitions if one.lacks_start and self._partitions.get((one.topic, one.number)) is one])
 
     def _find_starts(self, partitions: list[Followed]) -> None:
@@ -377,10 +376,9 @@ class Consumer:
         return None if place is None else place.identity
 
     def _drop(self, partition: Followed) -> None:
-        if partition.op is not None:
-            with self._client._driver.lock, self._client._driver.changing:
-                self._client._core.forget(partition.op)
-            partition.op = None
+        op, partition.op = partition.op, None
+        if op is not None:
+            self._forget([op])
 
     # -------------------------------------------------------------------------------------------------------------- life
 
@@ -388,13 +386,18 @@ class Consumer:
         """Stop. From any thread, and from a signal handler: whoever iterates it, or waits in `poll`, is let go. Idempotent."""
         if not self._closed:
             self._closed = True
+            if self._owner == threading.get_ident():
+                self._move_on()
             self._forget_all()
             self._client._driver.wake()
 
     def _forget_all(self) -> None:
         """Have nothing asked any more. What its own thread may be looking at just now stays as it is."""
+        self._forget([*self._sought.values(), *(op for p in list(self._partitions.values()) if (op := p.op) is not None)])
+
+    def _forget(self, ops: Iterable[Operation]) -> None:
         with self._client._driver.lock, self._client._driver.changing:
-            for op in [*self._sought.values(), *(asked for p in list(self._partitions.values()) if (asked := p.op) is not None)]:
+            for op in ops:
                 self._client._core.forget(op)
 
     def __enter__(self) -> Self:
@@ -407,9 +410,8 @@ class Consumer:
         if self._closed:
             raise UsageError("this Consumer is closed")
         self._client._check_open()
-        me = threading.get_ident()
-        self._owner = me if self._owner is None else self._owner
-        if self._owner != me:
+        self._owner = self._owner or threading.get_ident()
+        if self._owner != threading.get_ident():
             raise UsageError("a Consumer belongs to the thread that first used it; make one per thread")
         self._move_on()
 
@@ -463,9 +465,7 @@ class Consumer:
 
     def _drop_sought(self) -> None:
         sought, self._sought = self._sought, {}
-        with self._client._driver.lock, self._client._driver.changing:
-            for asked in sought.values():
-                self._client._core.forget(asked)
+        self._forget(sought.values())
 
     def _await_partitions(self, deadline_ms: int) -> None:
         """Wait to be told which there are. Raises TimedOut, and what is refused."""

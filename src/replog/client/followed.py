@@ -12,7 +12,7 @@ from replog.client.unpacking import epochs_before, unpack
 from replog.config import BATCH_HEADERS_MAX
 from replog.errors import Unavailable, UndecodableBatch
 from replog.messages import ListedOffset
-from replog.model import PartitionId
+from replog.model import Address, PartitionId
 from replog.records import Record, RecordBatch
 
 __all__ = ["Followed"]
@@ -33,7 +33,7 @@ class Followed:
     def __init__(self, topic: str, number: int, start: tuple[int | None, int | None], seen: PartitionId | None) -> None:
         self.topic = topic
         self.number = number
-        self.seen = seen
+        self.seen: PartitionId | None
         """The log that had this name when the position was given; None if none was known."""
         self.op: PartitionOp | None
         """What is being asked."""
@@ -61,11 +61,12 @@ class Followed:
         """The last high watermark that a leader has told."""
         self.trouble = ""
         """Why the last question had no answer; "" if it had one."""
-        self.seek(*start)
+        self.seek(*start, seen)
 
-    def seek(self, offset: int | None, wanted: int | None) -> None:
-        """Begin again elsewhere: at an offset, or wherever the leader says."""
+    def seek(self, offset: int | None, wanted: int | None, seen: PartitionId | None) -> None:
+        """Begin again elsewhere: at an offset, or wherever the leader says, of the log that has this name."""
         unread: deque[RecordBatch] = deque()
+        self.seen = seen
         self.offset = offset
         self.wanted = wanted
         self.fetch_offset = offset or 0
@@ -112,6 +113,14 @@ class Followed:
     def is_unpacked(self) -> bool:
         """Whether the next record needs no decoding."""
         return self.at < len(self.buffer)
+
+    def stands(self, leader: Address | None) -> str:
+        """Where it is, and what is known of its leader, for whoever wonders why nothing comes."""
+        at = "its end" if self.offset is None else f"offset {self.offset}"
+        mark = "unknown" if self.watermark is None else self.watermark
+        leads = "nobody" if leader is None else f"broker {leader}"
+        trouble = f" ({self.trouble})" if self.trouble else ""
+        return f"{self.topic}-{self.number} at {at}, high watermark {mark}, led by {leads}{trouble}"
 
     @property
     def failure(self) -> BaseException | None:

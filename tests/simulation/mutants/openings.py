@@ -10,6 +10,7 @@ from replog.client.batches import Batch
 from replog.client.followed import Followed
 from replog.client.producer import Producer
 from replog.client.queues import PartitionQueue
+from replog.model import PartitionId
 from replog.records import Record
 
 __all__ = ["MUTANTS"]
@@ -41,9 +42,9 @@ def keeps_what_was_buffered(patch: Patch) -> None:
     """A consumer that is moved elsewhere hands out what it had buffered before."""
     seek = Followed.seek
 
-    def mutant(self: Followed, offset: int | None, wanted: int | None) -> None:
+    def mutant(self: Followed, offset: int | None, wanted: int | None, seen: PartitionId | None) -> None:
         kept, unread = self.buffer[self.at :], list(self.unread)
-        seek(self, offset, wanted)
+        seek(self, offset, wanted, seen)
         self.buffer.extend(kept)
         self.unread.extend(unread)
 

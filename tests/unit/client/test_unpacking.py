@@ -292,8 +292,16 @@ def test_a_quiet_partition_keeps_nothing_of_what_was_handed_out(name: str) -> No
     _, _, client = world(["a", "b"], ["c"])
     consumer = client.consumer("t", start="earliest")
     assert texts(READERS[name](client, consumer)) == ["a", "b", "c"]
-    assert consumer.poll() == []
     assert [followed.buffer for followed in consumer._partitions.values()] == [[]]
+
+
+def test_a_consumer_that_is_closed_keeps_nothing_of_what_was_handed_out() -> None:
+    _, _, client = world(["a", "b"], partitions=2)
+    client.append("t", 1, ["c"])
+    consumer = client.consumer("t", start="earliest")
+    assert sorted(texts(consumer.poll())) == ["a", "b", "c"]
+    consumer.close()
+    assert [followed.buffer for followed in consumer._partitions.values()] == [[], []]
 
 
 def test_a_batch_for_which_there_is_no_memory_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,6 +395,32 @@ def test_an_interrupt_at_any_moment_of_an_iteration_loses_nothing_and_repeats_no
         return interrupted
 
     assert at_every_line(once) > 300
+
+
+SEEKS: dict[str, Callable[[Consumer], None]] = {
+    "offset": lambda consumer: consumer.seek("t", 0, 0),
+    "beginning": lambda consumer: consumer.seek_to_beginning(),
+    "earliest": lambda consumer: consumer.seek("t", 0, "earliest"),
+    "time": lambda consumer: consumer.seek("t", 0, datetime(2000, 1, 1, tzinfo=UTC)),
+    "end": lambda consumer: consumer.seek_to_end(),
+    "latest": lambda consumer: consumer.seek("t", 0, "latest"),
+}
+
+
+@pytest.mark.parametrize("name", SEEKS)
+def test_an_interrupt_at_any_moment_of_a_seek_while_something_is_asked_lets_nothing_stand_still(name: str) -> None:
+    def once(moment: int) -> bool:
+        client = crashing(["a", "b"], ["c"])
+        consumer = client.consumer("t", start="earliest")
+        assert texts(consumer.poll() + consumer.poll()) == list("abc")  # it waits for more: a question is under way
+        interrupted = signalled_at(moment, in_client, lambda: SEEKS[name](consumer))
+        there = consumer.position("t", 0)
+        assert there in (0, 3), moment
+        client.append("t", 0, ["d"])
+        assert texts(consumer.poll(timeout_s=20) + consumer.poll()) == list("abcd")[there:], moment
+        return interrupted
+
+    assert at_every_line(once) > 20
 
 
 def test_an_interrupt_at_any_moment_of_a_seek_leaves_the_position_or_moves_it() -> None:
