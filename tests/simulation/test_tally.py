@@ -39,6 +39,22 @@ def test_a_line_is_written_and_read_again(tmp_path: Path) -> None:
     assert tally.next_seed([]) == 1
 
 
+def test_a_line_that_was_not_written_to_its_end_goes(tmp_path: Path) -> None:
+    """At every length: what is whole stays, and the next one is whole too."""
+    file = tmp_path / "ledger.jsonl"
+    first, second, third = (Batch("code", "sim", seed, count=5, marks={"größer": 1}) for seed in (0, 5, 10))
+    tally.append(file, first)
+    start = file.stat().st_size
+    tally.append(file, second)
+    written = file.read_bytes()
+    for length in range(start, len(written) + 1):
+        file.write_bytes(written[:length])
+        expected = [first, second] if length >= len(written) - 1 else [first]
+        assert tally.read(file) == expected, length
+        tally.append(file, third)
+        assert tally.read(file) == [*expected, third], length
+
+
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
     good = '{"code":"a","simulator":"b","first":1}'

@@ -35,6 +35,10 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {
 }
 
 
+_BEGINNING: Final = b'{"code":'
+"""Of every line."""
+
+
 @define
 class Batch:
     """What came of `count` consecutive seeds from `first` on."""
@@ -107,9 +111,22 @@ def _lines(file: Path) -> list[str]:
     if not file.exists():
         return []
     try:
-        return file.read_text(encoding="utf-8").splitlines()
+        return _whole(file.read_bytes()).decode().splitlines()
     except UnicodeDecodeError as problem:
         raise ValueError(f"{file} is no ledger: {problem}") from problem
+
+
+def _whole(text: bytes) -> bytes:
+    """Without what a full disk, or the end of its writer, has left of a last line."""
+    end = text.rfind(b"\n") + 1
+    begun = text[end:]
+    if not begun or not (begun.startswith(_BEGINNING) or _BEGINNING.startswith(begun)):
+        return text  # not ours to judge
+    try:
+        json.loads(begun)
+    except ValueError:
+        return text[:end]
+    return text + b"\n"
 
 
 def _check_types(batch: Batch) -> None:
@@ -131,10 +148,17 @@ def _check_type(name: str, value: object, kind: type) -> None:
 
 
 def append(file: Path, batch: Batch) -> None:
-    """Add one line, if there is anything to tell. Raises FileNotFoundError if the folder does not exist."""
-    if batch.count:
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(_line(batch))
+    """Add one line, if there is anything to tell; a last line that was not written to its end goes. Raises FileNotFoundError if the folder
+    does not exist."""
+    if not batch.count:
+        return
+    with file.open("ab+") as stream:
+        stream.seek(0)
+        written = stream.read()
+        whole = _whole(written)
+        if len(whole) < len(written):
+            stream.truncate(len(whole))
+        stream.write(whole[len(written) :] + _line(batch).encode())
 
 
 def fold(file: Path) -> int:
